@@ -1,0 +1,93 @@
+# Verbs of the project; `make` alone lists them. Everything made lies in .venv and in
+# ${STRANDLINE_CACHE:-~/.cache/strandline}.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV ?= .venv
+# PY=/path/to/python uses an environment that is there already and makes none.
+ifdef PY
+READY :=
+else
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+endif
+
+PROTO_SOURCES := $(sort $(wildcard protos/strandline_api/*/*.proto))
+PROTO_OUT ?= protos
+COMPILE := pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make requirements"
+
+##@ Look
+.PHONY: help
+help: ## list the verbs
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+##@ Check
+.PHONY: test test-fast lint types
+test: $(READY) ## everything: lint, types, then the tiers fast, processes, pods
+	@.ci/tiers $(PY)
+
+test-fast: $(READY) ## the fast tier alone: pure tests, scenarios, schedules, house rules
+	@$(PY) -m pytest --tier=fast -q
+
+lint: $(READY) ## style, format and layers
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -c 'from importlinter.cli import lint_imports_command as run; run()' --no-cache --no-logo
+
+types: $(READY) ## mypy, strict
+	@$(PY) -m mypy
+
+SEEDS ?= 500
+.PHONY: sim
+sim: $(READY) ## drive the shipped core and controller under SEEDS seeded schedules
+	@$(PY) -m strandline.simulation --seeds $(SEEDS)
+
+##@ Make
+.PHONY: proto images requirements
+proto: $(READY) ## generate the code of protos/ beside its source
+	@PATH="$(dir $(PY)):$$PATH" $(PY) -m grpc_tools.protoc --proto_path=protos \
+		--python_out=$(PROTO_OUT) --mypy_out=quiet:$(PROTO_OUT) $(PROTO_SOURCES)
+
+images: ## build the images and save them as archives
+	@.ci/machine
+	@hack/cluster/install
+	@hack/images save
+
+requirements: $(READY) ## pin what each image and the tests install, with hashes
+	@$(PY) -m uv $(COMPILE) pyproject.toml --extra broker -o requirements/broker.txt
+	@$(PY) -m uv $(COMPILE) pyproject.toml --extra operator -o requirements/operator.txt
+	@$(PY) -m uv $(COMPILE) pyproject.toml --extra analysis -o requirements/analysis.txt
+	@$(PY) -m uv $(COMPILE) pyproject.toml --extra dev -o requirements/dev.txt
+
+##@ Run
+.PHONY: demo demo-down cluster-up cluster-down
+demo: $(READY) ## a real cluster, a topic under load, two faults, a verdict; CLUSTER=kind|hack|current
+	@CLUSTER="$(CLUSTER)" IMAGES="$(IMAGES)" LOAD="$(LOAD)" $(PY) -m strandline.cli.demo
+
+demo-down: $(READY) ## remove what the demo made
+	@$(PY) -m strandline.cli.demo --down
+
+cluster-up: ## start a real Kubernetes on this machine: one control plane, three workers
+	@.ci/machine
+	@hack/cluster/install
+	@hack/cluster/up --workers 3
+
+cluster-down: ## stop it and remove everything it made
+	@hack/cluster/down
+
+# --- the environment --------------------------------------------------------------------
+
+$(VENV)/.tools: requirements/dev.txt
+	@.ci/machine
+	@$$(.ci/machine --python) -m venv --clear $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.tools pyproject.toml
+	@$(VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@

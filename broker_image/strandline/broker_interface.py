@@ -1,0 +1,179 @@
+"""The narrow interface through which clients' requests reach a broker.
+
+Implemented by `runtime`; used by `kafka_listener` and by tests. It speaks in offsets,
+epochs and Kafka's error numbers, and hands records through as buffers. The core never
+imports a listener; a listener never sees the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from strandline.errors import ErrorCode
+from strandline.model import (
+    Acks,
+    BrokerId,
+    Endpoint,
+    EpochEndOffset,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+)
+
+Buffer = bytes | bytearray | memoryview
+
+EARLIEST = -2
+LATEST = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetadata:
+    """One partition as Metadata answers it; leader NO_LEADER travels as LEADER_NOT_AVAILABLE."""
+
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    offline: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetadata:
+    """One topic; partitions ascend."""
+
+    name: str
+    topic_id: TopicId
+    partitions: tuple[PartitionMetadata, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataSnapshot:
+    """What this broker knows of the cluster; endpoints are those of the listener asked for."""
+
+    cluster_id: str
+    controller: BrokerId
+    brokers: tuple[tuple[BrokerId, Endpoint, str], ...]
+    """(broker id, endpoint, rack or "")"""
+    topics: tuple[TopicMetadata, ...]
+
+    def topic(self, name: str) -> TopicMetadata | None:
+        """Return the topic of that name, None if unknown."""
+        for topic in self.topics:
+            if topic.name == name:
+                return topic
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducePartition:
+    """Exactly one record batch v2 for one partition, as the client sent it.
+
+    topic_name is resolved here; the buffer stays untouched until the answer.
+    """
+
+    topic_name: str
+    partition: int
+    batch: Buffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducedPartition:
+    """Outcome for one partition, in the order of the request; offsets are -1 on error."""
+
+    error: ErrorCode
+    base_offset: int = -1
+    log_start_offset: int = -1
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPartitionRequest:
+    """One partition of a consumer's fetch; leader_epoch None means the client sent none."""
+
+    topic_name: str
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    leader_epoch: LeaderEpoch | None = None
+    last_fetched_epoch: LeaderEpoch | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedPartitionData:
+    """Outcome for one partition, in the order of the request.
+
+    records is a list of buffers holding whole batches below the high watermark; the first
+    batch may begin before fetch_offset and may exceed max_bytes.
+    """
+
+    error: ErrorCode
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    records: tuple[Buffer, ...] = ()
+    diverging: EpochEndOffset | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedOffset:
+    """Answer of list_offset; offset -1 on error."""
+
+    error: ErrorCode
+    offset: int = -1
+    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+
+
+class Broker(Protocol):
+    """What a listener may ask of the broker it stands in front of."""
+
+    def metadata(self, listener: str) -> MetadataSnapshot:
+        """Return the cluster as seen through the listener of that name."""
+        ...
+
+    def resolve(self, topic_name: str, partition: int) -> TopicPartition | None:
+        """Return the partition of the present incarnation of a topic, None if unknown."""
+        ...
+
+    def produce(
+        self, partitions: Sequence[ProducePartition], *, acks: Acks, timeout_ms: int
+    ) -> Awaitable[tuple[ProducedPartition, ...]]:
+        """Append now, in call order; await the result for the acknowledgement.
+
+        The append happens before this returns, so calls made one after another on a
+        connection keep their order although their acknowledgements are awaited later.
+        Never raises: every outcome is an error code per partition.
+        """
+        ...
+
+    async def fetch(
+        self,
+        partitions: Sequence[FetchPartitionRequest],
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+    ) -> tuple[FetchedPartitionData, ...]:
+        """Read below the high watermark, waiting up to max_wait_ms for min_bytes."""
+        ...
+
+    def list_offset(
+        self, topic_name: str, partition: int, timestamp: int, leader_epoch: LeaderEpoch | None
+    ) -> ListedOffset:
+        """Return EARLIEST or LATEST (HW); OFFSET_NOT_AVAILABLE while HW is under epoch start."""
+        ...
+
+    def end_offset_for_epoch(
+        self,
+        topic_name: str,
+        partition: int,
+        asked: LeaderEpoch,
+        leader_epoch: LeaderEpoch | None,
+    ) -> tuple[ErrorCode, EpochEndOffset]:
+        """Return where the greatest epoch not above `asked` ends (KIP-101, KIP-320)."""
+        ...
+
+    def allocate_producer_id(self) -> int:
+        """Return a producer id that no broker ever handed out before (ADR 0005)."""
+        ...

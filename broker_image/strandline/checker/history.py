@@ -1,0 +1,191 @@
+"""What clients did and what the logs hold, as lines of JSON.
+
+A client writes a `sent` line before it hands a record to its library and at most one outcome
+line after it. A consumer writes a `read` line for each record in the order it got them. A scan
+of a replica's log writes one `record` line per record. Lines are self-contained: files may be
+concatenated in any order, and a file cut in its last line (the client was killed) is still a
+history up to there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from strandline.errors import StrandlineError
+from strandline.model import BrokerId, LeaderEpoch
+
+LINE_MAX_BYTES = 1 << 20
+"""A longer line is no line of ours; reading stops with an error instead of growing."""
+
+
+class Outcome(Enum):
+    """How a send ended; UNKNOWN may or may not be in the log."""
+
+    ACKED = "acked"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class BadHistory(StrandlineError):
+    """A line is not of the form this module writes; names the line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A record a client handed to its library; values are unique over all clients.
+
+    sequence counts one producer's sends to one partition from 0; sent_ms and ended_ms are
+    the client's monotonic clock; offset is the acknowledged one, -1 unless ACKED.
+    """
+
+    producer: str
+    partition: int
+    sequence: int
+    value: str
+    sent_ms: float
+    ended_ms: float | None = None
+    outcome: Outcome = Outcome.UNKNOWN
+    offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A record a consumer got; consumers are named, each reads a partition once, ascending."""
+
+    consumer: str
+    partition: int
+    offset: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """A record in a replica's log; checksum covers the batch that holds it."""
+
+    broker: BrokerId
+    partition: int
+    offset: int
+    leader_epoch: LeaderEpoch
+    value: str
+    checksum: int
+
+
+@dataclass(slots=True, kw_only=True)
+class History:
+    """Everything the judge looks at.
+
+    Sends by value, scans by (partition, broker), reads by (partition, consumer) in the
+    order they came.
+    """
+
+    sends: dict[str, Sent] = field(default_factory=dict)
+    scans: dict[tuple[int, BrokerId], list[Scanned]] = field(default_factory=dict)
+    reads: dict[tuple[int, str], list[Read]] = field(default_factory=dict)
+
+
+def sent_line(send: Sent) -> str:
+    """Return the line a client writes before it sends."""
+    return json.dumps(
+        ["sent", send.producer, send.partition, send.sequence, send.value, send.sent_ms]
+    )
+
+
+def outcome_line(value: str, outcome: Outcome, *, ended_ms: float, offset: int = -1) -> str:
+    """Return the line a client writes when it knows how a send ended."""
+    return json.dumps([outcome.value, value, ended_ms, offset])
+
+
+def read_line(read: Read) -> str:
+    """Return the line a consumer writes for a record it got."""
+    return json.dumps(["read", read.consumer, read.partition, read.offset, read.value])
+
+
+def scanned_line(record: Scanned) -> str:
+    """Return the line a log scan writes for a record."""
+    return json.dumps(
+        [
+            "record",
+            record.broker,
+            record.partition,
+            record.offset,
+            record.leader_epoch,
+            record.value,
+            record.checksum,
+        ]
+    )
+
+
+def read_history(lines: Iterable[str]) -> History:
+    """Return the history that the lines tell.
+
+    Raises: BadHistory for a malformed line that is not the cut last one, for a value sent
+    twice, and for an outcome without its send.
+    """
+    history = History()
+    cut: tuple[int, str] | None = None
+    for number, line in enumerate(lines, start=1):
+        if cut is not None:
+            raise BadHistory(f"line {cut[0]} is malformed: {cut[1]}")
+        if not line.endswith("\n") or len(line) > LINE_MAX_BYTES:
+            cut = (number, line[:80])
+            continue
+        try:
+            _take(history, json.loads(line))
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise BadHistory(f"line {number} is malformed: {error!r}: {line[:80]}") from error
+    for records in history.scans.values():
+        records.sort(key=lambda record: record.offset)
+    return history
+
+
+def _take(history: History, fields: list[object]) -> None:
+    match fields:
+        case ["sent", str(producer), int(partition), int(sequence), str(value), time_ms]:
+            if value in history.sends:
+                raise ValueError(f"value {value} was sent twice")
+            history.sends[value] = Sent(
+                producer=producer,
+                partition=partition,
+                sequence=sequence,
+                value=value,
+                sent_ms=_number(time_ms),
+            )
+        case ["read", str(consumer), int(partition), int(offset), str(value)]:
+            history.reads.setdefault((partition, consumer), []).append(
+                Read(consumer=consumer, partition=partition, offset=offset, value=value)
+            )
+        case ["record", int(broker), int(partition), int(offset), int(epoch), str(value), int(crc)]:
+            key = (partition, BrokerId(broker))
+            history.scans.setdefault(key, []).append(
+                Scanned(
+                    broker=BrokerId(broker),
+                    partition=partition,
+                    offset=offset,
+                    leader_epoch=LeaderEpoch(epoch),
+                    value=value,
+                    checksum=crc,
+                )
+            )
+        case [str(word), str(value), time_ms, int(offset)]:
+            send = history.sends[value]
+            history.sends[value] = Sent(
+                producer=send.producer,
+                partition=send.partition,
+                sequence=send.sequence,
+                value=value,
+                sent_ms=send.sent_ms,
+                ended_ms=_number(time_ms),
+                outcome=Outcome(word),
+                offset=offset,
+            )
+        case _:
+            raise ValueError("no such kind of line")
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is no time")
+    return float(value)

@@ -1,0 +1,214 @@
+"""Judge a history against the final scan of every replica's log.
+
+The scan is taken when load has stopped and every ISR is full, so every replica must hold the
+same committed log. What consumers say they read is only ever held against them: a record that
+is not in the log was never committed. A send without an answer is unknown and may be in the
+log or not.
+
+Source: the anomaly classes of Jepsen's Kafka workload, reduced to what a full scan decides.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from strandline.model import BrokerId
+
+from .history import History, Outcome, Read, Scanned, Sent
+
+GAPS_LISTED_MAX = 20
+"""Findings are counted in full and listed up to this many of a kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One broken promise: kind is a constant word, detail says where."""
+
+    kind: str
+    partition: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Counts over the whole history; `findings` lists at most GAPS_LISTED_MAX of each kind.
+
+    gaps_ms is the longest time without an acknowledgement per partition while it was sent to.
+    """
+
+    sent: int
+    acked: int
+    failed: int
+    unknown: int
+    lost: int
+    duplicated: int
+    out_of_order: int
+    moved: int
+    diverged: int
+    phantom: int
+    unscanned: int
+    read: int
+    misread: int
+    gaps_ms: dict[int, float]
+    findings: tuple[Finding, ...]
+
+    @property
+    def kept_the_promise(self) -> bool:
+        """True if nothing acknowledged was lost, moved or doubled, and the replicas agree."""
+        return not (
+            self.lost
+            or self.duplicated
+            or self.out_of_order
+            or self.moved
+            or self.diverged
+            or self.phantom
+            or self.unscanned
+            or self.misread
+        )
+
+
+def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> Verdict:
+    """Return the verdict; replicas says which brokers hold each partition.
+
+    lost: acknowledged, yet missing from the log of some replica.
+    moved: acknowledged at one offset, found at another.
+    duplicated: one value at two offsets of a partition (the producers are idempotent).
+    out_of_order: two acknowledged records of one producer lie in the wrong order.
+    diverged: two replicas hold different records at one offset.
+    phantom: a record that nobody sent, or that was definitely refused.
+    unscanned: a replica whose log is missing from the history altogether.
+    misread: a consumer got a record that is not in the log at that offset, or not the one
+    after the one before.
+    """
+    by_kind: dict[str, list[Finding]] = defaultdict(list)
+    for partition, brokers in sorted(replicas.items()):
+        sends = [send for send in history.sends.values() if send.partition == partition]
+        scans = {broker: history.scans.get((partition, broker)) for broker in sorted(brokers)}
+        for finding in _judge_partition(partition, sends, scans):
+            by_kind[finding.kind].append(finding)
+    for (partition, _), reads in sorted(history.reads.items()):
+        by_kind["misread"] += _judge_reads(partition, reads, history)
+    outcomes = [send.outcome for send in history.sends.values()]
+    return Verdict(
+        sent=len(outcomes),
+        acked=outcomes.count(Outcome.ACKED),
+        failed=outcomes.count(Outcome.FAILED),
+        unknown=outcomes.count(Outcome.UNKNOWN),
+        lost=len(by_kind["lost"]),
+        duplicated=len(by_kind["duplicated"]),
+        out_of_order=len(by_kind["out_of_order"]),
+        moved=len(by_kind["moved"]),
+        diverged=len(by_kind["diverged"]),
+        phantom=len(by_kind["phantom"]),
+        unscanned=len(by_kind["unscanned"]),
+        read=sum(len(reads) for reads in history.reads.values()),
+        misread=len(by_kind["misread"]),
+        gaps_ms=longest_gaps(history.sends.values()),
+        findings=tuple(
+            finding for found in by_kind.values() for finding in found[:GAPS_LISTED_MAX]
+        ),
+    )
+
+
+def _judge_partition(
+    partition: int, sends: list[Sent], scans: dict[BrokerId, list[Scanned] | None]
+) -> Iterable[Finding]:
+    def found(kind: str, detail: str) -> Finding:
+        return Finding(kind=kind, partition=partition, detail=detail)
+
+    acked = [send for send in sends if send.outcome is Outcome.ACKED]
+    by_value = {send.value: send for send in sends}
+    reference: dict[int, Scanned] = {}
+    for broker, scan in scans.items():
+        if scan is None:
+            if acked:
+                yield found("unscanned", f"no log of broker {broker} was read")
+            continue
+        offsets: dict[str, int] = {}
+        for record in scan:
+            first = reference.setdefault(record.offset, record)
+            if _identity(first) != _identity(record):
+                yield found(
+                    "diverged",
+                    f"offset {record.offset}: broker {first.broker} has {first.value} of epoch "
+                    f"{first.leader_epoch}, {broker} has {record.value} of {record.leader_epoch}",
+                )
+            if record.value in offsets:
+                yield found(
+                    "duplicated",
+                    f"{record.value} at {offsets[record.value]} and {record.offset} on {broker}",
+                )
+            offsets.setdefault(record.value, record.offset)
+            send = by_value.get(record.value)
+            if send is None or send.outcome is Outcome.FAILED:
+                yield found("phantom", f"{record.value} at {record.offset} on broker {broker}")
+        yield from _judge_acked(partition, acked, offsets, broker)
+
+
+def _judge_acked(
+    partition: int, acked: list[Sent], offsets: dict[str, int], broker: BrokerId
+) -> Iterable[Finding]:
+    highest: dict[str, tuple[int, str]] = {}
+    for send in sorted(acked, key=lambda send: (send.producer, send.sequence)):
+        offset = offsets.get(send.value)
+        if offset is None:
+            detail = f"{send.value}, acknowledged at {send.offset}, is not on broker {broker}"
+            yield Finding(kind="lost", partition=partition, detail=detail)
+            continue
+        if offset != send.offset:
+            detail = f"{send.value}: acknowledged at {send.offset}, lies at {offset} on {broker}"
+            yield Finding(kind="moved", partition=partition, detail=detail)
+        before = highest.get(send.producer)
+        if before is not None and offset < before[0]:
+            detail = f"{send.value} at {offset} was sent after {before[1]} at {before[0]}"
+            yield Finding(kind="out_of_order", partition=partition, detail=detail)
+        highest[send.producer] = max(before or (offset, send.value), (offset, send.value))
+
+
+def _judge_reads(partition: int, reads: list[Read], history: History) -> Iterable[Finding]:
+    logged = {
+        (record.offset, record.value)
+        for (scanned, _), records in history.scans.items()
+        if scanned == partition
+        for record in records
+    }
+    expected: int | None = None
+    for read in reads:
+        where = f"{read.consumer} got {read.value} at {read.offset}"
+        if (read.offset, read.value) not in logged:
+            detail = f"{where}, which is in no log"
+            yield Finding(kind="misread", partition=partition, detail=detail)
+        elif expected is not None and read.offset != expected:
+            detail = f"{where}, where {expected} must follow"
+            yield Finding(kind="misread", partition=partition, detail=detail)
+        expected = read.offset + 1
+
+
+def _identity(record: Scanned) -> tuple[object, ...]:
+    return (record.value, record.leader_epoch, record.checksum)
+
+
+def longest_gaps(sends: Iterable[Sent]) -> dict[int, float]:
+    """Return the longest time in ms without an acknowledgement, per partition.
+
+    Counted from the first send: between two acknowledgements, before the first one, and from
+    the last one to the last send, as long as something had been sent that was not answered.
+    """
+    times: dict[int, list[float]] = defaultdict(list)
+    first: dict[int, float] = {}
+    last: dict[int, float] = {}
+    for send in sends:
+        partition = send.partition
+        first[partition] = min(first.get(partition, send.sent_ms), send.sent_ms)
+        last[partition] = max(last.get(partition, send.sent_ms), send.sent_ms)
+        if send.outcome is Outcome.ACKED and send.ended_ms is not None:
+            times[partition].append(send.ended_ms)
+    gaps: dict[int, float] = {}
+    for partition, start in sorted(first.items()):
+        edges = [start, *sorted(times[partition])]
+        edges.append(max(edges[-1], last[partition]))
+        gaps[partition] = max(after - before for before, after in pairwise(edges))
+    return gaps

@@ -1,0 +1,1 @@
+"""Verbs for people: each module is one, started as `python -m strandline.cli.<verb>`."""

@@ -1,0 +1,309 @@
+"""The demo: a real cluster, a topic under load, two faults, and a verdict on every record.
+
+    python -m strandline.cli.demo          run from the repository's root, as `make demo` does
+    python -m strandline.cli.demo --down   remove what the demo made
+
+CLUSTER=kind, hack or current chooses the Kubernetes. Exit code 0 means that nothing was lost
+and that enough happened to say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from strandline.checker.judge import Verdict
+from strandline.errors import StrandlineError
+
+from . import demo_analysis
+from . import demo_cluster as places
+from .cluster_view import ClusterView
+from .demo_screen import Screen
+from .faults import delete_pod, is_well, kill_broker, run_fault
+from .kubectl import CommandFailed, Kubernetes
+from .load_pod import LoadPod
+from .verdict import ACKED_MIN, FaultSeen, judge_run, scan, vacuity
+
+TOPIC = "orders"
+BROKERS = 3
+PARTITIONS = 6
+RATE = 110.0
+"""Records a second and partition; a hundred acknowledgements are promised."""
+READY_SECONDS = 240
+WARM_UP_SECONDS = 60.0
+SETTLE_SECONDS = 90.0
+REMOVE_SECONDS = 180.0
+GRACE_SECONDS = 2
+"""Pods of a demo that is removed hand nothing over."""
+
+TRY_NEXT = """\
+Try next (KUBECONFIG={kubeconfig}{path}):
+  watch       kubectl -n {namespace} get partitions -w
+  break       kubectl -n {namespace} delete pod default-1
+  read a log  kubectl -n {namespace} exec default-0 -- python -m strandline.cli.dump_log \
+--topic orders --partition 0 | tail
+  produce     kubectl -n {namespace} exec -i load -c keeper -- \
+kcat -b default-bootstrap:9092 -P -t orders -p 0 -X enable.idempotence=true -X acks=all
+  consume     kubectl -n {namespace} exec load -c keeper -- \
+kcat -b default-bootstrap:9092 -C -t orders -p 0 -o beginning -e
+Your own client works from any pod: bootstrap default-bootstrap.{namespace}:9092. There are no
+consumer groups yet: assign partitions instead of subscribing, for example with confluent-kafka
+  consumer.assign([TopicPartition("orders", 0, OFFSET_BEGINNING)])
+with enable.auto.commit off; kafka-python takes group_id=None, kcat -C rather than -G.
+Remove everything: make demo-down"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo, or remove what it made."""
+    parser = argparse.ArgumentParser(description=__doc__, prog="strandline.cli.demo")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--down", action="store_true", help="remove what the demo made")
+    options = parser.parse_args(arguments)
+    root = Path.cwd()
+    if not (root / "helm" / "strandline").is_dir():
+        print("error: run this from the repository's root: make demo", file=sys.stderr)
+        return 2
+    screen = Screen()
+    try:
+        return _down(root, screen) if options.down else _demo(root, screen)
+    except StrandlineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _demo(root: Path, screen: Screen) -> int:
+    with screen.step("a Kubernetes"):
+        place = places.choose(root, os.environ.get("CLUSTER", ""), screen.say)
+        places.remember(place)
+    kubernetes = place.kubernetes()
+    with screen.step("images"):
+        images = places.load_images(root, place, screen.say)
+        observers = demo_analysis.load_images(root, place, screen.say)
+    with screen.step("an empty namespace strandline-demo"):
+        _remove_namespace(kubernetes)
+    with screen.step("helm install strandline helm/strandline"):
+        values = _values(kubernetes, images) + demo_analysis.chart_values(observers)
+        made_crds = _install(root, kubernetes, values)
+        places.remember(replace(place, made_crds=place.made_crds or made_crds))
+    with screen.step("kubectl apply -f examples/orders.yaml, until the topic is Ready"):
+        kubernetes.kubectl("apply", "-f", str(root / "examples" / "orders.yaml"))
+        kubernetes.kubectl(
+            *("wait", f"rtopic/{TOPIC}", "--for=condition=Ready", f"--timeout={READY_SECONDS}s"),
+            limit_seconds=READY_SECONDS + 10,
+        )
+    since_ms = time.time_ns() // 1_000_000
+    passed, faults = _break_and_judge(kubernetes, images["client"], screen)
+    if observers:
+        with screen.step("a Spark job reads what Prometheus scraped of it"):
+            said = demo_analysis.analyse(root, kubernetes, values, faults, since_ms)
+        print(said)
+    path = f", {place.programs} first in PATH" if place.programs else ""
+    shown = TRY_NEXT.format(kubeconfig=place.kubeconfig, path=path, namespace=places.NAMESPACE)
+    print(f"\n{shown}")
+    return 0 if passed else 1
+
+
+def _values(kubernetes: Kubernetes, images: dict[str, str]) -> list[str]:
+    """Return the chart's values for these images on this cluster."""
+    values = ["defaultCluster.spec.timing=demo"]
+    for name in ("broker", "operator"):
+        repository, _, tag = images[name].rpartition(":")
+        values += [f"{name}.image.repository={repository}", f"{name}.image.tag={tag}"]
+    if _owner_of_crds(kubernetes) not in (None, places.NAMESPACE):
+        values.append("crds.enabled=false")
+    return values
+
+
+def _install(root: Path, kubernetes: Kubernetes, values: Sequence[str]) -> bool:
+    """Install the chart; tell whether the custom resource definitions are of a demo."""
+    owner = _owner_of_crds(kubernetes)
+    kubernetes.helm(
+        *("install", places.RELEASE, str(root / "helm" / "strandline")),
+        *("--create-namespace", "--wait", f"--timeout={READY_SECONDS}s"),
+        *(f"--set={value}" for value in values),
+        limit_seconds=READY_SECONDS + 10,
+    )
+    return owner in {None, places.NAMESPACE}
+
+
+def _owner_of_crds(kubernetes: Kubernetes) -> str | None:
+    """Return the namespace of the release that brought the definitions, None without any."""
+    try:
+        found = kubernetes.get("crd", "partitions.strandline.dev")
+    except CommandFailed:
+        return None
+    annotations: dict[str, str] = found["metadata"].get("annotations", {})
+    return annotations.get("meta.helm.sh/release-namespace", "")
+
+
+def _break_and_judge(
+    kubernetes: Kubernetes, client: str, screen: Screen
+) -> tuple[bool, list[FaultSeen]]:
+    """Load the topic, break it twice, and judge; (whether the promise was kept, the faults)."""
+    view = ClusterView(kubernetes, topic=TOPIC)
+    try:
+        with screen.step("a load pod that writes and reads every partition"):
+            load = LoadPod(kubernetes, client, topic=TOPIC, partitions=PARTITIONS, rate=RATE)
+        try:
+            faults = _faults(kubernetes, view, load, screen)
+            return _judge(kubernetes, view, load, faults, screen), faults
+        finally:
+            load.close()
+    finally:
+        view.close()
+
+
+def _faults(
+    kubernetes: Kubernetes, view: ClusterView, load: LoadPod, screen: Screen
+) -> list[FaultSeen]:
+    faults: list[FaultSeen] = []
+    with screen.watching(view, load):
+        if not screen.wait(lambda: is_well(view, load), WARM_UP_SECONDS):
+            raise places.DemoFailed("the load is not acknowledged on all partitions")
+        _gather(load, screen, ACKED_MIN // 3)
+        screen.table(view, load)
+        leader = view.seen().partitions[0].leader
+        faults.append(
+            run_fault(
+                f"delete the pod default-{leader}, which leads {TOPIC}-0",
+                lambda: delete_pod(kubernetes, leader),
+                broker=leader,
+                view=view,
+                load=load,
+                wait=screen.wait,
+            )
+        )
+        _announce(faults[-1], view, load, screen)
+        _gather(load, screen, ACKED_MIN // 3)
+        controller = view.seen().controller
+        if controller == leader:
+            raise places.DemoFailed(f"broker {leader}, which came back, is controller again")
+        faults.append(
+            run_fault(
+                f"kill -9 of broker {controller}, the controller",
+                lambda: kill_broker(kubernetes, controller),
+                broker=controller,
+                view=view,
+                load=load,
+                wait=screen.wait,
+            )
+        )
+        _announce(faults[-1], view, load, screen)
+        _gather(load, screen, ACKED_MIN // 3)
+    return faults
+
+
+def _gather(load: LoadPod, screen: Screen, count: int) -> None:
+    """Let some more records be acknowledged."""
+    begun = load.last()
+    wanted = count + (0 if begun is None else begun.acked_total)
+
+    def enough() -> bool:
+        report = load.last()
+        return report is not None and report.acked_total >= wanted
+
+    if not screen.wait(enough, WARM_UP_SECONDS):
+        raise places.DemoFailed(f"{count} records were not acknowledged in {WARM_UP_SECONDS:g} s")
+
+
+def _announce(fault: FaultSeen, view: ClusterView, load: LoadPod, screen: Screen) -> None:
+    screen.say(f"FAULT {fault.name}")
+    gaps = ", ".join(f"{number}: {gap}" for number, gap in sorted(fault.gaps_ms.items()))
+    screen.say(f"  longest gap without acks per partition, ms: {gaps}")
+    screen.table(view, load)
+
+
+def _judge(
+    kubernetes: Kubernetes,
+    view: ClusterView,
+    load: LoadPod,
+    faults: Sequence[FaultSeen],
+    screen: Screen,
+) -> bool:
+    with screen.step("the load stops, every ISR fills"):
+        load.stop()
+        if not screen.wait(load.ended, SETTLE_SECONDS):
+            raise places.DemoFailed(f"the load did not end in {SETTLE_SECONDS:g} s")
+        if not screen.wait(lambda: view.seen().has_full_isrs, SETTLE_SECONDS):
+            raise places.DemoFailed(f"not every ISR is full after {SETTLE_SECONDS:g} s")
+    replicas = {number: each.replicas for number, each in view.seen().partitions.items()}
+    with screen.step("every replica's log is read, the history judged against them"):
+        scanned = scan(kubernetes, range(BROKERS), topic=TOPIC)
+        verdict = judge_run(load.history(), scanned, replicas)
+    return report(verdict, faults, load.exit_code(), screen)
+
+
+def report(
+    verdict: Verdict, faults: Sequence[FaultSeen], load_exit_code: int | None, screen: Screen
+) -> bool:
+    """Print the verdict; True if nothing was lost and the run shows it."""
+    for fault in faults:
+        screen.say(f"{fault.name}: longest gap {fault.longest_gap_ms} ms")
+    screen.say(
+        f"sent {verdict.sent}, acked {verdict.acked}, unknown {verdict.unknown}, "
+        f"failed {verdict.failed}, read {verdict.read}"
+    )
+    screen.say(
+        f"lost {verdict.lost}, duplicated {verdict.duplicated}, out of order "
+        f"{verdict.out_of_order}, diverged {verdict.diverged}, moved {verdict.moved}, "
+        f"phantom {verdict.phantom}, misread {verdict.misread}, unscanned {verdict.unscanned}"
+    )
+    for finding in verdict.findings:
+        screen.say(f"  {finding.kind} in {TOPIC}-{finding.partition}: {finding.detail}")
+    reasons = vacuity(verdict.acked, faults)
+    if load_exit_code != 0:
+        reasons.append(f"the load ended with {load_exit_code}: not all was answered, or not read")
+    for reason in reasons:
+        screen.say(f"  this run shows nothing: {reason}")
+    passed = verdict.kept_the_promise and not reasons
+    screen.say("PASSED: every acknowledged record is on every replica" if passed else "FAILED")
+    return passed
+
+
+def _down(root: Path, screen: Screen) -> int:
+    place = places.remembered()
+    if place is None:
+        screen.say("nothing to remove")
+        return 0
+    if place.started:
+        with screen.step("the cluster that the demo started goes"):
+            places.remove_cluster(root, place, screen.say)
+    else:
+        with screen.step("namespace strandline-demo goes, the cluster stays"):
+            kubernetes = place.kubernetes()
+            _remove_namespace(kubernetes)
+            if place.made_crds:
+                _remove_crds(kubernetes)
+    places.forget()
+    return 0
+
+
+def _remove_crds(kubernetes: Kubernetes) -> None:
+    """Remove the definitions unless somebody else has objects of these kinds by now."""
+    kinds = [f"{kind}.strandline.dev" for kind in places.KINDS]
+    if _owner_of_crds(kubernetes) != places.NAMESPACE:
+        return
+    if kubernetes.kubectl("get", ",".join(kinds), "--all-namespaces", "--no-headers"):
+        return
+    kubernetes.kubectl("delete", "--ignore-not-found", *(f"crd/{kind}" for kind in kinds))
+
+
+def _remove_namespace(kubernetes: Kubernetes) -> None:
+    """Remove an earlier demo; the operator first, which would bring pods back."""
+    name = places.NAMESPACE
+    if not kubernetes.kubectl("get", "namespace", name, "--ignore-not-found"):
+        return
+    if places.RELEASE in kubernetes.helm("list", "--all", "--short").split():
+        kubernetes.helm("uninstall", places.RELEASE, "--wait", limit_seconds=REMOVE_SECONDS)
+    kubernetes.kubectl("delete", "statefulsets", "--all", "--cascade=orphan")
+    kubernetes.kubectl("delete", "pods", "--all", "--wait=false", f"--grace-period={GRACE_SECONDS}")
+    kubernetes.kubectl("delete", "namespace", name, limit_seconds=REMOVE_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

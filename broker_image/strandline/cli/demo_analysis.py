@@ -1,0 +1,100 @@
+"""What Prometheus and Spark say of the demo's faults, beside what the demo did and measured.
+
+A small Prometheus scrapes every broker once a second while the demo runs; then the Spark job
+reads its samples as a Kubernetes Job and prints the elections and ISR intervals it found.
+Only the cluster under hack/ has these images: elsewhere the demo goes without and says so.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from . import demo_cluster as places
+from .kubectl import Kubernetes
+from .verdict import FaultSeen
+
+NODE = "worker1"
+"""The node that has the analysis image: a gigabyte is loaded once."""
+JOB_SECONDS = 600.0
+POLL_SECONDS = 1.0
+JOB = f"{places.RELEASE}-analysis"
+
+
+def load_images(root: Path, place: places.Place, say: Callable[[str], None]) -> dict[str, str]:
+    """Bring the images of Prometheus and of the analysis; return name -> reference, or nothing."""
+    if place.kind != "hack":
+        say("  Prometheus and the analysis are shown on the cluster under hack/ alone")
+        return {}
+    program = root / "hack" / "images"
+    prometheus = places.script(program, "load", "prometheus", say=say)[-1]
+    analysis = places.script(program, "load", "--nodes", NODE, "analysis", say=say)[-1]
+    return {"prometheus": prometheus, "analysis": analysis}
+
+
+def chart_values(images: dict[str, str]) -> list[str]:
+    """Return the chart's values that turn Prometheus on."""
+    if not images:
+        return []
+    values = ["prometheus.enabled=true"]
+    for name, reference in images.items():
+        repository, _, tag = reference.rpartition(":")
+        values += [f"{name}.image.repository={repository}", f"{name}.image.tag={tag}"]
+    return values
+
+
+def analyse(
+    root: Path,
+    kubernetes: Kubernetes,
+    values: Sequence[str],
+    faults: Sequence[FaultSeen],
+    since_ms: int,
+) -> str:
+    """Run the Job over everything since then and return what it printed.
+
+    Raises:  CommandFailed if the Job cannot be made or read; DemoFailed if it fails
+    """
+    given = [
+        {
+            "name": fault.name,
+            "atMs": fault.at_ms,
+            "brokerId": fault.broker,
+            "gapMs": fault.longest_gap_ms,
+        }
+        for fault in faults
+    ]
+    moment = datetime.fromtimestamp(since_ms / 1000, tz=UTC)
+    manifest = kubernetes.helm(
+        *("template", places.RELEASE, str(root / "helm" / "strandline")),
+        *(f"--set={value}" for value in values),
+        *("--set=analysis.enabled=true", f"--set=analysis.start={moment:%Y-%m-%dT%H:%M:%SZ}"),
+        f"--set-json=analysis.faults={json.dumps(given)}",
+        f"--set-json=analysis.nodeSelector={json.dumps({'kubernetes.io/hostname': NODE})}",
+        *("--show-only", "templates/analysis.yaml", f"--kube-version={_version(kubernetes)}"),
+    )
+    kubernetes.kubectl("apply", "-f", "-", stdin=manifest)
+    outcome = _wait_for_end(kubernetes)
+    printed = kubernetes.kubectl("logs", f"job/{JOB}")
+    if outcome != "Complete":
+        raise places.DemoFailed(f"the analysis failed: {printed[-2000:]}")
+    return printed
+
+
+def _wait_for_end(kubernetes: Kubernetes) -> str:
+    """Wait for the Job; return the condition in which it ended."""
+    deadline = time.monotonic() + JOB_SECONDS
+    while time.monotonic() < deadline:
+        status = kubernetes.get(f"job/{JOB}")["status"]
+        for condition in status.get("conditions", []):
+            if condition["status"] == "True" and condition["type"] in {"Complete", "Failed"}:
+                return str(condition["type"])
+        time.sleep(POLL_SECONDS)
+    raise places.DemoFailed(f"the analysis did not end in {JOB_SECONDS:g} s")
+
+
+def _version(kubernetes: Kubernetes) -> str:
+    server = json.loads(kubernetes.kubectl("version", "-o", "json"))["serverVersion"]
+    return str(server["gitVersion"]).removeprefix("v").split("+")[0].split("-")[0]

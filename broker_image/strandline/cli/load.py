@@ -1,0 +1,251 @@
+"""Write a topic at a steady rate, read it again, and keep a history of what was promised.
+
+    python -m strandline.cli.load --bootstrap HOST:PORT --topic NAME --partitions N \
+        --rate 100 --seconds 60 --history FILE [--consume]
+
+One idempotent producer with acks=all; its library retries, this program never does. Every
+send has a line in the history before it is handed to the library and an outcome line when
+the library knows it (see `strandline.checker.history`). A delivery that timed out is unknown.
+From time to time one line of JSON on stdout tells, per partition, the acknowledgements so
+far, the time since the last one, and the longest time without one that passed, in whole or
+in part, since the line before. SIGTERM ends the load early: what is outstanding is waited
+for, up to the delivery timeout. With --consume a consumer reads all partitions from their
+beginnings, and at the end up to the last acknowledged record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import IO
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from strandline.checker.history import Outcome, Sent, outcome_line, sent_line
+
+from .reader import Reader
+
+UNKNOWN_ERRORS = frozenset(
+    {
+        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - the library names its local errors so
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+    }
+)
+"""Ends of a delivery after which the record may be in the log."""
+QUEUE_MAX = 100_000
+"""Records the library may hold; over it the load waits, so the history never grows unbounded."""
+READ_OUT_SECONDS = 30.0
+"""How long the consumer may take at the end to read what was acknowledged last."""
+POLL_SECONDS_MAX = 0.01
+"""The longest pause between two looks at what has come due."""
+
+
+def now_ms() -> float:
+    """Return the monotonic clock; histories of one machine share it."""
+    return time.monotonic() * 1000
+
+
+@dataclass(slots=True, kw_only=True)
+class Load:
+    """One producer's run: what was sent, what came back, and when each partition last acked.
+
+    ends holds the offset after the last acknowledged record; gap_ms the longest time without
+    an acknowledgement that ended since the last report.
+    """
+
+    producer: Producer
+    topic: str
+    history: IO[str]
+    name: str
+    reader: Reader | None = None
+    acked: dict[int, int] = field(default_factory=dict)
+    unknown: int = 0
+    failed: int = 0
+    last_ack_ms: dict[int, float] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    gap_ms: dict[int, float] = field(default_factory=dict)
+
+    def send(self, partition: int, sequence: int) -> None:
+        """Hand one record to the library, after its line is in the history."""
+        value = f"{self.name}-{partition}-{sequence}"
+        sent = Sent(
+            producer=self.name,
+            partition=partition,
+            sequence=sequence,
+            value=value,
+            sent_ms=now_ms(),
+        )
+        self.history.write(sent_line(sent) + "\n")
+        while True:
+            try:
+                self.producer.produce(
+                    self.topic,
+                    value.encode(),
+                    partition=partition,
+                    on_delivery=lambda error, message: self._done(value, partition, error, message),
+                )
+                return
+            except BufferError:
+                self.producer.poll(0.1)
+
+    def _done(self, value: str, partition: int, error: KafkaError | None, message: Message) -> None:
+        ended = now_ms()
+        if error is None:
+            offset = message.offset()
+            self._acked(partition, ended, -1 if offset is None else offset)
+            line = outcome_line(
+                value, Outcome.ACKED, ended_ms=ended, offset=-1 if offset is None else offset
+            )
+        elif error.code() in UNKNOWN_ERRORS:
+            self.unknown += 1
+            line = outcome_line(value, Outcome.UNKNOWN, ended_ms=ended)
+        else:
+            self.failed += 1
+            line = outcome_line(value, Outcome.FAILED, ended_ms=ended)
+        self.history.write(line + "\n")
+
+    def _acked(self, partition: int, ended: float, offset: int) -> None:
+        gap = ended - self.last_ack_ms.get(partition, ended)
+        self.gap_ms[partition] = max(gap, self.gap_ms.get(partition, 0.0))
+        self.acked[partition] = self.acked.get(partition, 0) + 1
+        self.last_ack_ms[partition] = ended
+        self.ends[partition] = max(offset + 1, self.ends.get(partition, 0))
+
+    def report(self, started_ms: float) -> str:
+        """Return the line of now, and begin to look for longest gaps anew."""
+        now = now_ms()
+        silent = {partition: now - last for partition, last in sorted(self.last_ack_ms.items())}
+        gaps = {
+            partition: max(gap, self.gap_ms.get(partition, 0)) for partition, gap in silent.items()
+        }
+        self.gap_ms = {}
+        return json.dumps(
+            {
+                "at_ms": round(now - started_ms),
+                "acked": dict(sorted(self.acked.items())),
+                "unknown": self.unknown,
+                "failed": self.failed,
+                "silent_ms": {partition: round(gap) for partition, gap in silent.items()},
+                "gap_ms": {partition: round(gap) for partition, gap in gaps.items()},
+                "read": None if self.reader is None else sum(self.reader.next_offset.values()),
+            }
+        )
+
+
+def run(
+    load: Load, *, partitions: int, rate: float, seconds: float, report_seconds: float = 1.0
+) -> None:
+    """Send `rate` records a second to each partition for `seconds`, then wait for the rest."""
+    stopped = False
+
+    def stop(_signal: int, _frame: object) -> None:
+        nonlocal stopped
+        stopped = True
+
+    signal.signal(signal.SIGTERM, stop)
+    started = now_ms()
+    sent = [0] * partitions
+    next_report = started + report_seconds * 1000
+    while not stopped and now_ms() - started < seconds * 1000:
+        due = int((now_ms() - started) / 1000 * rate)
+        for partition in range(partitions):
+            while sent[partition] < due:
+                load.send(partition, sent[partition])
+                sent[partition] += 1
+        load.producer.poll(min(1 / rate / 2, POLL_SECONDS_MAX))
+        if load.reader is not None:
+            load.reader.take(load.history)
+        if now_ms() >= next_report:
+            next_report += report_seconds * 1000
+            load.history.flush()
+            print(load.report(started), flush=True)
+    load.producer.flush()
+    if load.reader is not None:
+        _read_out(load, load.reader)
+    load.history.flush()
+    print(load.report(started), flush=True)
+
+
+def _read_out(load: Load, reader: Reader) -> None:
+    deadline = now_ms() + READ_OUT_SECONDS * 1000
+    while not reader.has_read(load.ends) and now_ms() < deadline:
+        reader.take(load.history, wait_seconds=0.1)
+    reader.close()
+    if not reader.has_read(load.ends):
+        behind = {
+            partition: end - reader.next_offset[partition]
+            for partition, end in sorted(load.ends.items())
+            if reader.next_offset[partition] < end
+        }
+        print(f"acknowledged, not read in time: {behind} {reader.errors}", file=sys.stderr)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the load; 0 if every record was answered with an acknowledgement or is unknown."""
+    options = _options(arguments)
+    producer = Producer(
+        {
+            "bootstrap.servers": options.bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "delivery.timeout.ms": options.delivery_timeout_ms,
+            "queue.buffering.max.messages": QUEUE_MAX,
+            "retry.backoff.ms": 20,
+            "retry.backoff.max.ms": 100,
+            "topic.metadata.refresh.fast.interval.ms": 20,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+        }
+    )
+    name = f"load{uuid.uuid4().hex[:8]}"
+    reader = None
+    if options.consume:
+        reader = Reader(
+            options.bootstrap, options.topic, partitions=options.partitions, name=f"{name}-reader"
+        )
+    with open(options.history, "w", encoding="utf-8") as history:
+        load = Load(
+            producer=producer, topic=options.topic, history=history, name=name, reader=reader
+        )
+        try:
+            run(
+                load,
+                partitions=options.partitions,
+                rate=options.rate,
+                seconds=options.seconds,
+                report_seconds=options.report_seconds,
+            )
+        except KafkaException as error:
+            print(f"the library gave up: {error}", file=sys.stderr)
+            return 1
+    complete = load.failed == 0 and (reader is None or reader.has_read(load.ends))
+    return 0 if complete else 1
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, prog="strandline.cli.load")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--bootstrap", required=True, help="HOST:PORT of any broker")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--partitions", type=int, required=True)
+    parser.add_argument("--rate", type=float, default=100.0, help="records a second a partition")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--history", required=True, help="file to write the history to")
+    parser.add_argument("--consume", action="store_true", help="read the topic, too")
+    parser.add_argument("--report-seconds", type=float, default=1.0)
+    parser.add_argument("--delivery-timeout-ms", type=int, default=60_000)
+    options = parser.parse_args(arguments)
+    if min(options.partitions, options.rate, options.seconds, options.report_seconds) <= 0:
+        parser.error("--partitions, --rate, --seconds, --report-seconds must be greater than 0")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

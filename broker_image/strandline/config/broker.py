@@ -1,0 +1,270 @@
+"""All settings of a broker process: one YAML file for a cluster, the environment for a pod.
+
+`load_broker_config` is called once by `runtime.main`. The file carries Kafka's keys and is
+the same for every broker of a cluster; who this broker is comes from the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from strandline.errors import ConfigError
+from strandline.model import BrokerId
+
+from .kubernetes import KubernetesConfig
+from .network import GrpcConfig, KafkaListenerConfig, ObservabilityConfig
+from .replication import ControllerConfig, ReplicationConfig
+from .settings import Setting, build, refuse_unknown_keys, settings_of
+from .storage import StorageConfig
+from .timing import PROFILES, TimingConfig
+from .topic import TopicDefaults
+
+TIMING_PROFILE: Final = Setting(key="timing", kind=str, choices=tuple(sorted(PROFILES)))
+"""Which timing profile single values start from: `safe` unless said otherwise."""
+
+DEFAULT_PROFILE: Final = "safe"
+CLUSTER_NAME_LENGTH_MAX: Final = 40
+BROKER_ID_MAX: Final = 99
+CONFIG_FILE_BYTES_MAX: Final = 1 << 20
+FRAME_HEADER_BYTES_MAX: Final = 1024
+"""Room that a gRPC message keeps beside the records of one frame: its header and the end of the
+answer, which are far smaller."""
+
+CONCERNS: Final[tuple[type, ...]] = (
+    TimingConfig,
+    ReplicationConfig,
+    ControllerConfig,
+    StorageConfig,
+    KafkaListenerConfig,
+    GrpcConfig,
+    ObservabilityConfig,
+    KubernetesConfig,
+    TopicDefaults,
+)
+
+KNOWN_KEYS: Final = frozenset(
+    {TIMING_PROFILE.key}
+    | {setting.key for concern in CONCERNS for _, setting, _ in settings_of(concern)}
+)
+
+_CLUSTER_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who this process is; from the environment that the StatefulSet gives a pod."""
+
+    cluster: str
+    """CLUSTER_NAME: name of the BrokerCluster."""
+    broker_id: BrokerId
+    """The ordinal at the end of POD_NAME, which is `<cluster>-<id>`."""
+    namespace: str
+    """NAMESPACE: where all objects of the cluster live."""
+    pod_name: str
+    """POD_NAME; also the name of the Broker object."""
+    pod_uid: str
+    """POD_UID: first half of the incarnation."""
+    pod_ip: str
+    """POD_IP: the address that other brokers dial."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Ports to listen on; 0 takes any free one, which only tests want."""
+
+    grpc: int = 9090
+    """GRPC_PORT: traffic between brokers, controller and operator."""
+    internal: int = 9092
+    """INTERNAL_PORT: Kafka's protocol, advertised with the pod's address."""
+    http: int = 8080
+    """HTTP_PORT: /metrics, /ready and /live."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Everything a broker was told; each part goes to the code that obeys it."""
+
+    identity: Identity
+    ports: Ports = field(default_factory=Ports)
+    timing: TimingConfig = field(default_factory=TimingConfig)
+    replication: ReplicationConfig = field(default_factory=ReplicationConfig)
+    controller: ControllerConfig = field(default_factory=ControllerConfig)
+    storage: StorageConfig = field(default_factory=StorageConfig)
+    kafka: KafkaListenerConfig = field(default_factory=KafkaListenerConfig)
+    grpc: GrpcConfig = field(default_factory=GrpcConfig)
+    observability: ObservabilityConfig = field(default_factory=ObservabilityConfig)
+    kubernetes: KubernetesConfig = field(default_factory=KubernetesConfig)
+    topic_defaults: TopicDefaults = field(default_factory=TopicDefaults)
+
+    def check(self) -> None:
+        """Refuse combinations of settings that cannot work.
+
+        Raises:  ConfigError naming both keys
+        """
+        self.timing.check()
+        _check_below(
+            "replica.fetch.wait.max.ms",
+            self.replication.fetch_wait_max_ms,
+            "replica.lag.time.max.ms",
+            self.timing.replica_lag_time_max_ms,
+        )
+        _check_below(
+            "replica.fetch.wait.max.ms",
+            self.replication.fetch_wait_max_ms,
+            "replica.socket.timeout.ms",
+            self.replication.fetch_timeout_ms,
+        )
+        _check_below(
+            "grpc.frame.max.bytes",
+            self.grpc.frame_max_bytes,
+            "grpc.message.max.bytes",
+            self.grpc.message_max_bytes,
+        )
+        # A batch that fits no message would stop its partition's replication for ever.
+        for key, size in (
+            ("replica.fetch.max.bytes", self.replication.fetch_max_bytes),
+            ("replica.fetch.response.max.bytes", self.replication.fetch_response_max_bytes),
+            ("message.max.bytes", self.topic_defaults.message_max_bytes),
+        ):
+            _check_below(
+                key,
+                size,
+                f"grpc.message.max.bytes less {FRAME_HEADER_BYTES_MAX} for the frame's header",
+                self.grpc.message_max_bytes - FRAME_HEADER_BYTES_MAX,
+            )
+
+
+def load_broker_config(path: Path, environ: Mapping[str, str] | None = None) -> BrokerConfig:
+    """Read the configuration file and the environment.
+
+    Raises:  ConfigError naming the key or variable and what is accepted
+    """
+    variables = os.environ if environ is None else environ
+    values = read_settings_file(path)
+    data_dir = variables.get("DATA_DIR")
+    if data_dir:
+        values["log.dir"] = data_dir
+    config = broker_config(values, identity=_identity_from(variables), ports=_ports_from(variables))
+    config.check()
+    return config
+
+
+def broker_config(
+    values: Mapping[str, object], *, identity: Identity, ports: Ports
+) -> BrokerConfig:
+    """Make a configuration from settings by key; unknown keys are refused.
+
+    Raises:  ConfigError naming the key and what is accepted
+    """
+    refuse_unknown_keys(values, KNOWN_KEYS)
+    profile = TIMING_PROFILE.check(values.get(TIMING_PROFILE.key, DEFAULT_PROFILE))
+    return BrokerConfig(
+        identity=identity,
+        ports=ports,
+        timing=build(TimingConfig, values, base=PROFILES[str(profile)]),
+        replication=build(ReplicationConfig, values),
+        controller=build(ControllerConfig, values),
+        storage=build(StorageConfig, values),
+        kafka=build(KafkaListenerConfig, values),
+        grpc=build(GrpcConfig, values),
+        observability=build(ObservabilityConfig, values),
+        kubernetes=build(KubernetesConfig, values),
+        topic_defaults=build(TopicDefaults, values),
+    )
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML where a key given twice is an error; PyYAML would take the last one silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002  PyYAML's signature
+        """Build a mapping, refusing a repeated key."""
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key = key_node.value
+            if key in seen:
+                raise ConfigError(f"{key}: given twice in the configuration file")
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+def read_settings_file(path: Path) -> dict[str, object]:
+    """Return the flat mapping of a YAML file; an empty file means all defaults.
+
+    Raises:  ConfigError if the file cannot be read or is not a flat mapping
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(CONFIG_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"configuration file {path}: {error.strerror}") from error
+    if len(content) > CONFIG_FILE_BYTES_MAX:
+        raise ConfigError(f"configuration file {path}: larger than {CONFIG_FILE_BYTES_MAX} bytes")
+    try:
+        loaded = yaml.load(content, Loader=_UniqueKeyLoader)  # noqa: S506  a SafeLoader
+    except yaml.YAMLError as error:
+        raise ConfigError(f"configuration file {path}: not YAML: {error}") from error
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict) or not all(isinstance(key, str) for key in loaded):
+        raise ConfigError(f"configuration file {path}: must be a mapping of keys to values")
+    return loaded
+
+
+def _identity_from(variables: Mapping[str, str]) -> Identity:
+    """Read who we are, refusing what is absent or does not fit together."""
+    cluster = _required(variables, "CLUSTER_NAME")
+    if len(cluster) > CLUSTER_NAME_LENGTH_MAX or not _CLUSTER_NAME.fullmatch(cluster):
+        raise ConfigError(
+            f"CLUSTER_NAME: {cluster!r} is not accepted; give lower-case letters, "
+            f"digits and '-', a letter first, at most {CLUSTER_NAME_LENGTH_MAX} characters"
+        )
+    pod_name = _required(variables, "POD_NAME")
+    ordinal = pod_name.removeprefix(f"{cluster}-")
+    canonical = ordinal.isascii() and ordinal.isdigit() and str(int(ordinal)) == ordinal
+    if ordinal == pod_name or not canonical or int(ordinal) > BROKER_ID_MAX:
+        raise ConfigError(
+            f"POD_NAME: {pod_name!r} is not accepted; give {cluster}-<broker id> with an id "
+            f"from 0 to {BROKER_ID_MAX}"
+        )
+    return Identity(
+        cluster=cluster,
+        broker_id=BrokerId(int(ordinal)),
+        namespace=_required(variables, "NAMESPACE"),
+        pod_name=pod_name,
+        pod_uid=_required(variables, "POD_UID"),
+        pod_ip=_required(variables, "POD_IP"),
+    )
+
+
+def _ports_from(variables: Mapping[str, str]) -> Ports:
+    return Ports(
+        grpc=_port(variables, "GRPC_PORT", Ports().grpc),
+        internal=_port(variables, "INTERNAL_PORT", Ports().internal),
+        http=_port(variables, "HTTP_PORT", Ports().http),
+    )
+
+
+def _port(variables: Mapping[str, str], name: str, default: int) -> int:
+    written = variables.get(name) or str(default)
+    if written.isascii() and written.isdigit() and int(written) <= 65_535:
+        return int(written)
+    raise ConfigError(f"{name}: {written!r} is not accepted; give an integer from 0 to 65535")
+
+
+def _required(variables: Mapping[str, str], name: str) -> str:
+    value = variables.get(name, "")
+    if not value:
+        raise ConfigError(f"{name}: the environment variable must be set and not empty")
+    return value
+
+
+def _check_below(lower_key: str, lower: int, upper_key: str, upper: int) -> None:
+    if lower >= upper:
+        raise ConfigError(f"{lower_key} ({lower}) must be below {upper_key} ({upper})")

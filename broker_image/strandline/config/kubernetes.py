@@ -1,0 +1,59 @@
+"""How patient we are with the API server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .settings import integer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesConfig:
+    """Timeouts and bounds of every call; the client library's own are never relied on."""
+
+    connect_timeout_ms: int = integer(
+        "kubernetes.connect.timeout.ms", 2_000, minimum=50, maximum=60_000
+    )
+    """Time to connect, TLS included."""
+
+    request_timeout_ms: int = integer(
+        "kubernetes.request.timeout.ms", 5_000, minimum=50, maximum=600_000
+    )
+    """Time for one request that reads or writes one object."""
+
+    list_timeout_ms: int = integer(
+        "kubernetes.list.timeout.ms", 30_000, minimum=100, maximum=600_000
+    )
+    """Time for one page of a list."""
+
+    list_page_size: int = integer("kubernetes.list.page.size", 500, minimum=1, maximum=10_000)
+    """Objects per page: 500 as kubectl, so that no answer holds the API server for long."""
+
+    list_attempts: int = integer("kubernetes.list.attempts", 3, minimum=1, maximum=100)
+    """Times a list is begun again whose continuation expired."""
+
+    watch_timeout_seconds: int = integer(
+        "kubernetes.watch.timeout.seconds", 300, minimum=1, maximum=3_600
+    )
+    """The API server ends a watch after this time; it is continued where it ended."""
+
+    watch_inactivity_ms: int = integer(
+        "kubernetes.watch.inactivity.ms", 75_000, minimum=1_000, maximum=3_600_000
+    )
+    """A watch without an event or bookmark for this long is dead: bookmarks come about every
+    minute, and a broken network says nothing."""
+
+    backoff_ms: int = integer("kubernetes.backoff.ms", 100, minimum=1, maximum=60_000)
+    """First pause after a failed call that is repeated; doubles."""
+
+    backoff_max_ms: int = integer("kubernetes.backoff.max.ms", 2_000, minimum=1, maximum=600_000)
+    """Largest pause between repeated calls."""
+
+    connections_max: int = integer("kubernetes.connections.max", 50, minimum=1, maximum=1_000)
+    """Connections to the API server, watches included."""
+
+    forbidden_grace_ms: int = integer(
+        "kubernetes.forbidden.grace.ms", 5_000, minimum=0, maximum=600_000
+    )
+    """A starting broker gives up only when 401 or 403 lasts this long: a RoleBinding reaches
+    the authorizer a moment after it was created."""

@@ -1,0 +1,110 @@
+"""Ports, sizes and queues of everything that comes over a socket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .settings import integer
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaListenerConfig:
+    """The port where clients speak Kafka's protocol."""
+
+    request_max_bytes: int = integer(
+        "socket.request.max.bytes", 100 * _MIB, minimum=1024, maximum=(1 << 31) - 1
+    )
+    """A larger request closes the connection before memory is taken. Kafka's key, default."""
+
+    connections_max: int = integer("max.connections", 2_000, minimum=1, maximum=1_000_000)
+    """Client connections at once; further ones are closed at once. Kafka's key; its default
+    has no bound."""
+
+    connection_idle_max_ms: int = integer(
+        "connections.max.idle.ms", 600_000, minimum=1_000, maximum=86_400_000
+    )
+    """A connection idle for this long is closed. Kafka's key and default."""
+
+    requests_in_flight_max: int = integer(
+        "connection.requests.in.flight.max", 100, minimum=1, maximum=100_000
+    )
+    """Requests of one connection under way; the socket is not read beyond it."""
+
+    append_memory_max_bytes: int = integer(
+        "queued.max.request.bytes", 64 * _MIB, minimum=_MIB, maximum=1 << 40
+    )
+    """Bytes of requests held for all connections together; sockets are not read beyond it.
+    Kafka's key; its default has no bound."""
+
+    fetch_max_bytes: int = integer(
+        "fetch.max.bytes", 55 * _MIB, minimum=1024, maximum=(1 << 31) - 1
+    )
+    """Bytes of one answer to a consumer. Kafka's key and default."""
+
+    wait_max_ms: int = integer("request.wait.max.ms", 300_000, minimum=1, maximum=3_600_000)
+    """Longest time a produce or fetch may wait, whatever the client asks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcConfig:
+    """Streams between brokers."""
+
+    frame_max_bytes: int = integer("grpc.frame.max.bytes", _MIB, minimum=4096, maximum=64 * _MIB)
+    """Protocol frames are gathered into one message up to this size: gRPC in Python costs
+    per message, not per byte. A larger batch travels alone."""
+
+    message_max_bytes: int = integer(
+        "grpc.message.max.bytes", 4 * _MIB, minimum=_MIB, maximum=(1 << 31) - 1
+    )
+    """gRPC's limit for one message in both directions."""
+
+    queue_max_bytes: int = integer("grpc.queue.max.bytes", 64 * _MIB, minimum=_MIB)
+    """Bytes queued on one replication stream: a peer that takes nothing loses its stream, not
+    our memory. Many times an answer, since only one fetch of a peer is outstanding."""
+
+    session_queue_max: int = integer("grpc.session.queue.max", 10_000, minimum=10)
+    """Control messages queued on one session; beyond it the session is closed and opened
+    again with a full state."""
+
+    keepalive_time_ms: int = integer(
+        "grpc.keepalive.time.ms", 10_000, minimum=100, maximum=3_600_000
+    )
+    """Silence after which a connection is pinged: a lost node sends no FIN. Long, because
+    heartbeats of the sessions are faster; a ping only clears away what they left."""
+
+    keepalive_timeout_ms: int = integer(
+        "grpc.keepalive.timeout.ms", 5_000, minimum=100, maximum=3_600_000
+    )
+    """A ping unanswered for this long closes the connection."""
+
+    reconnect_backoff_ms: int = integer("reconnect.backoff.ms", 100, minimum=1, maximum=600_000)
+    """First pause before a peer is dialled again; doubles. Kafka's key; 100 instead of 50,
+    because gRPC gives an attempt to connect no longer than its pause."""
+
+    reconnect_backoff_max_ms: int = integer(
+        "reconnect.backoff.max.ms", 500, minimum=1, maximum=600_000
+    )
+    """Largest pause before a peer is dialled again. Kafka's key; 500 instead of 1,000, so that
+    a follower returns well within a short replica.lag.time.max.ms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservabilityConfig:
+    """Metrics and probes."""
+
+    partition_detail_max: int = integer(
+        "metrics.partition.detail.max", 2_000, minimum=0, maximum=1_000_000
+    )
+    """Partitions with series of their own; the others appear in the sums of the broker."""
+
+    loop_lag_interval_ms: int = integer(
+        "metrics.loop.lag.interval.ms", 500, minimum=10, maximum=60_000
+    )
+    """Interval at which the delay of the event loop is measured."""
+
+    waiting_report_interval_ms: int = integer(
+        "waiting.report.interval.ms", 10_000, minimum=100, maximum=600_000
+    )
+    """A broker that waits for something says so at this interval."""

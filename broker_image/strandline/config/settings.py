@@ -1,0 +1,111 @@
+"""How a setting is declared and checked: key, type, accepted range.
+
+A concern is a frozen dataclass whose fields are made with `integer` or `text`. Loading
+refuses what it does not know: a misspelt key must not silently keep a default, because
+several defaults decide about durability.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from strandline.errors import ConfigError
+
+_METADATA_KEY = "strandline.setting"
+_INT64_MAX = (1 << 63) - 1
+
+Value = int | str
+Concern = TypeVar("Concern")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Key of a setting and the values it accepts."""
+
+    key: str
+    """Key in the configuration file; Kafka's where Kafka has one."""
+    kind: type
+    """int or str."""
+    minimum: int = 0
+    maximum: int = 0
+    choices: tuple[str, ...] = ()
+
+    def accepted(self) -> str:
+        """Return the accepted values as the words of an error message."""
+        if self.kind is int:
+            return f"an integer from {self.minimum} to {self.maximum}"
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        return f"a text of {self.minimum} to {self.maximum} characters"
+
+    def check(self, value: object) -> Value:
+        """Return the value if it is accepted.
+
+        Raises:  ConfigError naming the key and what would be accepted
+        """
+        # bool is a subclass of int: `true` must not pass as the number 1.
+        if type(value) is self.kind and self._in_range(value):
+            return value  # type: ignore[return-value]  # kind is int or str
+        raise ConfigError(f"{self.key}: {value!r} is not accepted; give {self.accepted()}")
+
+    def _in_range(self, value: object) -> bool:
+        if isinstance(value, int):
+            return self.minimum <= value <= self.maximum
+        if self.choices:
+            return value in self.choices
+        return self.minimum <= len(str(value)) <= self.maximum
+
+
+def integer(key: str, default: int, *, minimum: int, maximum: int = _INT64_MAX) -> int:
+    """Declare an integer field."""
+    setting = Setting(key=key, kind=int, minimum=minimum, maximum=maximum)
+    field: int = dataclasses.field(default=default, metadata={_METADATA_KEY: setting})
+    return field
+
+
+def text(key: str, default: str, *, minimum: int = 0, maximum: int = 4096) -> str:
+    """Declare a text field; the bounds count characters."""
+    setting = Setting(key=key, kind=str, minimum=minimum, maximum=maximum)
+    field: str = dataclasses.field(default=default, metadata={_METADATA_KEY: setting})
+    return field
+
+
+def settings_of(concern: type) -> Iterator[tuple[str, Setting, Any]]:
+    """Yield (field name, setting, default) of each declared field of a concern."""
+    for field in dataclasses.fields(concern):
+        setting = field.metadata.get(_METADATA_KEY)
+        if setting is not None:
+            yield field.name, setting, field.default
+
+
+def build(
+    concern: type[Concern], values: Mapping[str, object], base: Concern | None = None
+) -> Concern:
+    """Make a concern from a configuration file's values; absent keys keep base or default.
+
+    Raises:  ConfigError if a value is out of range
+    """
+    taken: dict[str, Any] = {
+        name: setting.check(values[setting.key])
+        for name, setting, _ in settings_of(concern)
+        if setting.key in values
+    }
+    if base is None:
+        return concern(**taken)
+    return dataclasses.replace(base, **taken)  # type: ignore[type-var]  # every concern is one
+
+
+def refuse_unknown_keys(values: Mapping[str, object], known: frozenset[str]) -> None:
+    """Refuse keys that no concern declares.
+
+    Raises:  ConfigError naming the first unknown key and the nearest known one
+    """
+    for key in sorted(str(key) for key in values):
+        if key not in known:
+            near = difflib.get_close_matches(key, sorted(known), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"{key}: unknown setting{hint}")

@@ -1,0 +1,36 @@
+"""Logs, checkpoints, and what is written on disk when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .settings import integer, text
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageConfig:
+    """One data directory per broker."""
+
+    data_dir: str = text("log.dir", "/var/lib/strandline", minimum=1)
+    """Data directory. Kafka's key; the environment variable DATA_DIR overrides it."""
+
+    boot_id_path: str = text("boot.id.path", "/proc/sys/kernel/random/boot_id")
+    """File that tells one boot of the machine from the next. Same boot: the page cache
+    survived, so a killed broker lost nothing. Unreadable or empty: every start without a
+    clean-shutdown marker counts as unclean."""
+
+    index_interval_bytes: int = integer(
+        "log.index.interval.bytes", 4096, minimum=64, maximum=1 << 30
+    )
+    """Bytes of log between two entries of an offset index. Kafka's key and default."""
+
+    index_size_max_bytes: int = integer(
+        "log.index.size.max.bytes", 10 << 20, minimum=1024, maximum=1 << 30
+    )
+    """A full index rolls its segment. Kafka's key and default."""
+
+    open_segments_max: int = integer("log.open.segments.max", 512, minimum=10, maximum=1 << 20)
+    """Sealed segments held open at once over all logs, each with its index; the least recently
+    read is closed."""

@@ -1,0 +1,41 @@
+"""What a topic gets that does not say otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.model import TopicSettings
+
+from .settings import integer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefaults:
+    """Defaults of a cluster for its topics; a ReplicatedTopic overrides each."""
+
+    segment_bytes: int = integer("log.segment.bytes", 1 << 30, minimum=14, maximum=(1 << 31) - 1)
+    """Size at which a segment is closed. Kafka's key and default."""
+
+    message_max_bytes: int = integer(
+        "message.max.bytes", 1_048_588, minimum=0, maximum=(1 << 31) - 1
+    )
+    """Largest record batch. Kafka's key and default (1 MiB and the batch overhead)."""
+
+    flush_interval_messages: int = integer("log.flush.interval.messages", (1 << 63) - 1, minimum=1)
+    """Records after which a log is fsynced; 1 means before each acknowledgement. Kafka's key
+    and default: durability comes from replicas."""
+
+    def settings(self) -> TopicSettings:
+        """Return the defaults in the form that travels with LeaderAndIsr."""
+        return TopicSettings(
+            max_message_bytes=self.message_max_bytes,
+            segment_bytes=self.segment_bytes,
+            flush_messages=self.flush_interval_messages,
+        )
+
+
+def effective_min_insync_replicas(configured: int | None, *, replicas: int) -> int:
+    """Return the min ISR of a partition: what was asked for, never more than it has replicas."""
+    if configured is None:
+        return max(1, replicas - 1)
+    return min(configured, replicas)

@@ -1,0 +1,5 @@
+"""The controller: broker liveness, leader elections, ISR changes and what brokers are told.
+
+Pure: no clock, random, file, socket, logger, metric or `async`. Shells and the simulator
+drive `controller.Controller.step` and perform its effects.
+"""

@@ -1,0 +1,254 @@
+"""What the controller wants done; `notices.py` holds what it tells.
+
+Performed in list order. Every command is complete in itself: the performer decides
+nothing. Store calls run concurrently with each other; their answers may come in any order.
+Messages on one session are sent in the order of the effects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.errors import ErrorCode
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerRecord,
+    Endpoint,
+    LeaseRecord,
+    LiveBroker,
+    PartitionCommand,
+    PartitionState,
+    TopicPartition,
+)
+
+from .notices import Notice
+
+# --- commands on the store --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLease:
+    """Quorum GET of the Lease (no resourceVersion); answered by `LeaseAnswered`."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteLease:
+    """PUT the Lease if it still has lease.resource_version; answered by `LeaseAnswered`.
+
+    An empty acquire_time or renew_time is to be stamped with the wall clock's time now; an
+    empty holder releases the Lease. Never creates one.
+    """
+
+    request_id: int
+    lease: LeaseRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadEpochFloor:
+    """Quorum list of Partitions, quorum GET of BrokerCluster; answered by `EpochFloorRead`."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadControllerRecord:
+    """Quorum GET of `BrokerCluster.status.controller`; answered by `ControllerRecordAnswered`."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteControllerRecord:
+    """PUT `BrokerCluster.status.controller` if it still has record.resource_version.
+
+    Everything else of the status stays as it was at that version. Answered by
+    `ControllerRecordAnswered`.
+    """
+
+    request_id: int
+    record: ControllerRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadCluster:
+    """Quorum lists of Partitions, Brokers and ReplicatedTopics, then watches from those lists.
+
+    Answered by `ClusterLoaded`. Watches of an earlier load end.
+    """
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopWatching:
+    """End the watches that `LoadCluster` began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPartition:
+    """Quorum GET of a Partition; answered by `PartitionAnswered`."""
+
+    request_id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritePartitionStatus:
+    """PUT `Partition.status` if the object still has resource_version.
+
+    tp is the identity the object had when it was read. Answered by `PartitionAnswered`.
+    """
+
+    request_id: int
+    name: str
+    tp: TopicPartition
+    resource_version: str
+    state: PartitionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBroker:
+    """Quorum GET of a Broker; answered by `BrokerRead`."""
+
+    request_id: int
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTopics:
+    """Quorum list of all ReplicatedTopics, whatever their state; answered by `TopicsRead`."""
+
+    request_id: int
+
+
+# --- commands on the network ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeBroker:
+    """Ask the gRPC listener for its incarnation within deadline_ms; answer `ProbeAnswered`."""
+
+    request_id: int
+    broker_id: BrokerId
+    endpoints: tuple[Endpoint, ...]
+    incarnation: str
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseSession:
+    """Send the error with the highest controller epoch known here, then end the stream.
+
+    NOT_CONTROLLER: dial again, whoever holds the Lease. STALE_BROKER_EPOCH: a newer process
+    of that id is registered. BROKER_ID_NOT_REGISTERED: write the registration back first.
+    No `SessionBroken` follows.
+    """
+
+    session_id: int
+    error: ErrorCode
+    controller_epoch: ControllerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendFullState:
+    """First command of a session: what this broker replicates, and everybody's metadata.
+
+    A hosted partition that is absent from `partitions` is not to be deleted.
+    """
+
+    session_id: int
+    request_id: int
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    controller_epoch: ControllerEpoch
+    brokers: tuple[LiveBroker, ...]
+    partitions: tuple[PartitionCommand, ...]
+    metadata: tuple[PartitionCommand, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendLeaderAndIsr:
+    """Partitions of this broker as they are committed now; answered by `CommandAnswered`."""
+
+    session_id: int
+    request_id: int
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    controller_epoch: ControllerEpoch
+    partitions: tuple[PartitionCommand, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendUpdateMetadata:
+    """Live brokers (replaces the list) and partitions (merged); not answered."""
+
+    session_id: int
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    controller_epoch: ControllerEpoch
+    brokers: tuple[LiveBroker, ...]
+    partitions: tuple[PartitionCommand, ...] = ()
+    removed: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendStopReplica:
+    """Delete these logs: no topic with that uid exists; answered by `CommandAnswered`."""
+
+    session_id: int
+    request_id: int
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    controller_epoch: ControllerEpoch
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerIsrChange:
+    """Answer an AlterPartition; stored is what is committed, None if nothing is known of it."""
+
+    session_id: int
+    request_id: int
+    broker_id: BrokerId
+    tp: TopicPartition
+    error: ErrorCode
+    stored: PartitionState | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerShutdown:
+    """Tell a broker how many partitions with other replicas it still leads."""
+
+    session_id: int
+    request_id: int
+    broker_id: BrokerId
+    error: ErrorCode
+    remaining: int
+
+
+Command = (
+    ReadLease
+    | WriteLease
+    | ReadEpochFloor
+    | ReadControllerRecord
+    | WriteControllerRecord
+    | LoadCluster
+    | StopWatching
+    | ReadPartition
+    | WritePartitionStatus
+    | ReadBroker
+    | ReadTopics
+    | ProbeBroker
+    | CloseSession
+    | SendFullState
+    | SendLeaderAndIsr
+    | SendUpdateMetadata
+    | SendStopReplica
+    | AnswerIsrChange
+    | AnswerShutdown
+)
+Effect = Command | Notice

@@ -1,0 +1,194 @@
+"""Everything that can happen to a controller or to a candidate for that office.
+
+Made by the shells (`kube`, `rpc`, `runtime`) and by the simulator; consumed by
+`Controller.step` alone. Times are ms of the driver's monotonic clock. `store_events.py`
+holds the part that comes from Kubernetes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from strandline.errors import ErrorCode
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    IsrEntry,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicPartition,
+)
+
+from .store_events import (
+    BrokerObserved,
+    BrokerRead,
+    ClusterLoaded,
+    ControllerEpochSeen,
+    ControllerRecordAnswered,
+    EpochFloorRead,
+    HolderDied,
+    LeaseAnswered,
+    LeaseObserved,
+    PartitionAnswered,
+    PartitionDeleted,
+    PartitionObserved,
+    TopicDeleted,
+    TopicObserved,
+    TopicsRead,
+    WatchLost,
+)
+
+
+class ProbeVerdict(Enum):
+    """What one probe of a broker's gRPC listener showed."""
+
+    REFUSED = "refused"
+    """The connection was refused: no process listens there."""
+    OTHER_INCARNATION = "other_incarnation"
+    """A process answered that is not the one asked for."""
+    ANSWERED = "answered"
+    """The process asked for answered."""
+    NO_ANSWER = "no_answer"
+    """Silence up to the deadline: a stopped process still accepts TCP."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedReplica:
+    """A replica on a broker's disk; leader and partition epoch are the last it was told.
+
+    last_epoch is the leader epoch of the last batch, NO_EPOCH for an empty log.
+    """
+
+    tp: TopicPartition
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    last_epoch: LeaderEpoch
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOpened:
+    """A broker said hello on a new stream; session_id is unique in this process."""
+
+    session_id: int
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    clean_since_epoch: BrokerEpoch
+    incarnation: str
+    hosted: tuple[HostedReplica, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReceived:
+    """A broker is alive."""
+
+    session_id: int
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionBroken:
+    """The stream of a session ended without our doing."""
+
+    session_id: int
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeAnswered:
+    """Answer to `ProbeBroker`."""
+
+    request_id: int
+    broker_id: BrokerId
+    verdict: ProbeVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChangeRequested:
+    """AlterPartition of one partition; answered by `AnswerIsrChange` with the same ids."""
+
+    session_id: int
+    request_id: int
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    tp: TopicPartition
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[IsrEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownRequested:
+    """A broker is about to stop; answered by `AnswerShutdown` when its leaders were moved."""
+
+    session_id: int
+    request_id: int
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedReported:
+    """What a broker hosts, sent every 30 s; compared with what is stored."""
+
+    session_id: int
+    broker_id: BrokerId
+    hosted: tuple[HostedReplica, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandAnswered:
+    """Answer to `SendFullState`, `SendLeaderAndIsr` or `SendStopReplica`.
+
+    controller_epoch is the highest that broker has seen.
+    """
+
+    session_id: int
+    request_id: int
+    broker_id: BrokerId
+    error: ErrorCode
+    controller_epoch: ControllerEpoch
+    partitions: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """The process stops: leave the office and release the Lease."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked:
+    """Time passed; sent at or after `Controller.next_wakeup_ms`."""
+
+
+Event = (
+    HeartbeatReceived
+    | PartitionObserved
+    | PartitionAnswered
+    | IsrChangeRequested
+    | CommandAnswered
+    | LeaseObserved
+    | LeaseAnswered
+    | Ticked
+    | ProbeAnswered
+    | SessionOpened
+    | SessionBroken
+    | ShutdownRequested
+    | HostedReported
+    | PartitionDeleted
+    | BrokerObserved
+    | BrokerRead
+    | TopicObserved
+    | TopicDeleted
+    | TopicsRead
+    | ClusterLoaded
+    | WatchLost
+    | HolderDied
+    | EpochFloorRead
+    | ControllerRecordAnswered
+    | ControllerEpochSeen
+    | StopRequested
+)

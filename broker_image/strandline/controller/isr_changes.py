@@ -1,0 +1,127 @@
+"""Whether an AlterPartition is accepted, and what is answered.
+
+Pure: one request against one stored partition. There is no refusal of a change at the
+stored partition epoch without a commit: the controller commits the next epoch with the ISR
+unchanged, so that no earlier write of this change can land any more (ADR 0001, ADR 0006).
+Requests are judged again after every read; a committed one is found "already so".
+Source: Kafka 3.9 ReplicationControlManager.alterPartition; KAFKA-14144, KAFKA-14154; KIP-903.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from strandline.errors import ErrorCode
+from strandline.model import (
+    BrokerId,
+    ControllerEpoch,
+    IsrEntry,
+    PartitionState,
+    StoredPartition,
+)
+
+from .brokers import BrokerView, Standing
+from .elections import next_state
+from .events import IsrChangeRequested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Answer with this error and the stored state; nothing is written."""
+
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFirst:
+    """The requester knows more than our last read: a quorum read decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accept:
+    """Commit the ISR that was asked for, then judge again."""
+
+    state: PartitionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """Commit the next partition epoch with the ISR unchanged, then judge again."""
+
+    state: PartitionState
+    reason: str
+
+
+Verdict = Answer | ReadFirst | Accept | Refuse
+
+
+def judge(
+    request: IsrChangeRequested,
+    stored: StoredPartition,
+    brokers: Mapping[BrokerId, BrokerView],
+    *,
+    controller_epoch: ControllerEpoch,
+    read_since_request: bool,
+) -> Verdict:
+    """Return what becomes of a request, checked against the object that was read."""
+    state = stored.state
+    view = brokers.get(request.broker_id)
+    if view is None or request.broker_epoch != view.broker_epoch:
+        return Answer(error=ErrorCode.STALE_BROKER_EPOCH)
+    if state is None:
+        if read_since_request:
+            return Answer(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return ReadFirst()
+    ahead = (
+        request.leader_epoch > state.leader_epoch or request.partition_epoch > state.partition_epoch
+    )
+    if ahead:
+        return Answer(error=ErrorCode.NOT_CONTROLLER) if read_since_request else ReadFirst()
+    if request.leader_epoch < state.leader_epoch:
+        return Answer(error=ErrorCode.FENCED_LEADER_EPOCH)
+    if request.broker_id != state.leader:
+        return Answer(error=ErrorCode.INVALID_REQUEST)
+    if frozenset(request.isr) == frozenset(state.isr):
+        return Answer(error=ErrorCode.NONE)
+    if request.partition_epoch < state.partition_epoch:
+        return Answer(error=ErrorCode.INVALID_UPDATE_VERSION)
+    return _judge_members(request.isr, state, brokers, controller_epoch)
+
+
+def _judge_members(
+    isr: tuple[IsrEntry, ...],
+    state: PartitionState,
+    brokers: Mapping[BrokerId, BrokerView],
+    controller_epoch: ControllerEpoch,
+) -> Verdict:
+    """Commit what a request of the stored epochs asks for, or commit its refusal."""
+    reason = _objection(isr, state, brokers)
+    if reason is None:
+        accepted = next_state(state, controller_epoch, isr, state.min_insync_replicas)
+        return Accept(state=accepted)
+    unchanged = next_state(state, controller_epoch, state.isr, state.min_insync_replicas)
+    return Refuse(state=unchanged, reason=reason)
+
+
+def _objection(
+    isr: tuple[IsrEntry, ...], state: PartitionState, brokers: Mapping[BrokerId, BrokerView]
+) -> str | None:
+    """Return why an ISR may not be committed; leaving is always allowed."""
+    members = [entry.broker_id for entry in isr]
+    if len(set(members)) != len(members) or not set(members) <= set(state.replicas):
+        return "not a set of replicas"
+    leader = state.entry_of(state.leader)
+    if leader is None or leader not in isr:
+        return "leader missing"
+    for entry in isr:
+        if entry in state.isr:
+            continue
+        view = brokers.get(entry.broker_id)
+        if view is None or view.standing is not Standing.IN_SESSION:
+            return "joiner without session"
+        if view.shutting_down:
+            return "joiner shutting down"
+        if entry.broker_epoch != view.broker_epoch:
+            return "joiner of another broker epoch"
+    return None

@@ -1,0 +1,300 @@
+"""Who holds a Lease: the elector of the controller and of the operator.
+
+The API server never expires a Lease, so a candidate judges by its own monotonic clock from
+the moment it saw the last change. Nothing here makes anything safe: epochs do that; the
+Lease decides only when to try. Lives on times it is given and on answers with request ids;
+knows nothing of brokers and partitions.
+
+Invariants: at most one write is in flight; each carries the resourceVersion of the last
+Lease seen; a holder counts the validity of a renewal from the moment it was *sent*.
+Source: client-go tools/leaderelection, changed where its documentation admits holes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from strandline.model import ControllerEpoch, LeaseRecord
+
+from .effects import ReadLease, WriteLease
+from .lease_observation import Decision, LeaseLost, LeaseObservation, LeaseWon, MayTake
+from .store_events import Outcome
+from .timing import LeaseTiming
+
+LeaseEffect = ReadLease | WriteLease | Decision
+
+
+class _Call(Enum):
+    READ = "read"
+    TAKE = "take"
+    RENEW = "renew"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InFlight:
+    call: _Call
+    request_id: int
+    sent_ms: int
+    contested: bool = False
+    """The watch showed another holder after this was sent: an OK proves nothing."""
+
+
+class _Role(Enum):
+    """WATCHING -> OFFERED -> TAKING -> HOLDING -> (RELEASING ->) WATCHING; STOPPED is final.
+
+    OFFERED: `MayTake` was given out. TAKING ends with the answer of the write, or with a
+    quorum read when that answer proves nothing. HOLDING ends with the renew deadline, with a
+    quorum read that names another holder, or with `release`.
+    """
+
+    WATCHING = "watching"
+    OFFERED = "offered"
+    TAKING = "taking"
+    HOLDING = "holding"
+    RELEASING = "releasing"
+    STOPPED = "stopped"
+
+
+_RELEASE_TRIES_MAX = 3
+
+
+class LeaseElector:
+    """One candidate for one Lease."""
+
+    def __init__(
+        self, *, identity: str, rank: int, timing: LeaseTiming, new_request_id: Callable[[], int]
+    ) -> None:
+        self.identity = identity
+        self._seen = LeaseObservation(identity=identity, rank=rank, timing=timing)
+        self._timing = timing
+        self._new_request_id = new_request_id
+        self._role = _Role.WATCHING
+        self._in_flight: _InFlight | None = None
+        self._read_due_ms: int | None = 0
+        self._take_not_before_ms = 0
+        self._taken_sent_ms = 0
+        self._renewed_ms = 0
+        self._renew_due_ms = 0
+        self._release_tries = 0
+        self._stopping = False
+
+    @property
+    def lease(self) -> LeaseRecord | None:
+        """The Lease as last seen; None before the first read and while there is none."""
+        return self._seen.lease
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether the Lease is believed to be ours."""
+        return self._role is _Role.HOLDING
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the release after `stop` is done."""
+        return self._role is _Role.STOPPED
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When `tick` has something to do; None while only an answer can change anything."""
+        due_ms = self._due_ms()
+        if self._role is not _Role.HOLDING:
+            return due_ms
+        deadline_ms = self._renewed_ms + self._timing.renew_deadline_ms
+        return deadline_ms if due_ms is None else min(due_ms, deadline_ms)
+
+    def _due_ms(self) -> int | None:
+        if self._role not in (_Role.WATCHING, _Role.HOLDING) or self._in_flight is not None:
+            return None
+        if self._read_due_ms is not None:
+            return self._read_due_ms
+        if self._role is _Role.HOLDING:
+            return self._renew_due_ms
+        return None if self.lease is None else self._takeable_ms(self.lease)
+
+    def tick(self, now_ms: int) -> list[LeaseEffect]:
+        """Do what is due: read, offer the Lease, renew, or give up at the renew deadline."""
+        holding = self._role is _Role.HOLDING
+        if holding and now_ms - self._renewed_ms >= self._timing.renew_deadline_ms:
+            return self._lose("renew deadline passed", now_ms)
+        due_ms = self._due_ms()
+        if due_ms is None or now_ms < due_ms:
+            return []
+        if self._read_due_ms is not None or self.lease is None:
+            return self._read(now_ms)
+        if holding:
+            renewed = replace(self.lease, renew_time="")
+            return self._write(_Call.RENEW, renewed, now_ms)
+        self._role = _Role.OFFERED
+        return [MayTake(lease=self.lease)]
+
+    def observe(self, lease: LeaseRecord | None, now_ms: int) -> list[LeaseEffect]:
+        """Take note of a watch event, which may be late.
+
+        Another holder while ours is believed or asked for is checked by a quorum read.
+        """
+        foreign = lease is None or lease.holder_identity not in ("", self.identity)
+        if self._role in (_Role.TAKING, _Role.HOLDING, _Role.RELEASING):
+            if foreign and self._in_flight is not None:
+                self._in_flight = replace(self._in_flight, contested=True)
+            elif foreign and self._role is _Role.HOLDING:
+                return self._read(now_ms)
+            return []
+        self._note(lease, now_ms)
+        return []
+
+    def holder_died(self, holder_identity: str, now_ms: int) -> None:
+        """Allow to take early from a holder that a probe proved to be gone."""
+        self._seen.dead_holder, self._seen.dead_ms = holder_identity, now_ms
+
+    def take(self, controller_epoch: ControllerEpoch, now_ms: int) -> list[LeaseEffect]:
+        """Try to take the offered Lease with this epoch; nothing if it is no longer free."""
+        if self._role is not _Role.OFFERED:
+            return []
+        lease = self.lease
+        if lease is None or self._takeable_ms(lease) > now_ms:
+            self._role = _Role.WATCHING
+            return []
+        changed = lease.holder_identity != self.identity
+        self._role, self._taken_sent_ms = _Role.TAKING, now_ms
+        return self._write(
+            _Call.TAKE,
+            replace(
+                lease,
+                holder_identity=self.identity,
+                lease_duration_seconds=max(1, self._timing.lease_duration_ms // 1000),
+                acquire_time="",
+                renew_time="",
+                lease_transitions=lease.lease_transitions + (1 if changed else 0),
+                controller_epoch=controller_epoch,
+            ),
+            now_ms,
+        )
+
+    def decline(self, now_ms: int) -> None:
+        """Do not take the offered Lease now; it is offered again after a retry period."""
+        if self._role is _Role.OFFERED:
+            self._role = _Role.WATCHING
+            self._take_not_before_ms = now_ms + self._timing.retry_period_ms
+
+    def release(self, now_ms: int) -> list[LeaseEffect]:
+        """Give the Lease up and stay a candidate; nothing if it is not ours."""
+        if self._role is not _Role.HOLDING:
+            return []
+        in_doubt = self._in_flight is not None
+        self._role, self._release_tries, self._in_flight = _Role.RELEASING, 0, None
+        return self._read(now_ms) if in_doubt else self._write_release(now_ms)
+
+    def stop(self, now_ms: int) -> list[LeaseEffect]:
+        """Release the Lease if it is ours, and take none any more."""
+        self._stopping = True
+        if self._role is _Role.TAKING:
+            self._role, self._release_tries, self._in_flight = _Role.RELEASING, 0, None
+            return self._read(now_ms)
+        if self._role is _Role.HOLDING:
+            return self.release(now_ms)
+        if self._role is not _Role.RELEASING:
+            self._role = _Role.STOPPED
+        return []
+
+    def answered(
+        self, request_id: int, outcome: Outcome, lease: LeaseRecord | None, now_ms: int
+    ) -> list[LeaseEffect]:
+        """Take the answer of the one request in flight; any other answer is ignored."""
+        answer = self._in_flight
+        if answer is None or answer.request_id != request_id:
+            return []
+        self._in_flight = None
+        if answer.call is _Call.READ:
+            return self._on_read(outcome, lease, now_ms)
+        if answer.call is _Call.RELEASE:
+            return self._on_released(outcome, lease, now_ms)
+        if outcome is not Outcome.OK or lease is None or answer.contested:
+            return self._read(now_ms)
+        return self._confirm(lease, answer.sent_ms, now_ms)
+
+    # --- answers ----------------------------------------------------------------------
+
+    def _confirm(self, lease: LeaseRecord, sent_ms: int, now_ms: int) -> list[LeaseEffect]:
+        """Hold the Lease by a write that is proved to be stored, from when it was sent."""
+        self._note(lease, now_ms)
+        won = self._role is _Role.TAKING
+        self._role = _Role.HOLDING
+        self._renewed_ms = sent_ms
+        self._renew_due_ms = sent_ms + self._timing.retry_period_ms
+        return [LeaseWon(lease=lease)] if won else []
+
+    def _on_read(
+        self, outcome: Outcome, lease: LeaseRecord | None, now_ms: int
+    ) -> list[LeaseEffect]:
+        if outcome is not Outcome.OK:
+            return self._read_failed(now_ms)
+        self._note(lease, now_ms)
+        ours = lease is not None and lease.holder_identity == self.identity
+        if self._role is _Role.RELEASING:
+            return self._write_release(now_ms) if ours else self._released()
+        if self._role is _Role.TAKING:
+            if lease is not None and ours:
+                return self._confirm(lease, self._taken_sent_ms, now_ms)
+            self._role = _Role.WATCHING
+        elif self._role is _Role.HOLDING:
+            if not ours:
+                return self._lose("another holder", now_ms)
+            self._renew_due_ms = now_ms
+        return []
+
+    def _read_failed(self, now_ms: int) -> list[LeaseEffect]:
+        """Nobody knows: read again later; a take in doubt is settled like any other Lease."""
+        self._read_due_ms = now_ms + self._timing.retry_period_ms
+        if self._role is _Role.TAKING:
+            self._role = _Role.WATCHING
+        elif self._role is _Role.RELEASING:
+            return self._released()
+        return []
+
+    def _on_released(
+        self, outcome: Outcome, lease: LeaseRecord | None, now_ms: int
+    ) -> list[LeaseEffect]:
+        if outcome is not Outcome.OK:
+            return self._read(now_ms)
+        self._note(lease, now_ms)
+        return self._released()
+
+    def _released(self) -> list[LeaseEffect]:
+        self._role = _Role.STOPPED if self._stopping else _Role.WATCHING
+        return []
+
+    def _lose(self, reason: str, now_ms: int) -> list[LeaseEffect]:
+        """Stop acting. A renewal still in flight is forgotten; the next read shows its fate."""
+        self._role, self._in_flight, self._read_due_ms = _Role.WATCHING, None, now_ms
+        return [LeaseLost(reason=reason)]
+
+    # --- requests ---------------------------------------------------------------------
+
+    def _read(self, now_ms: int) -> list[LeaseEffect]:
+        self._read_due_ms = None
+        request_id = self._new_request_id()
+        self._in_flight = _InFlight(call=_Call.READ, request_id=request_id, sent_ms=now_ms)
+        return [ReadLease(request_id=request_id)]
+
+    def _write_release(self, now_ms: int) -> list[LeaseEffect]:
+        self._release_tries += 1
+        if self.lease is None or self._release_tries > _RELEASE_TRIES_MAX:
+            return self._released()
+        released = replace(self.lease, holder_identity="", renew_time="")
+        return self._write(_Call.RELEASE, released, now_ms)
+
+    def _write(self, call: _Call, lease: LeaseRecord, now_ms: int) -> list[LeaseEffect]:
+        request_id = self._new_request_id()
+        self._in_flight = _InFlight(call=call, request_id=request_id, sent_ms=now_ms)
+        return [WriteLease(request_id=request_id, lease=lease)]
+
+    def _note(self, lease: LeaseRecord | None, now_ms: int) -> None:
+        self._seen.note(lease, now_ms)
+        retry_ms = now_ms + self._timing.retry_period_ms
+        self._read_due_ms = retry_ms if lease is None else None
+
+    def _takeable_ms(self, lease: LeaseRecord) -> int:
+        return max(self._seen.takeable_ms(lease), self._take_not_before_ms)

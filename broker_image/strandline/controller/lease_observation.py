@@ -1,0 +1,78 @@
+"""What one candidate has seen of a Lease, and when it may be taken by that alone.
+
+Used by `lease_election`. Compares no wall clocks: the times in a Lease are opaque strings
+whose change is a sign of life.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.model import LeaseRecord
+
+from .timing import LeaseTiming
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MayTake:
+    """The Lease is free as far as this candidate knows: answer with `take` or `decline`."""
+
+    lease: LeaseRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseWon:
+    """The Lease names this candidate."""
+
+    lease: LeaseRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseLost:
+    """The Lease is not, or may soon not be, this candidate's: stop acting."""
+
+    reason: str
+
+
+Decision = MayTake | LeaseWon | LeaseLost
+
+
+@dataclass(slots=True, kw_only=True)
+class LeaseObservation:
+    """The Lease as last seen, and the time of this process when it was last seen to change."""
+
+    identity: str
+    rank: int
+    timing: LeaseTiming
+    lease: LeaseRecord | None = None
+    changed_ms: int = 0
+    dead_holder: str = ""
+    dead_ms: int = 0
+
+    def note(self, lease: LeaseRecord | None, now_ms: int) -> None:
+        """Remember the Lease; None: there is none."""
+        known = self.lease
+        self.lease = lease
+        if lease is None:
+            return
+        if known is None or (
+            (known.resource_version, known.holder_identity, known.renew_time)
+            != (lease.resource_version, lease.holder_identity, lease.renew_time)
+        ):
+            self.changed_ms = now_ms
+
+    def takeable_ms(self, lease: LeaseRecord) -> int:
+        """Return when this candidate may take the Lease.
+
+        At once if it is released, names a dead holder, or names this very process (a write
+        of ours that was given up has landed); otherwise a full duration after its last change.
+        """
+        if lease.holder_identity in ("", self.identity):
+            free_ms = self.changed_ms
+        elif lease.holder_identity == self.dead_holder:
+            free_ms = max(self.dead_ms, self.changed_ms)
+        else:
+            seconds = lease.lease_duration_seconds
+            duration_ms = seconds * 1000 if seconds > 0 else self.timing.lease_duration_ms
+            free_ms = self.changed_ms + duration_ms
+        return free_ms + self.rank * self.timing.rank_delay_ms

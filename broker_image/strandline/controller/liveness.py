@@ -1,0 +1,141 @@
+"""Probes and timeouts: when a broker stops counting as live.
+
+Drives the entries of `Brokers`; returns probes to send and who was found dead. A stopped
+process still accepts TCP, so silence alone never kills before the session timeout; an
+answered probe restarts that timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from strandline.model import BrokerEpoch, BrokerId
+
+from .brokers import BrokerEntry, Brokers, ProbeRound, Standing
+from .effects import ProbeBroker
+from .events import HeartbeatReceived, ProbeAnswered, ProbeVerdict
+from .timing import ControllerTiming
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """A broker epoch is known dead."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    reason: str
+    detect_ms: int
+    closed_session: int | None
+
+
+class Liveness:
+    """Judges the brokers of one term of office by their sessions and by probes."""
+
+    def __init__(
+        self,
+        *,
+        brokers: Brokers,
+        timing: ControllerTiming,
+        new_request_id: Callable[[], int],
+    ) -> None:
+        self._brokers = brokers
+        self._timing = timing
+        self._new_request_id = new_request_id
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When the next probe or timeout is due."""
+        due: list[int] = []
+        for entry in self._brokers.entries.values():
+            if entry.probe is not None:
+                if entry.probe.request_id is None:
+                    due.append(entry.probe.next_ms)
+            elif entry.standing in (Standing.IN_SESSION, Standing.AWAITED):
+                due.append(entry.heard_ms + self._timing.session_timeout_ms)
+        return min(due, default=None)
+
+    def suspect(self, entry: BrokerEntry, now_ms: int) -> None:
+        """Probe soon: its session broke, or this controller is new and has none yet."""
+        entry.heard_ms = now_ms
+        entry.suspected_ms = now_ms
+        entry.probe = ProbeRound(next_ms=now_ms)
+
+    def heard(self, entry: BrokerEntry, event: HeartbeatReceived, now_ms: int) -> bool:
+        """Count a heartbeat. Returns False if it carries another broker epoch: fence it."""
+        known = entry.registration
+        if known is None or event.broker_epoch != known.broker_epoch:
+            return False
+        entry.heard_ms = now_ms
+        entry.probe = None
+        return True
+
+    def tick(self, now_ms: int) -> list[ProbeBroker]:
+        """Begin a round for who was silent too long; send the probes that are due."""
+        probes: list[ProbeBroker] = []
+        for broker_id in sorted(self._brokers.entries):
+            entry = self._brokers.entries[broker_id]
+            if not self._brokers.views[broker_id].is_live:
+                continue
+            if entry.probe is None and self._is_silent(entry, now_ms):
+                entry.suspected_ms = entry.heard_ms
+                entry.probe = ProbeRound(next_ms=now_ms)
+            waiting = entry.probe is not None and entry.probe.request_id is None
+            if entry.probe is not None and waiting and entry.probe.next_ms <= now_ms:
+                probes.append(self._probe(entry, entry.probe))
+        return probes
+
+    def on_probe(self, event: ProbeAnswered, now_ms: int) -> Death | None:
+        """Judge a probe; an answer nobody waits for proves nothing."""
+        entry = self._brokers.entries.get(event.broker_id)
+        if entry is None or entry.probe is None or entry.probe.request_id != event.request_id:
+            return None
+        probe, silent = entry.probe, self._is_silent(entry, now_ms)
+        probe.request_id = None
+        match event.verdict:
+            case ProbeVerdict.OTHER_INCARNATION:
+                return self._bury(entry, "other incarnation", now_ms)
+            case ProbeVerdict.REFUSED:
+                probe.refused += 1
+                if silent or probe.refused >= self._timing.refused_probes_dead:
+                    return self._bury(entry, "connection refused", now_ms)
+                probe.next_ms = now_ms + self._timing.probe_interval_ms
+            case ProbeVerdict.NO_ANSWER:
+                if silent:
+                    return self._bury(entry, "session timeout", now_ms)
+                entry.probe = None
+            case ProbeVerdict.ANSWERED:
+                entry.probe = None
+                if silent:
+                    entry.heard_ms = now_ms
+        return None
+
+    def _is_silent(self, entry: BrokerEntry, now_ms: int) -> bool:
+        return now_ms - entry.heard_ms >= self._timing.session_timeout_ms
+
+    def _probe(self, entry: BrokerEntry, probe: ProbeRound) -> ProbeBroker:
+        probe.request_id = self._new_request_id()
+        found = entry.registration
+        return ProbeBroker(
+            request_id=probe.request_id,
+            broker_id=entry.broker_id,
+            endpoints=() if found is None else found.endpoints,
+            incarnation="" if found is None else found.incarnation,
+            deadline_ms=self._timing.probe_deadline_ms,
+        )
+
+    def _bury(self, entry: BrokerEntry, reason: str, now_ms: int) -> Death:
+        closed_session = self._brokers.end_session(entry)
+        entry.standing = Standing.DEAD
+        entry.dead_ms = now_ms
+        entry.shutting_down = False
+        entry.probe = None
+        self._brokers.changed()
+        found = entry.registration
+        return Death(
+            broker_id=entry.broker_id,
+            broker_epoch=BrokerEpoch(-1) if found is None else found.broker_epoch,
+            reason=reason,
+            detect_ms=now_ms - entry.suspected_ms,
+            closed_session=closed_session,
+        )

@@ -1,0 +1,174 @@
+"""What the controller tells: logs, metrics and Events are views of these facts.
+
+Nothing here must be performed; nothing else of the controller reports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ElectionKind,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicPartition,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTaken:
+    """The Lease names this process; the office begins with `ControllerElected`."""
+
+    holder_identity: str
+    controller_epoch: ControllerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseLostOrLeft:
+    """The Lease is not ours any more; reason is a constant phrase."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerElected:
+    """The epoch is recorded and the cluster is loaded: decisions begin."""
+
+    controller_epoch: ControllerEpoch
+    partition_count: int
+    broker_count: int
+    takeover_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerResigned:
+    """The office ended; reason is a constant phrase."""
+
+    controller_epoch: ControllerEpoch
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistered:
+    """A broker opened a session with this controller."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    clean_since_epoch: BrokerEpoch
+    hosted_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDead:
+    """A broker epoch is known dead; detect_ms since the last sign of life that was trusted."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    reason: str
+    detect_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderElected:
+    """A new leader is committed; elect_ms from the broker's death (or the wish) to the commit."""
+
+    tp: TopicPartition
+    topic_name: str
+    kind: ElectionKind
+    leader_before: BrokerId
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[BrokerId, ...]
+    detect_ms: int
+    elect_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOffline:
+    """Nobody may lead; reason is the word in `Partition.status`."""
+
+    tp: TopicPartition
+    topic_name: str
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrAccepted:
+    """An ISR change is committed; requester is the leader, NO_LEADER for the controller."""
+
+    tp: TopicPartition
+    topic_name: str
+    requester: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr_before: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrRefused:
+    """An ISR change was refused by committing the next partition epoch (ADR 0006)."""
+
+    tp: TopicPartition
+    topic_name: str
+    requester: BrokerId
+    partition_epoch: PartitionEpoch
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinIsrChanged:
+    """The effective min ISR of a partition changed."""
+
+    tp: TopicPartition
+    topic_name: str
+    min_insync_replicas: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConflicted:
+    """A status write found another version, or nobody knows: the object is read again."""
+
+    name: str
+    outcome: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFenced:
+    """A broker's message was refused by an epoch; fence is the metric label."""
+
+    broker_id: BrokerId
+    fence: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicGone:
+    """A quorum list showed no topic with that uid; its logs are being deleted."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+Notice = (
+    LeaseTaken
+    | LeaseLostOrLeft
+    | ControllerElected
+    | ControllerResigned
+    | BrokerRegistered
+    | BrokerDead
+    | LeaderElected
+    | PartitionOffline
+    | IsrAccepted
+    | IsrRefused
+    | MinIsrChanged
+    | StoreConflicted
+    | RequestFenced
+    | TopicGone
+)

@@ -1,0 +1,91 @@
+"""Controlled shutdowns: a broker leaves after its leaders were moved.
+
+The answer waits until every partition of that broker is settled, or for a bounded time;
+the broker asks again while it still leads something that could be moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.errors import ErrorCode
+from strandline.model import BrokerId
+
+from .cluster_state import PartitionTable
+from .effects import AnswerShutdown
+from .events import ShutdownRequested
+from .partition_work import PartitionWork
+from .timing import ControllerTiming
+
+
+@dataclass(slots=True, kw_only=True)
+class _Leaving:
+    """One unanswered request; open_names are the partitions that may still be moving."""
+
+    event: ShutdownRequested
+    deadline_ms: int
+    open_names: list[str]
+
+
+class Shutdowns:
+    """The brokers that asked to leave, at most one request of each."""
+
+    def __init__(
+        self, *, table: PartitionTable, work: PartitionWork, timing: ControllerTiming
+    ) -> None:
+        self._table = table
+        self._work = work
+        self._timing = timing
+        self._leaving: dict[BrokerId, _Leaving] = {}
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When the first answer is due."""
+        return min((leaving.deadline_ms for leaving in self._leaving.values()), default=None)
+
+    def begin(self, event: ShutdownRequested, names: list[str], now_ms: int) -> None:
+        """Wait for the partitions of a leaving broker; they are queued already."""
+        self._leaving[event.broker_id] = _Leaving(
+            event=event,
+            deadline_ms=now_ms + self._timing.shutdown_answer_ms,
+            open_names=list(names),
+        )
+
+    def cancel(self, broker_id: BrokerId) -> None:
+        """Forget a request whose session is over."""
+        self._leaving.pop(broker_id, None)
+
+    def tick(self, now_ms: int) -> list[AnswerShutdown]:
+        """Answer who is settled, or has waited long enough."""
+        answers = []
+        for broker_id in sorted(self._leaving):
+            leaving = self._leaving[broker_id]
+            while leaving.open_names and not self._work.is_busy(leaving.open_names[-1]):
+                leaving.open_names.pop()
+            if not leaving.open_names or leaving.deadline_ms <= now_ms:
+                del self._leaving[broker_id]
+                answers.append(_answer(leaving.event, ErrorCode.NONE, self._led(broker_id)))
+        return answers
+
+    def resign(self) -> list[AnswerShutdown]:
+        """Answer everybody: somebody else decides from now on."""
+        leaving, self._leaving = self._leaving, {}
+        return [
+            _answer(leaving[b].event, ErrorCode.NOT_CONTROLLER, self._led(b))
+            for b in sorted(leaving)
+        ]
+
+    def _led(self, broker_id: BrokerId) -> int:
+        """Count the partitions it leads that have other replicas: only those could be moved."""
+        led = (self._table.slots[name].stored.state for name in self._table.led_by(broker_id))
+        return sum(1 for state in led if state is not None and len(state.replicas) > 1)
+
+
+def _answer(event: ShutdownRequested, error: ErrorCode, remaining: int) -> AnswerShutdown:
+    return AnswerShutdown(
+        session_id=event.session_id,
+        request_id=event.request_id,
+        broker_id=event.broker_id,
+        error=error,
+        remaining=remaining,
+    )

@@ -1,0 +1,179 @@
+"""Answers of the store and what its watches showed: the part of the events that `kube` makes.
+
+Each effect that carries a request id is answered exactly once, by the event that its
+docstring names: after the shell's own time limit with `Outcome.UNKNOWN`. An answer that
+nobody waits for any more is ignored. Events named `...Observed` and `...Deleted` come from
+watches: they are hints, may be late, repeated or out of order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from strandline.model import (
+    ControllerEpoch,
+    ControllerRecord,
+    LeaseRecord,
+    StoredBroker,
+    StoredPartition,
+    StoredTopic,
+    TopicId,
+    TopicPartition,
+)
+
+
+class Outcome(Enum):
+    """What is known of a call to the store.
+
+    CONFLICT is every definite refusal (409, 404, 422): nothing was written. UNKNOWN is a
+    time-out or a broken connection: a write may have been applied, or may be applied later.
+    """
+
+    OK = "ok"
+    CONFLICT = "conflict"
+    UNKNOWN = "unknown"
+
+
+# --- the Lease and the controller epoch -------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseObserved:
+    """The watch showed the controller Lease; None: it was deleted."""
+
+    lease: LeaseRecord | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseAnswered:
+    """Answer to `ReadLease` (None: no such Lease) or `WriteLease` (the Lease as stored)."""
+
+    request_id: int
+    outcome: Outcome
+    lease: LeaseRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolderDied:
+    """The process with that holder identity is gone (a probe verdict): its Lease may be taken."""
+
+    holder_identity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochFloorRead:
+    """Answer to `ReadEpochFloor`.
+
+    partitions_epoch is the greatest controllerEpoch in a quorum list of Partitions, 0 without
+    any. record is None only when there is no BrokerCluster; a BrokerCluster without
+    `status.controller` gives a record with an empty holder and epoch 0.
+    """
+
+    request_id: int
+    outcome: Outcome
+    partitions_epoch: ControllerEpoch = ControllerEpoch(0)
+    record: ControllerRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRecordAnswered:
+    """Answer to `ReadControllerRecord` or `WriteControllerRecord`; record as in EpochFloorRead."""
+
+    request_id: int
+    outcome: Outcome
+    record: ControllerRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerEpochSeen:
+    """Somebody told of a controller epoch: a broker's answer, or this broker's own state file."""
+
+    controller_epoch: ControllerEpoch
+
+
+# --- stored objects ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLoaded:
+    """Answer to `LoadCluster`: everything there is, from quorum lists."""
+
+    request_id: int
+    outcome: Outcome
+    partitions: tuple[StoredPartition, ...] = ()
+    brokers: tuple[StoredBroker, ...] = ()
+    topics: tuple[StoredTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchLost:
+    """A watch can not be resumed (410 Gone): everything is to be listed again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionObserved:
+    """The watch showed a Partition, whoever wrote it."""
+
+    partition: StoredPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDeleted:
+    """The watch showed that a Partition object is gone; that deletes no data."""
+
+    name: str
+    tp: TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAnswered:
+    """Answer to `ReadPartition` (None: no such object) or `WritePartitionStatus` (as stored)."""
+
+    request_id: int
+    outcome: Outcome
+    partition: StoredPartition | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerObserved:
+    """The watch showed a Broker."""
+
+    broker: StoredBroker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRead:
+    """Answer to `ReadBroker`; None: no such object."""
+
+    request_id: int
+    outcome: Outcome
+    broker: StoredBroker | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicObserved:
+    """The watch showed a ReplicatedTopic with its effective configuration."""
+
+    topic: StoredTopic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeleted:
+    """The watch showed that a ReplicatedTopic is gone; a quorum list must confirm it."""
+
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsRead:
+    """Answer to `ReadTopics`.
+
+    topic_ids holds the uids of all topics, topics those that have an effective configuration:
+    only a uid that is missing from topic_ids proves that a topic is gone.
+    """
+
+    request_id: int
+    outcome: Outcome
+    topic_ids: frozenset[TopicId] = frozenset()
+    topics: tuple[StoredTopic, ...] = ()

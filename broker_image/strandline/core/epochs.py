@@ -1,0 +1,101 @@
+"""Where each leader epoch began in a log: the means by which histories are compared.
+
+Used by leaders to say where an epoch ended, by followers to find the common prefix.
+Invariant: epochs and start offsets strictly ascend, the last start is not beyond the log
+end. Knows nothing of files; `WriteEpochCheckpoint` carries the entries there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from strandline.errors import InvariantViolation
+from strandline.model import (
+    NO_EPOCH,
+    UNKNOWN_EPOCH_END,
+    EpochEndOffset,
+    EpochStart,
+    LeaderEpoch,
+)
+
+
+class EpochCache:
+    """The entries (leader epoch, first offset) of one log.
+
+    Source:  Kafka 3.9 LeaderEpochFileCache.
+    """
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
+        self._entries: list[EpochStart] = []
+        for entry in entries:
+            if self._entries and not (
+                self._entries[-1].leader_epoch < entry.leader_epoch
+                and self._entries[-1].start_offset < entry.start_offset
+            ):
+                raise InvariantViolation("leader epochs ascend in the log", entry=entry)
+            self._entries.append(entry)
+
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        """The entries, ascending."""
+        return tuple(self._entries)
+
+    @property
+    def newest(self) -> LeaderEpoch:
+        """The last epoch known, NO_EPOCH without any."""
+        return self._entries[-1].leader_epoch if self._entries else NO_EPOCH
+
+    @property
+    def last_start_offset(self) -> int:
+        """Where the last epoch begins, -1 without any."""
+        return self._entries[-1].start_offset if self._entries else -1
+
+    def assign(self, leader_epoch: LeaderEpoch, start_offset: int) -> bool:
+        """Note that an epoch begins at an offset.
+
+        Entries that contradict it are dropped from the end: an epoch without records
+        leaves its place to the next one.
+
+        Returns: False when the newest epoch is this one already
+        """
+        if self.newest == leader_epoch and self.last_start_offset <= start_offset:
+            return False
+        while self._entries and (
+            self._entries[-1].leader_epoch >= leader_epoch
+            or self._entries[-1].start_offset >= start_offset
+        ):
+            self._entries.pop()
+        self._entries.append(EpochStart(leader_epoch=leader_epoch, start_offset=start_offset))
+        return True
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Drop epochs that begin at or beyond an offset; return whether there were any.
+
+        Called even when the log itself is not cut: after elections without records two
+        replicas may differ in an empty last epoch only, and would compare for ever
+        (KAFKA-10706).
+        """
+        kept = [entry for entry in self._entries if entry.start_offset < end_offset]
+        changed = len(kept) != len(self._entries)
+        self._entries = kept
+        return changed
+
+    def end_offset_for(self, asked: LeaderEpoch, log_end_offset: int) -> EpochEndOffset:
+        """Return the greatest epoch not above `asked` and where it ends.
+
+        Returns: UNKNOWN_EPOCH_END for an undefined or future epoch; an epoch older than
+                 every entry ends where the first one begins
+        """
+        if asked == NO_EPOCH or not self._entries or asked > self.newest:
+            return UNKNOWN_EPOCH_END
+        if asked == self.newest:
+            return EpochEndOffset(leader_epoch=asked, end_offset=log_end_offset)
+        below: EpochStart | None = None
+        for entry in self._entries:
+            if entry.leader_epoch > asked:
+                found = asked if below is None else below.leader_epoch
+                return EpochEndOffset(leader_epoch=found, end_offset=entry.start_offset)
+            below = entry
+        raise InvariantViolation("an epoch below the newest has a successor", asked=asked)

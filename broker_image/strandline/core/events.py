@@ -1,0 +1,213 @@
+"""Everything that can happen to the replicas of one broker.
+
+Made by the shells (`rpc`, `kafka_listener`, `runtime`) and by the simulator; consumed by
+`Replicas.step` alone. Values are frozen and already checked for shape: offsets are not
+negative, ids exist as ids. Offsets count records, ends are exclusive; times are ms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.errors import ErrorCode
+from strandline.model import (
+    Acks,
+    BatchSpan,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    EpochEndOffset,
+    HostedPartition,
+    LeaderEpoch,
+    LiveBroker,
+    PartitionCommand,
+    PartitionState,
+    TopicPartition,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLoaded:
+    """A replica was found on disk at start; it is neither leader nor follower until told."""
+
+    hosted: HostedPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrReceived:
+    """The controller decided; `full` marks the FullState that opens a session.
+
+    Absence of a hosted partition from a full state deletes nothing.
+    """
+
+    request_id: int
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    partitions: tuple[PartitionCommand, ...]
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaReceived:
+    """The controller wants these logs deleted: no topic with that uid exists any more."""
+
+    request_id: int
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatePersisted:
+    """The state file is on disk up to and including the `PersistState` with this token."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBrokersChanged:
+    """The controller announced who is live (not fenced, not shutting down), with epochs."""
+
+    controller_epoch: ControllerEpoch
+    brokers: tuple[LiveBroker, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceReceived:
+    """A validated batch for one partition.
+
+    record_count is last offset delta + 1. The payload stays with the shell under
+    (request_id, tp). duplicate is the range of the same producer batch already in the
+    log: nothing is appended, the answer carries its offsets and waits for the same HW.
+    """
+
+    request_id: int
+    tp: TopicPartition
+    acks: Acks
+    record_count: int
+    size_bytes: int
+    timeout_ms: int
+    leader_epoch: LeaderEpoch | None = None
+    duplicate: BatchSpan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchWaitReceived:
+    """A consumer's fetch found too little; it waits until some visible end passes its mark.
+
+    watches maps a partition to the high watermark that was seen; the core answers with
+    `WakeFetch` when any of them is passed, leadership is lost, or at the deadline.
+    """
+
+    request_id: int
+    watches: tuple[tuple[TopicPartition, int], ...]
+    max_wait_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestCancelled:
+    """The client behind a waiting request is gone; nothing will be answered."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPartition:
+    """One partition of a follower's fetch; fetch_offset is the follower's log end offset.
+
+    last_fetched_epoch is the epoch of the follower's last batch or epoch entry,
+    NO_EPOCH for an empty log.
+    """
+
+    tp: TopicPartition
+    fetch_offset: int
+    log_start_offset: int
+    leader_epoch: LeaderEpoch
+    last_fetched_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerFetchReceived:
+    """A follower asks for records; what it asks for says what it has."""
+
+    request_id: int
+    follower: BrokerId
+    broker_epoch: BrokerEpoch
+    clean_since_epoch: BrokerEpoch
+    max_wait_ms: int
+    partitions: tuple[FetchPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedPartition:
+    """One partition of a leader's answer; batches are contiguous, ascending, CRC-checked.
+
+    The bytes stay with the shell under (request_id, tp). diverging excludes batches.
+    """
+
+    tp: TopicPartition
+    error: ErrorCode
+    high_watermark: int
+    log_start_offset: int
+    batches: tuple[BatchSpan, ...] = ()
+    diverging: EpochEndOffset | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchAnswered:
+    """The leader answered the one outstanding fetch; partitions without news are absent."""
+
+    request_id: int
+    leader: BrokerId
+    partitions: tuple[FetchedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchFailed:
+    """The fetch did not come back: the stream broke or the leader stayed silent."""
+
+    request_id: int
+    leader: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionAnswered:
+    """The controller's answer, errors included, carries what is stored (ADR 0006).
+
+    stored is None only when the transport failed or the controller knows no such partition.
+    """
+
+    request_id: int
+    tp: TopicPartition
+    error: ErrorCode
+    stored: PartitionState | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirectoryLost:
+    """The log directory failed; every replica on it is offline from now on."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked:
+    """Time passed; sent at or after `Replicas.next_wakeup_ms`."""
+
+
+Event = (
+    FollowerFetchReceived
+    | FetchAnswered
+    | ProduceReceived
+    | FetchWaitReceived
+    | Ticked
+    | FetchFailed
+    | RequestCancelled
+    | AlterPartitionAnswered
+    | LeaderAndIsrReceived
+    | StatePersisted
+    | LiveBrokersChanged
+    | StopReplicaReceived
+    | ReplicaLoaded
+    | LogDirectoryLost
+)

@@ -1,0 +1,146 @@
+"""A replica that follows: what it asks its leader for, and what it does with the answer.
+
+Made by `Partition` for one leader epoch; the fetch offset it sends is its log end, so each
+fetch is also an acknowledgement. It writes nothing the leader did not send, except that it
+cuts what the leader never had.
+
+    fetching  --records----------->  fetching from the new log end
+    fetching  --diverging epoch--->  log cut, fetching again (asks until histories agree)
+    fetching  --refused----------->  delayed, then fetching
+    fetching  --fenced------------>  parked until the controller names a later leadership
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.errors import ErrorCode
+from strandline.model import BatchSpan, BrokerId, EpochEndOffset, LeaderEpoch, PartitionState
+
+from .effects import AppendAsFollower, Effect, Fenced
+from .events import FetchedPartition, FetchPartition
+from .local_log import LocalLog
+from .settings import CoreSettings
+from .truncation import choose_truncation
+
+DIVERGING_EPOCH = "diverging_epoch"
+OUT_OF_RANGE = "out_of_range"
+
+
+@dataclass(slots=True, kw_only=True)
+class FollowerReplica:
+    """The following replica of a partition during one leader epoch.
+
+    A parked replica asks nothing: it was fenced, so a later command is on its way.
+    delayed_until_ms is in the past unless the last fetch was refused.
+    """
+
+    log: LocalLog
+    state: PartitionState
+    delayed_until_ms: int = 0
+    refusals: int = 0
+    parked: bool = False
+
+    @property
+    def leader(self) -> BrokerId:
+        """The broker to fetch from, NO_LEADER while there is none."""
+        return self.state.leader
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """The epoch under which this replica follows."""
+        return self.state.leader_epoch
+
+    def fetch(self) -> FetchPartition:
+        """Return what to ask for next."""
+        return FetchPartition(
+            tp=self.log.tp,
+            fetch_offset=self.log.log_end_offset,
+            log_start_offset=self.log.log_start_offset,
+            leader_epoch=self.leader_epoch,
+            last_fetched_epoch=self.log.epochs.newest,
+        )
+
+    def on_fetched(
+        self, answer: FetchedPartition, *, request_id: int, now_ms: int, settings: CoreSettings
+    ) -> list[Effect]:
+        """Take one partition of an answer to a fetch of this leader epoch from this log end."""
+        settled = False
+        effects: list[Effect] = []
+        match answer.error:
+            case ErrorCode.NONE if answer.diverging is not None:
+                # The high watermark of a diverging answer belongs to another history
+                # (KAFKA-14704): it is not taken.
+                effects = self._truncate(answer.diverging)
+                settled = bool(effects)
+            case ErrorCode.NONE:
+                effects = self._append(answer.batches, request_id)
+                settled = bool(effects) or not answer.batches
+                if settled:
+                    self.log.follow_high_watermark(answer.high_watermark)
+            case ErrorCode.OFFSET_OUT_OF_RANGE:
+                effects = self._restart(answer.log_start_offset)
+                settled = bool(effects)
+            case ErrorCode.FENCED_LEADER_EPOCH:
+                self.parked = settled = True
+                effects = [Fenced(fence="leader_epoch", detail="our fetch")]
+            case _:
+                pass
+        if settled:
+            self.refusals = 0
+        else:
+            self.refusals += 1
+            self.delayed_until_ms = now_ms + settings.backoff_ms(self.refusals)
+        return effects
+
+    def _append(self, batches: tuple[BatchSpan, ...], request_id: int) -> list[Effect]:
+        accepted = self._acceptable(batches)
+        if not accepted:
+            return []
+        effects: list[Effect] = []
+        for batch in accepted:
+            effects += self.log.begin_epoch(batch.leader_epoch, batch.base_offset)
+            self.log.log_end_offset = batch.next_offset
+        # Epochs before records: what has no epoch could never be compared with the leader.
+        return [
+            *effects[-1:],
+            AppendAsFollower(request_id=request_id, tp=self.log.tp, batch_count=len(accepted)),
+        ]
+
+    def _acceptable(self, batches: tuple[BatchSpan, ...]) -> list[BatchSpan]:
+        """Return the leading batches that continue this log under an epoch we know of.
+
+        A later epoch than ours means the answer is not of the leadership we follow
+        (KAFKA-18723).
+        """
+        accepted: list[BatchSpan] = []
+        next_offset, newest = self.log.log_end_offset, self.log.epochs.newest
+        for batch in batches:
+            if not (
+                next_offset == batch.base_offset < batch.next_offset
+                and newest <= batch.leader_epoch <= self.leader_epoch
+            ):
+                break
+            accepted.append(batch)
+            next_offset, newest = batch.next_offset, batch.leader_epoch
+        return accepted
+
+    def _truncate(self, diverging: EpochEndOffset) -> list[Effect]:
+        offset = choose_truncation(
+            diverging, self.log.epochs, log_end_offset=self.log.log_end_offset
+        )
+        return self.log.truncate_to(offset, leader_epoch=self.leader_epoch, reason=DIVERGING_EPOCH)
+
+    def _restart(self, leaders_start: int) -> list[Effect]:
+        """Begin at the leader's start if it no longer keeps what this log ends with.
+
+        An empty log may begin anywhere. A log whose records the leader never had is
+        compared by epochs before it is called out of range, so it does not get here.
+        """
+        end = self.log.log_end_offset
+        is_empty = self.log.log_start_offset == end
+        if end < leaders_start or (is_empty and end != leaders_start):
+            return self.log.restart_at(
+                leaders_start, leader_epoch=self.leader_epoch, reason=OUT_OF_RANGE
+            )
+        return []

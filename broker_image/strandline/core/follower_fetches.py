@@ -1,0 +1,174 @@
+"""Fetches of followers, on the leader: counted on arrival, then answered or held.
+
+Used by `Requests`. A fetch is counted once, when it arrives; when it is answered after a
+wait its partitions are read again, which is not a second fetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from strandline.errors import ErrorCode
+from strandline.model import BrokerId, TopicPartition
+
+from .effects import Effect, Fenced, ReadPartition, ReplyFetch
+from .events import FetchPartition, FollowerFetchReceived
+from .leader import LeaderReplica
+from .partition import Partition
+from .purgatory import DelayedFollowerFetch, Purgatory
+from .reads import find_leader, read_for_follower, refused
+
+
+class FollowerFetches:
+    """Serves followers on the partitions it shares with `Replicas`."""
+
+    def __init__(
+        self, partitions: Mapping[TopicPartition, Partition], purgatory: Purgatory
+    ) -> None:
+        self._partitions = partitions
+        self._purgatory = purgatory
+
+    def on_fetch(self, event: FollowerFetchReceived, now_ms: int) -> list[Effect]:
+        """Count what a follower has, then answer it or let it wait for more.
+
+        While a later process of the follower waits, an earlier one is refused altogether, also
+        where the later one did not fetch yet: its broker epoch ended (KIP-380).
+        """
+        waiting = self._purgatory.waiting_follower(event.follower)
+        if waiting is not None and waiting.broker_epoch > event.broker_epoch:
+            return _refuse_all(event, ErrorCode.STALE_BROKER_EPOCH)
+        effects = self._end_former(waiting)
+        reads: list[ReadPartition] = []
+        for fetch in event.partitions:
+            leader = self._admit(event, fetch)
+            if isinstance(leader, ErrorCode):
+                effects += fenced(leader, "fetch")
+                reads.append(refused(fetch, leader))
+            else:
+                read, counted = _count(leader, event.follower, fetch, now_ms)
+                effects += counted
+                reads.append(read)
+        delayed = DelayedFollowerFetch(
+            request_id=event.request_id,
+            follower=event.follower,
+            broker_epoch=event.broker_epoch,
+            partitions=event.partitions,
+            watched=frozenset(fetch.tp for fetch in event.partitions),
+            deadline_ms=now_ms + event.max_wait_ms,
+        )
+        if event.max_wait_ms > 0 and reads and not any(map(_is_urgent, reads)):
+            self._purgatory.add(delayed)
+            return effects
+        return [*effects, self._reply(delayed, reads)]
+
+    def answer_with_news(self, delayed: DelayedFollowerFetch) -> ReplyFetch:
+        """Answer a fetch whose wait is over because something happened."""
+        return self._reply(delayed, self._read(delayed))
+
+    def answer_in_full(self, delayed: DelayedFollowerFetch) -> ReplyFetch:
+        """Answer a fetch at its deadline: high watermarks are repeated, in case one got lost."""
+        reads = self._read(delayed)
+        self._note_told(delayed.follower, reads)
+        return ReplyFetch(
+            request_id=delayed.request_id, follower=delayed.follower, partitions=tuple(reads)
+        )
+
+    def _end_former(self, waiting: DelayedFollowerFetch | None) -> list[Effect]:
+        """End the fetch that a new one supersedes: nobody takes its answer any more."""
+        if waiting is None:
+            return []
+        self._purgatory.take(waiting)
+        return [ReplyFetch(request_id=waiting.request_id, follower=waiting.follower, partitions=())]
+
+    def _admit(
+        self, event: FollowerFetchReceived, fetch: FetchPartition
+    ) -> LeaderReplica | ErrorCode:
+        leader = find_leader(self._partitions.get(fetch.tp), fetch.leader_epoch)
+        if isinstance(leader, ErrorCode):
+            return leader
+        if event.follower not in leader.followers:
+            # Not assigned as far as we know: it may know of a later assignment.
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        admitted = leader.admit(
+            event.follower,
+            broker_epoch=event.broker_epoch,
+            clean_since_epoch=event.clean_since_epoch,
+        )
+        return leader if admitted else ErrorCode.STALE_BROKER_EPOCH
+
+    def _read(self, delayed: DelayedFollowerFetch) -> list[ReadPartition]:
+        reads: list[ReadPartition] = []
+        for fetch in delayed.partitions:
+            leader = find_leader(self._partitions.get(fetch.tp), fetch.leader_epoch)
+            if isinstance(leader, ErrorCode):
+                reads.append(refused(fetch, leader))
+            elif delayed.follower not in leader.followers:
+                reads.append(refused(fetch, ErrorCode.UNKNOWN_LEADER_EPOCH, leader))
+            else:
+                reads.append(read_for_follower(leader, fetch))
+        return reads
+
+    def _reply(self, delayed: DelayedFollowerFetch, reads: Sequence[ReadPartition]) -> ReplyFetch:
+        """Answer with what is news: records, refusals, and high watermarks not told yet."""
+        news = [
+            read
+            for read in reads
+            if _is_urgent(read) or self._told(delayed.follower, read) != read.high_watermark
+        ]
+        self._note_told(delayed.follower, news)
+        return ReplyFetch(
+            request_id=delayed.request_id, follower=delayed.follower, partitions=tuple(news)
+        )
+
+    def _told(self, follower: BrokerId, read: ReadPartition) -> int | None:
+        leader = find_leader(self._partitions.get(read.tp), None)
+        if isinstance(leader, ErrorCode) or follower not in leader.followers:
+            return None
+        return leader.followers[follower].high_watermark_told
+
+    def _note_told(self, follower: BrokerId, reads: Sequence[ReadPartition]) -> None:
+        for read in reads:
+            if read.error is ErrorCode.NONE and read.diverging is None:
+                leader = find_leader(self._partitions.get(read.tp), None)
+                if isinstance(leader, LeaderReplica):
+                    leader.followers[follower].high_watermark_told = read.high_watermark
+
+
+def fenced(error: ErrorCode, request: str) -> list[Effect]:
+    """Return the notice that belongs to a refusal by an epoch."""
+    if error is ErrorCode.FENCED_LEADER_EPOCH:
+        return [Fenced(fence="leader_epoch", detail=request)]
+    if error is ErrorCode.STALE_BROKER_EPOCH:
+        return [Fenced(fence="broker_epoch", detail=request)]
+    return []
+
+
+def _refuse_all(event: FollowerFetchReceived, error: ErrorCode) -> list[Effect]:
+    reply = ReplyFetch(
+        request_id=event.request_id,
+        follower=event.follower,
+        partitions=tuple(refused(fetch, error) for fetch in event.partitions),
+    )
+    return [*fenced(error, "fetch"), reply]
+
+
+def _count(
+    leader: LeaderReplica, follower: BrokerId, fetch: FetchPartition, now_ms: int
+) -> tuple[ReadPartition, list[Effect]]:
+    """Count a fetch and read for it; what it commits is in its own answer."""
+    read = read_for_follower(leader, fetch)
+    if read.error is not ErrorCode.NONE or read.diverging is not None:
+        # What is not our history is not progress (KAFKA-8400).
+        return read, []
+    effects = leader.record_fetch(follower, fetch_offset=fetch.fetch_offset, now_ms=now_ms)
+    if read.high_watermark != leader.log.high_watermark:
+        read = read_for_follower(leader, fetch)
+    return read, effects
+
+
+def _is_urgent(read: ReadPartition) -> bool:
+    return (
+        read.error is not ErrorCode.NONE
+        or read.diverging is not None
+        or read.from_offset < read.up_to_offset
+    )

@@ -1,0 +1,66 @@
+"""How far records are committed: the one rule an acknowledgement rests on.
+
+A record is committed when everybody has it who could become leader: the members of the
+maximal ISR, and every follower that is about to join. Pure functions; called by the leader
+after each append, fetch and ISR change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from strandline.model import BrokerEpoch, BrokerId, IsrEntry
+
+from .progress import UNKNOWN_END, FollowerProgress
+
+
+def holding_ends(
+    maximal_entries: Iterable[IsrEntry],
+    followers: Mapping[BrokerId, FollowerProgress],
+    *,
+    is_eligible: Callable[[BrokerId, BrokerEpoch], bool],
+    leader_end: int,
+    now_ms: int,
+    lag_time_max_ms: int,
+) -> list[int]:
+    """Return the log ends of all followers that hold the high watermark back.
+
+    A member whose present process is not the one its entry stands for counts with
+    UNKNOWN_END, whatever it has fetched (ADR 0002). A follower outside the ISR counts
+    while it is caught up and eligible: else one that is always a fetch behind could never
+    rejoin. A fenced one does not, however recently it was caught up (KAFKA-15021).
+
+    Shape:   followers maps every remote assigned broker
+    """
+    entries = {entry.broker_id: entry for entry in maximal_entries}
+    ends: list[int] = []
+    for broker_id, progress in followers.items():
+        entry = entries.get(broker_id)
+        if entry is not None:
+            ends.append(progress.log_end_offset if progress.covers(entry) else UNKNOWN_END)
+        elif is_eligible(broker_id, progress.broker_epoch) and progress.is_caught_up(
+            leader_end=leader_end, now_ms=now_ms, lag_time_max_ms=lag_time_max_ms
+        ):
+            ends.append(progress.log_end_offset)
+    return ends
+
+
+def next_high_watermark(
+    ends: Iterable[int],
+    *,
+    high_watermark: int,
+    leader_end: int,
+    in_sync_count: int,
+    min_insync_replicas: int,
+) -> int:
+    """Return the high watermark that holds now; it never falls.
+
+    Under min ISR it is frozen for every kind of acknowledgement: what fewer members than
+    that hold may still be lost (KAFKA-15583).
+
+    Units:   in_sync_count is that of the accepted ISR, the leader included
+    Source:  Kafka 3.9 Partition.maybeIncrementLeaderHW
+    """
+    if in_sync_count < min_insync_replicas:
+        return high_watermark
+    return max(high_watermark, min(ends, default=leader_end))

@@ -1,0 +1,114 @@
+"""The ISR as its leader holds it: accepted, or with one proposal in flight.
+
+A leader changes nothing by itself: it proposes, and the controller commits (ADR 0001).
+While a proposal is in flight the leader counts with the larger of both sets, because it
+cannot know which of them the next leader will be chosen from; only a higher partition
+epoch settles it, a refusal included (ADR 0006).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from strandline.model import BrokerId, IsrEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flight:
+    """The last sending of a proposal, and when to send it again."""
+
+    request_id: int
+    retry_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stable:
+    """Nothing is asked of the controller."""
+
+    entries: tuple[IsrEntry, ...]
+
+    @property
+    def isr(self) -> frozenset[BrokerId]:
+        """The accepted members."""
+        return _ids(self.entries)
+
+    @property
+    def maximal_entries(self) -> tuple[IsrEntry, ...]:
+        """The entries that hold the high watermark back."""
+        return self.entries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingExpand:
+    """The joiner already holds the high watermark back; the controller has not answered yet."""
+
+    entries: tuple[IsrEntry, ...]
+    joiner: IsrEntry
+    flight: Flight
+
+    @property
+    def isr(self) -> frozenset[BrokerId]:
+        """The accepted members."""
+        return _ids(self.entries)
+
+    @property
+    def maximal_entries(self) -> tuple[IsrEntry, ...]:
+        """The entries that hold the high watermark back: the joiner is one of them."""
+        return (*self.entries, self.joiner)
+
+    @property
+    def proposed(self) -> tuple[IsrEntry, ...]:
+        """What the controller was asked to commit."""
+        return (*self.entries, self.joiner)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingShrink:
+    """Leavers still count until the controller has answered."""
+
+    entries: tuple[IsrEntry, ...]
+    leavers: frozenset[BrokerId]
+    flight: Flight
+
+    @property
+    def isr(self) -> frozenset[BrokerId]:
+        """The accepted members."""
+        return _ids(self.entries)
+
+    @property
+    def maximal_entries(self) -> tuple[IsrEntry, ...]:
+        """The entries that hold the high watermark back: leavers are still among them."""
+        return self.entries
+
+    @property
+    def proposed(self) -> tuple[IsrEntry, ...]:
+        """What the controller was asked to commit."""
+        return tuple(entry for entry in self.entries if entry.broker_id not in self.leavers)
+
+
+IsrState = Stable | PendingExpand | PendingShrink
+Pending = PendingExpand | PendingShrink
+
+
+def maximal_isr(isr: IsrState) -> frozenset[BrokerId]:
+    """Return the members that hold the high watermark back."""
+    return _ids(isr.maximal_entries)
+
+
+def sent_again(isr: Pending, flight: Flight) -> Pending:
+    """Return the same proposal under a new request id."""
+    return replace(isr, flight=flight)
+
+
+def not_applied(isr: Pending, committed: tuple[IsrEntry, ...]) -> frozenset[BrokerId]:
+    """Return the brokers for which a proposal asked in vain, given what was committed."""
+    ids = _ids(committed)
+    match isr:
+        case PendingExpand():
+            return frozenset({isr.joiner.broker_id}) - ids
+        case PendingShrink():
+            return isr.leavers & ids
+
+
+def _ids(entries: tuple[IsrEntry, ...]) -> frozenset[BrokerId]:
+    return frozenset(entry.broker_id for entry in entries)

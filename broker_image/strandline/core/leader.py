@@ -1,0 +1,269 @@
+"""A replica that leads: appends, counts its followers, decides who is in sync.
+
+Made by `Partition` when the controller names this broker, thrown away when it names another
+or a later leadership. A re-elected leader begins with unknown followers, because between
+two leaderships it did not hear of their logs may have been cut.
+Invariant: the high watermark never falls, and never passes a member of the maximal ISR.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.errors import ErrorCode, InvariantViolation
+from strandline.model import BrokerEpoch, BrokerId, IsrEntry, LeaderEpoch, PartitionState
+
+from .effects import AppendAsLeader, BecameLeader, Effect, HighWatermarkAdvanced, IsrChanged
+from .events import AlterPartitionAnswered
+from .high_watermark import holding_ends, next_high_watermark
+from .isr import Stable
+from .isr_keeper import IsrKeeper
+from .local_log import LocalLog
+from .progress import FollowerProgress, distrusted, fresh_progress, out_of_sync
+from .surroundings import Surroundings
+
+
+@dataclass(slots=True, kw_only=True)
+class LeaderReplica:
+    """The leading replica of a partition during one leader epoch.
+
+    followers maps every remote assigned broker; epoch_start_offset is the log end at
+    the moment this leadership began.
+    """
+
+    log: LocalLog
+    around: Surroundings
+    keeper: IsrKeeper
+    epoch_start_offset: int
+    followers: dict[BrokerId, FollowerProgress]
+
+    @property
+    def state(self) -> PartitionState:
+        """The newest committed state this leader has seen."""
+        return self.keeper.state
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """The epoch stamped on what this leader appends."""
+        return self.state.leader_epoch
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """The configured minimum, capped by the number of replicas."""
+        return min(self.state.min_insync_replicas, len(self.state.replicas))
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer than min ISR members have what their entry stands for."""
+        return self._in_sync_count() < self.min_insync_replicas
+
+    @property
+    def end_is_unknown(self) -> bool:
+        """Whether committed records may lie above the high watermark this leader inherited."""
+        return self.log.high_watermark < self.epoch_start_offset
+
+    # --- records ------------------------------------------------------------------------
+
+    def append(self, *, request_id: int, record_count: int) -> AppendAsLeader:
+        """Give a batch the next offsets; the disk follows when the effect is performed."""
+        base_offset = self.log.log_end_offset
+        self.log.log_end_offset = base_offset + record_count
+        return AppendAsLeader(
+            request_id=request_id,
+            tp=self.log.tp,
+            base_offset=base_offset,
+            leader_epoch=self.leader_epoch,
+        )
+
+    def advance_high_watermark(self, now_ms: int) -> list[Effect]:
+        """Commit what everybody has who counts; return nothing if that is nothing new."""
+        ends = holding_ends(
+            self.keeper.isr.maximal_entries,
+            self.followers,
+            is_eligible=self.around.is_live,
+            leader_end=self.log.log_end_offset,
+            now_ms=now_ms,
+            lag_time_max_ms=self.around.settings.replica_lag_time_max_ms,
+        )
+        high_watermark = next_high_watermark(
+            ends,
+            high_watermark=self.log.high_watermark,
+            leader_end=self.log.log_end_offset,
+            in_sync_count=self._in_sync_count(),
+            min_insync_replicas=self.min_insync_replicas,
+        )
+        if high_watermark == self.log.high_watermark:
+            return []
+        self.log.raise_high_watermark(high_watermark)
+        return [HighWatermarkAdvanced(tp=self.log.tp, high_watermark=high_watermark)]
+
+    # --- followers ----------------------------------------------------------------------
+
+    def admit(
+        self, follower: BrokerId, *, broker_epoch: BrokerEpoch, clean_since_epoch: BrokerEpoch
+    ) -> bool:
+        """Tell whether this process of a follower may fetch; begin its progress if it is new.
+
+        A lower broker epoch is a process that was replaced: what it has, its successor may
+        have lost.
+        """
+        progress = self.followers[follower]
+        live = self.around.live.get(follower)
+        announced = live.broker_epoch if live is not None else broker_epoch
+        if broker_epoch < max(progress.broker_epoch, announced):
+            return False
+        if broker_epoch > progress.broker_epoch:
+            self.followers[follower] = fresh_progress(
+                progress,
+                broker_epoch=broker_epoch,
+                clean_since_epoch=clean_since_epoch,
+                entry=self.keeper.entry_of(follower),
+            )
+        return True
+
+    def record_fetch(self, follower: BrokerId, *, fetch_offset: int, now_ms: int) -> list[Effect]:
+        """Count an admitted fetch whose offset belongs to our history."""
+        progress = self.followers[follower]
+        moved = progress.log_end_offset != fetch_offset
+        progress.record_fetch(
+            fetch_offset=fetch_offset, leader_end=self.log.log_end_offset, now_ms=now_ms
+        )
+        entry = self.keeper.entry_of(follower)
+        effects: list[Effect] = []
+        if entry is None or not progress.covers(entry):
+            effects = self._propose_distrusted(now_ms) + self.propose_joiner(now_ms)
+        if moved:
+            effects += self.advance_high_watermark(now_ms)
+        return effects
+
+    # --- the ISR ------------------------------------------------------------------------
+
+    def check_isr(self, now_ms: int) -> list[Effect]:
+        """Ask for the removal of members that are behind for too long; called periodically.
+
+        Time alone may also end the claim of a follower outside the ISR on the high watermark.
+        """
+        lagging = out_of_sync(
+            self.keeper.isr.isr,
+            self.followers,
+            leader_end=self.log.log_end_offset,
+            now_ms=now_ms,
+            lag_time_max_ms=self.around.settings.replica_lag_time_max_ms,
+        )
+        leavers = lagging | distrusted(self.keeper.isr.entries, self.followers)
+        return (
+            self.keeper.propose_leavers(leavers, now_ms)
+            + self.advance_high_watermark(now_ms)
+            + self.propose_joiner(now_ms)
+        )
+
+    def propose_joiner(self, now_ms: int) -> list[Effect]:
+        """Ask for one follower that has all committed records of this and earlier leaders.
+
+        Exactly the process that fetched joins, and only while the controller announces it
+        (KIP-841, KIP-903).
+        """
+        if self.keeper.may_propose:
+            for broker_id in sorted(self.followers):
+                if broker_id not in self.keeper.isr.isr and self._may_join(broker_id, now_ms):
+                    broker_epoch = self.followers[broker_id].broker_epoch
+                    joiner = IsrEntry(broker_id=broker_id, broker_epoch=broker_epoch)
+                    return self.keeper.propose_joiner(joiner, now_ms)
+        return []
+
+    def on_alter_partition_answered(
+        self, event: AlterPartitionAnswered, now_ms: int
+    ) -> list[Effect]:
+        """Take what the answer says is stored; without news stay with the maximal ISR."""
+        if event.stored is not None and self.keeper.is_later_state(event.stored):
+            return self.adopt(event.stored, now_ms, error=event.error)
+        return self.keeper.wait_on(event, now_ms)
+
+    def adopt(
+        self,
+        state: PartitionState,
+        now_ms: int,
+        *,
+        error: ErrorCode = ErrorCode.INVALID_UPDATE_VERSION,
+    ) -> list[Effect]:
+        """Take a later committed state of this leadership, told by an answer or a command."""
+        before = self.keeper.isr.entries
+        effects = self.keeper.adopt(state, now_ms, error=error)
+        self.followers = {
+            broker: self.followers.get(broker) or FollowerProgress()
+            for broker in state.replicas
+            if broker != self.around.broker_id
+        }
+        if before != state.isr:
+            effects.append(self._isr_changed(before))
+        # First commit, then look for joiners: a leaver that is only behind by what its
+        # leaving commits would be asked for again at once.
+        return effects + self.advance_high_watermark(now_ms) + self.propose_joiner(now_ms)
+
+    # --- within -------------------------------------------------------------------------
+
+    def _in_sync_count(self) -> int:
+        isr = self.keeper.isr
+        return len(isr.isr - distrusted(isr.entries, self.followers))
+
+    def _propose_distrusted(self, now_ms: int) -> list[Effect]:
+        leavers = distrusted(self.keeper.isr.entries, self.followers)
+        return self.keeper.propose_leavers(leavers, now_ms)
+
+    def _may_join(self, broker_id: BrokerId, now_ms: int) -> bool:
+        # The epoch start bounds what an inherited high watermark does not know (KAFKA-7128).
+        progress = self.followers[broker_id]
+        return (
+            progress.last_fetch_ms is not None
+            and now_ms - progress.last_fetch_ms <= self.around.settings.replica_lag_time_max_ms
+            and progress.log_end_offset >= self.log.high_watermark
+            and progress.log_end_offset >= self.epoch_start_offset
+            and self.around.is_live(broker_id, progress.broker_epoch)
+            and self.keeper.may_ask_for(broker_id, now_ms)
+        )
+
+    def _isr_changed(self, before: tuple[IsrEntry, ...]) -> IsrChanged:
+        return IsrChanged(
+            tp=self.log.tp,
+            topic_name=self.log.topic_name,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.state.partition_epoch,
+            isr_before=tuple(entry.broker_id for entry in before),
+            isr_after=self.state.isr_ids,
+            log_end_offset=self.log.log_end_offset,
+            high_watermark=self.log.high_watermark,
+        )
+
+
+def become_leader(
+    log: LocalLog, state: PartitionState, around: Surroundings, now_ms: int
+) -> tuple[LeaderReplica, list[Effect]]:
+    """Take office: the epoch stands in the log before its first record (KAFKA-7415).
+
+    ISR members get the whole lag time for their first fetch; until then their unknown end
+    holds the high watermark back.
+    """
+    if not around.is_present_self(state.entry_of(around.broker_id)):
+        raise InvariantViolation("a leader's own ISR entry is its present process", tp=log.tp)
+    leader = LeaderReplica(
+        log=log,
+        around=around,
+        keeper=IsrKeeper(tp=log.tp, around=around, state=state, isr=Stable(entries=state.isr)),
+        epoch_start_offset=log.log_end_offset,
+        followers={
+            broker: FollowerProgress(last_caught_up_ms=now_ms if broker in state.isr_ids else None)
+            for broker in state.replicas
+            if broker != around.broker_id
+        },
+    )
+    effects = log.begin_epoch(state.leader_epoch, log.log_end_offset)
+    effects.append(
+        BecameLeader(
+            tp=log.tp,
+            topic_name=log.topic_name,
+            leader_epoch=state.leader_epoch,
+            start_offset=log.log_end_offset,
+            isr=state.isr,
+        )
+    )
+    return leader, effects + leader.advance_high_watermark(now_ms)

@@ -1,0 +1,112 @@
+"""What the core tells: facts, for logs, metrics and the output of tests.
+
+A notice commands nothing. Logs, counters and scenario output are views of notices; nothing
+else reports. Re-exported by `effects`, because they travel in the same list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.errors import ErrorCode
+from strandline.model import BrokerId, IsrEntry, LeaderEpoch, PartitionEpoch, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BecameLeader:
+    """This replica leads from leader_epoch on, starting at start_offset."""
+
+    tp: TopicPartition
+    topic_name: str
+    leader_epoch: LeaderEpoch
+    start_offset: int
+    isr: tuple[IsrEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BecameFollower:
+    """This replica follows leader from leader_epoch on; NO_LEADER means it waits."""
+
+    tp: TopicPartition
+    topic_name: str
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChanged:
+    """A proposal was accepted: `isr_before` became `isr_after`."""
+
+    tp: TopicPartition
+    topic_name: str
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr_before: tuple[BrokerId, ...]
+    isr_after: tuple[BrokerId, ...]
+    log_end_offset: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrProposalRefused:
+    """The controller did not accept a proposal; the answer says what is stored."""
+
+    tp: TopicPartition
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HighWatermarkAdvanced:
+    """Records below high_watermark are committed; told by the leader only."""
+
+    tp: TopicPartition
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncated:
+    """Records were removed from the end; below_high_watermark > 0 means committed ones were."""
+
+    tp: TopicPartition
+    topic_name: str
+    leader_epoch: LeaderEpoch
+    from_offset: int
+    to_offset: int
+    below_high_watermark: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fenced:
+    """A request or command was refused by an epoch; `fence` is the metric label."""
+
+    fence: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestExpired:
+    """A waiting request reached its deadline; operation is produce, fetch or follower_fetch."""
+
+    operation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFailed:
+    """A replica went offline; reason is a constant word or phrase."""
+
+    tp: TopicPartition
+    reason: str
+
+
+Notice = (
+    BecameLeader
+    | BecameFollower
+    | IsrChanged
+    | IsrProposalRefused
+    | HighWatermarkAdvanced
+    | Truncated
+    | Fenced
+    | RequestExpired
+    | ReplicaFailed
+)

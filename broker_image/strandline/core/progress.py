@@ -1,0 +1,131 @@
+"""What a leader knows about its followers, and when one of them counts as in sync.
+
+Progress is kept per broker epoch: what an earlier process of the same broker had fetched
+says nothing about the log of the present one (ADR 0002). Changed by fetches alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from strandline.model import BrokerEpoch, BrokerId, IsrEntry
+
+UNKNOWN_END = -1
+"""Log end of a follower that has not fetched yet in this leader epoch: it holds the HW back."""
+
+_NO_BROKER_EPOCH = BrokerEpoch(-1)
+
+
+@dataclass(slots=True, kw_only=True)
+class FollowerProgress:
+    """One follower as its fetches in this leader epoch show it.
+
+    log_end_offset is UNKNOWN_END before the first fetch; last_caught_up_ms is the latest
+    time at which the follower had all that the leader had, None for never.
+    """
+
+    broker_epoch: BrokerEpoch = _NO_BROKER_EPOCH
+    clean_since_epoch: BrokerEpoch = _NO_BROKER_EPOCH
+    log_end_offset: int = UNKNOWN_END
+    last_fetch_ms: int | None = None
+    last_fetch_leader_end: int = UNKNOWN_END
+    last_caught_up_ms: int | None = None
+    high_watermark_told: int = UNKNOWN_END
+
+    @property
+    def has_fetched(self) -> bool:
+        """Whether this leader epoch has seen a fetch of this follower."""
+        return self.last_fetch_ms is not None
+
+    def covers(self, entry: IsrEntry) -> bool:
+        """Tell whether the process that fetches still has what the ISR entry stands for."""
+        return self.clean_since_epoch <= entry.broker_epoch <= self.broker_epoch
+
+    def record_fetch(self, *, fetch_offset: int, leader_end: int, now_ms: int) -> None:
+        """Note a fetch that was accepted.
+
+        A follower that reaches what the leader had at the previous fetch was caught up at
+        that time: otherwise a follower always one batch behind would never be
+        (KAFKA-4485). Merely fetching is not catching up.
+
+        Units:   offsets are log ends (exclusive); leader_end is taken before the read
+        Source:  Kafka 3.9 Replica.updateFetchStateOrThrow
+        """
+        if fetch_offset >= leader_end:
+            self.last_caught_up_ms = now_ms
+        elif self.last_fetch_ms is not None and fetch_offset >= self.last_fetch_leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self.last_fetch_ms)
+        self.log_end_offset = fetch_offset
+        self.last_fetch_leader_end = max(leader_end, self.last_fetch_leader_end)
+        self.last_fetch_ms = now_ms
+
+    def is_caught_up(self, *, leader_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
+        """Tell whether this follower is at the leader's end, or was recently."""
+        if self.log_end_offset == leader_end:
+            return True
+        return (
+            self.last_caught_up_ms is not None
+            and now_ms - self.last_caught_up_ms <= lag_time_max_ms
+        )
+
+
+def fresh_progress(
+    former: FollowerProgress,
+    *,
+    broker_epoch: BrokerEpoch,
+    clean_since_epoch: BrokerEpoch,
+    entry: IsrEntry | None,
+) -> FollowerProgress:
+    """Return the progress of a follower that came back as a new process.
+
+    Nothing is known of its log. A member that restarted cleanly keeps the time at which it
+    was last caught up, so that it gets the whole lag time to fetch again.
+    """
+    fresh = FollowerProgress(broker_epoch=broker_epoch, clean_since_epoch=clean_since_epoch)
+    if entry is not None and fresh.covers(entry):
+        fresh.last_caught_up_ms = former.last_caught_up_ms
+    return fresh
+
+
+def out_of_sync(
+    isr: frozenset[BrokerId],
+    followers: Mapping[BrokerId, FollowerProgress],
+    *,
+    leader_end: int,
+    now_ms: int,
+    lag_time_max_ms: int,
+) -> frozenset[BrokerId]:
+    """Return the ISR members that must leave now.
+
+    A follower at the leader's end never leaves, however silent: a dead broker is removed
+    by the controller, not by the lag rule.
+
+    Units:   offsets are exclusive ends; times are ms of the driver's clock
+    Source:  Kafka 3.9 Partition.getOutOfSyncReplicas; KAFKA-7152 for the equal-end rule
+    """
+    return frozenset(
+        broker_id
+        for broker_id, progress in followers.items()
+        if broker_id in isr
+        and not progress.is_caught_up(
+            leader_end=leader_end, now_ms=now_ms, lag_time_max_ms=lag_time_max_ms
+        )
+    )
+
+
+def distrusted(
+    isr: tuple[IsrEntry, ...], followers: Mapping[BrokerId, FollowerProgress]
+) -> frozenset[BrokerId]:
+    """Return the ISR members whose present process lost what their entry stands for.
+
+    Their fetches count for nothing, even at the leader's end: they hold the high watermark
+    back until the controller has removed them (ADR 0002).
+    """
+    return frozenset(
+        entry.broker_id
+        for entry in isr
+        if (progress := followers.get(entry.broker_id)) is not None
+        and progress.has_fetched
+        and not progress.covers(entry)
+    )

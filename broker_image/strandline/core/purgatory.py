@@ -1,0 +1,218 @@
+"""Requests that wait for an offset or for their deadline.
+
+A request enters once and leaves once: completed, expired or cancelled, whichever comes
+first. Nothing here decides what the answer is. Clients' requests are bounded in number;
+each follower has at most one waiting fetch.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from strandline.errors import InvariantViolation
+from strandline.model import BrokerEpoch, BrokerId, TopicPartition
+
+from .events import FetchPartition
+
+Operation = Literal["produce", "fetch", "follower_fetch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayedProduce:
+    """An append with acks=all that is not committed yet; offsets are those it was given."""
+
+    request_id: int
+    tp: TopicPartition
+    base_offset: int
+    required_offset: int
+    deadline_ms: int
+
+    operation: Literal["produce"] = "produce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayedFetch:
+    """A consumer that has seen all there is; watches holds the ends it saw."""
+
+    request_id: int
+    watches: tuple[tuple[TopicPartition, int], ...]
+    deadline_ms: int
+
+    operation: Literal["fetch"] = "fetch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayedFollowerFetch:
+    """A follower at our log end in every partition it asked for."""
+
+    request_id: int
+    follower: BrokerId
+    broker_epoch: BrokerEpoch
+    partitions: tuple[FetchPartition, ...]
+    watched: frozenset[TopicPartition]
+    deadline_ms: int
+
+    operation: Literal["follower_fetch"] = "follower_fetch"
+
+
+Delayed = DelayedProduce | DelayedFetch | DelayedFollowerFetch
+Key = tuple[str, int, TopicPartition | BrokerId | None]
+
+
+Waiter = TypeVar("Waiter", DelayedProduce, DelayedFetch, DelayedFollowerFetch)
+Index = TypeVar("Index", int, TopicPartition)
+Value = TypeVar("Value")
+
+
+def _discard(index: dict[Index, dict[Key, Value]], where: Index, key: Key) -> None:
+    """Remove a key from an index that keeps no empty places."""
+    place = index.get(where, {})
+    place.pop(key, None)
+    if not place:
+        index.pop(where, None)
+
+
+def _key(operation: Delayed) -> Key:
+    match operation:
+        case DelayedProduce():
+            return "produce", operation.request_id, operation.tp
+        case DelayedFetch():
+            return "fetch", operation.request_id, None
+        case DelayedFollowerFetch():
+            return "follower_fetch", operation.request_id, operation.follower
+
+
+class Purgatory:
+    """Waiting requests by what they wait for, and by deadline."""
+
+    def __init__(self, *, requests_max: int) -> None:
+        self._requests_max = requests_max
+        self._waiting: dict[Key, Delayed] = {}
+        self._by_request: dict[int, dict[Key, None]] = {}
+        self._produce: dict[TopicPartition, dict[Key, DelayedProduce]] = {}
+        self._fetch: dict[TopicPartition, dict[Key, int]] = {}
+        self._follower: dict[BrokerId, DelayedFollowerFetch] = {}
+        self._deadlines: list[tuple[int, int, Key]] = []
+        self._sequence = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further request of a client may wait."""
+        return len(self._waiting) - len(self._follower) >= self._requests_max
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """The earliest deadline of a request that still waits."""
+        while self._deadlines and self._deadlines[0][2] not in self._waiting:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def sizes(self) -> dict[Operation, int]:
+        """Return how many requests wait, by operation."""
+        sizes: dict[Operation, int] = {"produce": 0, "fetch": 0, "follower_fetch": 0}
+        for waiting in self._waiting.values():
+            sizes[waiting.operation] += 1
+        return sizes
+
+    def add(self, delayed: Delayed) -> None:
+        """Let a request wait; a follower's former fetch must have been taken out before."""
+        key = _key(delayed)
+        if isinstance(delayed, DelayedFollowerFetch) and delayed.follower in self._follower:
+            raise InvariantViolation("one fetch of a follower waits", follower=delayed.follower)
+        self._waiting[key] = delayed
+        self._by_request.setdefault(delayed.request_id, {})[key] = None
+        match delayed:
+            case DelayedProduce():
+                self._produce.setdefault(delayed.tp, {})[key] = delayed
+            case DelayedFetch():
+                for tp, seen in delayed.watches:
+                    self._fetch.setdefault(tp, {})[key] = seen
+            case DelayedFollowerFetch():
+                self._follower[delayed.follower] = delayed
+        self._sequence += 1
+        self._purge_deadlines()
+        heapq.heappush(self._deadlines, (delayed.deadline_ms, self._sequence, key))
+
+    def take_produce(self, tp: TopicPartition, *, high_watermark: int) -> list[DelayedProduce]:
+        """Take the appends of a partition that a high watermark commits."""
+        waiting = self._produce.get(tp, {}).values()
+        return self._take(each for each in waiting if each.required_offset <= high_watermark)
+
+    def take_all_produce(self, tp: TopicPartition) -> list[DelayedProduce]:
+        """Take all appends of a partition: this broker leads it no longer."""
+        return self._take(self._produce.get(tp, {}).values())
+
+    def take_fetches(self, tp: TopicPartition, *, high_watermark: int) -> list[DelayedFetch]:
+        """Take the consumers that have not seen a partition's records below its HW."""
+        keys = [key for key, seen in self._fetch.get(tp, {}).items() if seen < high_watermark]
+        return self._take_fetch_keys(keys)
+
+    def take_all_fetches(self, tp: TopicPartition) -> list[DelayedFetch]:
+        """Take all consumers that wait on a partition: its leadership changed."""
+        return self._take_fetch_keys(list(self._fetch.get(tp, {})))
+
+    def waiting_follower(self, follower: BrokerId) -> DelayedFollowerFetch | None:
+        """Return the fetch of a follower that waits, None if none does."""
+        return self._follower.get(follower)
+
+    def take_follower_fetches(
+        self, touched: Iterable[TopicPartition]
+    ) -> list[DelayedFollowerFetch]:
+        """Take the followers that wait for any of these partitions."""
+        changed = frozenset(touched)
+        return self._take(
+            waiting
+            for _, waiting in sorted(self._follower.items())
+            if not changed.isdisjoint(waiting.watched)
+        )
+
+    def take(self, delayed: Delayed) -> None:
+        """Take one request out."""
+        self._remove(delayed)
+
+    def cancel(self, request_id: int) -> None:
+        """Forget a request whose client is gone."""
+        for key in list(self._by_request.get(request_id, ())):
+            self._remove(self._waiting[key])
+
+    def expire(self, now_ms: int) -> list[Delayed]:
+        """Take the requests whose time is over, earliest deadline first."""
+        expired: list[Delayed] = []
+        while (deadline_ms := self.next_deadline_ms) is not None and deadline_ms <= now_ms:
+            delayed = self._waiting[self._deadlines[0][2]]
+            self._remove(delayed)
+            expired.append(delayed)
+        return expired
+
+    def _take_fetch_keys(self, keys: list[Key]) -> list[DelayedFetch]:
+        waiting = (self._waiting[key] for key in keys)
+        return self._take(each for each in waiting if isinstance(each, DelayedFetch))
+
+    def _take(self, delayed: Iterable[Waiter]) -> list[Waiter]:
+        taken = list(delayed)
+        for each in taken:
+            self._remove(each)
+        return taken
+
+    def _remove(self, delayed: Delayed) -> None:
+        key = _key(delayed)
+        del self._waiting[key]
+        _discard(self._by_request, delayed.request_id, key)
+        match delayed:
+            case DelayedProduce():
+                _discard(self._produce, delayed.tp, key)
+            case DelayedFetch():
+                for tp, _ in delayed.watches:
+                    _discard(self._fetch, tp, key)
+            case DelayedFollowerFetch():
+                del self._follower[delayed.follower]
+
+    def _purge_deadlines(self) -> None:
+        # Completed requests leave their deadline behind; more of them than waiting ones
+        # are not kept.
+        if len(self._deadlines) > 2 * len(self._waiting) + 64:
+            self._deadlines = [each for each in self._deadlines if each[2] in self._waiting]
+            heapq.heapify(self._deadlines)

@@ -1,0 +1,169 @@
+"""What may be read from a leader: by followers up to the log end, by consumers below the HW.
+
+Pure questions about partitions, asked by `Replicas` for followers and by the listener for
+consumers. Nothing here changes progress: an answer that was read again after a wait must
+not look like a second fetch.
+"""
+
+from __future__ import annotations
+
+from strandline.errors import ErrorCode
+from strandline.model import NO_EPOCH, UNKNOWN_EPOCH_END, EpochEndOffset, LeaderEpoch
+
+from .effects import ReadPartition
+from .events import FetchPartition
+from .leader import LeaderReplica
+from .partition import Failed, Partition
+from .truncation import diverging_epoch
+
+EARLIEST_TIMESTAMP = -2
+LATEST_TIMESTAMP = -1
+
+
+def find_leader(
+    partition: Partition | None, leader_epoch: LeaderEpoch | None
+) -> LeaderReplica | ErrorCode:
+    """Return the leading replica, or why the request is not for us.
+
+    The epoch is compared before the role: a requester with an older view must learn that
+    first, one with a newer view must ask again later (KIP-320).
+    """
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if isinstance(partition.role, Failed):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    state = partition.state
+    if state is not None and leader_epoch is not None:
+        if leader_epoch < state.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if leader_epoch > state.leader_epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if isinstance(partition.role, LeaderReplica):
+        return partition.role
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def read_for_follower(leader: LeaderReplica, fetch: FetchPartition) -> ReadPartition:
+    """Return what a follower may read: everything behind its end, or why not.
+
+    Source:  Kafka 3.9 Partition.readRecords; below the start before divergence (KAFKA-12996)
+    """
+    log = leader.log
+    # The common case first: in our newest epoch, within our log, nothing can diverge.
+    continues = (
+        fetch.last_fetched_epoch == log.epochs.newest != NO_EPOCH
+        and log.log_start_offset <= fetch.fetch_offset <= log.log_end_offset
+    )
+    objection = None if continues else _objection(leader, fetch)
+    if objection is not None:
+        return objection
+    return ReadPartition(
+        tp=fetch.tp,
+        error=ErrorCode.NONE,
+        high_watermark=log.high_watermark,
+        log_start_offset=log.log_start_offset,
+        from_offset=fetch.fetch_offset,
+        up_to_offset=log.log_end_offset,
+    )
+
+
+def _objection(leader: LeaderReplica, fetch: FetchPartition) -> ReadPartition | None:
+    """Return why a fetch does not continue our history, None if it does."""
+    log = leader.log
+    if fetch.fetch_offset < log.log_start_offset:
+        return refused(fetch, ErrorCode.OFFSET_OUT_OF_RANGE, leader)
+    if fetch.last_fetched_epoch != NO_EPOCH:
+        diverging = diverging_epoch(
+            log.epochs,
+            log_end_offset=log.log_end_offset,
+            fetch_offset=fetch.fetch_offset,
+            last_fetched_epoch=fetch.last_fetched_epoch,
+        )
+        if diverging == UNKNOWN_EPOCH_END:
+            return refused(fetch, ErrorCode.OFFSET_OUT_OF_RANGE, leader)
+        if diverging is not None:
+            return _nothing(fetch, ErrorCode.NONE, leader, diverging)
+    if fetch.fetch_offset > log.log_end_offset:
+        return refused(fetch, ErrorCode.OFFSET_OUT_OF_RANGE, leader)
+    return None
+
+
+def read_for_consumer(partition: Partition | None, fetch: FetchPartition) -> ReadPartition:
+    """Return what a consumer may read: never a record at or above the high watermark.
+
+    Shape:   fetch.leader_epoch and fetch.last_fetched_epoch are NO_EPOCH if it sent none
+    Returns: an empty range between high watermark and log end: the consumer waits
+    """
+    asked_epoch = None if fetch.leader_epoch == NO_EPOCH else fetch.leader_epoch
+    leader = find_leader(partition, asked_epoch)
+    if isinstance(leader, ErrorCode):
+        return refused(fetch, leader)
+    read = read_for_follower(leader, fetch)
+    if read.error is not ErrorCode.NONE or read.diverging is not None:
+        return read
+    return ReadPartition(
+        tp=read.tp,
+        error=read.error,
+        high_watermark=read.high_watermark,
+        log_start_offset=read.log_start_offset,
+        from_offset=read.from_offset,
+        up_to_offset=max(read.from_offset, read.high_watermark),
+    )
+
+
+def end_offset_for_epoch(
+    partition: Partition | None, asked: LeaderEpoch, leader_epoch: LeaderEpoch | None
+) -> tuple[ErrorCode, EpochEndOffset]:
+    """Return where the greatest epoch not above `asked` ends (KIP-101, KIP-320)."""
+    leader = find_leader(partition, leader_epoch)
+    if isinstance(leader, ErrorCode):
+        return leader, UNKNOWN_EPOCH_END
+    return ErrorCode.NONE, leader.log.epochs.end_offset_for(asked, leader.log.log_end_offset)
+
+
+def list_offset(
+    partition: Partition | None, timestamp: int, leader_epoch: LeaderEpoch | None
+) -> tuple[ErrorCode, int, LeaderEpoch]:
+    """Return the earliest offset, or the latest that consumers may see, and its epoch.
+
+    "Latest" never goes back: until the new leader's high watermark has reached the start
+    of its epoch, the committed end is not known.
+
+    Returns: UNSUPPORTED_FOR_MESSAGE_FORMAT for any other timestamp
+    """
+    leader = find_leader(partition, leader_epoch)
+    if isinstance(leader, ErrorCode):
+        return leader, -1, NO_EPOCH
+    if timestamp == EARLIEST_TIMESTAMP:
+        entries = leader.log.epochs.entries
+        first = entries[0].leader_epoch if entries else NO_EPOCH
+        return ErrorCode.NONE, leader.log.log_start_offset, first
+    if timestamp != LATEST_TIMESTAMP:
+        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, -1, NO_EPOCH
+    if leader.end_is_unknown:
+        return ErrorCode.OFFSET_NOT_AVAILABLE, -1, NO_EPOCH
+    return ErrorCode.NONE, leader.log.high_watermark, leader.leader_epoch
+
+
+def refused(
+    fetch: FetchPartition, error: ErrorCode, leader: LeaderReplica | None = None
+) -> ReadPartition:
+    """Return an answer without records; a leader still tells its high watermark and start."""
+    return _nothing(fetch, error, leader, None)
+
+
+def _nothing(
+    fetch: FetchPartition,
+    error: ErrorCode,
+    leader: LeaderReplica | None,
+    diverging: EpochEndOffset | None,
+) -> ReadPartition:
+    return ReadPartition(
+        tp=fetch.tp,
+        error=error,
+        high_watermark=-1 if leader is None else leader.log.high_watermark,
+        log_start_offset=-1 if leader is None else leader.log.log_start_offset,
+        from_offset=fetch.fetch_offset,
+        up_to_offset=fetch.fetch_offset,
+        diverging=diverging,
+    )

@@ -1,0 +1,282 @@
+"""All replicas of one broker: events in, effects out.
+
+The only entry of the core. Called by `runtime.driver` and by the simulator, one event at a
+time; it connects decisions and makes none itself. Each step is: handle the event, do what
+is due by time, answer requests that now can be answered, expire others, fetch.
+Effects come in performing order: the disk before the message that tells of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from strandline.errors import ErrorCode, InvariantViolation
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    EpochEndOffset,
+    LeaderEpoch,
+    TopicPartition,
+)
+
+from . import reads
+from .command_work import CommandWork
+from .effects import Effect, ReadPartition, WriteHighWatermarkCheckpoint
+from .events import (
+    AlterPartitionAnswered,
+    Event,
+    FetchAnswered,
+    FetchFailed,
+    FetchPartition,
+    FetchWaitReceived,
+    FollowerFetchReceived,
+    LeaderAndIsrReceived,
+    LiveBrokersChanged,
+    LogDirectoryLost,
+    ProduceReceived,
+    ReplicaLoaded,
+    RequestCancelled,
+    StatePersisted,
+    StopReplicaReceived,
+    Ticked,
+)
+from .fetchers import Fetchers
+from .leader import LeaderReplica
+from .partition import Failed, Partition
+from .purgatory import Operation
+from .requests import Requests
+from .settings import CoreSettings
+from .surroundings import Surroundings
+from .views import PartitionView, view_of
+
+Change = (
+    AlterPartitionAnswered
+    | LeaderAndIsrReceived
+    | StopReplicaReceived
+    | LiveBrokersChanged
+    | StatePersisted
+    | ReplicaLoaded
+    | LogDirectoryLost
+)
+"""Events that change roles, or who counts."""
+
+
+class Replicas:
+    """The replicas of one process of one broker.
+
+    controller_epoch is the highest this broker ever obeyed, from the state file.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        clean_since_epoch: BrokerEpoch,
+        settings: CoreSettings,
+        *,
+        controller_epoch: ControllerEpoch = ControllerEpoch(0),
+    ) -> None:
+        if not clean_since_epoch <= broker_epoch:
+            raise InvariantViolation(
+                "a log is clean since an epoch that has begun",
+                clean_since_epoch=clean_since_epoch,
+                broker_epoch=broker_epoch,
+            )
+        self._settings = settings
+        self._around = Surroundings(
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            clean_since_epoch=clean_since_epoch,
+            settings=settings,
+        )
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._fetchers = Fetchers(self._around)
+        self._requests = Requests(self._around, self._partitions)
+        self._commands = CommandWork(
+            self._around, self._partitions, self._fetchers, controller_epoch=controller_epoch
+        )
+        self._now_ms: int | None = None
+        self._isr_check_at_ms = 0
+        self._checkpoint_at_ms = 0
+        self._checkpointed: tuple[tuple[TopicPartition, int], ...] = ()
+
+    # --- the one entry ------------------------------------------------------------------
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take one event; return what to do, in performing order.
+
+        Units:   now_ms never falls between steps
+        Raises:  InvariantViolation when a promise of the core is broken: the broker stops
+        """
+        self._start_periods(now_ms)
+        effects = self._handle(event, now_ms)
+        effects += self._do_due(now_ms)
+        effects += self._requests.complete(effects)
+        effects += self._requests.expire(now_ms)
+        effects += self._fetchers.plan(now_ms)
+        return effects
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When the next `Ticked` is due at the latest, None while nothing waits for time."""
+        times = [self._requests.next_deadline_ms, self._fetchers.next_wakeup_ms]
+        times += self._around.retry_at_ms.values()
+        if self._partitions:
+            times += [self._checkpoint_at_ms, self._isr_check_at_ms]
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+
+    def _handle(self, event: Event, now_ms: int) -> list[Effect]:
+        match event:
+            case FollowerFetchReceived():
+                return self._requests.on_follower_fetch(event, now_ms)
+            case FetchAnswered():
+                return self._on_fetch_answered(event, now_ms)
+            case ProduceReceived():
+                return self._requests.on_produce(event, now_ms)
+            case FetchWaitReceived():
+                return self._requests.on_fetch_wait(event, now_ms)
+            case Ticked():
+                return []
+            case FetchFailed():
+                self._fetchers.on_fetch_failed(event.leader, event.request_id, now_ms)
+                return []
+            case RequestCancelled():
+                self._requests.cancel(event.request_id)
+                return []
+            case _:
+                return self._handle_change(event, now_ms)
+
+    def _handle_change(self, event: Change, now_ms: int) -> list[Effect]:
+        match event:
+            case AlterPartitionAnswered():
+                return self._commands.on_alter_partition_answered(event, now_ms)
+            case LeaderAndIsrReceived() | StopReplicaReceived() | LiveBrokersChanged():
+                return self._commands.on_command(event, now_ms)
+            case StatePersisted():
+                return self._commands.on_state_persisted(event, now_ms)
+            case ReplicaLoaded():
+                self._commands.on_replica_loaded(event)
+                return []
+            case LogDirectoryLost():
+                return self._commands.on_log_directory_lost(event)
+            case _:
+                assert_never(event)
+
+    def _on_fetch_answered(self, event: FetchAnswered, now_ms: int) -> list[Effect]:
+        found = self._fetchers.take_outstanding(event.leader, event.request_id)
+        if found is None:
+            return []
+        fetcher, outstanding = found
+        effects: list[Effect] = []
+        for answer in event.partitions:
+            asked, replica = outstanding.asked.get(answer.tp), fetcher.turn.get(answer.tp)
+            # An answer to an earlier leadership or another log end says nothing about
+            # this one (KAFKA-7786, KAFKA-18723).
+            if replica is None or asked is None or asked != replica.fetch():
+                continue
+            effects += replica.on_fetched(
+                answer, request_id=event.request_id, now_ms=now_ms, settings=self._settings
+            )
+            self._fetchers.after_answer(fetcher, answer.tp, now_ms)
+            if answer.batches:
+                fetcher.send_to_back(answer.tp)
+        return effects
+
+    # --- time ---------------------------------------------------------------------------
+
+    def _start_periods(self, now_ms: int) -> None:
+        if self._now_ms is None:
+            self._isr_check_at_ms = now_ms + self._isr_check_period_ms
+            self._checkpoint_at_ms = now_ms + self._settings.high_watermark_checkpoint_interval_ms
+        elif now_ms < self._now_ms:
+            raise InvariantViolation("time does not fall", now_ms=now_ms, before=self._now_ms)
+        self._now_ms = now_ms
+
+    @property
+    def _isr_check_period_ms(self) -> int:
+        return max(1, self._settings.replica_lag_time_max_ms // 2)
+
+    def _do_due(self, now_ms: int) -> list[Effect]:
+        effects = self._resend_due(now_ms)
+        if self._isr_check_at_ms <= now_ms:
+            self._isr_check_at_ms = now_ms + self._isr_check_period_ms
+            for leader in self._leaders():
+                effects += leader.check_isr(now_ms)
+        if self._checkpoint_at_ms <= now_ms:
+            interval_ms = self._settings.high_watermark_checkpoint_interval_ms
+            self._checkpoint_at_ms = now_ms + interval_ms
+            effects += self._checkpoint()
+        return effects
+
+    def _resend_due(self, now_ms: int) -> list[Effect]:
+        retry_at_ms = self._around.retry_at_ms
+        effects: list[Effect] = []
+        for tp in sorted(tp for tp, at_ms in retry_at_ms.items() if at_ms <= now_ms):
+            del retry_at_ms[tp]
+            partition = self._partitions.get(tp)
+            if partition is not None and isinstance(partition.role, LeaderReplica):
+                effects += partition.role.keeper.resend_due(now_ms)
+        return effects
+
+    def _checkpoint(self) -> list[Effect]:
+        high_watermarks = self.high_watermarks()
+        if self._commands.storage_lost or high_watermarks == self._checkpointed:
+            return []
+        self._checkpointed = high_watermarks
+        return [WriteHighWatermarkCheckpoint(high_watermarks=high_watermarks)]
+
+    def _leaders(self) -> Iterator[LeaderReplica]:
+        for partition in self._partitions.values():
+            if isinstance(partition.role, LeaderReplica):
+                yield partition.role
+
+    # --- views --------------------------------------------------------------------------
+
+    @property
+    def controller_epoch(self) -> ControllerEpoch:
+        """The highest controller epoch that was accepted."""
+        return self._commands.controller_epoch
+
+    def view(self, tp: TopicPartition) -> PartitionView | None:
+        """Return a picture of a replica, None if this broker does not host it."""
+        partition = self._partitions.get(tp)
+        return None if partition is None else view_of(partition)
+
+    def views(self) -> tuple[PartitionView, ...]:
+        """Return pictures of all replicas, ascending."""
+        return tuple(view_of(partition) for _, partition in sorted(self._partitions.items()))
+
+    def high_watermarks(self) -> tuple[tuple[TopicPartition, int], ...]:
+        """Return what the high watermark checkpoint holds, also at a clean stop."""
+        return tuple(
+            (tp, partition.log.high_watermark)
+            for tp, partition in sorted(self._partitions.items())
+            if not isinstance(partition.role, Failed)
+        )
+
+    def purgatory_sizes(self) -> dict[Operation, int]:
+        """Return how many requests wait, by operation."""
+        return self._requests.sizes()
+
+    def visible_end(self, tp: TopicPartition) -> int | None:
+        """Return the offset below which consumers read here, None if we do not lead."""
+        leader = reads.find_leader(self._partitions.get(tp), None)
+        return leader.log.high_watermark if isinstance(leader, LeaderReplica) else None
+
+    def read_for_consumer(self, fetch: FetchPartition) -> ReadPartition:
+        """Return what a consumer may read now; NO_EPOCH stands for an epoch it did not send."""
+        return reads.read_for_consumer(self._partitions.get(fetch.tp), fetch)
+
+    def end_offset_for_epoch(
+        self, tp: TopicPartition, asked: LeaderEpoch, leader_epoch: LeaderEpoch | None
+    ) -> tuple[ErrorCode, EpochEndOffset]:
+        """Return where the greatest epoch not above `asked` ends."""
+        return reads.end_offset_for_epoch(self._partitions.get(tp), asked, leader_epoch)
+
+    def list_offset(
+        self, tp: TopicPartition, timestamp: int, leader_epoch: LeaderEpoch | None
+    ) -> tuple[ErrorCode, int, LeaderEpoch]:
+        """Return (error, offset, epoch) for earliest (-2) or latest (-1)."""
+        return reads.list_offset(self._partitions.get(tp), timestamp, leader_epoch)

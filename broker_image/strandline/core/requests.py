@@ -1,0 +1,214 @@
+"""Requests of producers, consumers and followers: refused, served, or left to wait.
+
+The hands of `Replicas` for everything clients and followers ask. A waiting request is
+looked at again when an effect of the same step touched what it waits for; effects are
+therefore the only thing that completes requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from strandline.errors import ErrorCode
+from strandline.model import Acks, TopicPartition
+
+from .effects import (
+    AppendAsLeader,
+    BecameFollower,
+    BecameLeader,
+    DeleteReplica,
+    Effect,
+    HighWatermarkAdvanced,
+    ReplicaFailed,
+    ReplyProduce,
+    RequestExpired,
+    WakeFetch,
+)
+from .events import (
+    FetchWaitReceived,
+    FollowerFetchReceived,
+    ProduceReceived,
+)
+from .follower_fetches import FollowerFetches, fenced
+from .leader import LeaderReplica
+from .partition import Partition
+from .purgatory import (
+    DelayedFetch,
+    DelayedFollowerFetch,
+    DelayedProduce,
+    Operation,
+    Purgatory,
+)
+from .reads import find_leader
+from .surroundings import Surroundings
+
+
+class Requests:
+    """Serves requests on the partitions it shares with `Replicas`."""
+
+    def __init__(
+        self, around: Surroundings, partitions: Mapping[TopicPartition, Partition]
+    ) -> None:
+        self._partitions = partitions
+        self._purgatory = Purgatory(requests_max=around.settings.purgatory_requests_max)
+        self._followers = FollowerFetches(partitions, self._purgatory)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` has something to do."""
+        return self._purgatory.next_deadline_ms
+
+    def sizes(self) -> dict[Operation, int]:
+        """Return how many requests wait, by operation."""
+        return self._purgatory.sizes()
+
+    def cancel(self, request_id: int) -> None:
+        """Forget a request whose client is gone."""
+        self._purgatory.cancel(request_id)
+
+    # --- producers ----------------------------------------------------------------------
+
+    def on_produce(self, event: ProduceReceived, now_ms: int) -> list[Effect]:
+        """Append a batch, or say why not; acks=all waits for the high watermark.
+
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND is never the answer: under min ISR the high watermark
+        is frozen, so such a request waits, and expires or is committed later.
+        """
+        leader = find_leader(self._partitions.get(event.tp), event.leader_epoch)
+        if isinstance(leader, ErrorCode):
+            return [*fenced(leader, "produce"), _produce_refused(event, leader)]
+        if event.acks is Acks.ALL:
+            # Before the append, so that a refused record is in no log.
+            if leader.is_under_min_isr:
+                return [_produce_refused(event, ErrorCode.NOT_ENOUGH_REPLICAS)]
+            if self._purgatory.is_full:
+                return [_produce_refused(event, ErrorCode.REQUEST_TIMED_OUT)]
+        effects: list[Effect] = []
+        if event.duplicate is not None:
+            base_offset, next_offset = event.duplicate.base_offset, event.duplicate.next_offset
+        else:
+            append = leader.append(request_id=event.request_id, record_count=event.record_count)
+            effects.append(append)
+            effects += leader.advance_high_watermark(now_ms)
+            base_offset, next_offset = append.base_offset, leader.log.log_end_offset
+        delayed = DelayedProduce(
+            request_id=event.request_id,
+            tp=event.tp,
+            base_offset=base_offset,
+            required_offset=next_offset,
+            deadline_ms=now_ms + event.timeout_ms,
+        )
+        if event.acks is Acks.ALL and leader.log.high_watermark < next_offset:
+            self._purgatory.add(delayed)
+        else:
+            effects.append(_produced(delayed, leader, ErrorCode.NONE))
+        return effects
+
+    # --- consumers ----------------------------------------------------------------------
+
+    def on_fetch_wait(self, event: FetchWaitReceived, now_ms: int) -> list[Effect]:
+        """Let a consumer wait until some visible end passes the one it saw.
+
+        Over the bound nobody waits: the consumer is told that its time is over and may
+        ask again.
+        """
+        for tp, seen in event.watches:
+            leader = find_leader(self._partitions.get(tp), None)
+            if isinstance(leader, ErrorCode) or leader.log.high_watermark > seen:
+                return [WakeFetch(request_id=event.request_id, expired=False)]
+        if event.max_wait_ms <= 0 or self._purgatory.is_full:
+            return [WakeFetch(request_id=event.request_id, expired=True)]
+        self._purgatory.add(
+            DelayedFetch(
+                request_id=event.request_id,
+                watches=event.watches,
+                deadline_ms=now_ms + event.max_wait_ms,
+            )
+        )
+        return []
+
+    def on_follower_fetch(self, event: FollowerFetchReceived, now_ms: int) -> list[Effect]:
+        """Count what a follower has, then answer it or let it wait for more."""
+        return self._followers.on_fetch(event, now_ms)
+
+    # --- waiting ------------------------------------------------------------------------
+
+    def complete(self, effects: Sequence[Effect]) -> list[Effect]:
+        """Answer the requests that the effects of this step touched.
+
+        A high watermark alone does not end a follower's wait: it travels with the next
+        answer, else idle partitions would keep every follower busy (KAFKA-9952).
+        """
+        grown, committed, changed = _touched(effects)
+        done: list[Effect] = []
+        followers = self._purgatory.take_follower_fetches([*grown, *changed])
+        done += [self._followers.answer_with_news(delayed) for delayed in followers]
+        for tp in [*changed, *committed]:
+            leader = find_leader(self._partitions.get(tp), None)
+            if isinstance(leader, ErrorCode):
+                lost = self._purgatory.take_all_produce(tp)
+                done += [_produced(produce, None, leader) for produce in lost]
+            else:
+                high_watermark = leader.log.high_watermark
+                committed_now = self._purgatory.take_produce(tp, high_watermark=high_watermark)
+                done += [_produced(produce, leader, ErrorCode.NONE) for produce in committed_now]
+                done += _woken(self._purgatory.take_fetches(tp, high_watermark=high_watermark))
+        for tp in changed:
+            done += _woken(self._purgatory.take_all_fetches(tp))
+        return done
+
+    def expire(self, now_ms: int) -> list[Effect]:
+        """Answer the requests whose time is over."""
+        done: list[Effect] = []
+        for delayed in self._purgatory.expire(now_ms):
+            match delayed:
+                case DelayedProduce():
+                    done.append(_produced(delayed, None, ErrorCode.REQUEST_TIMED_OUT))
+                case DelayedFetch():
+                    done.append(WakeFetch(request_id=delayed.request_id, expired=True))
+                case DelayedFollowerFetch():
+                    done.append(self._followers.answer_in_full(delayed))
+            done.append(RequestExpired(operation=delayed.operation))
+        return done
+
+
+def _touched(
+    effects: Sequence[Effect],
+) -> tuple[list[TopicPartition], list[TopicPartition], list[TopicPartition]]:
+    """Return the partitions that grew, committed records, or changed their role."""
+    grown: dict[TopicPartition, None] = {}
+    committed: dict[TopicPartition, None] = {}
+    changed: dict[TopicPartition, None] = {}
+    for effect in effects:
+        match effect:
+            case AppendAsLeader():
+                grown[effect.tp] = None
+            case HighWatermarkAdvanced():
+                committed[effect.tp] = None
+            case BecameLeader() | BecameFollower() | ReplicaFailed() | DeleteReplica():
+                changed[effect.tp] = None
+            case _:
+                pass
+    return list(grown), list(committed), list(changed)
+
+
+def _woken(fetches: Sequence[DelayedFetch]) -> list[Effect]:
+    return [WakeFetch(request_id=fetch.request_id, expired=False) for fetch in fetches]
+
+
+def _produce_refused(event: ProduceReceived, error: ErrorCode) -> ReplyProduce:
+    return ReplyProduce(request_id=event.request_id, tp=event.tp, error=error)
+
+
+def _produced(
+    delayed: DelayedProduce, leader: LeaderReplica | None, error: ErrorCode
+) -> ReplyProduce:
+    if leader is None or error is not ErrorCode.NONE:
+        return ReplyProduce(request_id=delayed.request_id, tp=delayed.tp, error=error)
+    return ReplyProduce(
+        request_id=delayed.request_id,
+        tp=delayed.tp,
+        error=error,
+        base_offset=delayed.base_offset,
+        log_start_offset=leader.log.log_start_offset,
+    )

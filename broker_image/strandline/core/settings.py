@@ -1,0 +1,56 @@
+"""The figures the core decides with; `runtime` fills them from the configuration.
+
+All times are ms of the driver's clock. Nothing here is read while a step runs except
+through `Surroundings`, so every role of a broker sees the same figures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreSettings:
+    """Periods, back-offs and bounds of replication; Kafka's keys in brackets."""
+
+    replica_lag_time_max_ms: int = 30_000
+    """A follower not caught up for longer leaves the ISR [replica.lag.time.max.ms]."""
+
+    fetch_wait_max_ms: int = 500
+    """How long a leader may hold our fetch that finds nothing [replica.fetch.wait.max.ms]."""
+
+    fetch_backoff_ms: int = 1_000
+    """Longest pause after a refused or broken fetch [replica.fetch.backoff.ms]."""
+
+    fetch_backoff_min_ms: int = 20
+    """First such pause; it doubles up to fetch_backoff_ms. Shorter than Kafka's constant one:
+    after an election a follower often asks before its leader was told."""
+
+    fetch_timeout_ms: int = 30_000
+    """A fetch without an answer for this long has failed [replica.socket.timeout.ms]."""
+
+    fetch_partitions_max: int = 20_000
+    """Partitions one fetch may name; with more, fetches take turns and do not wait."""
+
+    high_watermark_checkpoint_interval_ms: int = 5_000
+    """Period of the checkpoint [replica.high.watermark.checkpoint.interval.ms]."""
+
+    isr_refusal_backoff_ms: int = 1_000
+    """A leader asks again for a broker that was refused only after this time."""
+
+    isr_request_timeout_ms: int = 5_000
+    """A proposal without an answer for this long is sent again, unchanged."""
+
+    isr_request_backoff_ms: int = 50
+    """Pause before a proposal is sent again after an answer that settled nothing."""
+
+    purgatory_requests_max: int = 100_000
+    """Requests of clients that may wait at once; beyond it they are answered at once."""
+
+    commands_waiting_max: int = 10_000
+    """Controller commands that may wait for the state file; beyond it they are refused."""
+
+    def backoff_ms(self, failures: int) -> int:
+        """Return the pause after that many failures in a row, at least one."""
+        exponent = min(failures - 1, self.fetch_backoff_ms.bit_length())
+        return min(self.fetch_backoff_ms, self.fetch_backoff_min_ms << exponent)

@@ -1,0 +1,128 @@
+"""What others may see of the replicas: frozen pictures for metrics, hellos and tests.
+
+Made on request by `Replicas`; nothing here can be changed, and nothing here is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+from strandline.model import (
+    NO_EPOCH,
+    NO_LEADER,
+    BrokerEpoch,
+    BrokerId,
+    EpochStart,
+    IsrEntry,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicPartition,
+)
+
+from .follower import FollowerReplica
+from .isr import Stable, maximal_isr
+from .leader import LeaderReplica
+from .partition import Failed, Idle, Partition, Role
+
+
+class RoleName(Enum):
+    """Roles by name; values are for display."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    IDLE = "idle"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerView:
+    """One follower as its leader knows it; log_end_offset -1 before its first fetch."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    log_end_offset: int
+    last_caught_up_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One replica. Fields about ISR and followers are of use on a leader only.
+
+    Before the first command leader is NO_LEADER and the epochs are -1; waits_for_answer
+    tells that an ISR proposal is in flight; parked that a follower was fenced.
+    """
+
+    tp: TopicPartition
+    topic_name: str
+    role: RoleName
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[IsrEntry, ...]
+    maximal_isr: frozenset[BrokerId]
+    min_insync_replicas: int
+    is_under_min_isr: bool
+    waits_for_answer: bool
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    epoch_start_offset: int
+    epochs: tuple[EpochStart, ...]
+    followers: tuple[FollowerView, ...]
+    parked: bool
+
+
+def view_of(partition: Partition) -> PartitionView:
+    """Return the present picture of a replica."""
+    log, role, state = partition.log, partition.role, partition.state
+    leads = role if isinstance(role, LeaderReplica) else None
+    return PartitionView(
+        tp=log.tp,
+        topic_name=log.topic_name,
+        role=_name_of(role),
+        leader=NO_LEADER if state is None else state.leader,
+        leader_epoch=NO_EPOCH if state is None else state.leader_epoch,
+        partition_epoch=PartitionEpoch(-1) if state is None else state.partition_epoch,
+        replicas=() if state is None else state.replicas,
+        isr=() if state is None else state.isr,
+        maximal_isr=frozenset() if leads is None else maximal_isr(leads.keeper.isr),
+        min_insync_replicas=0 if leads is None else leads.min_insync_replicas,
+        is_under_min_isr=leads is not None and leads.is_under_min_isr,
+        waits_for_answer=leads is not None and not isinstance(leads.keeper.isr, Stable),
+        log_start_offset=log.log_start_offset,
+        high_watermark=log.high_watermark,
+        log_end_offset=log.log_end_offset,
+        epoch_start_offset=-1 if leads is None else leads.epoch_start_offset,
+        epochs=log.epochs.entries,
+        followers=() if leads is None else _followers_of(leads),
+        parked=isinstance(role, FollowerReplica) and role.parked,
+    )
+
+
+def _name_of(role: Role) -> RoleName:
+    match role:
+        case LeaderReplica():
+            return RoleName.LEADER
+        case FollowerReplica():
+            return RoleName.FOLLOWER
+        case Idle():
+            return RoleName.IDLE
+        case Failed():
+            return RoleName.FAILED
+        case _:
+            assert_never(role)
+
+
+def _followers_of(leader: LeaderReplica) -> tuple[FollowerView, ...]:
+    return tuple(
+        FollowerView(
+            broker_id=broker_id,
+            broker_epoch=progress.broker_epoch,
+            log_end_offset=progress.log_end_offset,
+            last_caught_up_ms=progress.last_caught_up_ms,
+        )
+        for broker_id, progress in sorted(leader.followers.items())
+    )

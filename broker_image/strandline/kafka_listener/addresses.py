@@ -1,0 +1,73 @@
+"""Where clients find brokers and leaders, as seen through one listener.
+
+Called by the request handlers. Every address is that of the listener the connection came in
+on: a client outside the cluster never sees a pod address.
+"""
+
+from __future__ import annotations
+
+import uuid
+from functools import lru_cache
+
+from strandline.broker_interface import MetadataSnapshot, TopicMetadata
+from strandline.errors import ErrorCode
+from strandline.kafka_listener.reply import RequestContext
+from strandline.kafka_listener.wire import Message
+from strandline.model import NO_LEADER, TopicId
+
+NO_TOPIC_ID = bytes(16)
+TOPIC_IDS_KEPT = 4_096
+
+MOVED_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors after which a client may be told the present leader in the same answer (KIP-951)."""
+
+
+@lru_cache(maxsize=TOPIC_IDS_KEPT)
+def topic_id_bytes(topic_id: TopicId) -> bytes:
+    """Return a topic id as it travels: the 16 bytes of its UUID."""
+    return uuid.UUID(topic_id).bytes
+
+
+def broker_messages(snapshot: MetadataSnapshot) -> list[Message]:
+    """Return all brokers with their addresses."""
+    return [
+        {"node_id": broker_id, "host": endpoint.host, "port": endpoint.port, "rack": rack or None}
+        for broker_id, endpoint, rack in snapshot.brokers
+    ]
+
+
+class LeaderHints:
+    """Present leaders of partitions that a client looked for in the wrong place.
+
+    The metadata is fetched once, and only if a hint is asked for. Source: KIP-951.
+    """
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._snapshot: MetadataSnapshot | None = None
+        self._topics: dict[str, TopicMetadata] = {}
+        self._named_leaders: set[int] = set()
+
+    def of(self, topic_name: str, partition: int, error: ErrorCode) -> Message | None:
+        """Return the leader and its epoch if the error calls for it and both are known."""
+        if error not in MOVED_LEADER_ERRORS:
+            return None
+        if self._snapshot is None:
+            self._snapshot = self._context.broker.metadata(self._context.listener_name)
+            self._topics = {topic.name: topic for topic in self._snapshot.topics}
+        topic = self._topics.get(topic_name)
+        for known in topic.partitions if topic else ():
+            if known.partition == partition and known.leader != NO_LEADER:
+                self._named_leaders.add(known.leader)
+                return {"leader_id": known.leader, "leader_epoch": known.leader_epoch}
+        return None
+
+    def endpoints(self) -> list[Message]:
+        """Return the addresses of the leaders named so far."""
+        if self._snapshot is None:
+            return []
+        return [
+            broker
+            for broker in broker_messages(self._snapshot)
+            if broker["node_id"] in self._named_leaders
+        ]

@@ -1,0 +1,107 @@
+"""Cut a stream of bytes into frames, copying each byte at most once.
+
+Used by `connection`. Small frames are gathered in a staging buffer and copied out; a frame
+that does not fit there is received straight into the bytearray it stays in. The four length
+bytes are checked before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from strandline.kafka_listener.wire import MalformedRequest
+
+LENGTH_BYTES = 4
+
+_LENGTH = struct.Struct(">i")
+_API_KEY = struct.Struct(">h")
+
+
+class FrameAssembler:
+    """The bytes of one connection that are not yet a request.
+
+    Shape: staging[start:end] are bytes received and not taken; large, if not None, is the
+           body of the frame being received, of which large_filled bytes are there.
+    """
+
+    def __init__(self, *, staging_bytes: int, frame_max_bytes: int, frame_min_bytes: int) -> None:
+        self._staging = bytearray(staging_bytes)
+        self._view = memoryview(self._staging)
+        self._start = 0
+        self._end = 0
+        self._large: bytearray | None = None
+        self._large_filled = 0
+        self._frame_max_bytes = frame_max_bytes
+        self._frame_min_bytes = frame_min_bytes
+
+    @property
+    def is_partial(self) -> bool:
+        """Tell whether bytes of a frame are there that was not taken."""
+        return self._large is not None or self._end > self._start
+
+    def space(self) -> memoryview:
+        """Return where the next bytes go: never empty unless a whole frame waits to be taken."""
+        if self._large is not None:
+            return memoryview(self._large)[self._large_filled :]
+        if self._start:
+            rest = self._end - self._start
+            self._staging[:rest] = self._staging[self._start : self._end]
+            self._start, self._end = 0, rest
+        return self._view[self._end :]
+
+    def received(self, count: int) -> None:
+        """Take note of bytes that were put into `space`."""
+        if self._large is not None:
+            self._large_filled += count
+        else:
+            self._end += count
+
+    def next_size(self) -> int | None:
+        """Return the size of the frame in progress, None while its first bytes are missing.
+
+        Raises: MalformedRequest if no request can have that size
+        """
+        if self._large is not None:
+            return len(self._large)
+        if self._end - self._start < LENGTH_BYTES:
+            return None
+        (size,) = _LENGTH.unpack_from(self._staging, self._start)
+        if not self._frame_min_bytes <= size <= self._frame_max_bytes:
+            raise MalformedRequest(f"frame length {size}")
+        if self._end - self._start < LENGTH_BYTES + self._frame_min_bytes:
+            return None
+        return int(size)
+
+    def next_api_key(self) -> int:
+        """Return the API key of the frame in progress, once its size is known."""
+        if self._large is not None:
+            (key,) = _API_KEY.unpack_from(self._large)
+        else:
+            (key,) = _API_KEY.unpack_from(self._staging, self._start + LENGTH_BYTES)
+        return int(key)
+
+    def take(self) -> memoryview | None:
+        """Return the frame in progress if it is complete; the memory is the caller's alone."""
+        if self._large is not None:
+            return self._take_large(self._large)
+        size = self.next_size()
+        if size is None:
+            return None
+        begin = self._start + LENGTH_BYTES
+        if self._end - begin >= size:
+            frame = bytes(self._view[begin : begin + size])
+            self._start = begin + size
+            return memoryview(frame)
+        if size + LENGTH_BYTES > len(self._staging):
+            self._large = bytearray(size)
+            self._large_filled = self._end - begin
+            self._large[: self._large_filled] = self._view[begin : self._end]
+            self._start = self._end = 0
+        return None
+
+    def _take_large(self, large: bytearray) -> memoryview | None:
+        if self._large_filled < len(large):
+            return None
+        self._large = None
+        self._large_filled = 0
+        return memoryview(large)

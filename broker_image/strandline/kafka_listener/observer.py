@@ -1,0 +1,86 @@
+"""What a listener tells the outside about its work: the hooks that metrics hang on.
+
+Called by `connection` and `server`; implemented by whoever exports metrics.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from strandline.errors import ErrorCode
+
+OTHER_CLIENTS = "other"
+UNKNOWN_CLIENT = "unknown"
+CLIENT_NAME_MAX_CHARACTERS = 64
+NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class ListenerObserver(Protocol):
+    """Facts of a listener, each told once when it happened; must not raise or block."""
+
+    def request_answered(
+        self,
+        api: str,
+        error: ErrorCode,
+        *,
+        local_seconds: float,
+        remote_seconds: float,
+        send_seconds: float,
+    ) -> None:
+        """Take note of a request whose answer left.
+
+        error is the first one the answer carries. local is decoding and handling, remote the
+        wait for replication or data, send the wait for earlier answers and for the socket.
+        """
+        ...
+
+    def request_unsupported(self, api: str, client: str) -> None:
+        """Take note of a request for an API or version that is not served."""
+        ...
+
+    def connections_changed(self, count: int) -> None:
+        """Take note of the present number of connections."""
+        ...
+
+
+class SilentObserver:
+    """An observer that keeps nothing, for whoever wants no metrics."""
+
+    def request_answered(
+        self,
+        api: str,
+        error: ErrorCode,
+        *,
+        local_seconds: float,
+        remote_seconds: float,
+        send_seconds: float,
+    ) -> None:
+        """Ignore an answered request."""
+
+    def request_unsupported(self, api: str, client: str) -> None:
+        """Ignore an unsupported request."""
+
+    def connections_changed(self, count: int) -> None:
+        """Ignore the number of connections."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ClientNames:
+    """Names of clients as metric labels: plain characters, and a bounded number of them."""
+
+    names_max: int
+    _known: set[str] = field(default_factory=set)
+
+    def label(self, name: str) -> str:
+        """Return the label for a name that a client gave itself."""
+        plain = NOT_PLAIN.sub("_", name[:CLIENT_NAME_MAX_CHARACTERS])
+        if not plain:
+            return UNKNOWN_CLIENT
+        if plain in self._known:
+            return plain
+        if len(self._known) >= self.names_max:
+            return OTHER_CLIENTS
+        self._known.add(plain)
+        return plain

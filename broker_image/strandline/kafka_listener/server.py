@@ -1,0 +1,115 @@
+"""Open a port for clients and close it again.
+
+Called by whoever decides when clients may come; several listeners can stand in front of one
+broker, each under its own name, which decides the addresses that metadata answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from dataclasses import dataclass
+from functools import partial
+
+from strandline.broker_interface import Broker
+from strandline.kafka_listener.budget import RequestBudget
+from strandline.kafka_listener.connection import KafkaConnection, ListenerState
+from strandline.kafka_listener.observer import ClientNames, ListenerObserver, SilentObserver
+from strandline.kafka_listener.reply import RequestContext
+from strandline.kafka_listener.settings import ListenerSettings
+
+logger = logging.getLogger(__name__)
+
+SWEEPS_PER_TIMEOUT = 4
+"""Overdue connections are looked for this many times within the shortest of their timeouts."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class KafkaListener:
+    """An open port; host and port are those really bound, also if 0 was asked for."""
+
+    name: str
+    host: str
+    port: int
+    _server: asyncio.Server
+    _shared: ListenerState
+    _sweeper: asyncio.Task[None]
+
+    @property
+    def connection_count(self) -> int:
+        """Connections open now."""
+        return len(self._shared.connections)
+
+    async def close(self, *, grace_ms: int = 0) -> None:
+        """Accept nobody any more, let answers under way leave for grace_ms, then cut the rest."""
+        shared = self._shared
+        shared.is_closing = True
+        self._server.close()
+        self._sweeper.cancel()
+        await asyncio.gather(self._sweeper, return_exceptions=True)
+        if grace_ms:
+            for connection in list(shared.connections):
+                connection.end()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(shared.is_empty.wait(), grace_ms / 1000)
+        for connection in list(shared.connections):
+            connection.abort()
+        await shared.is_empty.wait()
+        logger.info("kafka listener closed", extra={"listener": self.name, "port": self.port})
+
+
+async def start(
+    *,
+    listener_name: str,
+    broker: Broker,
+    host: str = "",
+    port: int = 0,
+    bound: socket.socket | None = None,
+    settings: ListenerSettings | None = None,
+    observer: ListenerObserver | None = None,
+) -> KafkaListener:
+    """Open the port and serve clients on the running event loop.
+
+    The address is host and port, or that of a socket bound before: a broker registers its
+    port long before clients may come, and nobody else may take it meanwhile. Until it listens,
+    clients are refused. The socket is the listener's from here on.
+
+    Raises: OSError if the address cannot be bound
+    """
+    settings = settings or ListenerSettings()
+    loop = asyncio.get_running_loop()
+    shared = ListenerState(
+        context=RequestContext(broker=broker, listener_name=listener_name, settings=settings),
+        observer=observer or SilentObserver(),
+        budget=RequestBudget(max_bytes=settings.append_memory_max_bytes),
+        client_names=ClientNames(names_max=settings.client_names_max),
+    )
+    shared.is_empty.set()
+    new_connection = partial(KafkaConnection, shared, loop)
+    backlog = settings.listen_backlog
+    if bound is None:
+        server = await loop.create_server(new_connection, host or None, port, backlog=backlog)
+    else:
+        server = await loop.create_server(new_connection, sock=bound, backlog=backlog)
+    bound_host, bound_port = server.sockets[0].getsockname()[:2]
+    logger.info("kafka listener open", extra={"listener": listener_name, "port": bound_port})
+    return KafkaListener(
+        name=listener_name,
+        host=bound_host,
+        port=bound_port,
+        _server=server,
+        _shared=shared,
+        _sweeper=loop.create_task(_sweep(shared, settings)),
+    )
+
+
+async def _sweep(shared: ListenerState, settings: ListenerSettings) -> None:
+    """Close connections whose client keeps a frame incomplete or is silent for too long."""
+    shortest_ms = min(settings.receive_timeout_ms, settings.connection_idle_max_ms)
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(shortest_ms / 1000 / SWEEPS_PER_TIMEOUT)
+        for connection in list(shared.connections):
+            connection.abort_if_overdue(loop.time())

@@ -1,0 +1,144 @@
+"""Helpers that compiled codecs call at run time, and the small writer of source text.
+
+Called by the generated functions of `decoder_compiler` and `encoder_compiler`. Everything
+read is bounded by the frame it stands in; nothing here trusts a length.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from strandline.broker_interface import Buffer
+
+Message = dict[str, Any]
+"""A decoded message: field name to value; structs are messages, arrays are lists."""
+
+COPIED_RECORDS_MAX_BYTES = 4096
+"""Records up to this size are copied beside their neighbours: cheaper than one more buffer."""
+
+UNSIGNED_VARINT_MAX_BYTES = 5
+
+
+class MalformedRequest(Exception):
+    """The bytes of a frame are not the message that its header promises."""
+
+
+def long_varint(data: memoryview, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of more than one byte; return it and the position after it."""
+    value = 0
+    for index in range(UNSIGNED_VARINT_MAX_BYTES):
+        byte = data[position + index]
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, position + index + 1
+    raise MalformedRequest("varint longer than five bytes")
+
+
+def skip_tagged_fields(data: memoryview, position: int, count: int) -> int:
+    """Return the position after `count` tagged fields, none of which we know."""
+    for _ in range(count):
+        _, position = read_varint(data, position)
+        size, position = read_varint(data, position)
+        position += size
+        if position > len(data):
+            raise MalformedRequest("tagged field beyond the frame")
+    return position
+
+
+def read_varint(data: memoryview, position: int) -> tuple[int, int]:
+    """Read an unsigned varint; return it and the position after it."""
+    byte = data[position]
+    if byte < 0x80:
+        return byte, position + 1
+    return long_varint(data, position)
+
+
+def write_varint(value: int) -> bytes:
+    """Return an unsigned varint."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def write_int32_length(value: int) -> bytes:
+    """Return a length in the classic form of arrays and records."""
+    return struct.pack(">i", value)
+
+
+def append_records(
+    out: list[Buffer],
+    tail: bytearray,
+    records: Sequence[Buffer] | None,
+    write_length: Callable[[int], bytes],
+    null_and_offset: tuple[int, int],
+) -> bytearray:
+    """Append records to a message without copying large ones.
+
+    Shape:   tail is the last buffer of out; null_and_offset is the length that means null and
+             what is added to a real length (compact lengths count from one)
+    Returns: the buffer that whatever follows is written to
+    """
+    null, offset = null_and_offset
+    if records is None:
+        tail += write_length(null)
+        return tail
+    size = sum(len(buffer) for buffer in records)
+    tail += write_length(size + offset)
+    if size <= COPIED_RECORDS_MAX_BYTES:
+        for buffer in records:
+            tail += buffer
+        return tail
+    out.extend(records)
+    tail = bytearray()
+    out.append(tail)
+    return tail
+
+
+class SourceText:
+    """Generated lines, indentation, and the constants they refer to by name."""
+
+    def __init__(self, constants: dict[str, object]) -> None:
+        self.constants = constants
+        self._lines: list[str] = []
+        self._depth = 0
+        self._names = 0
+
+    def line(self, text: str) -> None:
+        """Write one line at the present depth."""
+        self._lines.append("    " * self._depth + text)
+
+    def indent(self) -> None:
+        """Go one level deeper."""
+        self._depth += 1
+
+    def dedent(self) -> None:
+        """Come back one level."""
+        self._depth -= 1
+
+    def new_name(self) -> str:
+        """Return a local name that was not used before."""
+        self._names += 1
+        return f"v{self._names}"
+
+    def constant(self, value: object) -> str:
+        """Bind a value to a name that generated code can use; return the name."""
+        name = f"c{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    def compile(self, name: str, title: str) -> Any:
+        """Run the generated definition and return the function of that name.
+
+        The text comes from our own schema table alone; no byte of a request enters it.
+        """
+        namespace: dict[str, Any] = dict(self.constants)
+        code = compile("\n".join(self._lines), f"<codec {title}>", "exec")
+        exec(code, namespace)  # noqa: S102 - our own table is the only source
+        return namespace[name]

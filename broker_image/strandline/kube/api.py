@@ -1,0 +1,403 @@
+"""The verbs of the Kubernetes API over plain dicts, with short timeouts and our own errors.
+
+Used by brokers and by the operator. Knows no kind of object. Reads carry no
+resourceVersion and are therefore quorum reads; nothing is retried here, because only the
+caller knows whether its decision is still right.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote, urlencode
+
+import aiohttp
+
+from strandline.config.kubernetes import KubernetesConfig
+from strandline.errors import (
+    CoordinationError,
+    ObjectMalformed,
+    StoreConflict,
+    StoreForbidden,
+    StoreNotFound,
+    StoreRefused,
+    StoreUnavailable,
+    WatchExpired,
+)
+
+from .connection import Connection
+
+Object = dict[str, Any]
+
+ERROR_TEXT_MAX: Final = 2_000
+_JSON: Final = "application/json"
+_APPLY: Final = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A kind of object as its address in the API; group "" is the core group."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
+        """Return the URL path of the collection, of an object, or of its subresource."""
+        root = f"/apis/{self.group}" if self.group else "/api"
+        parts = [root, self.version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        parts += [quote(part, safe="") for part in (name, subresource) if part]
+        return "/".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectList:
+    """A complete list and the resourceVersion from which to watch on."""
+
+    items: tuple[Object, ...]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchEvent:
+    """ADDED, MODIFIED, DELETED, or BOOKMARK, whose object has only a resourceVersion."""
+
+    type: str
+    object: Object
+
+    @property
+    def resource_version(self) -> str:
+        """Return the resourceVersion from which a watch may go on after this event."""
+        return str(self.object["metadata"]["resourceVersion"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestDone:
+    """One finished request, for metrics; code is the HTTP status or "timeout"."""
+
+    verb: str
+    resource: str
+    code: str
+    seconds: float
+
+
+class ApiClient:
+    """One authenticated client; safe for concurrent use on one event loop."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: KubernetesConfig,
+        *,
+        field_manager: str,
+        on_request: Callable[[RequestDone], None] = lambda _: None,
+    ) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._field_manager = field_manager
+        self._on_request = on_request
+
+    @classmethod
+    async def open(
+        cls,
+        settings: KubernetesConfig,
+        *,
+        field_manager: str,
+        on_request: Callable[[RequestDone], None] = lambda _: None,
+    ) -> Self:
+        """Find the API server (KUBECONFIG, else in-cluster); sends nothing yet.
+
+        Raises:  ConfigError if neither says where it is
+        """
+        connection = await Connection.open(settings)
+        return cls(connection, settings, field_manager=field_manager, on_request=on_request)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._connection.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """Read one object with quorum.
+
+        Returns: None if it does not exist
+        """
+        try:
+            return await self._call("get", "GET", resource, resource.path(namespace, name))
+        except StoreNotFound:
+            return None
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> ObjectList:
+        """Read a whole collection with quorum, page by page of one snapshot.
+
+        Raises:  WatchExpired if the snapshot expired between pages too often
+        """
+        selectors = _present(labelSelector=label_selector, fieldSelector=field_selector)
+        for attempt in range(1, self._settings.list_attempts + 1):
+            try:
+                return await self._list_once(resource, resource.path(namespace), selectors)
+            except WatchExpired:
+                if attempt == self._settings.list_attempts:
+                    raise
+        raise WatchExpired(f"list {resource.plural}: no attempt is allowed")
+
+    async def create(self, resource: Resource, namespace: str, body: Object) -> Object:
+        """Create an object.
+
+        Raises:  StoreConflict if it exists
+        """
+        path = resource.path(namespace)
+        query = self._written()
+        return await self._call("create", "POST", resource, path, query=query, body=body)
+
+    async def put(
+        self, resource: Resource, namespace: str, body: Object, *, subresource: str = ""
+    ) -> Object:
+        """Replace an object or its subresource: a compare-and-swap on metadata.resourceVersion.
+
+        Raises:  StoreConflict if it changed meanwhile, StoreNotFound if it is gone
+        """
+        path = resource.path(namespace, body["metadata"]["name"], subresource)
+        query = self._written()
+        return await self._call("update", "PUT", resource, path, query=query, body=body)
+
+    async def put_status(self, resource: Resource, namespace: str, body: Object) -> Object:
+        """Replace the status of an object; see `put`."""
+        return await self.put(resource, namespace, body, subresource="status")
+
+    async def apply(
+        self,
+        resource: Resource,
+        namespace: str,
+        body: Object,
+        *,
+        subresource: str = "",
+        force: bool = True,
+    ) -> Object:
+        """Apply the given fields server-side, creating the object if it does not exist.
+
+        Raises:  StoreConflict if another manager owns one of the fields and force is off, or
+                 if metadata.resourceVersion is given and differs
+        """
+        path = resource.path(namespace, body["metadata"]["name"], subresource)
+        query = {**self._written(), "force": "true" if force else "false"}
+        return await self._call(
+            "apply", "PATCH", resource, path, query=query, body=body, content_type=_APPLY
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: str = "Background",
+    ) -> None:
+        """Delete an object; one that is already gone is success.
+
+        Raises:  StoreConflict if uid or resourceVersion are given and differ
+        """
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": propagation,
+            "preconditions": _present(uid=uid, resourceVersion=resource_version),
+        }
+        path = resource.path(namespace, name)
+        try:
+            await self._call("delete", "DELETE", resource, path, body=body)
+        except StoreNotFound:
+            return
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Yield changes after a resourceVersion until the API server ends the watch.
+
+        Bookmarks are yielded too: they say from where to go on.
+
+        Raises:  WatchExpired if the resourceVersion is too old: list again;
+                 StoreUnavailable if the connection broke or stayed silent
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(self._settings.watch_timeout_seconds),
+            **_present(labelSelector=label_selector, fieldSelector=field_selector),
+        }
+        path = f"{resource.path(namespace)}?{urlencode(query)}"
+        timeout = aiohttp.ClientTimeout(
+            total=None,
+            sock_connect=self._settings.connect_timeout_ms / 1000,
+            sock_read=self._settings.watch_inactivity_ms / 1000,
+        )
+        what = f"watch {resource.plural}"
+        begun = time.monotonic()
+        try:
+            response = await self._connection.send("GET", path, limits=timeout)
+        except StoreUnavailable:
+            self._observe("watch", resource, "timeout", begun)
+            raise
+        self._observe("watch", resource, str(response.status), begun)
+        async with response:
+            if response.status != 200:
+                raise _error(what, response.status, await _body_text(response, what))
+            async for event in _events(response, what):
+                yield event
+
+    async def _list_once(
+        self, resource: Resource, path: str, selectors: Mapping[str, str]
+    ) -> ObjectList:
+        items: list[Object] = []
+        query = {**selectors, "limit": str(self._settings.list_page_size)}
+        timeout_ms = self._settings.list_timeout_ms
+        while True:
+            page = await self._call(
+                "list", "GET", resource, path, query=query, timeout_ms=timeout_ms
+            )
+            items += page.get("items") or []
+            metadata = page["metadata"]
+            if not metadata.get("continue"):
+                version = str(metadata["resourceVersion"])
+                return ObjectList(items=tuple(items), resource_version=version)
+            query["continue"] = metadata["continue"]
+
+    async def _call(
+        self,
+        verb: str,
+        method: str,
+        resource: Resource,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = _JSON,
+        timeout_ms: int = 0,
+    ) -> Object:
+        """Send one request, read its answer, and turn refusals into our errors."""
+        settings = self._settings
+        timeout = aiohttp.ClientTimeout(
+            total=(timeout_ms or settings.request_timeout_ms) / 1000,
+            sock_connect=settings.connect_timeout_ms / 1000,
+        )
+        url = f"{path}?{urlencode(query)}" if query else path
+        what = f"{verb} {path}"
+        begun = time.monotonic()
+        code = "timeout"
+        try:
+            response = await self._connection.send(
+                method, url, body=body, content_type=content_type, limits=timeout
+            )
+            async with response:
+                text = await _body_text(response, what)
+            code = str(response.status)
+        finally:
+            self._observe(verb, resource, code, begun)
+        if response.status >= 300:
+            raise _error(what, response.status, text)
+        return _decoded(text, what)
+
+    def _written(self) -> dict[str, str]:
+        return {"fieldManager": self._field_manager, "fieldValidation": "Strict"}
+
+    def _observe(self, verb: str, resource: Resource, code: str, begun: float) -> None:
+        seconds = time.monotonic() - begun
+        self._on_request(
+            RequestDone(verb=verb, resource=resource.plural, code=code, seconds=seconds)
+        )
+
+
+async def _events(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[WatchEvent, None]:
+    """Read one JSON object a line; an ERROR event ends the watch with its own error."""
+    try:
+        async for line in response.content:
+            if not line.strip():
+                continue
+            event = _decoded(line, what)
+            if event.get("type") == "ERROR":
+                status = event.get("object") or {}
+                raise _error(what, int(status.get("code") or 500), json.dumps(status))
+            yield WatchEvent(type=str(event["type"]), object=event["object"])
+    except (TimeoutError, aiohttp.ClientError, OSError, ValueError, KeyError) as error:
+        raise StoreUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
+
+
+async def _body_text(response: aiohttp.ClientResponse, what: str) -> bytes:
+    try:
+        return await response.read()
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        raise StoreUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
+
+
+def _decoded(text: bytes, what: str) -> Object:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise StoreUnavailable(f"{what}: the answer is not JSON") from error
+    if not isinstance(value, dict):
+        raise ObjectMalformed(f"{what}: the answer is not an object")
+    return value
+
+
+def _error(what: str, status: int, body: bytes | str) -> CoordinationError:
+    """Return our error for an HTTP status; unknown refusals of the 4xx kind are final."""
+    text = f"{what}: {status} {_message(body)}"
+    if status in {401, 403}:
+        return StoreForbidden(text)
+    if status == 404:
+        return StoreNotFound(text)
+    if status == 409:
+        return StoreConflict(text)
+    if status == 410:
+        return WatchExpired(text)
+    if status in {408, 429} or status >= 500 or status < 400:
+        return StoreUnavailable(text)
+    return StoreRefused(text)
+
+
+def _message(body: bytes | str) -> str:
+    """Return the sentence of a Kubernetes Status, or the beginning of any other answer."""
+    try:
+        status = json.loads(body)
+        message = status["message"] if isinstance(status, dict) else ""
+    except (ValueError, KeyError):
+        message = body.decode(errors="replace") if isinstance(body, bytes) else body
+    return str(message)[:ERROR_TEXT_MAX]
+
+
+def _present(**values: str) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value}

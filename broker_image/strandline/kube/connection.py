@@ -1,0 +1,100 @@
+"""Where the API server is and who we are to it: in a cluster, or through KUBECONFIG.
+
+Uses the configuration and transport of the official client; called by `kube.api` alone.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import config as client_config
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+from kubernetes.aio.config import ConfigException
+from yaml import YAMLError
+
+from strandline.config.kubernetes import KubernetesConfig
+from strandline.errors import ConfigError, StoreUnavailable
+
+READ_BUFFER_BYTES = 4 << 20
+"""Half the longest line of a watch that can be read; etcd holds no object above 1.5 MiB."""
+
+
+# The official client has no annotations on these; as Any they may be called.
+_config: Any = client_config
+
+
+class Connection:
+    """An authenticated HTTP connection pool to one API server."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._rest: Any = RESTClientObject(configuration)
+
+    @classmethod
+    async def open(cls, settings: KubernetesConfig) -> Connection:
+        """Find the API server: KUBECONFIG if set, else the pod's ServiceAccount.
+
+        Nothing is sent yet, so this succeeds while the API server is away.
+
+        Raises:  ConfigError if neither says where the API server is
+        """
+        configuration = Configuration()
+        configuration.connection_pool_maxsize = settings.connections_max
+        configuration.retries = None
+        configuration.client_session_kwargs = {"read_bufsize": READ_BUFFER_BYTES}
+        kubeconfig = os.environ.get("KUBECONFIG")
+        try:
+            if kubeconfig:
+                await _config.load_kube_config(
+                    config_file=kubeconfig,
+                    client_configuration=configuration,
+                    persist_config=False,
+                )
+            else:
+                _config.load_incluster_config(client_configuration=configuration)
+            return cls(configuration)
+        except (ConfigException, OSError, YAMLError) as error:
+            where = f"KUBECONFIG {kubeconfig}" if kubeconfig else "ServiceAccount of the pod"
+            raise ConfigError(f"{where}: {error}") from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._rest.close()
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        content_type: str = "application/json",
+        limits: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        """Send one request and return the answer with its body unread.
+
+        Raises:  StoreUnavailable if no answer came; whether a write was applied is unknown
+        """
+        try:
+            headers = {"Accept": "application/json", "Content-Type": content_type}
+            headers.update(await self._authorization())
+            answer = await self._rest.request(
+                method,
+                f"{self._configuration.host}{path}",
+                headers=headers,
+                body=body,
+                _request_timeout=limits,
+            )
+        except (TimeoutError, aiohttp.ClientError, OSError, ConfigException) as error:
+            cause = str(error) or type(error).__name__
+            raise StoreUnavailable(f"{method} {path}: {cause}") from error
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+    async def _authorization(self) -> dict[str, str]:
+        """Return the header that says who we are; the token is read again every minute."""
+        settings = await self._configuration.auth_settings()
+        token = settings.get("BearerToken")
+        return {"Authorization": token["value"]} if token and token["value"] else {}

@@ -1,0 +1,113 @@
+"""Leases as records: read, replace by compare-and-swap, watch.
+
+Whether a Lease may be taken is not decided here. A PUT replaces the whole object, so the
+metadata of the last read (owner, labels, uid) is kept beside the record and sent back.
+The uid matters: without it, a PUT of a Lease that was deleted meanwhile would create it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Final
+
+from strandline.config.kubernetes import KubernetesConfig
+from strandline.errors import StoreConflict, StoreNotFound
+from strandline.model import LeaseRecord
+
+from .api import ApiClient, Object, Resource
+from .cluster_store import Change
+from .objects import CONTROLLER_EPOCH_ANNOTATION, lease_from_object, lease_spec
+from .watch import follow
+
+LEASES: Final = Resource(group="coordination.k8s.io", version="v1", plural="leases")
+METADATA_KEPT_MAX: Final = 16
+"""Leases whose metadata is remembered; a broker uses two, the oldest goes."""
+
+_DELETED: Final = "DELETED"
+
+
+class LeaseStore:
+    """The Leases of one namespace."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        settings: KubernetesConfig,
+        *,
+        namespace: str,
+        on_sign_of_life: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._namespace = namespace
+        self._on_sign_of_life = on_sign_of_life
+        self._metadata: dict[str, Object] = {}
+
+    async def get(self, name: str) -> LeaseRecord | None:
+        """Read a Lease with quorum, None if it does not exist."""
+        found = await self._api.get(LEASES, self._namespace, name)
+        return None if found is None else self._remembered(found)
+
+    async def put(self, record: LeaseRecord) -> LeaseRecord:
+        """Replace the Lease that was read at record.resource_version.
+
+        Returns: the record with its new resourceVersion
+        Raises:  StoreConflict if it changed since; StoreNotFound if it is gone;
+                 StoreUnavailable if nobody knows whether it was written
+        """
+        metadata = self._metadata.get(record.name)
+        if metadata is None or metadata["resourceVersion"] != record.resource_version:
+            metadata = await self._metadata_at(record)
+        annotations = dict(metadata.get("annotations") or {})
+        if record.controller_epoch or CONTROLLER_EPOCH_ANNOTATION in annotations:
+            annotations[CONTROLLER_EPOCH_ANNOTATION] = str(record.controller_epoch)
+        body: Object = {
+            "apiVersion": f"{LEASES.group}/{LEASES.version}",
+            "kind": "Lease",
+            "metadata": {**metadata, "annotations": annotations},
+            "spec": lease_spec(record),
+        }
+        return self._remembered(await self._api.put(LEASES, self._namespace, body))
+
+    async def watch(
+        self, name: str, resource_version: str
+    ) -> AsyncGenerator[Change[LeaseRecord], None]:
+        """Yield changes of one Lease after a resourceVersion; see `follow`."""
+        events = follow(
+            self._api,
+            LEASES,
+            self._namespace,
+            resource_version=resource_version,
+            settings=self._settings,
+            field_selector=f"metadata.name={name}",
+            on_sign_of_life=self._on_sign_of_life,
+        )
+        async with aclosing(events):
+            async for event in events:
+                gone = event.type == _DELETED
+                yield Change(
+                    name=name,
+                    resource_version=event.resource_version,
+                    value=None if gone else self._remembered(event.object),
+                )
+
+    async def _metadata_at(self, record: LeaseRecord) -> Object:
+        found = await self._api.get(LEASES, self._namespace, record.name)
+        if found is None:
+            raise StoreNotFound(f"leases/{record.name} does not exist")
+        self._remembered(found)
+        metadata: Object = self._metadata[record.name]
+        if metadata["resourceVersion"] != record.resource_version:
+            raise StoreConflict(f"leases/{record.name} changed since it was read")
+        return metadata
+
+    def _remembered(self, found: Object) -> LeaseRecord:
+        record = lease_from_object(found)
+        # What the API server manages itself must not be sent back with another version.
+        kept = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
+        self._metadata.pop(record.name, None)
+        self._metadata[record.name] = kept
+        while len(self._metadata) > METADATA_KEPT_MAX:
+            del self._metadata[next(iter(self._metadata))]
+        return record

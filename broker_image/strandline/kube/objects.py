@@ -1,0 +1,394 @@
+"""Between the API server's dicts and our values; strict in what it accepts.
+
+Imports the model alone. A dict that lacks a promised field or holds another type raises
+`ObjectMalformed` with the object's name and the field: half an epoch is no epoch.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from strandline.errors import ObjectMalformed
+from strandline.model import (
+    NO_LEADER,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerRecord,
+    Endpoint,
+    IsrEntry,
+    LeaderEpoch,
+    LeaseRecord,
+    PartitionEpoch,
+    PartitionState,
+    Recovery,
+    Registration,
+    StoredBroker,
+    StoredPartition,
+    StoredTopic,
+    TopicId,
+    TopicPartition,
+    TopicSettings,
+)
+
+Object = dict[str, Any]
+
+API_VERSION: Final = "strandline.dev/v1alpha1"
+CONTROLLER_EPOCH_ANNOTATION: Final = "strandline.dev/controller-epoch"
+CLUSTER_LABEL: Final = "strandline.dev/cluster"
+"""On every object the operator makes for a cluster: the name of the BrokerCluster."""
+DEFAULT_CLUSTER: Final = "default"
+"""The cluster of a topic that names none."""
+
+
+class _Fields:
+    """Typed access to one dict of one object; every failure names both."""
+
+    def __init__(self, values: object, path: str) -> None:
+        if not isinstance(values, dict):
+            raise ObjectMalformed(f"{path}: must be an object")
+        self._values = values
+        self._path = path
+
+    def malformed(self, field: str, wanted: str) -> ObjectMalformed:
+        """Return the error that names object and field."""
+        return ObjectMalformed(
+            f"{self._path}.{field}: must be {wanted}, is {self._values.get(field)!r}"
+        )
+
+    def has(self, field: str) -> bool:
+        """Tell whether a field is present and not null."""
+        return self._values.get(field) is not None
+
+    def is_empty(self) -> bool:
+        """Tell whether the object has no field at all."""
+        return not self._values
+
+    def integer(self, field: str, *, minimum: int = 0) -> int:
+        """Return an integer of at least minimum."""
+        value = self._values.get(field)
+        if type(value) is int and value >= minimum:
+            return value
+        raise self.malformed(field, f"an integer of at least {minimum}")
+
+    def text(self, field: str) -> str:
+        """Return a text that is not empty."""
+        value = self._values.get(field)
+        if isinstance(value, str) and value:
+            return value
+        raise self.malformed(field, "a text")
+
+    def optional_text(self, field: str) -> str:
+        """Return a text, "" if absent."""
+        value = self._values.get(field)
+        if value is None or isinstance(value, str):
+            return value or ""
+        raise self.malformed(field, "a text")
+
+    def flag(self, field: str) -> bool:
+        """Return a boolean, False if absent."""
+        value = self._values.get(field)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        raise self.malformed(field, "true or false")
+
+    def integers(self, field: str) -> tuple[int, ...]:
+        """Return a list of integers that are not negative."""
+        value = self._values.get(field)
+        if isinstance(value, list) and all(type(item) is int and item >= 0 for item in value):
+            return tuple(value)
+        raise self.malformed(field, "a list of integers")
+
+    def fields(self, field: str) -> _Fields:
+        """Return a nested object."""
+        return _Fields(self._values.get(field), f"{self._path}.{field}")
+
+    def items(self, field: str) -> list[_Fields]:
+        """Return a list of nested objects."""
+        value = self._values.get(field)
+        if not isinstance(value, list):
+            raise self.malformed(field, "a list")
+        return [_Fields(item, f"{self._path}.{field}[{at}]") for at, item in enumerate(value)]
+
+
+def format_micro_time(microseconds_since_epoch: int) -> str:
+    """Return a MicroTime: always six fractional digits and Z.
+
+    isoformat() drops the digits when they are zero, and released API servers refuse a
+    MicroTime without them: about one renewal in a million would fail.
+    """
+    seconds, microseconds = divmod(microseconds_since_epoch, 1_000_000)
+    whole = datetime.fromtimestamp(seconds, tz=UTC)
+    return f"{whole:%Y-%m-%dT%H:%M:%S}.{microseconds:06d}Z"
+
+
+# --- Partition ---------------------------------------------------------------------------
+
+
+def partition_from_object(value: Object) -> StoredPartition:
+    """Read a Partition object.
+
+    Raises:  ObjectMalformed
+    """
+    root, metadata = _opened(value, "Partition")
+    spec = root.fields("spec")
+    return StoredPartition(
+        name=metadata.text("name"),
+        resource_version=metadata.text("resourceVersion"),
+        tp=TopicPartition(
+            topic_id=TopicId(spec.text("topicId")), partition=spec.integer("partition")
+        ),
+        topic_name=spec.text("topicName"),
+        assigned=_broker_ids(spec, "replicas"),
+        recover=spec.flag("recover"),
+        state=_partition_state(root.fields("status")) if _has_status(root) else None,
+    )
+
+
+def _partition_state(status: _Fields) -> PartitionState:
+    """Read Partition.status; the rules of the model are checked, whoever wrote it."""
+    ids = _broker_ids(status, "isr")
+    epochs = status.integers("isrBrokerEpochs")
+    if len(epochs) != len(ids):
+        raise status.malformed("isrBrokerEpochs", f"as long as isr ({len(ids)})")
+    leader = BrokerId(status.integer("leader", minimum=NO_LEADER))
+    if leader not in {NO_LEADER, *ids}:
+        raise status.malformed("leader", "-1 or a member of isr")
+    if not ids and leader != NO_LEADER:
+        raise status.malformed("isr", "not empty while there is a leader")
+    recovery = status.text("recovery")
+    if recovery not in {word.value for word in Recovery}:
+        raise status.malformed("recovery", "Clean or Unclean")
+    return PartitionState(
+        replicas=_broker_ids(status, "replicas"),
+        leader=leader,
+        leader_epoch=LeaderEpoch(status.integer("leaderEpoch")),
+        partition_epoch=PartitionEpoch(status.integer("partitionEpoch")),
+        isr=tuple(
+            IsrEntry(broker_id=broker_id, broker_epoch=BrokerEpoch(epoch))
+            for broker_id, epoch in zip(ids, epochs, strict=True)
+        ),
+        min_insync_replicas=status.integer("minInsyncReplicas", minimum=1),
+        controller_epoch=ControllerEpoch(status.integer("controllerEpoch")),
+        recovery=Recovery(recovery),
+        reason=status.optional_text("reason"),
+    )
+
+
+def partition_status(state: PartitionState, *, changed_at: str) -> Object:
+    """Return Partition.status; changed_at is an RFC 3339 time."""
+    return {
+        "replicas": list(state.replicas),
+        "leader": state.leader,
+        "leaderEpoch": state.leader_epoch,
+        "partitionEpoch": state.partition_epoch,
+        "isr": [entry.broker_id for entry in state.isr],
+        "isrBrokerEpochs": [entry.broker_epoch for entry in state.isr],
+        "minInsyncReplicas": state.min_insync_replicas,
+        "controllerEpoch": state.controller_epoch,
+        "recovery": state.recovery.value,
+        "reason": state.reason,
+        "changedAt": changed_at,
+    }
+
+
+# --- Broker ------------------------------------------------------------------------------
+
+
+def broker_from_object(value: Object) -> StoredBroker:
+    """Read a Broker object.
+
+    Raises:  ObjectMalformed
+    """
+    root, metadata = _opened(value, "Broker")
+    broker_id = BrokerId(root.fields("spec").integer("brokerId"))
+    return StoredBroker(
+        name=metadata.text("name"),
+        resource_version=metadata.text("resourceVersion"),
+        broker_id=broker_id,
+        registration=_registration(broker_id, root.fields("status")) if _has_status(root) else None,
+    )
+
+
+def _registration(broker_id: BrokerId, status: _Fields) -> Registration:
+    clean_since = status.integer("cleanSinceEpoch", minimum=1)
+    broker_epoch = status.integer("brokerEpoch", minimum=clean_since)
+    return Registration(
+        broker_id=broker_id,
+        broker_epoch=BrokerEpoch(broker_epoch),
+        clean_since_epoch=BrokerEpoch(clean_since),
+        incarnation=status.text("incarnation"),
+        endpoints=tuple(
+            Endpoint(
+                listener=item.text("name"),
+                host=item.text("host"),
+                port=item.integer("port", minimum=1),
+            )
+            for item in status.items("listeners")
+        ),
+        log_dir_id=status.text("logDirId"),
+        boot_id=status.optional_text("bootId"),
+        software_version=status.optional_text("softwareVersion"),
+        protocol_version=status.integer("protocolVersion", minimum=1),
+        rack=status.optional_text("rack"),
+    )
+
+
+def broker_status(registration: Registration) -> Object:
+    """Return Broker.status; absent words are left out, so that a schema may bound them."""
+    status: Object = {
+        "brokerEpoch": registration.broker_epoch,
+        "cleanSinceEpoch": registration.clean_since_epoch,
+        "incarnation": registration.incarnation,
+        "listeners": [
+            {"name": endpoint.listener, "host": endpoint.host, "port": endpoint.port}
+            for endpoint in registration.endpoints
+        ],
+        "logDirId": registration.log_dir_id,
+        "protocolVersion": registration.protocol_version,
+    }
+    words = {
+        "bootId": registration.boot_id,
+        "softwareVersion": registration.software_version,
+        "rack": registration.rack,
+    }
+    return status | {field: word for field, word in words.items() if word}
+
+
+# --- ReplicatedTopic and BrokerCluster ---------------------------------------------------
+
+
+def topic_from_object(value: Object) -> StoredTopic | None:
+    """Read a ReplicatedTopic.
+
+    Returns: None until the operator wrote status.effectiveConfig; it does so before it
+             creates the topic's Partitions
+    Raises:  ObjectMalformed
+    """
+    root, metadata = _opened(value, "ReplicatedTopic")
+    spec = root.fields("spec")
+    if not _has_status(root) or not root.fields("status").has("effectiveConfig"):
+        return None
+    effective = root.fields("status").fields("effectiveConfig")
+    name = metadata.text("name")
+    return StoredTopic(
+        name=name,
+        resource_version=metadata.text("resourceVersion"),
+        topic_id=TopicId(metadata.text("uid")),
+        topic_name=spec.optional_text("topicName") or name,
+        min_insync_replicas=effective.integer("minInsyncReplicas", minimum=1),
+        unclean_leader_election=spec.flag("uncleanLeaderElection"),
+        settings=TopicSettings(
+            max_message_bytes=effective.integer("maxMessageBytes"),
+            segment_bytes=effective.integer("segmentBytes", minimum=1),
+            flush_messages=effective.integer("flushMessages", minimum=1),
+        ),
+    )
+
+
+def topic_cluster(value: Object) -> str:
+    """Return the name of the cluster a ReplicatedTopic belongs to."""
+    reference = (value.get("spec") or {}).get("clusterRef")
+    return reference if isinstance(reference, str) and reference else DEFAULT_CLUSTER
+
+
+def controller_record_from_object(value: Object) -> ControllerRecord:
+    """Read BrokerCluster.status.controller.
+
+    Returns: an empty holder and epoch 0 until a first controller recorded itself
+    Raises:  ObjectMalformed
+    """
+    root, metadata = _opened(value, "BrokerCluster")
+    if not _has_status(root) or not root.fields("status").has("controller"):
+        return ControllerRecord(
+            resource_version=metadata.text("resourceVersion"),
+            holder_identity="",
+            broker_id=NO_LEADER,
+            controller_epoch=ControllerEpoch(0),
+        )
+    controller = root.fields("status").fields("controller")
+    return ControllerRecord(
+        resource_version=metadata.text("resourceVersion"),
+        holder_identity=controller.text("holderIdentity"),
+        broker_id=BrokerId(controller.integer("brokerId")),
+        controller_epoch=ControllerEpoch(controller.integer("epoch")),
+    )
+
+
+def controller_status(record: ControllerRecord) -> Object:
+    """Return BrokerCluster.status.controller."""
+    return {
+        "holderIdentity": record.holder_identity,
+        "brokerId": record.broker_id,
+        "epoch": record.controller_epoch,
+    }
+
+
+# --- Lease -------------------------------------------------------------------------------
+
+
+def lease_from_object(value: Object) -> LeaseRecord:
+    """Read a coordination Lease; the operator creates it empty, with no holder at all.
+
+    Raises:  ObjectMalformed
+    """
+    root, metadata = _opened(value, "Lease")
+    spec = root.fields("spec") if root.has("spec") else _Fields({}, "Lease.spec")
+    return LeaseRecord(
+        name=metadata.text("name"),
+        resource_version=metadata.text("resourceVersion"),
+        holder_identity=spec.optional_text("holderIdentity"),
+        lease_duration_seconds=spec.integer("leaseDurationSeconds", minimum=1)
+        if spec.has("leaseDurationSeconds")
+        else 1,
+        acquire_time=spec.optional_text("acquireTime"),
+        renew_time=spec.optional_text("renewTime"),
+        lease_transitions=spec.integer("leaseTransitions") if spec.has("leaseTransitions") else 0,
+        controller_epoch=_annotated_epoch(metadata),
+    )
+
+
+def _annotated_epoch(metadata: _Fields) -> ControllerEpoch:
+    if not metadata.has("annotations"):
+        return ControllerEpoch(0)
+    annotations = metadata.fields("annotations")
+    written = annotations.optional_text(CONTROLLER_EPOCH_ANNOTATION) or "0"
+    if written.isascii() and written.isdigit():
+        return ControllerEpoch(int(written))
+    raise annotations.malformed(CONTROLLER_EPOCH_ANNOTATION, "an integer that is not negative")
+
+
+def lease_spec(record: LeaseRecord) -> Object:
+    """Return the spec of a Lease; a released one has no holder."""
+    spec: Object = {
+        "leaseDurationSeconds": record.lease_duration_seconds,
+        "leaseTransitions": record.lease_transitions,
+        "holderIdentity": record.holder_identity,
+    }
+    times = {"acquireTime": record.acquire_time, "renewTime": record.renew_time}
+    return spec | {field: moment for field, moment in times.items() if moment}
+
+
+# --- shared ------------------------------------------------------------------------------
+
+
+def _opened(value: Object, kind: str) -> tuple[_Fields, _Fields]:
+    """Return access to an object and its metadata, both named in every error."""
+    metadata = value.get("metadata")
+    name = metadata.get("name", "?") if isinstance(metadata, dict) else "?"
+    root = _Fields(value, f"{kind} {name}")
+    return root, root.fields("metadata")
+
+
+def _has_status(root: _Fields) -> bool:
+    """Tell whether a status was ever written; an empty one is none."""
+    return root.has("status") and not root.fields("status").is_empty()
+
+
+def _broker_ids(fields: _Fields, field: str) -> tuple[BrokerId, ...]:
+    """Return a list of distinct broker ids."""
+    ids = fields.integers(field)
+    if len(set(ids)) != len(ids):
+        raise fields.malformed(field, "a list of distinct broker ids")
+    return tuple(BrokerId(item) for item in ids)

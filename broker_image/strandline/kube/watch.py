@@ -1,0 +1,58 @@
+"""Follow a collection without gaps: a watch that goes on where it ended.
+
+Changes are hints; whoever decides reads again. A watch that cannot go on raises
+`WatchExpired`, and the caller begins anew with a list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from strandline.config.kubernetes import KubernetesConfig
+from strandline.errors import StoreUnavailable
+
+from .api import ApiClient, Resource, WatchEvent
+
+_BOOKMARK = "BOOKMARK"
+
+
+async def follow(
+    api: ApiClient,
+    resource: Resource,
+    namespace: str,
+    *,
+    resource_version: str,
+    settings: KubernetesConfig,
+    label_selector: str = "",
+    field_selector: str = "",
+    on_sign_of_life: Callable[[str], None] = lambda _: None,
+) -> AsyncGenerator[WatchEvent, None]:
+    """Yield every change after a resourceVersion, across ended and broken watches.
+
+    on_sign_of_life hears the plural of the resource at each event and bookmark.
+
+    Raises:  WatchExpired if changes may have been missed; StoreForbidden
+    """
+    backoff_ms = settings.backoff_ms
+    while True:
+        watch = api.watch(
+            resource,
+            namespace,
+            resource_version=resource_version,
+            label_selector=label_selector,
+            field_selector=field_selector,
+        )
+        try:
+            async with aclosing(watch):
+                async for event in watch:
+                    backoff_ms = settings.backoff_ms
+                    resource_version = event.resource_version
+                    on_sign_of_life(resource.plural)
+                    if event.type != _BOOKMARK:
+                        yield event
+        except StoreUnavailable:
+            backoff_ms = min(2 * backoff_ms, settings.backoff_max_ms)
+        # Also after an orderly end: a server that ends each watch at once must not be flooded.
+        await asyncio.sleep(backoff_ms / 1000)

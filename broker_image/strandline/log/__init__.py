@@ -1,0 +1,5 @@
+"""The log of a partition on disk: record batches, segments, checkpoints, recovery.
+
+Called by `runtime` alone. Knows no role, epoch rule or in-sync set: it stores what it is
+told to store, and says what it holds. Record bytes are never decoded.
+"""

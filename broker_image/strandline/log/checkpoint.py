@@ -1,0 +1,146 @@
+"""Kafka's text checkpoints: high watermarks, recovery points, leader epochs.
+
+Called by `runtime` and `recovery`. One format for all: a line with the version, a line
+with the number of entries, one entry a line. Written whole: a temporary file, fsynced,
+renamed, then the folder fsynced, so a crash leaves the old file or the new one.
+
+High watermarks and recovery points are hints: lost, they cost time and no record. Leader
+epochs can be rebuilt from the batches of the log, and are whenever the two disagree.
+
+Source: Kafka CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile; KAFKA-16541
+(the epoch file must be fsynced).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from strandline.errors import CheckpointMalformed
+from strandline.model import EpochStart, LeaderEpoch, TopicPartition
+
+from .files import disk_failed, replace_file
+from .folders import parse_folder_name
+
+CHECKPOINT_VERSION = 0
+HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+
+
+def write_checkpoint(path: Path, entries: Iterable[str]) -> None:
+    """Replace a checkpoint durably.
+
+    Raises:  LogDirectoryFailed; the old content is then still there
+    """
+    lines = list(entries)
+    content = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines, ""])
+    try:
+        replace_file(path, content.encode("ascii"))
+    except OSError as error:
+        raise disk_failed(path.parent, f"write {path.name}", error) from error
+
+
+def read_checkpoint(path: Path) -> list[str]:
+    """Read the entries of a checkpoint; a missing, empty or version-only file has none.
+
+    Raises:  CheckpointMalformed unless it is exactly what `write_checkpoint` writes;
+             LogDirectoryFailed
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise disk_failed(path.parent, f"read {path.name}", error) from error
+    if not content:
+        return []
+    try:
+        lines = content.decode("ascii").split("\n")
+    except UnicodeDecodeError as error:
+        raise CheckpointMalformed(f"{path}: not ASCII") from error
+    if lines.pop() != "":
+        raise CheckpointMalformed(f"{path}: last line is cut")
+    if lines[0] != str(CHECKPOINT_VERSION):
+        raise CheckpointMalformed(f"{path}: version is not {CHECKPOINT_VERSION}")
+    if len(lines) == 1:
+        return []
+    if _number(path, lines[1]) != len(lines) - 2:
+        raise CheckpointMalformed(f"{path}: {lines[1]} entries announced, {len(lines) - 2} found")
+    return lines[2:]
+
+
+class OffsetCheckpoint:
+    """An offset per partition of a data directory; a line is `<topicId>-<partition> <offset>`."""
+
+    def __init__(self, data_dir: Path, file_name: str) -> None:
+        self._path = data_dir / file_name
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace all offsets."""
+        write_checkpoint(self._path, (f"{tp} {offset}" for tp, offset in sorted(offsets.items())))
+
+    def read(self) -> dict[TopicPartition, int]:
+        """Return all offsets.
+
+        Raises:  CheckpointMalformed, also for a partition named twice
+        """
+        offsets: dict[TopicPartition, int] = {}
+        for line in read_checkpoint(self._path):
+            name, _, offset = line.partition(" ")
+            tp = parse_folder_name(name)
+            if tp is None or tp in offsets:
+                raise CheckpointMalformed(f"{self._path}: no new partition in line {line!r}")
+            offsets[tp] = _number(self._path, offset)
+        return offsets
+
+
+class HighWatermarkCheckpoint(OffsetCheckpoint):
+    """The high watermark of every replica, leader or follower."""
+
+    def __init__(self, data_dir: Path) -> None:
+        super().__init__(data_dir, HIGH_WATERMARK_FILE)
+
+
+class RecoveryPointCheckpoint(OffsetCheckpoint):
+    """The offset of every log below which everything was fsynced."""
+
+    def __init__(self, data_dir: Path) -> None:
+        super().__init__(data_dir, RECOVERY_POINT_FILE)
+
+
+class EpochCheckpoint:
+    """The leader epochs of one partition; a line is `<epoch> <start offset>`, both ascending."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LEADER_EPOCH_FILE
+
+    def write(self, epochs: Iterable[EpochStart]) -> None:
+        """Replace all epochs."""
+        write_checkpoint(self._path, (f"{e.leader_epoch} {e.start_offset}" for e in epochs))
+
+    def read(self) -> tuple[EpochStart, ...]:
+        """Return all epochs.
+
+        Raises:  CheckpointMalformed, also if epochs or offsets do not ascend
+        """
+        epochs: list[EpochStart] = []
+        for line in read_checkpoint(self._path):
+            epoch, _, offset = line.partition(" ")
+            entry = EpochStart(
+                leader_epoch=LeaderEpoch(_number(self._path, epoch)),
+                start_offset=_number(self._path, offset),
+            )
+            if epochs and (
+                entry.leader_epoch <= epochs[-1].leader_epoch
+                or entry.start_offset <= epochs[-1].start_offset
+            ):
+                raise CheckpointMalformed(f"{self._path}: line {line!r} does not ascend")
+            epochs.append(entry)
+        return tuple(epochs)
+
+
+def _number(path: Path, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise CheckpointMalformed(f"{path}: {text!r} is not a number")
+    return int(text)

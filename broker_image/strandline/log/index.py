@@ -1,0 +1,121 @@
+"""The sparse offset index of one segment: which file position an offset is near.
+
+Called by `segment` alone. An entry is 8 bytes big endian, as in Kafka: offset relative to
+the segment's base, and file position; one for the first batch after each interval of log.
+The index is a hint that can always be rebuilt: losing the file loses nothing.
+
+Invariant: offsets and positions strictly ascend; every entry points at the first byte of
+the batch with that base offset. Entries depend on the batches alone, not on how they were
+grouped into appends, so a rebuilt index is equal to the first one.
+
+Source: Kafka OffsetIndex.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from typing import NamedTuple
+
+ENTRY_BYTES = 8
+RELATIVE_MAX = (1 << 31) - 1
+"""Greatest relative offset and greatest file position an entry can hold."""
+
+
+class IndexEntry(NamedTuple):
+    """An offset relative to the segment's base and the position of its batch."""
+
+    relative_offset: int
+    position: int
+
+
+class OffsetIndex:
+    """The entries of one segment, in two arrays of 4 bytes each."""
+
+    __slots__ = ("_interval_bytes", "_offsets", "_positions", "_size_max_bytes")
+
+    def __init__(self, *, interval_bytes: int, size_max_bytes: int) -> None:
+        self._interval_bytes = interval_bytes
+        self._size_max_bytes = size_max_bytes
+        self._offsets = array("I")
+        self._positions = array("I")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def full(self) -> bool:
+        """Tell whether no further entry fits; the segment must roll then."""
+        return (len(self._offsets) + 1) * ENTRY_BYTES > self._size_max_bytes
+
+    def note(self, relative_offset: int, position: int) -> None:
+        """Tell the index of a batch just written; it enters if an interval has passed."""
+        last = self._positions[-1] if self._positions else 0
+        if position - last > self._interval_bytes and not self.full:
+            self._offsets.append(relative_offset)
+            self._positions.append(position)
+
+    def at_or_below_offset(self, relative_offset: int) -> IndexEntry:
+        """Return the greatest entry not above an offset; (0, 0) if there is none."""
+        return self._entry(bisect_right(self._offsets, relative_offset) - 1)
+
+    def at_or_below_position(self, position: int) -> IndexEntry:
+        """Return the greatest entry not above a file position; (0, 0) if there is none."""
+        return self._entry(bisect_right(self._positions, position) - 1)
+
+    def reaching_offset(self, relative_offset: int, *, default: int) -> int:
+        """Return the position of the first entry at or above an offset."""
+        slot = bisect_left(self._offsets, relative_offset)
+        return self._positions[slot] if slot < len(self._positions) else default
+
+    def _entry(self, slot: int) -> IndexEntry:
+        if slot < 0:
+            return IndexEntry(0, 0)
+        return IndexEntry(self._offsets[slot], self._positions[slot])
+
+    def positions_apart(self, distance_bytes: int) -> list[int]:
+        """Return batch positions at least that far apart, beginning with 0."""
+        chosen = [0]
+        for position in self._positions:
+            if position - chosen[-1] >= distance_bytes:
+                chosen.append(position)
+        return chosen
+
+    def truncate(self, size_bytes: int) -> None:
+        """Forget entries at or beyond the new end of the file."""
+        keep = bisect_right(self._positions, size_bytes - 1) if size_bytes > 0 else 0
+        del self._offsets[keep:]
+        del self._positions[keep:]
+
+    def to_bytes(self) -> bytes:
+        """Return the content of the index file."""
+        mixed = array("I", bytes(len(self._offsets) * ENTRY_BYTES))
+        mixed[0::2] = self._offsets
+        mixed[1::2] = self._positions
+        if sys.byteorder == "little":
+            mixed.byteswap()
+        return mixed.tobytes()
+
+    def load(self, content: bytes, *, log_size_bytes: int) -> bool:
+        """Take over a file's entries; False, and no entries, if they cannot be this segment's."""
+        if len(content) % ENTRY_BYTES or len(content) > self._size_max_bytes:
+            return False
+        mixed = array("I")
+        mixed.frombytes(content)
+        if sys.byteorder == "little":
+            mixed.byteswap()
+        offsets, positions = mixed[0::2], mixed[1::2]
+        if not _ascend(offsets) or not _ascend(positions):
+            return False
+        if positions and positions[-1] >= log_size_bytes:
+            return False
+        self._offsets, self._positions = offsets, positions
+        return True
+
+
+def _ascend(values: array[int]) -> bool:
+    return all(a < b for a, b in pairwise(values)) and (
+        not values or (values[0] > 0 and values[-1] <= RELATIVE_MAX)
+    )

@@ -1,0 +1,248 @@
+"""The segments of one log, in order: rolling, syncing, cutting, reading across them.
+
+Called by `partition_log`. Raises OSError; the log that owns it knows what to make of it.
+
+Invariant: never empty once `load` or `add` was called; each segment begins where the one
+before it ends; all but the last are sealed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from strandline.broker_interface import Buffer
+
+from .files import sync_folder
+from .log_check import LogCheck, check_segments
+from .record_batch import BatchHeader
+from .segment import LogLimits, Segment, SegmentPool, base_offsets_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnvironment:
+    """What all logs of a broker share."""
+
+    pool: SegmentPool
+    limits: LogLimits = field(default_factory=LogLimits)
+    on_flush: Callable[[float], None] = lambda _seconds: None
+    """Hears how long each fsync of a log took."""
+
+
+class LogSegments:
+    """The row of segments of one log."""
+
+    __slots__ = ("_environment", "_folder", "_folder_dirty", "_row", "_sealed_bytes", "_unflushed")
+
+    def __init__(self, folder: Path, environment: LogEnvironment) -> None:
+        self._folder = folder
+        self._environment = environment
+        self._row: list[Segment] = []
+        self._unflushed: list[Segment] = []
+        self._sealed_bytes = 0
+        self._folder_dirty = False
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    @property
+    def active(self) -> Segment:
+        """The last segment, the only one that is written."""
+        return self._row[-1]
+
+    @property
+    def start_offset(self) -> int:
+        """First offset of the first segment."""
+        return self._row[0].base_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self._sealed_bytes + self._row[-1].size_bytes
+
+    @property
+    def dirty(self) -> bool:
+        """Tell whether files were made or removed since the folder was last synced."""
+        return self._folder_dirty
+
+    def load(
+        self,
+        recovery_point: int,
+        *,
+        with_crc: bool,
+        epoch_max: int,
+        visit: Callable[[BatchHeader], None],
+    ) -> LogCheck:
+        """Check what the folder holds; see `check_segments`."""
+
+        def sealed(segment: Segment) -> None:
+            # What an earlier process wrote since the recovery point may not be on disk yet.
+            if segment.end_offset > recovery_point:
+                self._wait_for_sync(segment)
+            else:
+                segment.release()
+            self._sealed_bytes += segment.size_bytes
+
+        self._row, result = check_segments(
+            [self._segment(base) for base in base_offsets_in(self._folder)],
+            crc_from=recovery_point if with_crc else None,
+            epoch_max=epoch_max,
+            visit=visit,
+            sealed=sealed,
+        )
+        if not self._row:
+            self.add(0)
+        self._folder_dirty = True
+        return result
+
+    def _segment(self, base_offset: int) -> Segment:
+        return Segment(
+            self._folder,
+            base_offset,
+            limits=self._environment.limits,
+            pool=self._environment.pool,
+        )
+
+    def add(self, base_offset: int) -> None:
+        """Begin a new last segment."""
+        segment = self._segment(base_offset)
+        segment.create()
+        self._row.append(segment)
+        self._folder_dirty = True
+
+    def release_all(self) -> None:
+        """Close every file of this log."""
+        for segment in self._row:
+            segment.release()
+
+    # --- writing ------------------------------------------------------------------------
+
+    def append(
+        self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader], *, segment_max_bytes: int
+    ) -> None:
+        """Write batches that belong into one segment, a new one if the last has no room."""
+        active = self._row[-1]
+        if not active.has_room(
+            batches[0], position=active.size_bytes, segment_max_bytes=segment_max_bytes
+        ):
+            active.write_index()
+            self._wait_for_sync(active)
+            self._sealed_bytes += active.size_bytes
+            self.add(batches[0].base_offset)
+            active = self._row[-1]
+        active.append(buffers, batches)
+
+    def split(
+        self, headers: Sequence[BatchHeader], *, segment_max_bytes: int
+    ) -> Iterator[tuple[list[BatchHeader], int]]:
+        """Cut a row of batches where the log must roll: (batches, bytes) to be appended at once.
+
+        Each part is to be appended before the next is asked for.
+        """
+        part: list[BatchHeader] = []
+        size = 0
+        for header in headers:
+            active = self._row[-1]
+            if part and not active.has_room(
+                header, position=active.size_bytes + size, segment_max_bytes=segment_max_bytes
+            ):
+                yield part, size
+                part, size = [], 0
+            part.append(header)
+            size += header.size_bytes
+        if part:
+            yield part, size
+
+    def _wait_for_sync(self, segment: Segment) -> None:
+        """Keep few sealed segments waiting for an fsync: each holds a file open."""
+        self._unflushed.append(segment)
+        while len(self._unflushed) > self._environment.limits.unflushed_segments_max:
+            oldest = self._unflushed.pop(0)
+            oldest.sync()
+            oldest.release()
+
+    def sync(self) -> None:
+        """Make all content durable, and the folder if files came or went."""
+        for segment in self._unflushed:
+            segment.sync()
+        self._row[-1].sync()
+        if self._folder_dirty:
+            sync_folder(self._folder)
+            self._folder_dirty = False
+        for segment in self._unflushed:
+            segment.release()
+        self._unflushed.clear()
+
+    # --- cutting ------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off every batch that reaches an offset or lies above it.
+
+        Shape:   start offset <= offset < end offset
+        """
+        self._remove(keep=self._slot_of(offset) + 1)
+        self._row[-1].activate()
+        self._row[-1].truncate_to(offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Remove everything and begin, empty, at an offset; durable when it returns."""
+        self._remove(keep=0)
+        self.add(offset)
+        sync_folder(self._folder)
+        self._folder_dirty = False
+
+    def _remove(self, *, keep: int) -> None:
+        """Delete segments from the newest on, so that a crash in between leaves no hole."""
+        while len(self._row) > keep:
+            segment = self._row.pop()
+            if segment in self._unflushed:
+                self._unflushed.remove(segment)
+            segment.remove()
+            self._folder_dirty = True
+        if self._row and self._row[-1] in self._unflushed:
+            self._unflushed.remove(self._row[-1])
+        self._sealed_bytes = sum(segment.size_bytes for segment in self._row[:-1])
+
+    # --- reading ------------------------------------------------------------------------
+
+    def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
+        """Read whole batches across segments; the first comes however large it is.
+
+        Shape:   start offset <= from_offset; up_to_offset <= end offset
+        """
+        found: list[memoryview] = []
+        slot, budget, complete = self._slot_of(from_offset), max_bytes, True
+        while complete and from_offset < up_to_offset and (budget > 0 or not found):
+            segment = self._row[slot]
+            part, complete = segment.read(
+                from_offset=from_offset,
+                up_to_offset=up_to_offset,
+                max_bytes=max(0, budget),
+                any_size=not found,
+            )
+            if len(part) > 0:
+                found.append(part)
+                budget -= len(part)
+            from_offset = segment.end_offset
+            slot += 1
+        return found
+
+    def bytes_between(self, offset: int, up_to_offset: int) -> int:
+        """Estimate the bytes of [offset, up_to_offset), both within the log."""
+        first, last = self._slot_of(offset), self._slot_of(up_to_offset)
+        between = sum(segment.size_bytes for segment in self._row[first:last])
+        end = self._row[last].position_near(up_to_offset)
+        return between + end - self._row[first].position_near(offset)
+
+    def headers_backwards(self) -> Iterator[BatchHeader]:
+        """Yield the header of every batch, newest first."""
+        for segment in reversed(self._row):
+            yield from segment.headers_backwards()
+
+    def _slot_of(self, offset: int) -> int:
+        """Return the number of the segment that holds an offset, or would."""
+        if offset >= self._row[-1].base_offset:
+            return len(self._row) - 1
+        return max(0, bisect_right(self._row, offset, key=lambda s: s.base_offset) - 1)

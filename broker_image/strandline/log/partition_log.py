@@ -1,0 +1,410 @@
+"""The log of one partition: segments in a folder, and the offsets they hold.
+
+Called by `runtime` on its event loop: calls are synchronous and short, and one thread
+makes them all. It obeys: whoever calls decided what to append and where to cut. Batches
+given to it were checked before (`record_batch`).
+
+Invariants: batches are contiguous from log start to log end; leader epochs never fall;
+`recovery_point <= log_end_offset`, and everything below it was fsynced. After one failed
+write or fsync the log refuses every further change: what the kernel then still holds is
+unknown, and a second fsync would answer "done" for pages it has dropped.
+
+Source: Kafka UnifiedLog, LocalLog.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from strandline.broker_interface import Buffer
+from strandline.errors import (
+    CorruptBatch,
+    ErrorCode,
+    InvariantViolation,
+    LogDirectoryFailed,
+    ProtocolError,
+)
+from strandline.model import BatchSpan, EpochStart, LeaderEpoch, TopicSettings
+
+from .files import disk_failed, sync_folder
+from .folders import (
+    DELETED_SUFFIX,
+    NEW_SUFFIX,
+    PartitionMetadata,
+    folder_of,
+    read_metadata,
+    write_metadata,
+)
+from .log_check import LogCheck
+from .log_segments import LogEnvironment, LogSegments
+from .producer_state import ProducerState, SequenceCheck
+from .record_batch import (
+    BatchHeader,
+    check_client_batch,
+    iterate_headers,
+    parse_header,
+    stamp,
+)
+
+EPOCH_MAX = LeaderEpoch((1 << 31) - 1)
+
+
+class PartitionLog:
+    """The log of one partition; made by `create` or `open`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        metadata: PartitionMetadata,
+        settings: TopicSettings,
+        environment: LogEnvironment,
+    ) -> None:
+        self.folder = folder
+        self.tp = metadata.tp
+        self.topic_name = metadata.topic_name
+        self.check_result = LogCheck()
+        """What `open` found."""
+        self._settings = settings
+        self._environment = environment
+        self._segments = LogSegments(folder, environment)
+        self._producers = ProducerState()
+        self._epochs: list[EpochStart] = []
+        self._recovery_point = 0
+        self._failure: LogDirectoryFailed | None = None
+
+    # --- life ---------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        root: Path,
+        metadata: PartitionMetadata,
+        settings: TopicSettings,
+        *,
+        environment: LogEnvironment,
+    ) -> PartitionLog:
+        """Make the folder of a new log, empty from offset 0; on disk whole or not at all.
+
+        Raises:  ProtocolError for an impossible partition or topic name;
+                 LogDirectoryFailed, also if the folder exists
+        """
+        folder = folder_of(root, metadata.tp)
+        unfinished = folder.with_name(folder.name + NEW_SUFFIX)
+        log = cls(folder, metadata, settings, environment)
+        try:
+            if unfinished.exists():
+                shutil.rmtree(unfinished)
+            unfinished.mkdir()
+            write_metadata(unfinished, metadata)
+            unfinished.rename(folder)
+            log._segments.restart_at(0)
+            sync_folder(root)
+        except OSError as error:
+            raise log._fail("create", error) from error
+        return log
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        settings: TopicSettings,
+        *,
+        clean: bool,
+        recovery_point: int,
+        environment: LogEnvironment,
+        epoch_max: LeaderEpoch = EPOCH_MAX,
+    ) -> PartitionLog:
+        """Open a log found on disk and check what must be checked.
+
+        Not clean: every batch from the segment holding the recovery point on has its CRC
+        checked. Always: headers are walked, which yields epochs, producers and indexes;
+        the log is cut at the first batch that cannot be believed, later segments are
+        deleted. `check_result` tells. epoch_max is the highest leader epoch this broker
+        was ever told for this partition.
+
+        Raises:  CheckpointMalformed if the folder does not say whose it is; LogDirectoryFailed
+        """
+        try:
+            log = cls(folder, read_metadata(folder), settings, environment)
+            log.check_result = log._segments.load(
+                recovery_point, with_crc=not clean, epoch_max=epoch_max, visit=log._note_batch
+            )
+        except OSError as error:
+            raise disk_failed(folder, "open", error) from error
+        log._recovery_point = min(max(recovery_point, log.log_start_offset), log.log_end_offset)
+        return log
+
+    def close(self) -> None:
+        """Close all files; does not flush, but leaves the index of the last segment complete."""
+        try:
+            if self._failure is None:
+                self._segments.active.write_index()
+        except OSError as error:
+            raise self._fail("close", error) from error
+        finally:
+            self._segments.release_all()
+
+    def delete(self) -> None:
+        """Delete the log: renamed first, so that a crash cannot leave half a log behind."""
+        self._segments.release_all()
+        doomed = self.folder.with_name(self.folder.name + DELETED_SUFFIX)
+        try:
+            if doomed.exists():
+                shutil.rmtree(doomed)
+            self.folder.rename(doomed)
+            sync_folder(self.folder.parent)
+            shutil.rmtree(doomed)
+        except OSError as error:
+            raise self._fail("delete", error) from error
+
+    def apply_settings(self, settings: TopicSettings) -> None:
+        """Obey changed topic settings from the next append on."""
+        self._settings = settings
+
+    # --- what it holds ------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset still kept."""
+        return self._segments.start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Next offset to be written."""
+        return self._segments.active.end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Offset below which everything was fsynced; falls with a truncation.
+
+        After a truncation it must be in the recovery point checkpoint before new records
+        are relied on, or an unclean start would not check them.
+        """
+        return self._recovery_point
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self._segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        """Number of segments, the active one included."""
+        return len(self._segments)
+
+    @property
+    def producer_count(self) -> int:
+        """Number of producer ids whose sequence state is remembered."""
+        return len(self._producers)
+
+    @property
+    def epochs(self) -> tuple[EpochStart, ...]:
+        """Leader epochs of the batches in the log, each with its first offset."""
+        return tuple(self._epochs)
+
+    @property
+    def _last_epoch(self) -> int:
+        return self._epochs[-1].leader_epoch if self._epochs else -1
+
+    # --- append -------------------------------------------------------------------------
+
+    def check_client_batch(self, batch: Buffer) -> BatchHeader:
+        """Check a client's batch against this topic's settings; changes nothing.
+
+        Raises:  ProtocolError with the code to answer
+        """
+        return check_client_batch(
+            batch,
+            message_max_bytes=self._settings.max_message_bytes,
+            segment_max_bytes=self._settings.segment_bytes,
+        )
+
+    def check_sequence(self, header: BatchHeader) -> SequenceCheck:
+        """Tell whether a client's batch is new, a retry or out of order; changes nothing."""
+        return self._producers.check(header)
+
+    def append_as_leader(
+        self, batch: Buffer, *, base_offset: int, leader_epoch: LeaderEpoch
+    ) -> BatchSpan:
+        """Append one checked batch, stamped with its offset and epoch, in one write.
+
+        Raises:  LogDirectoryFailed; then it counts as not appended
+        """
+        header = parse_header(batch)
+        if header.size_bytes != len(batch):
+            raise CorruptBatch(problem="not exactly one batch", size=header.size_bytes)
+        header = header._replace(base_offset=base_offset, leader_epoch=leader_epoch)
+        self._check_next(header, self.log_end_offset, self._last_epoch)
+        self._append(stamp(batch, base_offset=base_offset, leader_epoch=leader_epoch), [header])
+        self._flush_if_due()
+        return header.span
+
+    def append_as_follower(self, batches: Buffer) -> list[BatchSpan]:
+        """Append contiguous batches as the leader sent them, CRC checked by the caller.
+
+        One write for all of them, unless a segment fills up in between.
+
+        Raises:  CorruptBatch if the buffer is not whole batches; nothing was appended.
+                 LogDirectoryFailed
+        """
+        headers = [header for _, header in iterate_headers(batches)]
+        next_offset, last_epoch = self.log_end_offset, self._last_epoch
+        for header in headers:
+            self._check_next(header, next_offset, last_epoch)
+            next_offset, last_epoch = header.next_offset, header.leader_epoch
+        view, start = memoryview(batches), 0
+        for part, size in self._segments.split(
+            headers, segment_max_bytes=self._settings.segment_bytes
+        ):
+            self._append([view[start : start + size]], part)
+            start += size
+        self._flush_if_due()
+        return [header.span for header in headers]
+
+    def _check_next(self, header: BatchHeader, next_offset: int, last_epoch: int) -> None:
+        if header.base_offset != next_offset or header.leader_epoch < last_epoch:
+            raise InvariantViolation(
+                "a batch is appended at the log end, under the present epoch",
+                base_offset=header.base_offset,
+                log_end_offset=next_offset,
+                leader_epoch=header.leader_epoch,
+                last_epoch=last_epoch,
+                partition=str(self.tp),
+            )
+
+    def _append(self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader]) -> None:
+        """Write, then take note: the state follows the disk, never precedes it."""
+        self._refuse_if_failed()
+        try:
+            self._segments.append(buffers, batches, segment_max_bytes=self._settings.segment_bytes)
+        except OSError as error:
+            raise self._fail("append", error) from error
+        for header in batches:
+            self._note_batch(header)
+
+    def _note_batch(self, header: BatchHeader) -> None:
+        if header.leader_epoch > self._last_epoch:
+            self._epochs.append(
+                EpochStart(
+                    leader_epoch=LeaderEpoch(header.leader_epoch), start_offset=header.base_offset
+                )
+            )
+        self._producers.record(header)
+
+    # --- flush --------------------------------------------------------------------------
+
+    def _flush_if_due(self) -> None:
+        if self.log_end_offset - self._recovery_point >= self._settings.flush_messages:
+            self.flush()
+
+    def flush(self) -> None:
+        """Make everything appended durable, then move the recovery point to the log end.
+
+        Raises:  LogDirectoryFailed; the recovery point stays, and the log is failed for good
+        """
+        self._refuse_if_failed()
+        if self._recovery_point == self.log_end_offset and not self._segments.dirty:
+            return
+        begun = time.perf_counter()
+        try:
+            self._segments.sync()
+        except OSError as error:
+            raise self._fail("fsync", error) from error
+        self._environment.on_flush(time.perf_counter() - begun)
+        self._recovery_point = self.log_end_offset
+
+    # --- cut ----------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Keep offsets below `offset`; a batch that contains it goes whole.
+
+        Epochs and producers follow. Below the log start the log restarts there, empty.
+
+        Returns: the log end offset now, below `offset` if a batch contained it
+        Raises:  LogDirectoryFailed
+        """
+        if offset >= self.log_end_offset:
+            return self.log_end_offset
+        if offset < self.log_start_offset:
+            self.restart_at(offset)
+            return offset
+        self._refuse_if_failed()
+        try:
+            self._segments.truncate_to(offset)
+            end = self.log_end_offset
+            self._recovery_point = min(self._recovery_point, end)
+            self._epochs = [entry for entry in self._epochs if entry.start_offset < end]
+            incomplete = self._producers.truncate_to(end)
+            self._producers.refill(incomplete, self._segments.headers_backwards())
+        except OSError as error:
+            raise self._fail("truncate", error) from error
+        return end
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything and start, empty, at an offset; durable when it returns.
+
+        Raises:  LogDirectoryFailed
+        """
+        self._refuse_if_failed()
+        try:
+            self._segments.restart_at(offset)
+        except OSError as error:
+            raise self._fail("restart", error) from error
+        self._epochs.clear()
+        self._producers.clear()
+        self._recovery_point = offset
+
+    # --- read ---------------------------------------------------------------------------
+
+    def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
+        """Read whole batches from the one that holds from_offset on, none beyond up_to_offset.
+
+        The first batch may begin before from_offset, and comes however large it is.
+
+        Raises:  ProtocolError(OFFSET_OUT_OF_RANGE) below the log start or above the log end;
+                 CorruptBatch if the file no longer holds batches there; LogDirectoryFailed
+        """
+        if not self.log_start_offset <= from_offset <= self.log_end_offset:
+            raise ProtocolError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                from_offset=from_offset,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.log_end_offset,
+            )
+        try:
+            return self._segments.read(
+                from_offset=from_offset,
+                up_to_offset=min(up_to_offset, self.log_end_offset),
+                max_bytes=max_bytes,
+            )
+        except OSError as error:
+            raise self._fail("read", error) from error
+
+    def bytes_between(self, offset: int, up_to_offset: int) -> int:
+        """Estimate how many bytes a read of [offset, up_to_offset) would return.
+
+        Off by at most an index interval and a batch at each end; 0 only if there is
+        nothing to read.
+        """
+        offset = max(offset, self.log_start_offset)
+        up_to_offset = min(up_to_offset, self.log_end_offset)
+        if offset >= up_to_offset:
+            return 0
+        try:
+            return max(1, self._segments.bytes_between(offset, up_to_offset))
+        except OSError as error:
+            raise self._fail("read", error) from error
+
+    # --- failure ------------------------------------------------------------------------
+
+    def _refuse_if_failed(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, operation: str, error: OSError) -> LogDirectoryFailed:
+        """Remember the first failure: the log is not changed any more."""
+        self._failure = self._failure or disk_failed(self.folder, operation, error)
+        return self._failure

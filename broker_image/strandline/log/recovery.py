@@ -1,0 +1,197 @@
+"""Load every log of a data directory at start.
+
+Called by `runtime` once, before the broker registers: a partition is not served before
+its log is loaded. Nothing strange is ever deleted, only told; what is deleted is what a
+deletion of ours had begun, and what `log_check` cuts.
+
+Epochs come from the batches themselves, which every load walks. The epoch checkpoint is
+compared and the difference told: an empty or stale file must never pass for "no epochs",
+which would bring truncation by high watermark back. An epoch without a batch, from an
+election after which nothing was written, is not kept over a restart, as in Kafka.
+
+Source: Kafka LogManager.loadLogs, LogLoader.load, KIP-101.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from strandline.core.effects import PersistedPartition
+from strandline.errors import CheckpointMalformed
+from strandline.model import (
+    NO_EPOCH,
+    HostedPartition,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicPartition,
+    TopicSettings,
+)
+
+from .checkpoint import (
+    EpochCheckpoint,
+    HighWatermarkCheckpoint,
+    OffsetCheckpoint,
+    RecoveryPointCheckpoint,
+)
+from .files import disk_failed
+from .folders import DELETED_SUFFIX, NEW_SUFFIX, parse_folder_name
+from .log_segments import LogEnvironment
+from .partition_log import EPOCH_MAX, PartitionLog
+
+UNKNOWN_PARTITION_EPOCH = PartitionEpoch(-1)
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedLogs:
+    """What a data directory holds.
+
+    lost names partitions that hold less than this broker once had: a hole or changed byte
+    in the log, an end below the checkpointed high watermark, or no folder at all. If any
+    is lost, this start is not a clean one, whatever marker or boot id say.
+    """
+
+    logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
+    hosted: list[HostedPartition] = field(default_factory=list)
+    lost: list[TopicPartition] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def load_logs(
+    root: Path,
+    *,
+    clean: bool,
+    persisted: Mapping[TopicPartition, PersistedPartition],
+    environment: LogEnvironment,
+    settings: TopicSettings = TopicSettings(),
+) -> LoadedLogs:
+    """Open every log below a data directory.
+
+    Shape:   persisted is the state file's content; settings hold until the controller
+             sends each topic's own
+    Raises:  LogDirectoryFailed if the disk does not do what it is told
+    """
+    loaded = LoadedLogs()
+    high_watermarks = _read_hint(HighWatermarkCheckpoint(root), loaded)
+    recovery_points = _read_hint(RecoveryPointCheckpoint(root), loaded)
+    for folder in _folders(root, loaded):
+        tp = parse_folder_name(folder.name)
+        if tp is None:
+            loaded.warnings.append(f"{folder}: not the folder of a partition")
+            continue
+        state = persisted.get(tp)
+        try:
+            log = PartitionLog.open(
+                folder,
+                settings,
+                clean=clean,
+                recovery_point=recovery_points.get(tp, 0),
+                environment=environment,
+                epoch_max=EPOCH_MAX if state is None else state.leader_epoch,
+            )
+        except CheckpointMalformed as error:
+            loaded.warnings.append(str(error))
+            continue
+        loaded.logs[tp] = log
+        _take(loaded, log, state, high_watermarks.get(tp))
+    _tell_missing(loaded, persisted, (high_watermarks, recovery_points))
+    return loaded
+
+
+def _read_hint(checkpoint: OffsetCheckpoint, loaded: LoadedLogs) -> dict[TopicPartition, int]:
+    """Read offsets that are only hints: without them more is checked, and less is visible."""
+    try:
+        return checkpoint.read()
+    except CheckpointMalformed as error:
+        loaded.warnings.append(str(error))
+        return {}
+
+
+def _folders(root: Path, loaded: LoadedLogs) -> list[Path]:
+    """List the folders to load, in order, and finish deletions and creations cut short."""
+    folders = []
+    try:
+        for path in sorted(root.iterdir()):
+            if path.is_symlink() or not path.is_dir():
+                continue
+            unfinished = path.name.removesuffix(DELETED_SUFFIX).removesuffix(NEW_SUFFIX)
+            if unfinished != path.name and parse_folder_name(unfinished) is not None:
+                shutil.rmtree(path)
+                loaded.warnings.append(f"{path}: unfinished, removed")
+            else:
+                folders.append(path)
+    except OSError as error:
+        raise disk_failed(root, "list", error) from error
+    return folders
+
+
+def _take(
+    loaded: LoadedLogs,
+    log: PartitionLog,
+    state: PersistedPartition | None,
+    high_watermark: int | None,
+) -> None:
+    """Make the partition known, its high watermark within the log."""
+    start, end = log.log_start_offset, log.log_end_offset
+    check = log.check_result
+    if check.problem:
+        loaded.warnings.append(
+            f"{log.folder}: cut at offset {check.cut_at_offset}: {check.problem}"
+        )
+    if check.damaged or (high_watermark is not None and high_watermark > end):
+        loaded.lost.append(log.tp)
+    if state is None:
+        loaded.warnings.append(f"{log.folder}: the state file does not know it")
+    _compare_epochs(loaded, log)
+    last_epoch = log.epochs[-1].leader_epoch if log.epochs else None
+    loaded.hosted.append(
+        HostedPartition(
+            tp=log.tp,
+            topic_name=log.topic_name,
+            leader_epoch=_highest_epoch(state, last_epoch),
+            partition_epoch=UNKNOWN_PARTITION_EPOCH if state is None else state.partition_epoch,
+            isr=() if state is None else state.isr,
+            log_start_offset=start,
+            log_end_offset=end,
+            high_watermark=min(max(high_watermark or 0, start), end),
+            epochs=log.epochs,
+        )
+    )
+
+
+def _highest_epoch(state: PersistedPartition | None, last_epoch: LeaderEpoch | None) -> LeaderEpoch:
+    told = NO_EPOCH if state is None else state.leader_epoch
+    return told if last_epoch is None else max(told, last_epoch)
+
+
+def _compare_epochs(loaded: LoadedLogs, log: PartitionLog) -> None:
+    """Tell if the epoch checkpoint says other than the batches; the batches are right."""
+    try:
+        stored = EpochCheckpoint(log.folder).read()
+    except CheckpointMalformed as error:
+        loaded.warnings.append(f"{error}; epochs rebuilt from the batches")
+        return
+    if tuple(entry for entry in stored if entry.start_offset < log.log_end_offset) != log.epochs:
+        loaded.warnings.append(
+            f"{log.folder}: epoch checkpoint differs; epochs rebuilt from the batches"
+        )
+
+
+def _tell_missing(
+    loaded: LoadedLogs,
+    persisted: Mapping[TopicPartition, PersistedPartition],
+    checkpoints: tuple[Mapping[TopicPartition, int], ...],
+) -> None:
+    """Tell what the state file knows and the disk has not.
+
+    The state file is written before a folder is made, so one that is missing is a lost log
+    only if a checkpoint speaks of records in it.
+    """
+    for tp in sorted(persisted):
+        if tp in loaded.logs:
+            continue
+        if any(offsets.get(tp, 0) > 0 for offsets in checkpoints):
+            loaded.lost.append(tp)
+        loaded.warnings.append(f"{tp}: in the state file, but there is no log of it")

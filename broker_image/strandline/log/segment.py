@@ -1,0 +1,307 @@
+"""One segment of a log: `<20-digit base offset>.log` and its `.index`.
+
+Called by `partition_log`. A segment is active (the last one: open for writing, its index
+in memory) or sealed (never written again, opened for reading through a pool that bounds
+how many are open). The file is a plain row of batches, as Kafka's are.
+
+Invariant: the tracked size is a batch boundary; bytes behind it, left by a failed write,
+are never read and are cut off at the next start.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from strandline.broker_interface import Buffer
+
+from .files import FILE_MODE, replace_file, write_all
+from .index import RELATIVE_MAX, OffsetIndex
+from .record_batch import HEADER_BYTES, BatchHeader
+from .scan import Expectation, ScanEnd, Window, check_batches, headers
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+OFFSET_DIGITS = 20
+OPEN_SEGMENTS_MAX = 128
+BACKWARD_BLOCK_BYTES = 1 << 20
+
+_SEGMENT = re.compile(rf"[0-9]{{{OFFSET_DIGITS}}}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLimits:
+    """What bounds every log of a broker, whatever its topic; defaults are Kafka's."""
+
+    index_interval_bytes: int = 4096
+    """Bytes of log between two index entries (log.index.interval.bytes)."""
+    index_size_max_bytes: int = 10 << 20
+    """A full index rolls its segment (log.index.size.max.bytes)."""
+    unflushed_segments_max: int = 8
+    """Sealed segments that may wait for an fsync; one more is flushed when it is sealed."""
+
+    def new_index(self) -> OffsetIndex:
+        """Make an empty index with these bounds."""
+        return OffsetIndex(
+            interval_bytes=self.index_interval_bytes, size_max_bytes=self.index_size_max_bytes
+        )
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """An open segment file and its index."""
+
+    fd: int
+    index: OffsetIndex
+
+
+class SegmentPool:
+    """Sealed segments open for reading, over all logs; the least recently read is closed."""
+
+    def __init__(self, *, open_segments_max: int = OPEN_SEGMENTS_MAX) -> None:
+        self._open: OrderedDict[Path, OpenFile] = OrderedDict()
+        self._open_segments_max = open_segments_max
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def get(self, path: Path, opener: Callable[[], OpenFile]) -> OpenFile:
+        """Return the open file of a path, opening it, and closing another, if needed."""
+        file = self._open.get(path)
+        if file is not None:
+            self._open.move_to_end(path)
+            return file
+        while len(self._open) >= self._open_segments_max:
+            os.close(self._open.popitem(last=False)[1].fd)
+        file = self._open[path] = opener()
+        return file
+
+    def discard(self, path: Path) -> None:
+        """Close the file of a path if it is open."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            os.close(file.fd)
+
+    def close(self) -> None:
+        """Close every file."""
+        while self._open:
+            os.close(self._open.popitem()[1].fd)
+
+
+def base_offsets_in(folder: Path) -> list[int]:
+    """Return the base offsets of the segments in a folder, ascending; other files are ignored."""
+    names = (path.name.removesuffix(LOG_SUFFIX) for path in folder.glob("*" + LOG_SUFFIX))
+    return sorted(int(name) for name in names if _SEGMENT.fullmatch(name))
+
+
+class Segment:
+    """A segment; offsets in [base_offset, end_offset), bytes in [0, size_bytes)."""
+
+    __slots__ = ("_limits", "_pool", "_writer", "base_offset", "end_offset", "path", "size_bytes")
+
+    def __init__(
+        self, folder: Path, base_offset: int, *, limits: LogLimits, pool: SegmentPool
+    ) -> None:
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        self.size_bytes = 0
+        self.path = folder / f"{base_offset:0{OFFSET_DIGITS}d}{LOG_SUFFIX}"
+        self._limits = limits
+        self._pool = pool
+        self._writer: OpenFile | None = None
+
+    # --- becoming active, sealed, gone ---------------------------------------------------
+
+    def create(self) -> None:
+        """Make the empty file and open it for writing; it must not exist."""
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        self._writer = OpenFile(fd, self._limits.new_index())
+
+    def check(self, expected: Expectation, visit: Callable[[int, BatchHeader], None]) -> ScanEnd:
+        """Open a file found on disk, check it, and rebuild its index in passing.
+
+        The segment then covers what was found good; `cut_file` removes the rest.
+        """
+        fd = os.open(self.path, os.O_RDWR)
+        index = self._limits.new_index()
+        self._writer = OpenFile(fd, index)
+
+        def note(position: int, header: BatchHeader) -> None:
+            index.note(header.base_offset - self.base_offset, position)
+            visit(position, header)
+
+        end = check_batches(fd, os.fstat(fd).st_size, expected, note)
+        self.size_bytes, self.end_offset = end.position, end.next_offset
+        return end
+
+    def cut_file(self) -> int:
+        """Cut the file to the tracked size and return how many bytes went."""
+        fd = self._file().fd
+        surplus = os.fstat(fd).st_size - self.size_bytes
+        if surplus > 0:
+            os.ftruncate(fd, self.size_bytes)
+        return surplus
+
+    def write_index(self) -> bool:
+        """Make the index file equal to the index in memory; True if it was another.
+
+        Not fsynced: an index that does not survive is rebuilt.
+        """
+        path = self.path.with_suffix(INDEX_SUFFIX)
+        content = self._file().index.to_bytes()
+        try:
+            if path.read_bytes() == content:
+                return False
+        except FileNotFoundError:
+            pass
+        path.write_bytes(content)
+        return True
+
+    def release(self) -> None:
+        """Close the file; a sealed segment is opened again when it is read."""
+        if self._writer is not None:
+            os.close(self._writer.fd)
+            self._writer = None
+        self._pool.discard(self.path)
+
+    def activate(self) -> None:
+        """Open a sealed segment for writing again, after those behind it were removed."""
+        if self._writer is None:
+            index = self._file().index
+            self._pool.discard(self.path)
+            self._writer = OpenFile(os.open(self.path, os.O_RDWR), index)
+
+    def remove(self) -> None:
+        """Delete both files."""
+        self.release()
+        self.path.unlink()
+        self.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
+
+    def sync(self) -> None:
+        """Make the content durable; only segments still open for writing have any to sync."""
+        if self._writer is not None:
+            os.fdatasync(self._writer.fd)
+
+    def _file(self) -> OpenFile:
+        if self._writer is not None:
+            return self._writer
+        return self._pool.get(self.path, self._open_sealed)
+
+    def _open_sealed(self) -> OpenFile:
+        fd = os.open(self.path, os.O_RDONLY)
+        try:
+            return OpenFile(fd, self._load_index(fd))
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def _load_index(self, fd: int) -> OffsetIndex:
+        """Read the index file; rebuild it if it is missing, short or corrupt."""
+        path = self.path.with_suffix(INDEX_SUFFIX)
+        index = self._limits.new_index()
+        try:
+            if index.load(path.read_bytes(), log_size_bytes=self.size_bytes):
+                return index
+        except FileNotFoundError:
+            pass
+        for position, header in headers(fd, start=0, end=self.size_bytes):
+            index.note(header.base_offset - self.base_offset, position)
+        replace_file(path, index.to_bytes())
+        return index
+
+    # --- writing ------------------------------------------------------------------------
+
+    def has_room(self, header: BatchHeader, *, position: int, segment_max_bytes: int) -> bool:
+        """Tell whether a batch to be written at a position still belongs here.
+
+        An empty segment takes any batch. Source: Kafka LogSegment.shouldRoll.
+        """
+        return position == 0 or (
+            position + header.size_bytes <= min(segment_max_bytes, RELATIVE_MAX)
+            and header.next_offset - 1 - self.base_offset <= RELATIVE_MAX
+            and not self._file().index.full
+        )
+
+    def append(self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader]) -> None:
+        """Write whole batches behind the last one, in one system call.
+
+        Shape:   the buffers together are the bytes of the batches; offsets are contiguous
+        """
+        file = self._file()
+        write_all(file.fd, buffers, self.size_bytes)
+        position = self.size_bytes
+        for header in batches:
+            file.index.note(header.base_offset - self.base_offset, position)
+            position += header.size_bytes
+        self.size_bytes = position
+        self.end_offset = batches[-1].next_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off every batch that reaches an offset or lies above it; the segment is active."""
+        file = self._file()
+        near = file.index.at_or_below_offset(offset - self.base_offset)
+        for position, header in headers(file.fd, start=near.position, end=self.size_bytes):
+            if header.next_offset > offset:
+                os.ftruncate(file.fd, position)
+                file.index.truncate(position)
+                self.size_bytes, self.end_offset = position, header.base_offset
+                return
+
+    # --- reading ------------------------------------------------------------------------
+
+    def read(
+        self, *, from_offset: int, up_to_offset: int, max_bytes: int, any_size: bool
+    ) -> tuple[memoryview, bool]:
+        """Read whole batches from the one holding from_offset on, none beyond up_to_offset.
+
+        any_size lets the first batch exceed max_bytes. One pread in the usual case; walks
+        at most an index interval of batches at either end.
+
+        Returns: the bytes, none if nothing fits; and whether they reach the segment's end
+        """
+        file = self._file()
+        index, base, size = file.index, self.base_offset, self.size_bytes
+        limit = index.reaching_offset(up_to_offset - base, default=size)
+        ahead = max_bytes + self._limits.index_interval_bytes + HEADER_BYTES
+        window = Window(file.fd, end=limit, read_bytes=ahead)
+        start = index.at_or_below_offset(from_offset - base).position
+        while start < limit:
+            first = window.header_at(start)
+            if first.next_offset > from_offset:
+                break
+            start += first.size_bytes
+        else:
+            return memoryview(b""), self.size_bytes == limit
+        budget_end = start + max_bytes
+        if up_to_offset >= self.end_offset and size <= budget_end:
+            return window.view(start, size), True
+        end = start
+        if any_size and first.next_offset <= up_to_offset:
+            end = start + first.size_bytes
+        by_size = index.at_or_below_position(budget_end).position
+        by_offset = index.at_or_below_offset(up_to_offset - base).position
+        end = max(end, min(by_size, by_offset))
+        while end < limit:
+            header = window.header_at(end)
+            if header.next_offset > up_to_offset or end + header.size_bytes > budget_end:
+                break
+            end += header.size_bytes
+        return window.view(start, end), end == size
+
+    def headers_backwards(self) -> Iterator[BatchHeader]:
+        """Yield the headers of all batches, newest first, reading block by block."""
+        file = self._file()
+        borders = [*file.index.positions_apart(BACKWARD_BLOCK_BYTES), self.size_bytes]
+        for start, end in zip(reversed(borders[:-1]), reversed(borders[1:]), strict=True):
+            block = [header for _, header in headers(file.fd, start=start, end=end)]
+            yield from reversed(block)
+
+    def position_near(self, offset: int) -> int:
+        """Return a file position at most an index interval and a batch before an offset."""
+        if offset >= self.end_offset:
+            return self.size_bytes
+        return self._file().index.at_or_below_offset(offset - self.base_offset).position

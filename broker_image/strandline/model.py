@@ -1,0 +1,311 @@
+"""Values every layer shares: ids, epochs, and the state of a partition and of a broker.
+
+Called by everyone; imports nothing of ours. Every value is frozen, so it can be
+passed between the pure core, the shells and the tests without copying.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NewType
+
+BrokerId = NewType("BrokerId", int)
+BrokerEpoch = NewType("BrokerEpoch", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+PartitionEpoch = NewType("PartitionEpoch", int)
+ControllerEpoch = NewType("ControllerEpoch", int)
+TopicId = NewType("TopicId", str)
+"""The uid of the ReplicatedTopic object: a topic created again under its name has another."""
+
+NO_LEADER = BrokerId(-1)
+NO_EPOCH = LeaderEpoch(-1)
+
+
+class Acks(Enum):
+    """Acknowledgements a producer asks for; values are Kafka's `required_acks`."""
+
+    NONE = 0
+    LEADER = 1
+    ALL = -1
+
+
+class Recovery(Enum):
+    """How the present leader came to office; values are the words in `Partition.status`."""
+
+    CLEAN = "Clean"
+    UNCLEAN = "Unclean"
+
+
+class ElectionKind(Enum):
+    """Kinds of leader election; values are the metric label `kind`."""
+
+    NEW = "new"
+    OFFLINE = "offline"
+    CONTROLLED_SHUTDOWN = "controlled_shutdown"
+    UNCLEAN = "unclean"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class TopicPartition:
+    """One partition of one incarnation of a topic; names are for display only."""
+
+    topic_id: TopicId
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic_id}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class IsrEntry:
+    """A member of an ISR: the broker and the epoch under which it joined (ADR 0002)."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """What the controller committed in `Partition.status`.
+
+    leader is NO_LEADER or the broker_id of one entry of isr; isr is empty only
+    without a leader; partition_epoch rises by one with each committed change and
+    leader_epoch with each change of leader.
+    """
+
+    replicas: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[IsrEntry, ...]
+    min_insync_replicas: int
+    controller_epoch: ControllerEpoch
+    recovery: Recovery = Recovery.CLEAN
+    reason: str = ""
+
+    @property
+    def isr_ids(self) -> tuple[BrokerId, ...]:
+        """The members of the ISR in the order in which they are stored."""
+        return tuple(entry.broker_id for entry in self.isr)
+
+    def entry_of(self, broker_id: BrokerId) -> IsrEntry | None:
+        """Return the ISR entry of a broker, None if it is not in the ISR."""
+        for entry in self.isr:
+            if entry.broker_id == broker_id:
+                return entry
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochStart:
+    """First offset written under a leader epoch."""
+
+    leader_epoch: LeaderEpoch
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEndOffset:
+    """Greatest known epoch not above the one asked for, and the offset where it ends (exclusive).
+
+    leader_epoch NO_EPOCH with end_offset -1 means "unknown".
+    """
+
+    leader_epoch: LeaderEpoch
+    end_offset: int
+
+
+UNKNOWN_EPOCH_END = EpochEndOffset(leader_epoch=NO_EPOCH, end_offset=-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A named listener of a broker: INTERNAL (Kafka protocol, pod IP), EXTERNAL, or GRPC."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a broker wrote into `Broker.status` when it started.
+
+    clean_since_epoch is the broker epoch since which its log lost nothing; an ISR
+    entry (id, e) is in sync iff clean_since_epoch <= e <= broker_epoch.
+    incarnation is "<pod uid>/<nonce>", new with each process.
+    """
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    clean_since_epoch: BrokerEpoch
+    incarnation: str
+    endpoints: tuple[Endpoint, ...]
+    log_dir_id: str
+    boot_id: str
+    software_version: str = ""
+    protocol_version: int = 1
+    rack: str = ""
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Return the endpoint with that listener name, None if it has none."""
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None
+
+    def covers(self, entry: IsrEntry) -> bool:
+        """Tell whether an ISR entry of this broker is still in sync (ADR 0002)."""
+        return self.clean_since_epoch <= entry.broker_epoch <= self.broker_epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBroker:
+    """A broker as the controller announces it to the others: epochs and addresses."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    clean_since_epoch: BrokerEpoch
+    endpoints: tuple[Endpoint, ...]
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Return the endpoint with that listener name, None if it has none."""
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None
+
+    def covers(self, entry: IsrEntry) -> bool:
+        """Tell whether an ISR entry of this broker is still in sync (ADR 0002)."""
+        return self.clean_since_epoch <= entry.broker_epoch <= self.broker_epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """Topic configuration that reaches brokers with LeaderAndIsr; Kafka's keys in brackets.
+
+    Sizes are bytes. min.insync.replicas is not here: it travels in PartitionState.
+    """
+
+    max_message_bytes: int = 1_048_588
+    segment_bytes: int = 1 << 30
+    flush_messages: int = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCommand:
+    """One partition of a LeaderAndIsr or FullState: what the controller wants a replica to obey."""
+
+    tp: TopicPartition
+    topic_name: str
+    state: PartitionState
+    settings: TopicSettings = TopicSettings()
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSpan:
+    """A record batch as the core sees it: where it lies and how large it is, never its bytes.
+
+    Offsets are exclusive at the end: it covers [base_offset, next_offset).
+    """
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: LeaderEpoch
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedPartition:
+    """A replica found on disk: what its log and the state file of its log directory say.
+
+    leader_epoch, partition_epoch and isr are the last the broker was told (state file);
+    log_start_offset <= high_watermark <= log_end_offset; epochs ascend in both fields.
+    """
+
+    tp: TopicPartition
+    topic_name: str
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[IsrEntry, ...]
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    epochs: tuple[EpochStart, ...]
+
+
+# --- objects as they are stored in Kubernetes -------------------------------------------
+# resource_version is an opaque token: compared for equality and sent back, never ordered.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPartition:
+    """A Partition object: the operator's wish (assigned, recover) and the controller's state.
+
+    state is None until a controller wrote the status for the first time; recover is read
+    only while it is None (ADR 0004).
+    """
+
+    name: str
+    resource_version: str
+    tp: TopicPartition
+    topic_name: str
+    assigned: tuple[BrokerId, ...]
+    recover: bool
+    state: PartitionState | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBroker:
+    """A Broker object; registration is None until the broker first started."""
+
+    name: str
+    resource_version: str
+    broker_id: BrokerId
+    registration: Registration | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTopic:
+    """A ReplicatedTopic as brokers need it: identity and effective configuration.
+
+    min_insync_replicas is the configured value; the controller caps it at the number of replicas.
+    """
+
+    name: str
+    resource_version: str
+    topic_id: TopicId
+    topic_name: str
+    min_insync_replicas: int
+    unclean_leader_election: bool
+    settings: TopicSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRecord:
+    """A coordination Lease. The API server never expires it: candidates judge by their own clock.
+
+    holder_identity is "" when released; renew_time and acquire_time are opaque RFC 3339
+    strings with six fractional digits; controller_epoch is our annotation, 0 if absent.
+    """
+
+    name: str
+    resource_version: str
+    holder_identity: str
+    lease_duration_seconds: int
+    acquire_time: str
+    renew_time: str
+    lease_transitions: int
+    controller_epoch: ControllerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRecord:
+    """`BrokerCluster.status.controller` and the resourceVersion of the object it was read from."""
+
+    resource_version: str
+    holder_identity: str
+    broker_id: BrokerId
+    controller_epoch: ControllerEpoch

@@ -1,0 +1,199 @@
+"""Frames of the replication stream: what stands inside one gRPC message, byte by byte.
+
+A message is a sequence of frames `[u32 length of the rest | u8 kind | body]`, big endian.
+Called by `replication_client` and `replication_server`; knows nothing of sockets. Invariant:
+a frame that this module cannot parse completely raises `BadFrame`; nothing is guessed.
+
+Kinds: FETCH (follower -> leader: everything it wants), RECORDS (leader -> follower: one
+partition of an answer) and END (the answer is complete). An answer is several frames so
+that it can be cut into messages of bounded size without copying record bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from strandline.core.events import FetchPartition, FollowerFetchReceived
+from strandline.errors import ErrorCode, StrandlineError
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    EpochEndOffset,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+)
+
+Buffer = bytes | bytearray | memoryview
+
+FETCH, RECORDS, END = 1, 2, 3
+_HEAD = struct.Struct("!IB")
+_FETCH = struct.Struct("!QiqqII")  # request, follower, broker epoch, clean since, max wait, count
+_FETCH_PARTITION = struct.Struct("!16siqqii")
+_RECORDS = struct.Struct("!Q16sihqqBiq")  # ..., has diverging, diverging epoch, its end
+_END = struct.Struct("!Q")
+
+PARTITIONS_PER_FETCH_MAX = 20_000
+"""Bound on what one fetch may name: a length field read from the wire allocates nothing larger."""
+
+
+class BadFrame(StrandlineError):
+    """A peer sent bytes that are no frame of ours; its stream is closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsFrame:
+    """One partition of an answer; `records` holds whole batches, possibly none."""
+
+    request_id: int
+    tp: TopicPartition
+    error: ErrorCode
+    high_watermark: int
+    log_start_offset: int
+    diverging: EpochEndOffset | None
+    records: Buffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndFrame:
+    """The answer to request_id is complete."""
+
+    request_id: int
+
+
+Frame = FollowerFetchReceived | RecordsFrame | EndFrame
+
+
+def encode_fetch(fetch: FollowerFetchReceived) -> list[Buffer]:
+    """Return the frame as a list of buffers to be joined once."""
+    body = bytearray(
+        _FETCH.pack(
+            fetch.request_id,
+            fetch.follower,
+            fetch.broker_epoch,
+            fetch.clean_since_epoch,
+            fetch.max_wait_ms,
+            len(fetch.partitions),
+        )
+    )
+    for part in fetch.partitions:
+        body += _FETCH_PARTITION.pack(
+            uuid.UUID(part.tp.topic_id).bytes,
+            part.tp.partition,
+            part.fetch_offset,
+            part.log_start_offset,
+            part.leader_epoch,
+            part.last_fetched_epoch,
+        )
+    return [_HEAD.pack(1 + len(body), FETCH), body]
+
+
+def encode_records(frame: RecordsFrame, records: Sequence[Buffer]) -> list[Buffer]:
+    """Return the frame as a list of buffers; `records` replaces frame.records uncopied."""
+    diverging = frame.diverging
+    fixed = _RECORDS.pack(
+        frame.request_id,
+        uuid.UUID(frame.tp.topic_id).bytes,
+        frame.tp.partition,
+        frame.error,
+        frame.high_watermark,
+        frame.log_start_offset,
+        0 if diverging is None else 1,
+        -1 if diverging is None else diverging.leader_epoch,
+        -1 if diverging is None else diverging.end_offset,
+    )
+    size = sum(len(part) for part in records)
+    return [_HEAD.pack(1 + len(fixed) + size, RECORDS), fixed, *records]
+
+
+def encode_end(request_id: int) -> list[Buffer]:
+    """Return the frame that completes an answer."""
+    return [_HEAD.pack(1 + _END.size, END), _END.pack(request_id)]
+
+
+def decode(message: Buffer) -> Iterator[Frame]:
+    """Yield the frames of one gRPC message; record bytes are slices of it, not copies.
+
+    Raises: BadFrame for anything that is not exactly a sequence of known frames.
+    """
+    view = memoryview(message)
+    position = 0
+    while position < len(view):
+        if position + _HEAD.size > len(view):
+            raise BadFrame("a frame header is cut off")
+        length, kind = _HEAD.unpack_from(view, position)
+        end = position + 4 + length
+        if length < 1 or end > len(view):
+            raise BadFrame(f"a frame claims {length} bytes, {len(view) - position - 4} are there")
+        body = view[position + _HEAD.size : end]
+        try:
+            yield _decode_body(kind, body)
+        except (struct.error, ValueError) as error:
+            raise BadFrame(f"frame of kind {kind}: {error}") from error
+        position = end
+
+
+def _decode_body(kind: int, body: memoryview) -> Frame:
+    if kind == RECORDS:
+        return _decode_records(body)
+    if kind == END and len(body) == _END.size:
+        return EndFrame(request_id=_END.unpack(body)[0])
+    if kind == FETCH:
+        return _decode_fetch(body)
+    raise BadFrame(f"unknown frame kind {kind} of {len(body)} bytes")
+
+
+def _decode_fetch(body: memoryview) -> FollowerFetchReceived:
+    request_id, follower, broker_epoch, clean_since, max_wait, count = _FETCH.unpack_from(body)
+    if count > PARTITIONS_PER_FETCH_MAX:
+        raise BadFrame(f"a fetch of {count} partitions, at most {PARTITIONS_PER_FETCH_MAX}")
+    if len(body) != _FETCH.size + count * _FETCH_PARTITION.size:
+        raise BadFrame(f"a fetch of {count} partitions has {len(body)} bytes")
+    partitions = []
+    for topic, partition, offset, start, epoch, last_epoch in _FETCH_PARTITION.iter_unpack(
+        body[_FETCH.size :]
+    ):
+        if min(partition, offset, start) < 0:
+            raise BadFrame("a fetch has a negative partition or offset")
+        partitions.append(
+            FetchPartition(
+                tp=_topic_partition(topic, partition),
+                fetch_offset=offset,
+                log_start_offset=start,
+                leader_epoch=LeaderEpoch(epoch),
+                last_fetched_epoch=LeaderEpoch(last_epoch),
+            )
+        )
+    return FollowerFetchReceived(
+        request_id=request_id,
+        follower=BrokerId(follower),
+        broker_epoch=BrokerEpoch(broker_epoch),
+        clean_since_epoch=BrokerEpoch(clean_since),
+        max_wait_ms=max_wait,
+        partitions=tuple(partitions),
+    )
+
+
+def _decode_records(body: memoryview) -> RecordsFrame:
+    (request_id, topic, partition, error, high_watermark, log_start, has_diverging, epoch, end) = (
+        _RECORDS.unpack_from(body)
+    )
+    diverging = None
+    if has_diverging:
+        diverging = EpochEndOffset(leader_epoch=LeaderEpoch(epoch), end_offset=end)
+    return RecordsFrame(
+        request_id=request_id,
+        tp=_topic_partition(topic, partition),
+        error=ErrorCode(error),
+        high_watermark=high_watermark,
+        log_start_offset=log_start,
+        diverging=diverging,
+        records=body[_RECORDS.size :],
+    )
+
+
+def _topic_partition(topic: bytes, partition: int) -> TopicPartition:
+    return TopicPartition(topic_id=TopicId(str(uuid.UUID(bytes=topic))), partition=partition)

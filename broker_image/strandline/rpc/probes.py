@@ -1,0 +1,75 @@
+"""Ask a broker who it is: the evidence on which it is called dead.
+
+A refused connection and another incarnation are evidence; silence is not, because a stopped
+process still accepts TCP. Each probe uses a channel of its own, so that gRPC's reconnect
+back-off never answers in a peer's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc
+import grpc.aio
+
+from strandline.controller.events import ProbeVerdict
+from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch
+from strandline_api.v1 import controller_pb2 as pb
+
+from .streams import OWN_CONNECTION
+
+SERVICE = "strandline.v1.Peer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who answers probes here."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    incarnation: str
+
+
+def peer_service(
+    identity: Identity, highest_controller_epoch: Callable[[], ControllerEpoch]
+) -> grpc.GenericRpcHandler:
+    """Return the gRPC service that answers probes."""
+
+    async def probe(
+        _request: pb.ProbeRequest, _context: grpc.aio.ServicerContext[object, object]
+    ) -> pb.ProbeAnswer:
+        return pb.ProbeAnswer(
+            broker_id=identity.broker_id,
+            broker_epoch=identity.broker_epoch,
+            incarnation=identity.incarnation,
+            highest_controller_epoch=highest_controller_epoch(),
+        )
+
+    handler = grpc.unary_unary_rpc_method_handler(
+        probe,
+        request_deserializer=pb.ProbeRequest.FromString,
+        response_serializer=pb.ProbeAnswer.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler(SERVICE, {"Probe": handler})
+
+
+async def probe(
+    address: str, *, broker_id: BrokerId, incarnation: str, deadline_ms: int
+) -> ProbeVerdict:
+    """Return what one probe shows; never raises, never takes longer than the deadline."""
+    async with grpc.aio.insecure_channel(address, options=(OWN_CONNECTION,)) as channel:
+        call = channel.unary_unary(
+            f"/{SERVICE}/Probe",
+            request_serializer=pb.ProbeRequest.SerializeToString,
+            response_deserializer=pb.ProbeAnswer.FromString,
+        )
+        try:
+            answer = await call(pb.ProbeRequest(broker_id=broker_id), timeout=deadline_ms / 1000)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE and "refused" in (error.details() or ""):
+                return ProbeVerdict.REFUSED
+            return ProbeVerdict.NO_ANSWER
+    if answer.broker_id == broker_id and answer.incarnation == incarnation:
+        return ProbeVerdict.ANSWERED
+    return ProbeVerdict.OTHER_INCARNATION

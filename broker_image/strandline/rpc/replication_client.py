@@ -1,0 +1,88 @@
+"""The follower's end of a replication stream: fetches go out, answers come in.
+
+One object per leader incarnation; made by `runtime` when the core sends its first fetch.
+It does not retry: a broken stream is reported once, and the core decides when to ask again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import grpc.aio
+
+from strandline.config.network import GrpcConfig
+from strandline.core.events import FollowerFetchReceived
+
+from .frames import BadFrame, EndFrame, RecordsFrame, decode, encode_fetch
+from .streams import CoalescingWriter, channel_options, failure_of
+
+log = logging.getLogger(__name__)
+
+METHOD = "/strandline.v1.Replication/Replicate"
+
+OnAnswer = Callable[[int, list[RecordsFrame]], None]
+OnBroken = Callable[[], None]
+
+
+class ReplicationClient:
+    """A stream to one leader; on_answer gets whole answers, on_broken is called at most once."""
+
+    def __init__(
+        self, address: str, settings: GrpcConfig, *, on_answer: OnAnswer, on_broken: OnBroken
+    ) -> None:
+        self._on_answer = on_answer
+        self._on_broken = on_broken
+        self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
+        self._call = self._channel.stream_stream(METHOD)()
+        self._writer = CoalescingWriter(self._call.write, settings)
+        self._task = asyncio.create_task(self._run(), name=f"replication to {address}")
+
+    def send(self, fetch: FollowerFetchReceived) -> None:
+        """Queue a fetch; what becomes of it is an answer or a broken stream."""
+        self._writer.put(encode_fetch(fetch))
+
+    async def close(self) -> None:
+        """End the stream; on_broken is not called any more."""
+        self._on_broken = _nothing
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        writer = asyncio.create_task(self._writer.run())
+        reader = asyncio.create_task(self._read())
+        try:
+            done, _ = await asyncio.wait({writer, reader}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                error = failure_of(task)
+                if isinstance(error, BadFrame):
+                    log.warning("replication stream closed", extra={"cause": str(error)})
+                elif error is not None:
+                    raise error
+        finally:
+            writer.cancel()
+            reader.cancel()
+            await asyncio.gather(writer, reader, return_exceptions=True)
+            self._call.cancel()
+            await self._channel.close()
+            self._on_broken()
+
+    async def _read(self) -> None:
+        answer: list[RecordsFrame] = []
+        while True:
+            message = await self._call.read()
+            if message is grpc.aio.EOF:
+                return
+            for frame in decode(message):
+                if isinstance(frame, RecordsFrame):
+                    answer.append(frame)
+                elif isinstance(frame, EndFrame):
+                    complete, answer = answer, []
+                    self._on_answer(frame.request_id, complete)
+                else:
+                    raise BadFrame("a leader sent a fetch")
+
+
+def _nothing() -> None:
+    """Stand in for on_broken once the owner has closed the stream itself."""

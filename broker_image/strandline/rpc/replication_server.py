@@ -1,0 +1,99 @@
+"""The leader's end of replication streams: fetches come in, answers go out.
+
+Registered on the broker's gRPC server; `on_fetch` is the only way in. An answer belongs to
+the stream its fetch came on: when that stream is gone, the answer is dropped and the
+follower asks again on a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+import grpc
+import grpc.aio
+
+from strandline.config.network import GrpcConfig
+from strandline.core.events import FollowerFetchReceived
+
+from .frames import BadFrame, Buffer, RecordsFrame, decode, encode_end, encode_records
+from .streams import CoalescingWriter, StreamOverflow, failure_of
+
+log = logging.getLogger(__name__)
+
+SERVICE = "strandline.v1.Replication"
+
+
+class FollowerStream:
+    """Where the answer to a fetch goes."""
+
+    def __init__(self, writer: CoalescingWriter) -> None:
+        self._writer = writer
+        self.broken = asyncio.Event()
+
+    def send_records(self, frame: RecordsFrame, records: Sequence[Buffer]) -> None:
+        """Queue one partition of an answer; record buffers are not copied here."""
+        self._put(encode_records(frame, records))
+
+    def send_end(self, request_id: int) -> None:
+        """Queue the end of an answer."""
+        self._put(encode_end(request_id))
+
+    def _put(self, frame: Sequence[Buffer]) -> None:
+        if self.broken.is_set():
+            return
+        try:
+            self._writer.put(frame)
+        except StreamOverflow as error:
+            log.warning("replication stream given up", extra={"cause": str(error)})
+            self.broken.set()
+
+
+OnFetch = Callable[[FollowerFetchReceived, FollowerStream], None]
+OnGone = Callable[[FollowerStream], None]
+
+
+def replication_service(
+    on_fetch: OnFetch, on_gone: OnGone, settings: GrpcConfig
+) -> grpc.GenericRpcHandler:
+    """Return the gRPC service; on_gone tells that a stream's waiting fetches are moot."""
+
+    async def replicate(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+        writer = CoalescingWriter(context.write, settings)
+        stream = FollowerStream(writer)
+        tasks = {
+            asyncio.create_task(writer.run()),
+            asyncio.create_task(_read(context, stream, on_fetch)),
+            asyncio.create_task(stream.broken.wait()),
+        }
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                error = failure_of(task)
+                if isinstance(error, BadFrame):
+                    log.warning("replication stream closed", extra={"cause": str(error)})
+                elif error is not None:
+                    raise error
+        finally:
+            stream.broken.set()
+            on_gone(stream)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    handler = grpc.stream_stream_rpc_method_handler(replicate)
+    return grpc.method_handlers_generic_handler(SERVICE, {"Replicate": handler})
+
+
+async def _read(
+    context: grpc.aio.ServicerContext[bytes, bytes], stream: FollowerStream, on_fetch: OnFetch
+) -> None:
+    while True:
+        message = await context.read()
+        if message is grpc.aio.EOF:
+            return
+        for frame in decode(message):
+            if not isinstance(frame, FollowerFetchReceived):
+                raise BadFrame("a follower sent records")
+            on_fetch(frame, stream)

@@ -1,0 +1,121 @@
+"""What both replication ends share: channel options and the coalescing writer of a stream.
+
+gRPC in Python costs per message, not per byte, so a writer sends everything queued since its
+last send as one message. There is no linger: messages grow by back-pressure alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from strandline.config.network import GrpcConfig
+from strandline.errors import StrandlineError
+
+from .frames import Buffer
+
+OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
+"""gRPC's option for a channel that shares no connection and no back-off with others."""
+
+
+def channel_options(settings: GrpcConfig) -> tuple[tuple[str, int], ...]:
+    """Return the options of both ends of a connection between brokers.
+
+    A record batch must stay below the largest message with its frame header. Pings find a
+    dead machine, never a stopped process: the sessions' own heartbeats do that.
+    """
+    return (
+        # A proxy for the outside world must never stand between brokers, nor answer for one.
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.max_send_message_length", settings.message_max_bytes),
+        ("grpc.max_receive_message_length", settings.message_max_bytes),
+        ("grpc.keepalive_time_ms", settings.keepalive_time_ms),
+        ("grpc.keepalive_timeout_ms", settings.keepalive_timeout_ms),
+        ("grpc.http2.ping_timeout_ms", settings.keepalive_timeout_ms),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", settings.keepalive_time_ms // 2),
+        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.initial_reconnect_backoff_ms", settings.reconnect_backoff_ms),
+        ("grpc.min_reconnect_backoff_ms", settings.reconnect_backoff_ms),
+        ("grpc.max_reconnect_backoff_ms", settings.reconnect_backoff_max_ms),
+        OWN_CONNECTION,
+    )
+
+
+Message = TypeVar("Message")
+
+
+class StreamBroken(StrandlineError):
+    """The call was over before a message could be written; its reader says the same."""
+
+
+class StreamOverflow(StrandlineError):
+    """A peer does not take what it asked for; the stream is given up."""
+
+
+async def write_message(write: Callable[[Message], Awaitable[object]], message: Message) -> None:
+    """Write one message to a stream.
+
+    Raises:  StreamBroken or grpc.RpcError; which of the two depends on whether gRPC learned
+             of the end before the call or during it
+    """
+    try:
+        await write(message)
+    except (asyncio.InvalidStateError, grpc.aio.InternalError, grpc.aio.UsageError) as error:
+        raise StreamBroken(str(error)) from error
+
+
+def failure_of(task: asyncio.Task[Any]) -> BaseException | None:
+    """Return with what a stream's ended task failed; None if it ended or its stream broke."""
+    # gRPC cancels whoever waits on a call that it gave up.
+    error = None if task.cancelled() else task.exception()
+    return None if isinstance(error, grpc.RpcError | StreamBroken) else error
+
+
+class CoalescingWriter:
+    """Sends frames in order, many in one message; `run` is the one task that writes.
+
+    `put` never blocks: callers are synchronous performers of effects.
+    """
+
+    def __init__(self, write: Callable[[bytes], Awaitable[object]], settings: GrpcConfig) -> None:
+        self._write = write
+        self._message_target_bytes = settings.frame_max_bytes
+        self._queue_max_bytes = settings.queue_max_bytes
+        self._frames: deque[tuple[int, Sequence[Buffer]]] = deque()
+        self._queued_bytes = 0
+        self._wake = asyncio.Event()
+
+    def put(self, frame: Sequence[Buffer]) -> None:
+        """Queue one frame; raises StreamOverflow when the peer has stopped reading."""
+        size = sum(len(part) for part in frame)
+        if self._queued_bytes + size > self._queue_max_bytes:
+            raise StreamOverflow(f"{self._queued_bytes} bytes wait for a peer that does not read")
+        self._queued_bytes += size
+        self._frames.append((size, frame))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write until cancelled or until the stream breaks; see `write_message`."""
+        while True:
+            await self._wake.wait()
+            while self._frames:
+                await write_message(self._write, self._gather())
+            self._wake.clear()
+
+    def _gather(self) -> bytes:
+        parts: list[Buffer] = []
+        gathered = 0
+        target = self._message_target_bytes
+        while self._frames and (not parts or gathered + self._frames[0][0] <= target):
+            size, frame = self._frames.popleft()
+            parts.extend(frame)
+            gathered += size
+        self._queued_bytes -= gathered
+        return b"".join(parts)

@@ -1,0 +1,455 @@
+"""The life of a broker process: start order, what ends it, stop order.
+
+Start:  lock the data directory; read meta, marker, state file; open ports; find the API
+        server; register (the intended epoch goes to meta, then logs are loaded, then the
+        Broker object is written); start services.
+End:    a signal, another registration under our id, a failed service.
+Stop:   services drain, then bring everything to disk; then the clean-shutdown marker;
+        then the Lease is released.
+`services` are the parts that hold replicas and talk to others; each obeys `Service`, and
+none is known here by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from enum import IntEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from strandline import names
+from strandline.config.broker import BrokerConfig
+from strandline.errors import (
+    ConfigError,
+    RegistrationSuperseded,
+    StorageError,
+    StoreForbidden,
+    StrandlineError,
+)
+from strandline.kube.api import ApiClient
+from strandline.kube.cluster_store import ClusterStore
+from strandline.kube.lease import LeaseStore
+from strandline.log.log_dirs import BrokerState, DataDirectory, new_log_dir_id, read_boot_id
+from strandline.model import BrokerEpoch, Endpoint, Registration
+from strandline.start_decision import FoundOnDisk, StartEvidence
+
+from .clock import Clock
+from .logs import JsonLines, fields
+from .metrics import Metrics
+from .presence import LeaseKeeper, RegistrationGuard
+from .probes import ProbeServer, measure_loop_lag
+from .registration import Registered, Registrar
+
+GRPC_LISTENER: Final = "GRPC"
+INTERNAL_LISTENER: Final = "INTERNAL"
+FIELD_MANAGER: Final = "strandline-broker"
+INCARNATION_NONCE_BYTES: Final = 4
+_log = logging.getLogger(__name__)
+
+
+class StopNotClean(StrandlineError):
+    """An orderly stop that something went wrong in: no marker may vouch for it."""
+
+
+class ExitCode(IntEnum):
+    """Status of the process; 2 means that starting it again will not help by itself."""
+
+    STOPPED = 0
+    FAILED = 1
+    REFUSED = 2
+    SUPERSEDED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a service is made of; everything here lives as long as the process."""
+
+    config: BrokerConfig
+    clock: Clock
+    metrics: Metrics
+    directory: DataDirectory
+    state: BrokerState
+    """The state file as found at start; empty on a new directory."""
+    api: ApiClient
+    store: ClusterStore
+    leases: LeaseStore
+    incarnation: str
+    grpc_socket: socket.socket
+    """Bound, not listening, with SO_REUSEPORT: gRPC binds the same port beside it."""
+    internal_socket: socket.socket
+    """Bound, not listening: the Kafka listener listens on it when it may serve."""
+    fail: Callable[[BaseException], None]
+    """Ends the process with status 1, without a clean-shutdown marker."""
+
+
+class Service(Protocol):
+    """A part of the broker. Calls come in the order of the methods, each at most once."""
+
+    async def load(self, *, clean: bool) -> bool:
+        """Load and recover what is on disk; nothing was registered yet.
+
+        Returns: True if the disk holds less than it once did, so that the start is unclean
+        """
+        ...
+
+    async def start(self, registration: Registration) -> None:
+        """Begin work under this registration."""
+        ...
+
+    def ready(self) -> bool:
+        """Tell whether clients may be sent here; latched by the caller."""
+        ...
+
+    async def drain(self) -> None:
+        """Hand leadership over and stop taking requests; bounded by the caller."""
+        ...
+
+    async def stop(self) -> None:
+        """Bring everything to disk; when this returns, a stop counts as clean."""
+        ...
+
+
+ServiceFactory = Callable[[Context], Sequence[Service]]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Readiness:
+    """Ready is latched: a running broker is never taken out of its Services by lag."""
+
+    services: Sequence[Service] = ()
+    registered: bool = False
+    latched: bool = field(default=False)
+
+    def __call__(self) -> bool:
+        if self.registered and all(service.ready() for service in self.services):
+            self.latched = True
+        return self.latched
+
+
+class BrokerProcess:
+    """One run of a broker, from its configuration to its exit code."""
+
+    def __init__(
+        self, config: BrokerConfig, make_services: ServiceFactory, *, log_format: JsonLines
+    ) -> None:
+        self._config = config
+        self._make_services = make_services
+        self._log_format = log_format
+        self._begun = time.monotonic()
+        self._clock = Clock()
+        self._metrics = Metrics()
+        self._readiness = _Readiness()
+        self._stop_asked = asyncio.Event()
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        nonce = secrets.token_hex(INCARNATION_NONCE_BYTES)
+        self._incarnation = f"{config.identity.pod_uid}/{nonce}"
+
+    async def run(self) -> ExitCode:
+        """Live until a signal, a refusal or a failure."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop_asked.set)
+        loop.set_exception_handler(self._on_loop_error)
+        self._metrics.show_from_the_start(names.ALL_METRICS)
+        self._metrics.gauge(names.BROKER_START_TIMESTAMP_SECONDS).set(time.time())
+        try:
+            async with AsyncExitStack() as stack:
+                return await self._live(stack)
+        except (ConfigError, StorageError, StoreForbidden) as error:
+            _log.error("refusing to start", extra=fields(cause=str(error)))
+            return ExitCode.REFUSED
+
+    async def _live(self, stack: AsyncExitStack) -> ExitCode:
+        path = Path(self._config.storage.data_dir)
+        directory = await asyncio.to_thread(DataDirectory.open, path)
+        stack.callback(directory.close)
+        disk, state = await asyncio.to_thread(self._read_disk, directory)
+        grpc_socket, internal_socket = self._open_ports(stack)
+        await self._start_probes(stack)
+        api = await ApiClient.open(
+            self._config.kubernetes,
+            field_manager=FIELD_MANAGER,
+            on_request=self._metrics.kubernetes_request_done,
+        )
+        stack.push_async_callback(api.close)
+        context = self._context(directory, state, api, grpc_socket, internal_socket)
+        services = self._make_services(context)
+        self._readiness.services = services
+        registrar = self._registrar(context, disk, services)
+        registered = await self._unless_stopped(registrar.register())
+        if registered is None:
+            _log.info("stopped before registration")
+            return ExitCode.STOPPED
+        return await self._serve(context, services, registered)
+
+    # --- start ---------------------------------------------------------------------------
+
+    def _read_disk(self, directory: DataDirectory) -> tuple[FoundOnDisk, BrokerState]:
+        """Read what the last process left; nothing is changed yet."""
+        marker = directory.read_clean_shutdown_marker()
+        meta = directory.read_meta()
+        state = directory.read_state()
+        found = FoundOnDisk(
+            log_dir_id=meta.log_dir_id if meta else new_log_dir_id(),
+            meta_epoch=meta.broker_epoch if meta else None,
+            marker_epoch=marker,
+            boot_id=read_boot_id(Path(self._config.storage.boot_id_path)),
+            storage_failed=directory.is_marked_failed(),
+        )
+        return found, state
+
+    def _open_ports(self, stack: AsyncExitStack) -> tuple[socket.socket, socket.socket]:
+        """Take the ports that will be registered; nobody is let in before there is a service."""
+        ports = self._config.ports
+        grpc_socket = _bound_socket(ports.grpc, "GRPC_PORT", shared=True)
+        stack.callback(grpc_socket.close)
+        internal_socket = _bound_socket(ports.internal, "INTERNAL_PORT", shared=False)
+        stack.callback(internal_socket.close)
+        return grpc_socket, internal_socket
+
+    async def _start_probes(self, stack: AsyncExitStack) -> None:
+        probes = ProbeServer(self._metrics, ready=self._readiness)
+        stack.push_async_callback(probes.stop)
+        try:
+            port = await probes.start(self._config.ports.http)
+        except OSError as error:
+            raise ConfigError(f"HTTP_PORT: {error.strerror}") from error
+        interval_ms = self._config.observability.loop_lag_interval_ms
+        lag = asyncio.create_task(measure_loop_lag(self._metrics, interval_ms=interval_ms))
+        stack.callback(lag.cancel)
+        _log.info("http listening", extra=fields(port=port))
+
+    def _context(
+        self,
+        directory: DataDirectory,
+        state: BrokerState,
+        api: ApiClient,
+        grpc_socket: socket.socket,
+        internal_socket: socket.socket,
+    ) -> Context:
+        config = self._config
+        return Context(
+            config=config,
+            clock=self._clock,
+            metrics=self._metrics,
+            directory=directory,
+            state=state,
+            api=api,
+            store=ClusterStore(
+                api,
+                config.kubernetes,
+                namespace=config.identity.namespace,
+                cluster=config.identity.cluster,
+                wall_time_us=self._clock.wall_time_us,
+                on_sign_of_life=self._metrics.watch_alive,
+            ),
+            leases=LeaseStore(
+                api,
+                config.kubernetes,
+                namespace=config.identity.namespace,
+                on_sign_of_life=self._metrics.watch_alive,
+            ),
+            incarnation=self._incarnation,
+            grpc_socket=grpc_socket,
+            internal_socket=internal_socket,
+            fail=self._fail,
+        )
+
+    def _registrar(
+        self, context: Context, disk: FoundOnDisk, services: Sequence[Service]
+    ) -> Registrar:
+        host = self._config.identity.pod_ip
+
+        async def load_logs(evidence: StartEvidence) -> bool:
+            found = [await service.load(clean=evidence.clean) for service in services]
+            return any(found)
+
+        return Registrar(
+            config=self._config,
+            store=context.store,
+            leases=context.leases,
+            directory=context.directory,
+            disk=disk,
+            clock=self._clock,
+            incarnation=self._incarnation,
+            endpoints=(
+                Endpoint(listener=GRPC_LISTENER, host=host, port=_port_of(context.grpc_socket)),
+                Endpoint(
+                    listener=INTERNAL_LISTENER, host=host, port=_port_of(context.internal_socket)
+                ),
+            ),
+            software_version=_software_version(),
+            load_logs=load_logs,
+        )
+
+    # --- life ----------------------------------------------------------------------------
+
+    async def _serve(
+        self, context: Context, services: Sequence[Service], registered: Registered
+    ) -> ExitCode:
+        """Run until something ends the process, then stop in order."""
+        self._announce(registered)
+        await asyncio.to_thread(context.directory.remove_failed_mark)
+        keeper = LeaseKeeper(
+            config=self._config,
+            leases=context.leases,
+            clock=self._clock,
+            metrics=self._metrics,
+            incarnation=self._incarnation,
+        )
+        guard = RegistrationGuard(
+            config=self._config, store=context.store, clock=self._clock, registered=registered
+        )
+        presence = [asyncio.create_task(keeper.run()), asyncio.create_task(guard.run())]
+        try:
+            for service in services:
+                await service.start(registered.registration)
+            self._readiness.registered = True
+            end = await self._end_of(presence)
+            if isinstance(self._failure_seen, StorageError):
+                raise self._failure_seen
+            if end is ExitCode.STOPPED:
+                await self._stop_cleanly(
+                    context.directory, services, registered.registration.broker_epoch
+                )
+        except StopNotClean as error:
+            _log.error("failed", extra=fields(cause=str(error)))
+            end = ExitCode.FAILED
+        except StorageError as error:
+            _log.error("failed", extra=fields(cause=str(error)))
+            end = ExitCode.FAILED
+            await asyncio.to_thread(context.directory.mark_failed)
+        finally:
+            await _cancel(presence)
+        if end is ExitCode.STOPPED:
+            await keeper.release()
+            _log.info("stopped")
+        return end
+
+    def _announce(self, registered: Registered) -> None:
+        registration, evidence = registered.registration, registered.evidence
+        self._log_format.bind(broker_epoch=registration.broker_epoch)
+        self._metrics.gauge(names.BROKER_EPOCH).set(registration.broker_epoch)
+        unclean = self._metrics.counter(names.UNCLEAN_STARTS_TOTAL)
+        if evidence.may_have_lost_records:
+            unclean.inc()
+        level = logging.WARNING if evidence.may_have_lost_records else logging.INFO
+        _log.log(
+            level,
+            "registered",
+            extra=fields(
+                clean_since_epoch=registration.clean_since_epoch,
+                evidence=evidence.value,
+                incarnation=registration.incarnation,
+                listeners={item.listener: item.port for item in registration.endpoints},
+                seconds=round(time.monotonic() - self._begun, 3),
+            ),
+        )
+
+    async def _end_of(self, presence: Sequence[asyncio.Task[None]]) -> ExitCode:
+        """Wait for what ends the process and say which it was."""
+        asked = asyncio.create_task(self._stop_asked.wait())
+        try:
+            ends: set[asyncio.Future[Any]] = {asked, self._failure, *presence}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _cancel([asked])
+        for ended in (*presence, self._failure):
+            error = ended.exception() if ended.done() else None
+            if isinstance(error, RegistrationSuperseded):
+                _log.error("superseded", extra=fields(cause=str(error)))
+                return ExitCode.SUPERSEDED
+            if error is not None:
+                _log.error("failed", exc_info=error)
+                return ExitCode.FAILED
+        return ExitCode.STOPPED
+
+    # --- stop ----------------------------------------------------------------------------
+
+    async def _stop_cleanly(
+        self, directory: DataDirectory, services: Sequence[Service], broker_epoch: BrokerEpoch
+    ) -> None:
+        """Drain, bring all to disk, and only then write the marker."""
+        _log.info("stopping")
+        limit_seconds = self._config.controller.shutdown_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(limit_seconds):
+                for service in reversed(services):
+                    await service.drain()
+        except TimeoutError:
+            _log.warning("controlled shutdown incomplete", extra=fields(seconds=limit_seconds))
+        for service in reversed(services):
+            await service.stop()
+        if self._failure_seen is not None:
+            raise StopNotClean(f"a part failed while stopping: {self._failure_seen}")
+        await asyncio.to_thread(directory.write_clean_shutdown_marker, broker_epoch)
+
+    def _on_loop_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """End the process for an error that nobody awaited: its part of the work is undone."""
+        error = context.get("exception")
+        _log.error("unhandled in event loop", extra=fields(cause=context["message"]))
+        if error is not None:
+            self._fail(error)
+
+    @property
+    def _failure_seen(self) -> BaseException | None:
+        return self._failure.exception() if self._failure.done() else None
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(error)
+
+    async def _unless_stopped(self, work: Awaitable[Registered]) -> Registered | None:
+        """Return the result, or None if a signal came first."""
+        task = asyncio.ensure_future(work)
+        asked = asyncio.create_task(self._stop_asked.wait())
+        try:
+            await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            await _cancel([task, asked])
+
+
+async def _cancel(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    """Cancel tasks and wait until they ended; their outcomes were looked at before."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _bound_socket(port: int, variable: str, *, shared: bool) -> socket.socket:
+    """Return a socket that holds a port without accepting anybody.
+
+    Raises:  ConfigError if the port is taken
+    """
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        bound.bind(("0.0.0.0", port))
+    except OSError as error:
+        bound.close()
+        raise ConfigError(f"{variable} {port}: {error.strerror}") from error
+    bound.setblocking(False)
+    return bound
+
+
+def _port_of(bound: socket.socket) -> int:
+    return int(bound.getsockname()[1])
+
+
+def _software_version() -> str:
+    try:
+        return version("strandline")
+    except PackageNotFoundError:
+        return ""

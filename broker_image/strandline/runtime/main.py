@@ -1,0 +1,53 @@
+"""Entry of a broker process: `python -m strandline.runtime.main --config FILE`.
+
+Reads the configuration, sets up logs, and runs one `BrokerProcess` on uvloop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from strandline.config.broker import BrokerConfig, load_broker_config
+from strandline.errors import ConfigError
+
+from .broker_service import BrokerService
+from .lifecycle import BrokerProcess, Context, ExitCode, Service
+from .logs import JsonLines, configure, fields
+
+_log = logging.getLogger(__name__)
+
+
+def make_services(context: Context) -> Sequence[Service]:
+    """Return the parts of a broker in start order."""
+    return (BrokerService(context),)
+
+
+def main(arguments: Sequence[str] | None = None) -> ExitCode:
+    """Run a broker until it ends and return its exit code."""
+    parser = argparse.ArgumentParser(prog="strandline.runtime.main", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True, help="the cluster's YAML file")
+    given = parser.parse_args(arguments)
+    log_format = configure()
+    try:
+        config = load_broker_config(given.config)
+    except ConfigError as error:
+        _log.error("refusing to start", extra=fields(cause=str(error)))
+        return ExitCode.REFUSED
+    log_format.bind(broker_id=config.identity.broker_id)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run(config, log_format))
+
+
+async def _run(config: BrokerConfig, log_format: JsonLines) -> ExitCode:
+    return await BrokerProcess(config, make_services, log_format=log_format).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""What this broker knows of the cluster: live brokers, topics, leaders.
+
+Filled by UpdateMetadata alone; read by the listeners and by the replication clients. It is
+eventually consistent: clients drop answers whose leader epoch is older than what they have
+seen, and so does this cache, partition by partition.
+
+While a topic goes, another may come that has its name. The name belongs to the one that was
+heard of last for the first time: news of the old topic does not take it back. When a topic is
+forgotten, its name goes to the other one, so that it ends right in whatever order both came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from strandline.broker_interface import MetadataSnapshot, PartitionMetadata, TopicMetadata
+from strandline.model import (
+    NO_LEADER,
+    BrokerId,
+    ControllerEpoch,
+    LiveBroker,
+    PartitionCommand,
+    PartitionState,
+    TopicId,
+    TopicPartition,
+)
+from strandline.rpc.session_client import MetadataUpdate
+
+
+@dataclass(slots=True, kw_only=True)
+class _Topic:
+    name: str
+    partitions: dict[int, PartitionState] = field(default_factory=dict)
+
+
+class MetadataCache:
+    """The last metadata the controller announced; an older controller's updates are ignored."""
+
+    def __init__(
+        self, cluster_id: str, *, controller_epoch: ControllerEpoch = ControllerEpoch(0)
+    ) -> None:
+        """Begin empty; controller_epoch is the highest one this broker ever obeyed."""
+        self._cluster_id = cluster_id
+        self._controller_epoch = controller_epoch
+        self._controller_id = NO_LEADER
+        self._brokers: dict[BrokerId, LiveBroker] = {}
+        self._topics: dict[TopicId, _Topic] = {}
+        self._ids_by_name: dict[str, TopicId] = {}
+
+    @property
+    def live_brokers(self) -> tuple[LiveBroker, ...]:
+        """Live brokers, ascending by id."""
+        return tuple(self._brokers[broker_id] for broker_id in sorted(self._brokers))
+
+    def live_broker(self, broker_id: BrokerId) -> LiveBroker | None:
+        """Return a live broker, None if it is not live or unknown."""
+        return self._brokers.get(broker_id)
+
+    def apply(self, update: MetadataUpdate) -> bool:
+        """Take an update; False (and no change) if an older controller sent it."""
+        if update.controller_epoch < self._controller_epoch:
+            return False
+        self._controller_epoch = update.controller_epoch
+        self._controller_id = update.controller_id
+        self._brokers = {broker.broker_id: broker for broker in update.live_brokers}
+        commands: Iterable[PartitionCommand] = update.partitions
+        if update.full:
+            commands = sorted(commands, key=self._age)
+            self._topics.clear()
+            self._ids_by_name.clear()
+        for tp in update.removed:
+            self._forget(tp)
+        for command in commands:
+            self._learn(command)
+        return True
+
+    def resolve(self, topic_name: str, partition: int) -> TopicPartition | None:
+        """Return the partition of the present topic of that name, None if unknown."""
+        topic_id = self._ids_by_name.get(topic_name)
+        if topic_id is None or partition not in self._topics[topic_id].partitions:
+            return None
+        return TopicPartition(topic_id=topic_id, partition=partition)
+
+    def state(self, tp: TopicPartition) -> PartitionState | None:
+        """Return the last announced state of a partition."""
+        topic = self._topics.get(tp.topic_id)
+        return None if topic is None else topic.partitions.get(tp.partition)
+
+    def snapshot(self, listener: str) -> MetadataSnapshot:
+        """Return the cluster by the addresses of that listener; brokers without it are left out."""
+        return MetadataSnapshot(
+            cluster_id=self._cluster_id,
+            controller=self._controller_id,
+            brokers=tuple(
+                (broker.broker_id, endpoint, "")
+                for broker in self.live_brokers
+                for endpoint in broker.endpoints
+                if endpoint.listener == listener
+            ),
+            topics=tuple(
+                TopicMetadata(
+                    name=name,
+                    topic_id=topic_id,
+                    partitions=tuple(
+                        self._partition(number, state)
+                        for number, state in sorted(self._topics[topic_id].partitions.items())
+                    ),
+                )
+                for name, topic_id in sorted(self._ids_by_name.items())
+            ),
+        )
+
+    def _partition(self, number: int, state: PartitionState) -> PartitionMetadata:
+        return PartitionMetadata(
+            partition=number,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            replicas=state.replicas,
+            isr=state.isr_ids,
+            offline=tuple(r for r in state.replicas if r not in self._brokers),
+        )
+
+    def _age(self, command: PartitionCommand) -> int:
+        """Order the topics of a full state: former bearers of a name, present ones, new ones."""
+        topic_id = command.tp.topic_id
+        if topic_id not in self._topics:
+            return 2
+        return 1 if self._ids_by_name[self._topics[topic_id].name] == topic_id else 0
+
+    def _learn(self, command: PartitionCommand) -> None:
+        tp = command.tp
+        topic = self._topics.get(tp.topic_id)
+        if topic is None:
+            topic = self._topics[tp.topic_id] = _Topic(name=command.topic_name)
+            self._ids_by_name[topic.name] = tp.topic_id
+        before = topic.partitions.get(tp.partition)
+        if before is None or before.partition_epoch <= command.state.partition_epoch:
+            topic.partitions[tp.partition] = command.state
+
+    def _forget(self, tp: TopicPartition) -> None:
+        topic = self._topics.get(tp.topic_id)
+        if topic is None:
+            return
+        topic.partitions.pop(tp.partition, None)
+        if topic.partitions:
+            return
+        del self._topics[tp.topic_id]
+        if self._ids_by_name[topic.name] == tp.topic_id:
+            del self._ids_by_name[topic.name]
+            for topic_id, other in self._topics.items():
+                if other.name == topic.name:
+                    self._ids_by_name[topic.name] = topic_id

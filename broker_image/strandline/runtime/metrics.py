@@ -1,0 +1,109 @@
+"""The metrics of a process: instruments made from the rows of `strandline.names`.
+
+Nobody else spells a metric's name. Counters whose label values are few and known are
+given them at once, so that they exist at 0 from the start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+import prometheus_client
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from strandline import names
+from strandline.kube.api import RequestDone
+from strandline.names import Metric, MetricKind
+
+# The client has no annotation on it; as Any it may be called.
+_disable_created_metrics: Any = prometheus_client.disable_created_metrics
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+BUCKETS_SECONDS: Final = (
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+)  # fmt: skip
+"""From one turn of the event loop to a lost node."""
+CONFLICT: Final = "409"
+
+
+class Metrics:
+    """Instruments by row, made on first use, and their exposition."""
+
+    def __init__(self) -> None:
+        _disable_created_metrics()
+        self.registry: Final = CollectorRegistry()
+        self._counters: dict[str, Counter] = {}
+        self._gauges: dict[str, Gauge] = {}
+        self._histograms: dict[str, Histogram] = {}
+
+    def show_from_the_start(self, rows: Iterable[Metric]) -> None:
+        """Make the counters and histograms of rows, so that they are listed before any use."""
+        for row in rows:
+            if row.kind is MetricKind.COUNTER:
+                self.counter(row)
+            elif row.kind is MetricKind.HISTOGRAM:
+                self.histogram(row)
+
+    def counter(self, row: Metric) -> Counter:
+        """Return the counter of a row."""
+        if row.name not in self._counters:
+            _check_kind(row, MetricKind.COUNTER)
+            self._counters[row.name] = Counter(
+                row.name, row.documentation, row.labels, registry=self.registry
+            )
+        return self._counters[row.name]
+
+    def gauge(self, row: Metric) -> Gauge:
+        """Return the gauge of a row."""
+        if row.name not in self._gauges:
+            _check_kind(row, MetricKind.GAUGE)
+            self._gauges[row.name] = Gauge(
+                row.name, row.documentation, row.labels, registry=self.registry
+            )
+        return self._gauges[row.name]
+
+    def histogram(self, row: Metric) -> Histogram:
+        """Return the histogram of a row."""
+        if row.name not in self._histograms:
+            _check_kind(row, MetricKind.HISTOGRAM)
+            self._histograms[row.name] = Histogram(
+                row.name,
+                row.documentation,
+                row.labels,
+                registry=self.registry,
+                buckets=BUCKETS_SECONDS,
+            )
+        return self._histograms[row.name]
+
+    def exposition(self) -> bytes:
+        """Return everything in Prometheus's text format."""
+        return generate_latest(self.registry)
+
+    def kubernetes_request_done(self, request: RequestDone) -> None:
+        """Count one finished request to the API server."""
+        labels = (request.verb, request.resource)
+        with_code = (*labels, request.code)
+        self.counter(names.KUBERNETES_REQUESTS_TOTAL).labels(*with_code).inc()
+        self.histogram(names.KUBERNETES_REQUEST_SECONDS).labels(*with_code).observe(request.seconds)
+        if request.code == CONFLICT:
+            self.counter(names.KUBERNETES_CONFLICTS_TOTAL).labels(*labels).inc()
+
+    def watch_alive(self, resource: str) -> None:
+        """Note that a watch delivered an event or bookmark."""
+        self.gauge(names.WATCH_LAST_EVENT_TIMESTAMP_SECONDS).labels(resource=resource).set(
+            time.time()
+        )
+
+
+def _check_kind(row: Metric, kind: MetricKind) -> None:
+    if row.kind is not kind:
+        raise TypeError(f"{row.name} is a {row.kind.value}, not a {kind.value}")

@@ -1,0 +1,77 @@
+"""HTTP for Kubernetes and Prometheus: /live, /ready, /metrics.
+
+live: this handler ran, so the event loop turns; how long it may stand still is said in
+the pod's probe. ready: latched by whoever is injected, never lag or ISR. Called by
+`lifecycle`; knows nothing of replication.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from strandline import names
+
+from .metrics import CONTENT_TYPE, Metrics
+
+HEADER_BYTES_MAX: Final = 8 << 10
+SHUTDOWN_SECONDS: Final = 0.2
+
+
+class ProbeServer:
+    """The HTTP port of a process."""
+
+    def __init__(self, metrics: Metrics, *, ready: Callable[[], bool]) -> None:
+        self._metrics = metrics
+        self._ready = ready
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, port: int) -> int:
+        """Listen on all addresses and return the port; 0 takes any free one.
+
+        Raises:  OSError if the port is taken
+        """
+        application = web.Application()
+        application.router.add_get("/live", self._answer_live)
+        application.router.add_get("/ready", self._answer_ready)
+        application.router.add_get("/metrics", self._answer_metrics)
+        self._runner = web.AppRunner(
+            application,
+            access_log=None,
+            max_line_size=HEADER_BYTES_MAX,
+            max_field_size=HEADER_BYTES_MAX,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+        )
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "0.0.0.0", port).start()
+        address = self._runner.addresses[0]
+        return int(address[1])
+
+    async def stop(self) -> None:
+        """Close the port."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer_live(self, _: web.Request) -> web.Response:
+        return web.Response(text="live\n")
+
+    async def _answer_ready(self, _: web.Request) -> web.Response:
+        if self._ready():
+            return web.Response(text="ready\n")
+        return web.Response(status=503, text="not ready\n")
+
+    async def _answer_metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+
+
+async def measure_loop_lag(metrics: Metrics, *, interval_ms: int) -> None:
+    """Observe for ever by how much the event loop is late."""
+    loop = asyncio.get_running_loop()
+    lag = metrics.histogram(names.EVENT_LOOP_LAG_SECONDS)
+    while True:
+        due = loop.time() + interval_ms / 1000
+        await asyncio.sleep(interval_ms / 1000)
+        lag.observe(max(0.0, loop.time() - due))

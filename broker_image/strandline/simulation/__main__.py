@@ -1,0 +1,56 @@
+"""`python -m strandline.simulation`: run schedules by seed, or one plan from a file.
+
+Ends with status 1 if a promise was broken; the plan of the first such seed can be shrunk
+into a file that `--plan` reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from .plan import Plan, from_json, to_json
+from .run import run
+from .shrink import Shrinker
+from .summary import Summary, story
+from .swarm import draw_plan
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what was asked for and print the figures."""
+    asked = _parse(arguments)
+    plans: Iterable[Plan] = map(draw_plan, range(asked.first_seed, asked.first_seed + asked.seeds))
+    if asked.plan is not None:
+        plans = [from_json(asked.plan.read_text())]
+    summary, begun = Summary(), time.monotonic()
+    smallest: Plan | None = None
+    for plan in plans:
+        outcome = run(plan)
+        summary.outcomes.append(outcome)
+        if outcome.promise:
+            print(story(outcome))
+            if asked.shrink_to is not None and smallest is None:
+                smallest = Shrinker(plan, outcome.promise).shrink()
+                asked.shrink_to.write_text(to_json(smallest) + "\n")
+    print(summary.table(time.monotonic() - begun))
+    if len(summary.outcomes) == 1:
+        print(f"digest {summary.outcomes[0].digest}")
+    return 1 if summary.broken else 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m strandline.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="how many schedules")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
+    parser.add_argument("--plan", type=Path, help="run the plan in this file instead")
+    parser.add_argument(
+        "--shrink-to", type=Path, help="write the first failing plan here, made small"
+    )
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,332 @@
+"""The hands of a controller: store calls, probes, and the controller's end of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from strandline.controller import effects as done
+from strandline.controller.controller import Controller
+from strandline.controller.events import (
+    Event,
+    ProbeAnswered,
+    ProbeVerdict,
+    SessionBroken,
+    Ticked,
+)
+from strandline.controller.store_events import (
+    BrokerRead,
+    ClusterLoaded,
+    ControllerRecordAnswered,
+    EpochFloorRead,
+    LeaseAnswered,
+    Outcome,
+    PartitionAnswered,
+    TopicsRead,
+)
+from strandline.controller.timing import ControllerTiming, LeaseTiming
+from strandline.core.events import (
+    AlterPartitionAnswered,
+    LeaderAndIsrReceived,
+    StopReplicaReceived,
+)
+from strandline.model import ControllerEpoch
+
+from .alarm import Driven
+from .link import identity_of
+from .plan import Timing
+from .sessions import Session
+
+if TYPE_CHECKING:
+    from .process import Process
+
+
+def controller_timing(timing: Timing) -> ControllerTiming:
+    """Return the controller's figures for a plan."""
+    return ControllerTiming(
+        lease=LeaseTiming(
+            lease_duration_ms=timing.lease_duration_ms,
+            renew_deadline_ms=timing.renew_deadline_ms,
+            retry_period_ms=timing.lease_retry_ms,
+        ),
+        session_timeout_ms=timing.session_timeout_ms,
+        probe_deadline_ms=min(400, timing.session_timeout_ms),
+        new_partition_wait_ms=500,
+    )
+
+
+class Office:
+    """The controller of one process, acting or waiting."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._world = process.world
+        self._sessions: dict[int, Session] = {}
+        self.controller = Controller(
+            broker_id=process.broker_id,
+            identity=identity_of(process.broker_id, process.incarnation),
+            rank=process.broker_id,
+            timing=controller_timing(process.world.plan.timing),
+        )
+        self._driven: Driven[Event, done.Effect] = Driven(
+            self.controller,
+            timeline=process.world.timeline,
+            deliver=process.deliver,
+            perform=self._perform,
+            tick=Ticked(),
+        )
+
+    def control(self, event: Event) -> None:
+        """Step the controller."""
+        self._world.note(self._process.broker_id, event)
+        self._driven.step(event)
+
+    # --- the server's end of sessions -----------------------------------------------------
+
+    def on_hello(self, session: Session, events: tuple[Event, ...]) -> None:
+        """Open a session."""
+        self._sessions[session.number] = session
+        self.on_up(session, events)
+
+    def on_up(self, session: Session, events: tuple[Event, ...]) -> None:
+        """Take what a broker says."""
+        if session.number in self._sessions:
+            for event in events:
+                self.control(event)
+
+    def on_broken(self, session: Session) -> None:
+        """Hear that a stream ended."""
+        if self._sessions.pop(session.number, None) is not None:
+            self.control(
+                SessionBroken(session_id=session.number, broker_id=session.client.broker_id)
+            )
+
+    def _down(self, session_id: int, *message: object, repeatable: bool = False) -> None:
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.down(message, repeatable=repeatable)
+
+    # --- effects --------------------------------------------------------------------------
+
+    def _perform(self, effects: Sequence[done.Effect]) -> None:
+        for effect in effects:
+            hand = _HANDS.get(type(effect))
+            if hand is None:
+                self._world.hear(self._process, effect)
+            else:
+                hand(self, effect)
+
+    def read_lease(self, effect: done.ReadLease) -> None:
+        """Perform ReadLease."""
+        store, request_id = self._world.store, effect.request_id
+        self._call(
+            lambda: store.lease,
+            lambda outcome, lease: LeaseAnswered(
+                request_id=request_id, outcome=outcome, lease=lease
+            ),
+        )
+
+    def write_lease(self, effect: done.WriteLease) -> None:
+        """Perform WriteLease."""
+        request_id = effect.request_id
+        self._call(
+            lambda: self._world.write_lease(effect.lease),
+            lambda outcome, lease: LeaseAnswered(
+                request_id=request_id, outcome=outcome, lease=lease
+            ),
+        )
+
+    def read_floor(self, effect: done.ReadEpochFloor) -> None:
+        """Perform ReadEpochFloor."""
+        store = self._world.store
+        self._call(
+            lambda: (store.partitions_epoch(), store.record),
+            lambda outcome, found: EpochFloorRead(
+                request_id=effect.request_id,
+                outcome=outcome,
+                partitions_epoch=ControllerEpoch(0) if found is None else found[0],
+                record=None if found is None else found[1],
+            ),
+        )
+
+    def read_record(self, effect: done.ReadControllerRecord) -> None:
+        """Perform ReadControllerRecord."""
+        self._call(
+            lambda: self._world.store.record,
+            lambda outcome, record: ControllerRecordAnswered(
+                request_id=effect.request_id, outcome=outcome, record=record
+            ),
+        )
+
+    def write_record(self, effect: done.WriteControllerRecord) -> None:
+        """Perform WriteControllerRecord."""
+        self._call(
+            lambda: self._world.store.put_record(effect.record),
+            lambda outcome, record: ControllerRecordAnswered(
+                request_id=effect.request_id, outcome=outcome, record=record
+            ),
+        )
+
+    def load(self, effect: done.LoadCluster) -> None:
+        """Perform LoadCluster: quorum lists, then watches from there."""
+        store = self._world.store
+        self._call(
+            lambda: (tuple(store.partitions.values()), tuple(store.brokers.values())),
+            lambda outcome, found: ClusterLoaded(
+                request_id=effect.request_id,
+                outcome=outcome,
+                partitions=() if found is None else found[0],
+                brokers=() if found is None else found[1],
+                topics=(store.topic,),
+            ),
+            watch=True,
+        )
+
+    def stop_watching(self, _: done.StopWatching) -> None:
+        """Perform StopWatching."""
+        self._world.api.stop_watching(self._process)
+
+    def read_partition(self, effect: done.ReadPartition) -> None:
+        """Perform ReadPartition."""
+        self._call(
+            lambda: self._world.store.partitions[effect.name],
+            lambda outcome, found: PartitionAnswered(
+                request_id=effect.request_id, outcome=outcome, partition=found
+            ),
+        )
+
+    def write_status(self, effect: done.WritePartitionStatus) -> None:
+        """Perform WritePartitionStatus."""
+        self._call(
+            lambda: self._world.write_status(effect),
+            lambda outcome, found: PartitionAnswered(
+                request_id=effect.request_id, outcome=outcome, partition=found
+            ),
+        )
+
+    def read_broker(self, effect: done.ReadBroker) -> None:
+        """Perform ReadBroker."""
+        self._call(
+            lambda: self._world.store.brokers[effect.broker_id],
+            lambda outcome, found: BrokerRead(
+                request_id=effect.request_id, outcome=outcome, broker=found
+            ),
+        )
+
+    def read_topics(self, effect: done.ReadTopics) -> None:
+        """Perform ReadTopics."""
+        self._call(
+            lambda: (self._world.store.topic,),
+            lambda outcome, found: TopicsRead(
+                request_id=effect.request_id,
+                outcome=outcome,
+                topic_ids=frozenset(topic.topic_id for topic in found or ()),
+                topics=found or (),
+            ),
+        )
+
+    def probe(self, effect: done.ProbeBroker) -> None:
+        """Perform ProbeBroker."""
+
+        def on_verdict(verdict: ProbeVerdict) -> None:
+            self.control(
+                ProbeAnswered(
+                    request_id=effect.request_id, broker_id=effect.broker_id, verdict=verdict
+                )
+            )
+
+        self._world.probe(
+            self._process, effect.broker_id, effect.incarnation, effect.deadline_ms, on_verdict
+        )
+
+    def close(self, effect: done.CloseSession) -> None:
+        """Perform CloseSession; no SessionBroken follows."""
+        self._down(effect.session_id, "refused")
+        self._sessions.pop(effect.session_id, None)
+
+    def send_full_state(self, effect: done.SendFullState) -> None:
+        """Perform SendFullState: metadata first, then the command."""
+        epoch = effect.controller_epoch
+        self._down(effect.session_id, "metadata", epoch, effect.brokers, effect.metadata)
+        command = LeaderAndIsrReceived(
+            request_id=effect.request_id,
+            controller_epoch=epoch,
+            broker_epoch=effect.broker_epoch,
+            partitions=effect.partitions,
+            full=True,
+        )
+        self._down(effect.session_id, "command", command, repeatable=True)
+
+    def send_leader_and_isr(self, effect: done.SendLeaderAndIsr) -> None:
+        """Perform SendLeaderAndIsr."""
+        command = LeaderAndIsrReceived(
+            request_id=effect.request_id,
+            controller_epoch=effect.controller_epoch,
+            broker_epoch=effect.broker_epoch,
+            partitions=effect.partitions,
+        )
+        self._down(effect.session_id, "command", command, repeatable=True)
+
+    def send_metadata(self, effect: done.SendUpdateMetadata) -> None:
+        """Perform SendUpdateMetadata."""
+        epoch = effect.controller_epoch
+        self._down(effect.session_id, "metadata", epoch, effect.brokers, effect.partitions)
+
+    def send_stop_replica(self, effect: done.SendStopReplica) -> None:
+        """Perform SendStopReplica."""
+        command = StopReplicaReceived(
+            request_id=effect.request_id,
+            controller_epoch=effect.controller_epoch,
+            broker_epoch=effect.broker_epoch,
+            partitions=effect.partitions,
+        )
+        self._down(effect.session_id, "command", command, repeatable=True)
+
+    def answer_isr_change(self, effect: done.AnswerIsrChange) -> None:
+        """Perform AnswerIsrChange."""
+        answer = AlterPartitionAnswered(
+            request_id=effect.request_id,
+            tp=effect.tp,
+            error=effect.error,
+            stored=effect.stored,
+        )
+        self._down(effect.session_id, "command", answer, repeatable=True)
+
+    def answer_shutdown(self, effect: done.AnswerShutdown) -> None:
+        """Perform AnswerShutdown."""
+        self._down(effect.session_id, "left", effect.request_id, effect.error, effect.remaining)
+
+    def _call(
+        self,
+        apply: Callable[[], Any],
+        event: Callable[[Outcome, Any], Event],
+        *,
+        watch: bool = False,
+    ) -> None:
+        def answer(outcome: Outcome, found: Any) -> None:
+            self.control(event(outcome, found))
+
+        self._world.api.call(self._process, apply, answer, watch=watch)
+
+
+_HANDS: dict[type, Callable[[Office, Any], None]] = {
+    done.ReadLease: Office.read_lease,
+    done.WriteLease: Office.write_lease,
+    done.ReadEpochFloor: Office.read_floor,
+    done.ReadControllerRecord: Office.read_record,
+    done.WriteControllerRecord: Office.write_record,
+    done.LoadCluster: Office.load,
+    done.StopWatching: Office.stop_watching,
+    done.ReadPartition: Office.read_partition,
+    done.WritePartitionStatus: Office.write_status,
+    done.ReadBroker: Office.read_broker,
+    done.ReadTopics: Office.read_topics,
+    done.ProbeBroker: Office.probe,
+    done.CloseSession: Office.close,
+    done.SendFullState: Office.send_full_state,
+    done.SendLeaderAndIsr: Office.send_leader_and_isr,
+    done.SendUpdateMetadata: Office.send_metadata,
+    done.SendStopReplica: Office.send_stop_replica,
+    done.AnswerIsrChange: Office.answer_isr_change,
+    done.AnswerShutdown: Office.answer_shutdown,
+}

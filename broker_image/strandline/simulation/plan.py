@@ -1,0 +1,159 @@
+"""A plan: everything that is decided before a schedule runs, as plain values and as JSON.
+
+Faults name their target by role ("leader:0", "controller") or by id; a role is resolved when
+the fault happens. What a plan does not hold is drawn from its seed by `chance`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+EVERYBODY = -1
+
+
+class FaultKind(Enum):
+    """What may go wrong; values are the words in a plan file."""
+
+    CRASH = "crash"
+    """The process dies; the page cache, and with it the log, survives."""
+    POWER_LOSS = "power_loss"
+    """The machine dies: unflushed records are lost, the boot id changes."""
+    WIPE = "wipe"
+    """The broker comes back with an empty disk."""
+    PAUSE = "pause"
+    """The process is frozen; what arrives waits."""
+    STOP = "stop"
+    """An orderly stop: leaders are moved, everything is flushed, the marker is written."""
+    CUT = "cut"
+    """Messages from the target to the peer are lost, in this direction only."""
+    ISOLATE = "isolate"
+    """All messages to and from the target are lost; the API server answers it."""
+    API_OUTAGE = "api_outage"
+    """The API server answers nobody."""
+    API_CUT = "api_cut"
+    """The API server does not answer the target."""
+    WATCH_LOST = "watch_lost"
+    """The target's watches end with 410 Gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault. peer is for CUT; keep_per_mille is the share of the log that power loss keeps."""
+
+    at_ms: int
+    kind: FaultKind
+    target: str = ""
+    for_ms: int = 0
+    peer: int = EVERYBODY
+    keep_per_mille: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Produce:
+    """One batch with acks=all; it is sent again, as new values, until acknowledged or given up."""
+
+    at_ms: int
+    producer: int
+    partition: int
+    record_count: int
+    tries_for_ms: int = 2_500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consume:
+    """A consumer reads on, or from the start; wait_ms > 0 lets it wait for more."""
+
+    at_ms: int
+    consumer: int
+    partition: int
+    wait_ms: int = 0
+    from_start: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """How bad network, API server and disks are while faults last; shares are per mille."""
+
+    delay_min_ms: int = 1
+    delay_max_ms: int = 1
+    loss: int = 0
+    duplicates: int = 0
+    slow: int = 0
+    slow_max_ms: int = 0
+    api_delay_max_ms: int = 2
+    api_loss: int = 0
+    api_late_max_ms: int = 0
+    watch_delay_max_ms: int = 3
+    watch_duplicates: int = 0
+    watch_in_order: bool = True
+    state_write_max_ms: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The figures that core and controller are given; all ms."""
+
+    lag_max_ms: int = 1_000
+    fetch_wait_ms: int = 200
+    fetch_timeout_ms: int = 1_000
+    fetch_batches_max: int = 16
+    isr_request_timeout_ms: int = 700
+    isr_refusal_backoff_ms: int = 300
+    checkpoint_ms: int = 500
+    heartbeat_ms: int = 250
+    session_timeout_ms: int = 900
+    hosted_report_ms: int = 2_000
+    lease_duration_ms: int = 2_000
+    renew_deadline_ms: int = 1_300
+    lease_retry_ms: int = 400
+    api_timeout_ms: int = 400
+    break_detected_ms: int = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One schedule. Faults end at calm_ms; from then on the cluster has settle_max_ms to heal."""
+
+    seed: int
+    brokers: int
+    assignments: tuple[tuple[int, ...], ...]
+    min_insync_replicas: int
+    calm_ms: int
+    settle_max_ms: int = 30_000
+    conditions: Conditions = Conditions()
+    timing: Timing = Timing()
+    faults: tuple[Fault, ...] = ()
+    produces: tuple[Produce, ...] = ()
+    consumes: tuple[Consume, ...] = ()
+
+    @property
+    def replication_factor(self) -> int:
+        """The number of replicas of each partition."""
+        return len(self.assignments[0])
+
+
+def to_json(plan: Plan) -> str:
+    """Return a plan as text that `from_json` reads."""
+    return json.dumps(asdict(plan), default=lambda value: value.value, indent=1)
+
+
+def from_json(text: str) -> Plan:
+    """Read a plan; a field that is not given has its default.
+
+    Raises:  TypeError for an unknown field, ValueError for an unknown kind of fault
+    """
+    found: dict[str, Any] = json.loads(text)
+    found["assignments"] = tuple(tuple(each) for each in found["assignments"])
+    found["conditions"] = Conditions(**found.get("conditions", {}))
+    found["timing"] = Timing(**found.get("timing", {}))
+    found["faults"] = tuple(_fault(each) for each in found.get("faults", ()))
+    found["produces"] = tuple(Produce(**each) for each in found.get("produces", ()))
+    found["consumes"] = tuple(Consume(**each) for each in found.get("consumes", ()))
+    return Plan(**found)
+
+
+def _fault(found: dict[str, Any]) -> Fault:
+    return Fault(**{**found, "kind": FaultKind(found["kind"])})

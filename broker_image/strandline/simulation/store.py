@@ -1,0 +1,180 @@
+"""The stored objects and the rules under which they change, as the API server applies them.
+
+Each write is a compare-and-swap on the resourceVersion. What the CRDs forbid is refused
+here, too: epochs never fall, another leader needs a higher leader epoch, a changed status a
+higher partition epoch. Knows nothing of time; `api` decides when a call arrives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from strandline.model import (
+    NO_LEADER,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerRecord,
+    LeaseRecord,
+    PartitionState,
+    Registration,
+    StoredBroker,
+    StoredPartition,
+    StoredTopic,
+    TopicId,
+    TopicPartition,
+    TopicSettings,
+)
+
+from .plan import Plan
+
+TOPIC = TopicId("topic")
+
+
+class Store:
+    """The objects of one cluster."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._version = 0
+        self.lease = LeaseRecord(
+            name="c-controller",
+            resource_version=self._next_version(),
+            holder_identity="",
+            lease_duration_seconds=1,
+            acquire_time="",
+            renew_time="",
+            lease_transitions=0,
+            controller_epoch=ControllerEpoch(0),
+        )
+        self.record = ControllerRecord(
+            resource_version=self._next_version(),
+            holder_identity="",
+            broker_id=NO_LEADER,
+            controller_epoch=ControllerEpoch(0),
+        )
+        self.topic = StoredTopic(
+            name="topic",
+            resource_version=self._next_version(),
+            topic_id=TOPIC,
+            topic_name="topic",
+            min_insync_replicas=plan.min_insync_replicas,
+            unclean_leader_election=False,
+            settings=TopicSettings(),
+        )
+        self.brokers = {
+            BrokerId(number): StoredBroker(
+                name=f"c-{number}",
+                resource_version=self._next_version(),
+                broker_id=BrokerId(number),
+                registration=None,
+            )
+            for number in range(plan.brokers)
+        }
+        self.partitions = {
+            f"topic-{number}": StoredPartition(
+                name=f"topic-{number}",
+                resource_version=self._next_version(),
+                tp=TopicPartition(topic_id=TOPIC, partition=number),
+                topic_name="topic",
+                assigned=tuple(map(BrokerId, assigned)),
+                recover=False,
+                state=None,
+            )
+            for number, assigned in enumerate(plan.assignments)
+        }
+        self.partition_names = {found.tp: name for name, found in self.partitions.items()}
+
+    def _next_version(self) -> str:
+        self._version += 1
+        return str(self._version)
+
+    def state(self, tp: TopicPartition) -> PartitionState | None:
+        """Return the committed state of a partition."""
+        return self.partitions[self.partition_names[tp]].state
+
+    def highest_entry_epoch(self, broker_id: BrokerId) -> BrokerEpoch:
+        """Return the highest epoch of a broker in any ISR, 0 without any."""
+        entries = (
+            found.state.entry_of(broker_id) for found in self.partitions.values() if found.state
+        )
+        epochs = (entry.broker_epoch for entry in entries if entry is not None)
+        return max(epochs, default=BrokerEpoch(0))
+
+    def partitions_epoch(self) -> ControllerEpoch:
+        """Return the highest controller epoch of all partitions."""
+        states = (found.state for found in self.partitions.values())
+        epochs = (state.controller_epoch for state in states if state is not None)
+        return max(epochs, default=ControllerEpoch(0))
+
+    # --- writes: None is a refusal --------------------------------------------------------
+
+    def put_lease(self, lease: LeaseRecord) -> LeaseRecord | None:
+        """Write the Lease; empty times are stamped."""
+        if lease.resource_version != self.lease.resource_version:
+            return None
+        version = self._next_version()
+        self.lease = replace(
+            lease,
+            resource_version=version,
+            renew_time=lease.renew_time or f"t{version}",
+            acquire_time=lease.acquire_time or f"t{version}",
+        )
+        return self.lease
+
+    def put_record(self, record: ControllerRecord) -> ControllerRecord | None:
+        """Write the controller's record: the epoch rises, or stays with the same holder."""
+        known = self.record
+        obeys = record.controller_epoch > known.controller_epoch or (
+            record.controller_epoch == known.controller_epoch
+            and record.holder_identity == known.holder_identity
+        )
+        if record.resource_version != known.resource_version or not obeys:
+            return None
+        self.record = replace(record, resource_version=self._next_version())
+        return self.record
+
+    def put_registration(
+        self, found: StoredBroker, registration: Registration
+    ) -> StoredBroker | None:
+        """Write a Broker's status."""
+        known = self.brokers[found.broker_id]
+        if known.resource_version != found.resource_version:
+            return None
+        old = known.registration
+        if old is not None and not (
+            registration.broker_epoch > old.broker_epoch
+            and registration.clean_since_epoch >= old.clean_since_epoch
+        ):
+            return None
+        stored = replace(known, resource_version=self._next_version(), registration=registration)
+        self.brokers[found.broker_id] = stored
+        return stored
+
+    def put_partition_status(
+        self, name: str, resource_version: str, state: PartitionState
+    ) -> StoredPartition | None:
+        """Write a Partition's status."""
+        known = self.partitions[name]
+        if known.resource_version != resource_version or not obeys_rules(known.state, state):
+            return None
+        stored = replace(known, resource_version=self._next_version(), state=state)
+        self.partitions[name] = stored
+        return stored
+
+
+def obeys_rules(old: PartitionState | None, new: PartitionState) -> bool:
+    """Apply the CRD's rules to a status."""
+    members = new.isr_ids
+    well_formed = (
+        (new.leader == NO_LEADER or new.leader in members)
+        and len(set(members)) == len(members)
+        and set(members) <= set(new.replicas)
+    )
+    if old is None or not well_formed:
+        return well_formed
+    return (
+        new.leader_epoch >= old.leader_epoch
+        and new.controller_epoch >= old.controller_epoch
+        and (new == old or new.partition_epoch > old.partition_epoch)
+        and (new.leader == old.leader or new.leader_epoch != old.leader_epoch)
+    )

@@ -1,0 +1,115 @@
+"""Under which epochs a starting broker registers, and why its start is clean or not (ADR 0002).
+
+Pure: which broker epoch, and since which epoch the log lost nothing. Called by
+`runtime.registration` for real processes and by the simulator for its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from strandline.model import BrokerEpoch, Registration
+
+
+class StartEvidence(Enum):
+    """Why a start is clean or not; values are the words of the log line."""
+
+    SAME_BOOT = "SameBoot"
+    CLEAN_SHUTDOWN = "CleanShutdown"
+    FIRST_START = "FirstStart"
+    NO_REGISTRATION = "NoRegistration"
+    OTHER_LOG_DIRECTORY = "OtherLogDirectory"
+    META_BEHIND = "MetaBehind"
+    NO_PROOF = "NoProof"
+    LOGS_DAMAGED = "LogsDamaged"
+    STORAGE_FAILED = "StorageFailed"
+
+    @property
+    def clean(self) -> bool:
+        """Tell whether the log is known to have lost nothing."""
+        return self in {StartEvidence.SAME_BOOT, StartEvidence.CLEAN_SHUTDOWN}
+
+    @property
+    def may_have_lost_records(self) -> bool:
+        """Tell whether there was something to lose: a first start is unclean but harmless."""
+        return not self.clean and self is not StartEvidence.FIRST_START
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundOnDisk:
+    """What the data directory and the machine said before this process wrote anything.
+
+    log_dir_id is fresh if the directory is; meta_epoch is then None. boot_id "" means
+    unknown; marker_epoch None means the last process did not stop in an orderly way.
+    storage_failed tells that an earlier process saw a write or fsync fail: what the kernel
+    dropped then is not in the page cache either, so the same boot proves nothing.
+    """
+
+    log_dir_id: str
+    meta_epoch: BrokerEpoch | None
+    marker_epoch: BrokerEpoch | None
+    boot_id: str
+    storage_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartDecision:
+    """Under which epochs a broker registers; clean_since_epoch <= broker_epoch."""
+
+    broker_epoch: BrokerEpoch
+    clean_since_epoch: BrokerEpoch
+    evidence: StartEvidence
+
+
+def decide_registration(
+    disk: FoundOnDisk, stored: Registration | None, *, highest_entry_epoch: BrokerEpoch
+) -> StartDecision:
+    """Decide under which epochs a starting broker registers.
+
+    The broker epoch exceeds every epoch this id ever used, even if the Broker object was
+    deleted or the disk is new: an old ISR entry must never look present. cleanSinceEpoch
+    stays after a clean start, so that entries of earlier epochs keep counting.
+
+    Source:  ADR 0002; Kafka KIP-966 for the need of an unclean-start rule
+    """
+    known = (
+        stored.broker_epoch if stored else 0,
+        highest_entry_epoch,
+        disk.meta_epoch or 0,
+    )
+    broker_epoch = BrokerEpoch(max(known) + 1)
+    evidence = _evidence(disk, stored, first=max(known) == 0)
+    keeps = stored is not None and evidence.clean
+    return StartDecision(
+        broker_epoch=broker_epoch,
+        clean_since_epoch=stored.clean_since_epoch if stored and keeps else broker_epoch,
+        evidence=evidence,
+    )
+
+
+def _evidence(disk: FoundOnDisk, stored: Registration | None, *, first: bool) -> StartEvidence:
+    if stored is None:
+        return StartEvidence.FIRST_START if first else StartEvidence.NO_REGISTRATION
+    if disk.meta_epoch is None or disk.log_dir_id != stored.log_dir_id:
+        return StartEvidence.OTHER_LOG_DIRECTORY
+    # Meta is written before the registration: behind it means the disk is an older copy.
+    if disk.meta_epoch < stored.broker_epoch:
+        return StartEvidence.META_BEHIND
+    if disk.storage_failed:
+        return StartEvidence.STORAGE_FAILED
+    if disk.boot_id and disk.boot_id == stored.boot_id:
+        return StartEvidence.SAME_BOOT
+    # A marker of another epoch belongs to an earlier stop; something ran after it.
+    if disk.marker_epoch == stored.broker_epoch:
+        return StartEvidence.CLEAN_SHUTDOWN
+    return StartEvidence.NO_PROOF
+
+
+def damaged(decision: StartDecision) -> StartDecision:
+    """Return the decision for logs that hold less than they once did: nothing proves them clean."""
+    return StartDecision(
+        broker_epoch=decision.broker_epoch,
+        clean_since_epoch=decision.broker_epoch,
+        evidence=StartEvidence.LOGS_DAMAGED,
+    )

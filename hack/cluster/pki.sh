@@ -1,0 +1,30 @@
+# Certificates and kubeconfig files, EC keys, ten years; sourced after lib.sh. What is there is kept.
+pki=$RUN/pki
+
+authority() { # name, common name
+	[ -f "$pki/$1.crt" ] && return
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -keyout "$pki/$1.key" -out "$pki/$1.crt" -subj "/CN=$2" \
+		-addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,digitalSignature,keyEncipherment,keyCertSign 2>/dev/null
+}
+certificate() { # name, authority, subject, [subjectAltName]
+	[ -f "$pki/$1.crt" ] && return
+	openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$pki/$1.key" -subj "$3" 2>/dev/null |
+		openssl x509 -req -days 3650 -CA "$pki/$2.crt" -CAkey "$pki/$2.key" -set_serial "0x$(openssl rand -hex 8)" -out "$pki/$1.crt" \
+			-extfile <(printf 'keyUsage=critical,digitalSignature,keyEncipherment\nextendedKeyUsage=serverAuth,clientAuth\n%s' "${4:+subjectAltName=$4}") 2>/dev/null
+}
+kubeconfig_file() { # file, server, certificate, user
+	[ -f "$1" ] && return
+	cat >"$1" <<-YAML
+		apiVersion: v1
+		kind: Config
+		current-context: strandline
+		clusters: [{name: strandline, cluster: {server: "$2", certificate-authority-data: $(base64 -w0 "$pki/ca.crt")}}]
+		contexts: [{name: strandline, context: {cluster: strandline, user: $4}}]
+		users: [{name: $4, user: {client-certificate-data: $(base64 -w0 "$pki/$3.crt"), client-key-data: $(base64 -w0 "$pki/$3.key")}}]
+	YAML
+}
+service_account_keys() {
+	[ -f "$pki/sa.pub" ] && return
+	openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$pki/sa.key" 2>/dev/null
+	openssl pkey -in "$pki/sa.key" -pubout -out "$pki/sa.pub"
+}

@@ -1,0 +1,1 @@
+"""The operator: reconciles topics and clusters into objects; never in the data path."""

@@ -1,0 +1,92 @@
+"""What a plan consists of. `str(action)` is the sentence for logs, Events and tests.
+
+Values only; `apply` performs them in the order of the plan and stops at the first failure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.kube.api import Object
+
+from .kinds import name_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateCluster:
+    """Create a BrokerCluster that a topic needs; one that exists is left as it is."""
+
+    body: Object
+
+    def __str__(self) -> str:
+        return f"create BrokerCluster {name_of(self.body)}, which a topic needs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyObject:
+    """Make an object of a cluster what it shall be; why is missing, changed or orphaned."""
+
+    body: Object
+    why: str
+
+    def __str__(self) -> str:
+        return f"apply {self.body['kind']} {name_of(self.body)}: it is {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitialisePartitions:
+    """Raise partitionsInitialised by compare-and-swap, then create the new Partitions.
+
+    status_body carries the resourceVersion it was decided on. The Partitions are new only
+    in the pass that raised the number; whatever is missing later was lost (ADR 0004).
+    """
+
+    status_body: Object
+    bodies: tuple[Object, ...]
+
+    def __str__(self) -> str:
+        first, last = self.bodies[0], self.bodies[-1]
+        return (
+            f"create Partitions {name_of(first)} to {name_of(last)}"
+            if first is not last
+            else f"create Partition {name_of(first)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecreatePartition:
+    """Create a lost Partition again; its data may be on disks (recover is true)."""
+
+    body: Object
+
+    def __str__(self) -> str:
+        return f"create Partition {name_of(self.body)} again: it was lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyStatus:
+    """Write the operator's part of the status of a cluster or topic."""
+
+    body: Object
+    reason: str
+
+    def __str__(self) -> str:
+        return f"status of {self.body['kind']} {name_of(self.body)}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostEvent:
+    """Tell people something about an object."""
+
+    about: Object
+    warning: bool
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"tell about {self.about['kind']} {name_of(self.about)}: {self.message}"
+
+
+Action = (
+    CreateCluster | ApplyObject | InitialisePartitions | RecreatePartition | ApplyStatus | PostEvent
+)

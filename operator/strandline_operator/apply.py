@@ -1,0 +1,155 @@
+"""Performs the actions of a plan against the API server, in order.
+
+Called by `reconcile`. Owns no decision: what must not happen twice is a compare-and-swap
+or a create. Any refusal or outage ends the pass; the next one plans anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import Final, assert_never
+
+from strandline.errors import StoreConflict, StoreUnavailable
+from strandline.kube.api import ApiClient, Object
+
+from . import kinds, settings
+from .actions import (
+    Action,
+    ApplyObject,
+    ApplyStatus,
+    CreateCluster,
+    InitialisePartitions,
+    PostEvent,
+    RecreatePartition,
+)
+from .observe import Cache
+
+CREATES_AT_ONCE: Final = 16
+"""Partitions created side by side: a large topic in seconds, the API server not flooded."""
+
+CREATE_PAUSE_MAX_MS: Final = 2_000
+EVENT_MESSAGE_LENGTH_MAX: Final = 1_024
+
+
+class PartitionNotCreated(StoreUnavailable):
+    """A new Partition could not be created in time; the next pass takes it for lost."""
+
+
+class Executor:
+    """Turns actions into calls."""
+
+    def __init__(
+        self, api: ApiClient, cache: Cache, *, namespace: str, now: Callable[[], str]
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._namespace = namespace
+        self._now = now
+
+    async def perform(self, action: Action) -> None:
+        """Perform one action.
+
+        Raises:  CoordinationError if the API server refused it or did not answer
+        """
+        match action:
+            case ApplyObject(body=body):
+                resource = kinds.KIND_OF[body["kind"]].resource
+                await self._api.apply(resource, self._namespace, body)
+            case ApplyStatus(body=body):
+                await self._apply_status(body)
+            case InitialisePartitions():
+                await self._initialise(action)
+            case RecreatePartition(body=body):
+                await self._create_if_absent(kinds.PARTITION, body)
+            case CreateCluster(body=body):
+                await self._create_if_absent(kinds.CLUSTER, body)
+            case PostEvent():
+                await self._post(action)
+            case _:
+                assert_never(action)
+
+    async def _apply_status(self, body: Object) -> None:
+        resource = kinds.KIND_OF[body["kind"]].resource
+        await self._api.apply(resource, self._namespace, body, subresource="status")
+
+    async def _initialise(self, action: InitialisePartitions) -> None:
+        """Raise the number, then create what is new: in this order and in one pass."""
+        await self._apply_status(action.status_body)
+        limit = asyncio.Semaphore(CREATES_AT_ONCE)
+
+        async def create(body: Object) -> Exception | None:
+            async with limit:
+                try:
+                    await self._create_new(body)
+                except PartitionNotCreated as error:
+                    return error
+            return None
+
+        # One that cannot be created must not stop the others, which would count as lost too.
+        for failed in await asyncio.gather(*map(create, action.bodies)):
+            if failed:
+                raise failed
+
+    async def _create_new(self, body: Object) -> None:
+        """Create a new Partition, patiently: it is new only in this pass.
+
+        Raises:  PartitionNotCreated when all attempts are used up
+        """
+        pause_ms, cause = settings.BACKOFF_MS, ""
+        for _ in range(settings.CREATE_ATTEMPTS):
+            try:
+                created = await self._api.create(kinds.PARTITION.resource, self._namespace, body)
+                self._cache.put_new(kinds.PARTITION, created)
+                return
+            except StoreConflict as error:
+                cause = str(error)
+                if await self._is_already(body):
+                    return
+            except StoreUnavailable as error:
+                cause = str(error)
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, CREATE_PAUSE_MAX_MS)
+        raise PartitionNotCreated(f"Partition {kinds.name_of(body)}: {cause}")
+
+    async def _is_already(self, body: Object) -> bool:
+        """Tell whether the Partition that exists is the one we were asked for."""
+        try:
+            found = await self._api.get(
+                kinds.PARTITION.resource, self._namespace, kinds.name_of(body)
+            )
+        except StoreUnavailable:
+            return False
+        return found is not None and found["spec"]["topicId"] == body["spec"]["topicId"]
+
+    async def _create_if_absent(self, kind: kinds.Kind, body: Object) -> None:
+        try:
+            created = await self._api.create(kind.resource, self._namespace, body)
+        except StoreConflict:
+            return
+        self._cache.put_new(kind, created)
+
+    async def _post(self, event: PostEvent) -> None:
+        now = self._now()
+        about = event.about
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{kinds.name_of(about)[:200]}.{uuid.uuid4().hex[:16]}"},
+            "type": "Warning" if event.warning else "Normal",
+            "reason": event.reason,
+            "message": event.message[:EVENT_MESSAGE_LENGTH_MAX],
+            "source": {"component": settings.FIELD_MANAGER},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "involvedObject": {
+                "apiVersion": about["apiVersion"],
+                "kind": about["kind"],
+                "name": kinds.name_of(about),
+                "namespace": self._namespace,
+                "uid": kinds.uid_of(about),
+            },
+        }
+        await self._api.create(kinds.EVENT.resource, self._namespace, body)

@@ -1,0 +1,99 @@
+"""Entry of the operator process: configuration, logs, kopf's watches, the work queue.
+
+Ends on SIGTERM after the passes under way: a topic whose new Partitions are being created
+must get them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from typing import Final
+
+import kopf
+
+from strandline.config.kubernetes import KubernetesConfig
+from strandline.errors import ConfigError
+from strandline.kube.api import ApiClient
+
+from .reconcile import Reconciler
+from .registry import make_registry, make_settings
+from .settings import FIELD_MANAGER, OperatorConfig, load_operator_config
+
+_log = logging.getLogger(__name__)
+
+REFUSED: Final = 2
+"""Exit code of a configuration that cannot work."""
+
+DRAIN_SECONDS: Final = 15
+"""Time for the passes under way at the end; below the pod's grace period of 30 s."""
+
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, message, and the fields of the record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line: dict[str, object] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.name.startswith("strandline"):
+            line |= {key: val for key, val in vars(record).items() if key not in _STANDARD}
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def main() -> int:
+    """Run the operator until it is told to end; return its exit code."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=os.environ.get("LOG_LEVEL") or "INFO", handlers=[handler])
+    try:
+        config = load_operator_config()
+        asyncio.run(run(config))
+    except ConfigError as error:
+        _log.error("refusing to start", extra={"cause": str(error)})
+        return REFUSED
+    return 0
+
+
+async def run(config: OperatorConfig, stop: asyncio.Event | None = None) -> None:
+    """Reconcile one namespace until SIGTERM, SIGINT, or the event is set.
+
+    Raises:  ConfigError if nothing says where the API server is
+    """
+    async with await ApiClient.open(KubernetesConfig(), field_manager=FIELD_MANAGER) as api:
+        reconciler = Reconciler(api, config)
+        work = asyncio.create_task(reconciler.queue.run())
+        ended = stop or asyncio.Event()
+        work.add_done_callback(lambda _: ended.set())
+        resync = asyncio.create_task(reconciler.resync())
+        try:
+            await kopf.operator(
+                registry=make_registry(reconciler),
+                settings=make_settings(),
+                standalone=True,
+                namespaces=[config.namespace],
+                liveness_endpoint=_liveness(config),
+                stop_flag=ended,
+            )
+        finally:
+            resync.cancel()
+            reconciler.queue.stop()
+            try:
+                await asyncio.wait_for(work, DRAIN_SECONDS)
+            except TimeoutError:
+                _log.error("passes under way were cut off", extra={"seconds": DRAIN_SECONDS})
+
+
+def _liveness(config: OperatorConfig) -> str | None:
+    return f"http://0.0.0.0:{config.http_port}/live" if config.http_port else None

@@ -1,0 +1,83 @@
+"""Connects kopf's watches to the reconciler: handlers of two lines, no global decorators.
+
+kopf is the watch engine only. An index handler sees every object of the first lists;
+kopf holds back all event handlers until every list is whole, so no plan is ever made from
+half of the objects. No finalizer, no annotation and no patch of kopf's own is used.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import kopf
+
+from strandline.errors import ConfigError
+
+from . import kinds, settings
+from .reconcile import Reconciler
+
+_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def make_registry(reconciler: Reconciler) -> kopf.OperatorRegistry:
+    """Return handlers for every watched kind."""
+    registry = kopf.OperatorRegistry()
+    kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY)(login)
+    for kind in kinds.WATCHED:
+        _register(registry, kind, reconciler)
+    return registry
+
+
+def make_settings() -> kopf.OperatorSettings:
+    """Return kopf's settings with every timeout of ours and none of its writes."""
+    chosen = kopf.OperatorSettings()
+    chosen.posting.enabled = False
+    chosen.scanning.disabled = True
+    chosen.persistence.finalizer = "strandline.dev/operator"
+    chosen.networking.request_timeout = settings.REQUEST_TIMEOUT_SECONDS
+    chosen.networking.connect_timeout = settings.CONNECT_TIMEOUT_SECONDS
+    chosen.networking.error_backoffs = (0.1, 0.3, 1, 2, 5)
+    chosen.watching.server_timeout = settings.WATCH_SERVER_TIMEOUT_SECONDS
+    chosen.watching.client_timeout = settings.WATCH_CLIENT_TIMEOUT_SECONDS
+    chosen.process.ultimate_exiting_timeout = settings.REQUEST_TIMEOUT_SECONDS
+    return chosen
+
+
+def login(**parts: Any) -> kopf.ConnectionInfo | None:
+    """Return how to reach the API server: KUBECONFIG if set, else the pod's ServiceAccount."""
+    if os.environ.get("KUBECONFIG"):
+        return kopf.login_with_kubeconfig(**parts)
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}") for part in ("HOST", "PORT"))
+    if not host or not port:
+        raise ConfigError("KUBECONFIG: neither it nor KUBERNETES_SERVICE_HOST is set")
+    return kopf.ConnectionInfo(
+        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        ca_path=str(_ACCOUNT / "ca.crt"),
+        scheme="Bearer",
+        token=(_ACCOUNT / "token").read_text().strip(),
+    )
+
+
+def _register(registry: kopf.OperatorRegistry, kind: kinds.Kind, reconciler: Reconciler) -> None:
+    resource = kind.resource
+    where = (resource.group, resource.version, resource.plural)
+
+    def learn(body: kopf.Body, **_: Any) -> None:
+        reconciler.learn(kind, dict(body))
+
+    def changed(event: kopf.RawEvent, **_: Any) -> None:
+        reconciler.on_change(kind, event["type"] or "", dict(event["object"]))
+
+    kopf.index(*where, registry=registry, id=f"learn-{resource.plural}")(_aware(learn))
+    kopf.on.event(*where, registry=registry, id=f"changed-{resource.plural}")(_aware(changed))
+
+
+def _aware(handler: Any) -> Any:
+    """Return a coroutine function: kopf would run a plain one in another thread."""
+
+    async def aware(**parts: Any) -> None:
+        handler(**parts)
+
+    return aware

@@ -1,0 +1,105 @@
+"""A queue of keys: each is worked on by one worker at a time, and changes gather meanwhile.
+
+Bounded by nature: a key waits at most once. A failed key comes back after a pause that
+doubles, with jitter, so that many objects do not come back together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from . import settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Key:
+    """An object to reconcile: kind is BrokerCluster or ReplicatedTopic."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class WorkQueue:
+    """Keys and the time from which each may be worked on; lives on one event loop."""
+
+    def __init__(self, work: Callable[[Key], Coroutine[Any, Any, bool]]) -> None:
+        """Take the function that works on a key and tells whether it succeeded."""
+        self._work = work
+        self._due: dict[Key, float] = {}
+        self._running: dict[Key, asyncio.Task[bool]] = {}
+        self._failures: dict[Key, int] = {}
+        self._changed = asyncio.Event()
+        self._bug: BaseException | None = None
+        self._stopping = False
+
+    def add(self, key: Key, *, after_ms: int = 0) -> None:
+        """Have a key worked on after a pause; an earlier time already set stays."""
+        due = asyncio.get_running_loop().time() + after_ms / 1000
+        self._due[key] = min(due, self._due.get(key, due))
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Work until `stop`; then wait for what is under way.
+
+        Raises:  whatever the work itself raised: a bug must end the process, not one object
+        """
+        loop = asyncio.get_running_loop()
+        while not self._stopping:
+            self._changed.clear()
+            for key in self._next_keys(loop.time()):
+                del self._due[key]
+                task = asyncio.create_task(self._work(key))
+                self._running[key] = task
+                task.add_done_callback(partial(self._finished, key))
+            await self._wait(loop.time())
+            if self._bug is not None:
+                raise self._bug
+        if self._running:
+            await asyncio.wait(list(self._running.values()))
+
+    def stop(self) -> None:
+        """Begin nothing any more."""
+        self._stopping = True
+        self._changed.set()
+
+    def _next_keys(self, now: float) -> list[Key]:
+        free = settings.WORKERS - len(self._running)
+        due = [(at, key) for key, at in self._due.items() if at <= now]
+        ready = [key for _, key in sorted(due) if key not in self._running]
+        return ready[: max(0, free)]
+
+    async def _wait(self, now: float) -> None:
+        """Wait for a change, or for the next key's time if a worker is free for it."""
+        waiting = [at for key, at in self._due.items() if key not in self._running]
+        full = len(self._running) >= settings.WORKERS
+        timeout = None if full or not waiting else max(0.0, min(waiting) - now)
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout)
+        except TimeoutError:
+            return
+
+    def _finished(self, key: Key, task: asyncio.Task[bool]) -> None:
+        del self._running[key]
+        self._changed.set()
+        if task.cancelled():
+            return
+        if task.exception() is not None:
+            self._bug = task.exception()
+        elif task.result():
+            self._failures.pop(key, None)
+        else:
+            self._try_again(key)
+
+    def _try_again(self, key: Key) -> None:
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        pause = min(settings.BACKOFF_MS * 2 ** min(failures, 16), settings.BACKOFF_MAX_MS)
+        self.add(key, after_ms=int(pause * random.uniform(0.5, 1.0)))

@@ -1,0 +1,1 @@
+"""Protobuf and gRPC code generated from the .proto files beside it."""

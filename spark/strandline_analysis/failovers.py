@@ -1,0 +1,252 @@
+"""Analysis: which elections were there, and for how long did nobody lead?
+
+One row for each rise of a partition's leader epoch. Followers' samples tell epochs as well,
+but only a leader's own samples tell who led; an epoch that no leader was scraped under is an
+election all the same, and flagged.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from strandline import names
+
+from .samples import PLACE, broker_id, held, of, value_at
+
+METRICS: Final = tuple(
+    metric.name
+    for metric in (
+        names.PARTITION_IS_LEADER,
+        names.PARTITION_LEADER_EPOCH,
+        names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS,
+        names.PARTITION_ISR_MEMBER,
+        names.LEADER_ELECTIONS_TOTAL,
+    )
+)
+
+ELECTIONS: Final = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("epoch", LongType()),
+        StructField("old_leader", IntegerType()),
+        StructField("new_leader", IntegerType()),
+        StructField("t_last_old_ms", LongType()),
+        StructField("t_first_new_ms", LongType()),
+        StructField("t_first_new_err_ms", LongType()),
+        StructField("no_leader_low_ms", LongType()),
+        StructField("no_leader_high_ms", LongType()),
+        StructField("kind", StringType()),
+        StructField("cause", StringType()),
+        StructField("observed", BooleanType()),
+    ]
+)
+"""What `elections` returns.
+
+t_last_old_ms: the last scrape that saw the old leader lead. t_first_new_ms: when the new one
+began, at most t_first_new_err_ms earlier. The time without a leader lies between its bounds;
+an old leader that could not be scraped any more counts as gone.
+kind: unclean, controlled, broker_failure. cause: what became of the old leader's process:
+alive, stale (not scraped any more) or gap. observed: false for an epoch nobody was seen
+leading under; its leaders, bounds and kind are null, as is old_leader of the election after.
+"""
+
+KINDS: Final = {
+    "unclean": "unclean",
+    "controlled_shutdown": "controlled",
+    "offline": "broker_failure",
+}
+"""Label of the controllers' counter to kind; `new` is no failover."""
+
+CAUSES: Final = {"change": "alive", "stale": "stale", "gap": "gap", "range": "gap"}
+PARTITION: Final = ("topic", "partition")
+
+
+def elections(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
+    """Which leader followed which, when, and for how long was there none?
+
+    Shape:   samples as schema.SAMPLES, of METRICS; the answer as ELECTIONS, one row for each
+             election within [start_ms, end_ms)
+    Units:   ms
+    """
+    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
+    facts = facts.where(F.col("metric").isin(*METRICS)).cache()
+    changes = _changes(_leaderships(facts, interval_ms=interval_ms))
+    changes = _with_kinds(changes, facts, interval_ms=interval_ms)
+    seen = changes.where(F.col("t_first_new_ms").between(start_ms, end_ms - 1))
+    answer = seen.unionByName(_unseen(seen))
+    return answer.select(*(F.col(field.name).cast(field.dataType) for field in ELECTIONS))
+
+
+def _leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
+    """One row for each leader epoch under which a leader was scraped."""
+    epochs = of(facts, names.PARTITION_LEADER_EPOCH.name).select(
+        *PLACE,
+        F.col("value").cast("long").alias("epoch"),
+        F.col("first_ms").alias("epoch_first_ms"),
+        F.col("last_ms").alias("epoch_last_ms"),
+        F.col("hold_end_ms").alias("epoch_end_ms"),
+        F.col("end_reason").alias("epoch_reason"),
+    )
+    leading = of(facts, names.PARTITION_IS_LEADER.name).where(F.col("value") > 0)
+    first = F.greatest("first_ms", "epoch_first_ms")
+    seen = (
+        leading.join(epochs, list(PLACE))
+        .where(
+            (F.col("epoch_first_ms") <= F.col("last_ms"))
+            & (F.col("first_ms") <= F.col("epoch_last_ms"))
+        )
+        .select(
+            *PLACE,
+            "epoch",
+            first.alias("first_ms"),
+            F.least("last_ms", "epoch_last_ms").alias("last_ms"),
+            F.least("hold_end_ms", "epoch_end_ms").alias("hold_end_ms"),
+            F.when(F.col("epoch_last_ms") < F.col("last_ms"), F.col("epoch_reason"))
+            .otherwise(F.col("end_reason"))
+            .alias("end_reason"),
+        )
+    )
+    whole = seen.groupBy(*PARTITION, "epoch").agg(
+        F.min_by("pod", "first_ms").alias("pod"),
+        F.min_by("instance", "first_ms").alias("instance"),
+        F.min("first_ms").alias("first_ms"),
+        F.max("last_ms").alias("last_ms"),
+        F.max("hold_end_ms").alias("hold_end_ms"),
+        F.max_by("end_reason", "last_ms").alias("end_reason"),
+    )
+    dated = value_at(
+        whole,
+        facts,
+        names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS.name,
+        at="first_ms",
+        into="since",
+    )
+    since = F.round(F.col("since") * 1000).cast("long")
+    told = since <= F.col("first_ms")
+    return dated.withColumn(
+        "begun_ms", F.when(told, since).otherwise(F.col("first_ms"))
+    ).withColumn("begun_err_ms", F.when(told, 0).otherwise(interval_ms))
+
+
+def _changes(leaderships: DataFrame) -> DataFrame:
+    """One row for each leadership that follows another."""
+    in_order = Window.partitionBy(*PARTITION).orderBy("epoch")
+
+    def before(name: str) -> Column:
+        return F.lag(name).over(in_order).alias(f"old_{name}")
+
+    pairs = leaderships.select(
+        "*",
+        *(
+            before(name)
+            for name in ("epoch", "pod", "instance", "last_ms", "hold_end_ms", "end_reason")
+        ),
+    ).where(F.col("old_epoch").isNotNull())
+    last_old = F.least("old_last_ms", "begun_ms")
+    high = F.greatest(F.col("begun_ms") - last_old, F.lit(0))
+    low = F.greatest(F.col("begun_ms") - F.col("begun_err_ms") - F.col("old_hold_end_ms"), F.lit(0))
+    skipped = F.col("epoch") > F.col("old_epoch") + 1
+    return pairs.select(
+        *PARTITION,
+        "epoch",
+        "old_epoch",
+        "old_pod",
+        "old_instance",
+        "old_last_ms",
+        "first_ms",
+        F.when(~skipped, broker_id("old_pod")).alias("old_leader"),
+        broker_id("pod").alias("new_leader"),
+        last_old.alias("t_last_old_ms"),
+        F.col("begun_ms").alias("t_first_new_ms"),
+        F.col("begun_err_ms").alias("t_first_new_err_ms"),
+        F.when(skipped, 0).otherwise(low).alias("no_leader_low_ms"),
+        high.alias("no_leader_high_ms"),
+        F.create_map(*(F.lit(x) for pair in CAUSES.items() for x in pair))[
+            F.col("old_end_reason")
+        ].alias("cause"),
+        F.lit(True).alias("observed"),
+    )
+
+
+def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> DataFrame:
+    """Name each election's kind: by the controllers' counter if it tells one, else by signs.
+
+    The signs: a new leader outside the last known ISR makes it unclean; an old one that is
+    still scraped makes it controlled; otherwise the old one failed.
+    """
+    counted = of(facts, names.LEADER_ELECTIONS_TOTAL.name).where(
+        F.col("value") > F.col("previous_value")
+    )
+    known = F.create_map(*(F.lit(x) for pair in KINDS.items() for x in pair))
+    counted = counted.select(
+        known[F.col("labels")["kind"]].alias("counted"),
+        F.col("first_ms").alias("counted_ms"),
+    ).where(F.col("counted").isNotNull())
+    within = (F.col("counted_ms") > F.col("t_last_old_ms")) & (
+        F.col("counted_ms") <= F.col("first_ms") + interval_ms
+    )
+    key = [*PARTITION, "epoch"]
+    told = (
+        changes.join(F.broadcast(counted), within)
+        .groupBy(*key)
+        .agg(F.collect_set("counted").alias("counted"))
+    )
+    members = of(facts, names.PARTITION_ISR_MEMBER.name).select(
+        *(F.col(name).alias(f"_{name}") for name in (*PLACE, "replica", "last_ms", "value"))
+    )
+    same = (
+        (F.col("_topic") == F.col("topic"))
+        & (F.col("_partition") == F.col("partition"))
+        & (F.col("_pod") == F.col("old_pod"))
+        & (F.col("_instance") == F.col("old_instance"))
+        & (F.col("_replica") == F.col("new_leader"))
+        & (F.col("_last_ms") <= F.col("old_last_ms"))
+    )
+    outside = (
+        changes.join(members, same)
+        .groupBy(*key)
+        .agg((F.max_by("_value", "_last_ms") == 0).alias("outside"))
+    )
+    signs = (
+        F.when(F.col("outside"), "unclean")
+        .when(F.col("cause") == "alive", "controlled")
+        .otherwise("broker_failure")
+    )
+    one = F.when(F.size("counted") == 1, F.col("counted")[0])
+    return (
+        changes.join(told, key, "left")
+        .join(outside, key, "left")
+        .withColumn("kind", F.coalesce(one, signs))
+        .drop("counted", "outside")
+    )
+
+
+def _unseen(seen: DataFrame) -> DataFrame:
+    """One row for each epoch between two that were seen."""
+    skipped = seen.where(F.col("epoch") > F.col("old_epoch") + 1)
+    between = F.explode(F.sequence(F.col("old_epoch") + 1, F.col("epoch") - 1))
+    nothing = F.lit(None)
+    return (
+        skipped.withColumn("epoch", between)
+        .withColumn("observed", F.lit(False))
+        .withColumn(
+            "old_leader",
+            F.when(F.col("epoch") == F.col("old_epoch") + 1, broker_id("old_pod")),
+        )
+        .withColumn("new_leader", nothing.cast("int"))
+        .withColumn("no_leader_low_ms", nothing.cast("long"))
+        .withColumn("no_leader_high_ms", nothing.cast("long"))
+        .withColumn("kind", nothing.cast("string"))
+    )

@@ -1,0 +1,145 @@
+"""The Python Data Source `prometheus`: scraped samples as a DataFrame in the shape of schema.
+
+`spark.read.format("prometheus")` after `register`. One task reads one metric; runs are made
+before anything reaches the JVM. Options: url, metrics (comma-separated), start_ms, end_ms,
+gap_ms (0: every sample by itself), match (JSON of label values that all series must have).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from . import schema
+from .remote_read import Series, read_series
+from .run_lengths import Run, run_lengths
+from .xor_chunk import number
+
+FORMAT: Final = "prometheus"
+NAME_LABEL: Final = "__name__"
+OPTIONS: Final = ("url", "metrics", "start_ms", "end_ms")
+
+
+class OptionMissing(ValueError):
+    """The source was used without one of its options."""
+
+
+@dataclass
+class MetricPartition(InputPartition):  # type: ignore[misc]  # pyspark is not in the dev extra
+    """All series of one metric."""
+
+    metric: str
+
+
+class PrometheusSource(DataSource):  # type: ignore[misc]  # pyspark is not in the dev extra
+    """Tells Spark the name, the shape and the reader."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Return the one shape of samples."""
+        return schema.SAMPLES
+
+    def reader(self, schema: StructType) -> PrometheusReader:  # noqa: ARG002 - Spark's signature
+        """Return the reader of these options."""
+        return PrometheusReader(dict(self.options))
+
+
+class PrometheusReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not in the dev extra
+    """Plans one task for each metric; a task asks Prometheus and yields runs."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        missing = [name for name in OPTIONS if not options.get(name)]
+        if missing:
+            raise OptionMissing(f"{FORMAT}: needs {', '.join(missing)}")
+        self._url = options["url"]
+        self._metrics = [name for name in options["metrics"].split(",") if name]
+        self._start_ms = int(options["start_ms"])
+        self._end_ms = int(options["end_ms"])
+        self._gap_ms = float(options.get("gap_ms", "0"))
+        self._match: dict[str, str] = json.loads(options.get("match", "{}"))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return one partition for each metric."""
+        return [MetricPartition(metric=metric) for metric in self._metrics]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of one metric's series."""
+        matchers = {NAME_LABEL: partition.metric, **self._match}
+        found = read_series(self._url, matchers, start_ms=self._start_ms, end_ms=self._end_ms)
+        for series in found:
+            yield from rows(
+                series, start_ms=self._start_ms, end_ms=self._end_ms, gap_ms=self._gap_ms
+            )
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session."""
+    spark.dataSource.register(PrometheusSource)
+
+
+def read_samples(
+    spark: SparkSession,
+    url: str,
+    metrics: Sequence[str],
+    *,
+    start_ms: int,
+    end_ms: int,
+    gap_ms: float = 0,
+    match: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return the samples of these metrics within [start_ms, end_ms), as runs if gap_ms > 0."""
+    return (
+        spark.read.format(FORMAT)
+        .options(
+            url=url,
+            metrics=",".join(metrics),
+            start_ms=str(start_ms),
+            end_ms=str(end_ms),
+            gap_ms=str(gap_ms),
+            match=json.dumps(dict(match or {})),
+        )
+        .load()
+    )
+
+
+def rows(series: Series, *, start_ms: int, end_ms: int, gap_ms: float) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of one series in the shape of schema.SAMPLES."""
+    labels = series.labels
+    head = (
+        series_id(labels),
+        labels[NAME_LABEL],
+        labels.get("pod"),
+        labels.get("instance"),
+        labels.get("topic"),
+        _whole(labels.get("partition")),
+        _whole(labels.get("replica")),
+        labels,
+    )
+    for run in run_lengths(series.samples(start_ms=start_ms, end_ms=end_ms), gap_ms=gap_ms):
+        yield (*head, run.first_ms, run.last_ms, run.sample_count, _value(run), run.is_stale)
+
+
+def series_id(labels: Mapping[str, str]) -> int:
+    """Return a number that is the same for these labels in every process."""
+    text = json.dumps(sorted(labels.items()), separators=(",", ":"))
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def _value(run: Run) -> float | None:
+    return None if run.is_stale else number(run.bits)
+
+
+def _whole(label: str | None) -> int | None:
+    return int(label) if label else None

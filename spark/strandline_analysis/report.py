@@ -1,0 +1,180 @@
+"""The tables as text for a terminal or a pod's log.
+
+Called by `job` with plain rows; knows neither Spark nor where they came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from .faults import Fault
+
+Row = Mapping[str, Any]
+
+ROWS_MAX: Final = 200
+"""Of one printed table; the files hold all."""
+FAULT_WINDOW_MS: Final = 60_000
+"""What happened so long after a fault, and before the next one, may be its doing."""
+STATES: Final = {True: "in", False: "out", None: "unknown"}
+
+
+def text_report(
+    *,
+    start_ms: int,
+    end_ms: int,
+    interval_ms: int,
+    isr_intervals: Sequence[Row],
+    elections: Sequence[Row],
+    faults: Sequence[Fault],
+) -> str:
+    """Return the whole report."""
+    head = (
+        f"{clock(start_ms)} to {clock(end_ms)} UTC, {duration(end_ms - start_ms)}, "
+        f"scraped every {duration(interval_ms)}"
+    )
+    parts = [head]
+    if faults:
+        parts += ["", "Injected faults, and what the samples tell of them"]
+        parts += [fault_table(faults, isr_intervals=isr_intervals, elections=elections)]
+    parts += ["", f"Elections: {len(elections)}", election_table(elections)]
+    changed = [row for row in isr_intervals if row["in_isr"] is not True]
+    parts += ["", f"Times not known to be in the ISR: {len(changed)}", isr_table(changed)]
+    return "\n".join(parts) + "\n"
+
+
+def election_table(elections: Sequence[Row]) -> str:
+    """Return one line for each election, oldest first."""
+    header = ("partition", "epoch", "leader", "began", "+-", "without a leader", "kind", "old one")
+    ordered = sorted(elections, key=lambda row: (row["t_first_new_ms"], *_place(row)))
+    return table(
+        header,
+        [
+            (
+                f"{row['topic']}-{row['partition']}",
+                str(row["epoch"]),
+                f"{_id(row['old_leader'])} -> {_id(row['new_leader'])}",
+                clock(row["t_first_new_ms"]),
+                duration(row["t_first_new_err_ms"]),
+                _bounds(row),
+                row["kind"] or "not seen",
+                row["cause"] or "",
+            )
+            for row in ordered
+        ],
+    )
+
+
+def isr_table(intervals: Sequence[Row]) -> str:
+    """Return one line for each interval, oldest first."""
+    header = ("partition", "replica", "state", "from", "+-", "for", "began by", "ended by")
+    ordered = sorted(intervals, key=lambda row: (row["start_ms"], *_place(row), row["replica"]))
+    return table(
+        header,
+        [
+            (
+                f"{row['topic']}-{row['partition']}",
+                str(row["replica"]),
+                STATES[row["in_isr"]],
+                clock(row["start_ms"]),
+                duration(row["start_err_ms"]),
+                duration(row["end_ms"] - row["start_ms"]),
+                row["start_reason"],
+                row["end_reason"],
+            )
+            for row in ordered
+        ],
+    )
+
+
+def fault_table(
+    faults: Sequence[Fault], *, isr_intervals: Sequence[Row], elections: Sequence[Row]
+) -> str:
+    """Return one line for each fault with the elections and ISR exits that followed it."""
+    header = ("fault", "broker", "at", "elections", "without a leader", "out of ISR", "no acks")
+    lines = []
+    for index, fault in enumerate(faults):
+        until = fault.at_ms + FAULT_WINDOW_MS
+        if index + 1 < len(faults):
+            until = min(until, faults[index + 1].at_ms)
+        moved = elections_of(fault, elections, until_ms=until)
+        longest = max(moved, key=lambda row: row["no_leader_high_ms"], default=None)
+        left = exits_of(fault, isr_intervals, until_ms=until)
+        lines.append(
+            (
+                fault.name,
+                _id(fault.broker_id),
+                clock(fault.at_ms),
+                str(len(moved)),
+                _bounds(longest) if longest else "",
+                str(len(left)),
+                "" if fault.gap_ms is None else duration(fault.gap_ms),
+            )
+        )
+    return table(header, lines)
+
+
+def elections_of(fault: Fault, elections: Sequence[Row], *, until_ms: int) -> list[Row]:
+    """Return the elections in which the struck broker lost leadership, or any at all."""
+    return [
+        row
+        for row in elections
+        if row["observed"]
+        and fault.at_ms <= row["t_first_new_ms"] < until_ms
+        and fault.broker_id in {None, row["old_leader"]}
+    ]
+
+
+def exits_of(fault: Fault, intervals: Sequence[Row], *, until_ms: int) -> list[Row]:
+    """Return the intervals out of the ISR that began for the struck broker, or for any."""
+    return [
+        row
+        for row in intervals
+        if row["in_isr"] is False
+        and fault.at_ms <= row["start_ms"] < until_ms
+        and fault.broker_id in {None, row["replica"]}
+    ]
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return columns as wide as their widest cell, at most ROWS_MAX rows."""
+    shown = [header, *rows[:ROWS_MAX]]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(header))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in shown
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    if len(rows) > ROWS_MAX:
+        lines.append(f"... and {len(rows) - ROWS_MAX} more")
+    return "\n".join(lines)
+
+
+def clock(time_ms: int) -> str:
+    """Return a time of day in UTC, to the ms."""
+    moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)
+    return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"
+
+
+def duration(time_ms: int) -> str:
+    """Return a time span as people read it."""
+    if time_ms < 1000:
+        return f"{time_ms} ms"
+    if time_ms < 120_000:
+        return f"{time_ms / 1000:.1f} s"
+    return f"{time_ms / 60_000:.1f} min"
+
+
+def _bounds(row: Row) -> str:
+    if row["no_leader_high_ms"] is None:
+        return "unknown"
+    return f"{duration(row['no_leader_low_ms'])} to {duration(row['no_leader_high_ms'])}"
+
+
+def _place(row: Row) -> tuple[str, int]:
+    return row["topic"], row["partition"]
+
+
+def _id(broker: int | None) -> str:
+    return "?" if broker is None else str(broker)

@@ -1,0 +1,160 @@
+"""From samples to what is known at every moment: how long each value holds.
+
+Used by every analysis of step functions. A value holds until the next sample of its series;
+at a gap, before a stale marker and at the last sample it holds one scrape interval at most.
+Beyond that the state is unknown and never carried over.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+
+from . import schema
+from .run_lengths import GAP_INTERVALS
+
+HELD: Final = StructType(
+    [
+        *schema.SERIES,
+        StructField("value", DoubleType()),
+        StructField("first_ms", LongType()),
+        StructField("last_ms", LongType()),
+        StructField("sample_count", LongType()),
+        StructField("hold_end_ms", LongType()),
+        StructField("start_reason", StringType()),
+        StructField("end_reason", StringType()),
+        StructField("previous_ms", LongType()),
+        StructField("previous_value", DoubleType()),
+    ]
+)
+"""One row for each run: what `held` returns.
+
+start_reason, end_reason: change, gap, stale or range. previous_ms, previous_value: the last
+sample before a change; null after anything else.
+"""
+
+PLACE: Final = ("pod", "instance", "topic", "partition")
+"""What two series of one replica's process have in common; their scrapes are the same."""
+
+
+def scrape_interval_ms(up: DataFrame) -> int | None:
+    """Return the scrape interval: each target's median distance, the least over all targets.
+
+    up holds samples, not runs, of a series that every scrape writes.
+
+    Returns: None when no target was scraped twice
+    """
+    in_order = Window.partitionBy("series_id").orderBy("first_ms")
+    distances = up.where(~F.col("stale")).withColumn(
+        "distance_ms", F.col("first_ms") - F.lag("first_ms").over(in_order)
+    )
+    medians = distances.groupBy("series_id").agg(F.expr("percentile(distance_ms, 0.5)").alias("m"))
+    least = medians.agg(F.min("m")).first()
+    return None if least is None or least[0] is None else round(least[0])
+
+
+def held(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
+    """For how long does every value hold?
+
+    Gives the same answer for samples and for any runs that were made of them.
+
+    Shape:   samples as schema.SAMPLES; the answer as HELD, series by series
+    Units:   ms; [start_ms, end_ms) is the range that was read
+    """
+    gap_ms = GAP_INTERVALS * interval_ms
+    in_order = Window.partitionBy("series_id").orderBy("first_ms")
+    runs = _merged(samples, gap_ms=gap_ms)
+    last, following = F.col("last_ms"), F.lead("first_ms").over(in_order)
+    before, value_before = F.lag("last_ms").over(in_order), F.lag("value").over(in_order)
+    stale_before = F.lag("stale").over(in_order)
+    at_most = F.least(last + interval_ms, F.lit(end_ms))
+    changed = (~stale_before) & (F.col("first_ms") - before <= gap_ms)
+    reason_before = (
+        F.when(before.isNull(), _edge_of_range(F.col("first_ms") - start_ms, gap_ms=gap_ms))
+        .when(stale_before, "stale")
+        .when(changed, "change")
+        .otherwise("gap")
+    )
+    reason_after = (
+        F.when(following.isNull(), _edge_of_range(end_ms - last, gap_ms=gap_ms))
+        .when(F.lead("stale").over(in_order), "stale")
+        .when(following - last <= gap_ms, "change")
+        .otherwise("gap")
+    )
+    told = runs.select(
+        "*",
+        reason_before.alias("start_reason"),
+        reason_after.alias("end_reason"),
+        F.when(changed, before).alias("previous_ms"),
+        F.when(changed, value_before).alias("previous_value"),
+        following.alias("following_ms"),
+    )
+    hold_end = (
+        F.when(F.col("end_reason") == "change", F.col("following_ms"))
+        .when(F.col("end_reason") == "stale", F.least(at_most, F.col("following_ms")))
+        .otherwise(at_most)
+    )
+    return (
+        told.where(~F.col("stale")).withColumn("hold_end_ms", hold_end).select(*HELD.fieldNames())
+    )
+
+
+def of(frame: DataFrame, metric: str) -> DataFrame:
+    """Return the rows of one metric."""
+    return frame.where(F.col("metric") == metric)
+
+
+def value_at(frame: DataFrame, facts: DataFrame, metric: str, *, at: str, into: str) -> DataFrame:
+    """Add the value that a metric of the same process had in the scrape at a moment.
+
+    Shape:   frame has the columns PLACE and `at`; facts as HELD
+    Returns: null where that scrape held no sample of it
+    """
+    other = of(facts, metric).select(
+        *(F.col(name).alias(f"_{name}") for name in PLACE),
+        F.col("first_ms").alias("_first_ms"),
+        F.col("last_ms").alias("_last_ms"),
+        F.col("value").alias(into),
+    )
+    same = F.lit(True)
+    for name in PLACE:
+        same &= F.col(name) == F.col(f"_{name}")
+    within = F.col(at).between(F.col("_first_ms"), F.col("_last_ms"))
+    unwanted = [name for name in other.columns if name != into]
+    return frame.join(other, same & within, "left").drop(*unwanted)
+
+
+def broker_id(pod: str) -> Column:
+    """Return the broker's id, the ordinal at the end of its pod's name."""
+    return F.regexp_extract(pod, r"-(\d+)$", 1).try_cast("int")
+
+
+def _merged(samples: DataFrame, *, gap_ms: float) -> DataFrame:
+    """Merge neighbours of equal value without a gap; merging twice changes nothing."""
+    in_order = Window.partitionBy("series_id").orderBy("first_ms")
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    goes_on = (
+        ~F.col("stale")
+        & ~F.lag("stale").over(in_order)
+        & F.col("value").eqNullSafe(F.lag("value").over(in_order))
+        & (F.col("first_ms") - F.lag("last_ms").over(in_order) <= gap_ms)
+    )
+    begins = F.when(goes_on, 0).otherwise(1)
+    numbered = samples.withColumn("_begins", begins).withColumn(
+        "_run", F.sum("_begins").over(so_far)
+    )
+    return numbered.groupBy("series_id", "_run").agg(
+        *(F.first(name).alias(name) for name in schema.SERIES_COLUMNS if name != "series_id"),
+        F.first("value").alias("value"),
+        F.first("stale").alias("stale"),
+        F.min("first_ms").alias("first_ms"),
+        F.max("last_ms").alias("last_ms"),
+        F.sum("sample_count").alias("sample_count"),
+    )
+
+
+def _edge_of_range(distance: Column, *, gap_ms: float) -> Column:
+    return F.when(distance <= gap_ms, "range").otherwise("gap")

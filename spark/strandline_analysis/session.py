@@ -1,0 +1,44 @@
+"""The one place that starts Spark: every setting that matters, none left to chance."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from .read import register
+
+LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+LOOPBACK: Final = "127.0.0.1"
+
+SETTINGS: Final = {
+    # A chart's user, a laptop and a test see the same times.
+    "spark.sql.session.timeZone": "UTC",
+    # Tables are small once runs are made; two hundred empty tasks would be most of the time.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
+    # Nothing here is given to other machines.
+    "spark.master.rest.enabled": "false",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING} -Duser.timezone=UTC",
+}
+
+
+def local_session(*, cores: int, folder: Path) -> SparkSession:
+    """Return a session within this process's machine; folder takes what does not fit in memory."""
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("strandline-analysis")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    builder = builder.config("spark.local.dir", str(folder / "spark"))
+    session = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse")).getOrCreate()
+    register(session)
+    return session

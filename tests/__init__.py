@@ -1,0 +1,1 @@
+"""Tests of the project, one package for each area."""

@@ -1,0 +1,1 @@
+"""Tests of the analysis: decoding without Spark, tables with it."""

@@ -1,0 +1,84 @@
+"""Fixtures of the analysis tests: Spark from the cache, and Debian's Prometheus on loopback.
+
+Neither is part of the tests' own environment: `hack/analysis` puts them into the cache on
+first use, and only tests of the processes tier ask for them.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.analysis.prometheus_program import PrometheusProgram
+from tests.support.commands import REPOSITORY, run
+
+ANALYSIS_SCRIPT = REPOSITORY / "hack" / "analysis"
+PREPARE_LIMIT_SECONDS = 900
+"""Bound of downloading and building PySpark once; 4 s when it is in the cache."""
+SPARK_TIMEOUT_SECONDS = 1200
+"""Bound of a test with Spark: the first one's time holds the preparation and the start."""
+
+
+PYSPARKS_SOCKETS = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+"""PySpark leaves the socket of each collected result to Python's garbage collector."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests with Spark the time that its start needs."""
+    for item in items:
+        if uses_spark(item):
+            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_SECONDS))
+            item.add_marker(pytest.mark.filterwarnings(PYSPARKS_SOCKETS))
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Collect PySpark's leftovers here, before they trouble a test of somebody else."""
+    if uses_spark(item):
+        gc.collect()
+
+
+def uses_spark(item: pytest.Item) -> bool:
+    """Tell whether a test needs a Spark session."""
+    return "spark" in getattr(item, "fixturenames", ())
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Provide a local Spark session, the same for all tests."""
+    command = [str(ANALYSIS_SCRIPT), "env", sys.executable]
+    packages = run(command, limit_seconds=PREPARE_LIMIT_SECONDS).splitlines()[-1]
+    # Last, so that what the tests' own environment has is not replaced.
+    sys.path.append(packages)
+    folders = [REPOSITORY / "spark", REPOSITORY / "broker_image", REPOSITORY]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, folders), packages])
+    from strandline_analysis.session import local_session
+
+    session = local_session(cores=2, folder=tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def prometheus_programs() -> Path:
+    """Provide the folder of prometheus and promtool."""
+    printed = run([str(ANALYSIS_SCRIPT), "prometheus"], limit_seconds=PREPARE_LIMIT_SECONDS)
+    return Path(printed.splitlines()[-1])
+
+
+@pytest.fixture
+def prometheus(prometheus_programs: Path, tmp_path: Path) -> Iterator[PrometheusProgram]:
+    """Provide a Prometheus that a test prepares and starts; ended after the test."""
+    program = PrometheusProgram(prometheus_programs, tmp_path / "prometheus")
+    yield program
+    try:
+        program.stop()
+    except subprocess.TimeoutExpired:
+        program.kill()

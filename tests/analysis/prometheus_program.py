@@ -1,0 +1,102 @@
+"""A Prometheus process on loopback, with blocks made by promtool or targets to scrape."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.commands import run
+from tests.support.eventually import eventually
+
+READY_WITHIN_MS = 60_000
+STOP_SECONDS = 20
+
+
+class PrometheusProgram:
+    """One process with its own folder and port."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self._programs = programs
+        self._folder = folder
+        self._data = folder / "data"
+        self._data.mkdir(parents=True)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    def load(self, openmetrics: str) -> None:
+        """Make blocks of these samples before the start."""
+        text = self._folder / "samples.txt"
+        text.write_text(openmetrics)
+        make = ["tsdb", "create-blocks-from", "openmetrics", str(text), str(self._data)]
+        run([str(self._programs / "promtool"), *make])
+
+    def start(self, targets: Sequence[str] = (), *, labels: dict[str, str] | None = None) -> None:
+        """Start it, scraping these targets each second, and wait until it answers."""
+        static = [{"targets": list(targets), "labels": labels or {}}]
+        config = {
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+            "scrape_configs": [{"job_name": "strandline", "static_configs": static}],
+        }
+        path = self._folder / "prometheus.yml"
+        path.write_text(yaml.safe_dump(config))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.url = f"http://{address}"
+        log = (self._folder / "log").open("wb")
+        command = [
+            str(self._programs / "prometheus"),
+            f"--config.file={path}",
+            f"--storage.tsdb.path={self._data}",
+            # Samples of a test are of any age.
+            "--storage.tsdb.retention.time=100y",
+            f"--web.listen-address={address}",
+        ]
+        with log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        eventually(
+            lambda: self._get("/-/ready") is not None,
+            within_ms=READY_WITHIN_MS,
+            what=f"Prometheus answers (log: {self._folder / 'log'})",
+            retry_on=(OSError,),
+        )
+
+    def query(self, expression: str, *, at_ms: int | None = None) -> list[dict[str, Any]]:
+        """Return the result of an instant query."""
+        given = {"query": expression} | ({"time": str(at_ms / 1000)} if at_ms else {})
+        answer = json.loads(self._get("/api/v1/query?" + urllib.parse.urlencode(given)))
+        result: list[dict[str, Any]] = answer["data"]["result"]
+        return result
+
+    def stop(self) -> None:
+        """End it in an orderly way."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(STOP_SECONDS)
+            self._process = None
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _get(self, path: str) -> bytes:
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+                body: bytes = answer.read()
+        except urllib.error.HTTPError as error:
+            # A refusal is an open answer, too: left to the garbage collector it would be
+            # reported in somebody else's test.
+            error.close()
+            raise
+        return body

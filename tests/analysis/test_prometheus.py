@@ -1,0 +1,215 @@
+"""Reading from a real Prometheus: blocks made by promtool, live scrapes, the whole job."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strandline import names
+from strandline_analysis import xor_chunk
+from strandline_analysis.remote_read import ReadFailed, Series, read_series
+from tests.analysis.prometheus_program import PrometheusProgram
+from tests.analysis.timeline import INTERVAL_MS, Timeline, scraped
+from tests.support.eventually import eventually
+
+pytestmark = pytest.mark.processes
+
+START_MS = Timeline().start_ms
+SAMPLES = 700
+METRIC = "strandline_test_value"
+
+
+def exact(found: Series, *, start_ms: int, end_ms: int) -> list[tuple[int, float]]:
+    pairs = found.samples(start_ms=start_ms, end_ms=end_ms)
+    return [(at, xor_chunk.number(bits)) for at, bits in pairs]
+
+
+def walks() -> dict[str, list[tuple[int, float]]]:
+    """Return series that need every part of the encoding."""
+    chance = random.Random(7)
+    kinds: dict[str, Callable[[int], float]] = {
+        "constant": lambda _: 5.0,
+        "rising": lambda index: 1e6 + 37 * index,
+        "chance": lambda _: chance.uniform(-1e300, 1e300),
+        "step": lambda index: float(index // 100 % 2),
+        "small": lambda _: chance.choice([0.0, -0.0, math.inf, -math.inf, 5e-324, 1 / 3]),
+    }
+    made = {}
+    for kind, value in kinds.items():
+        at = START_MS
+        samples = []
+        for index in range(SAMPLES):
+            # Steady, with jitter, and now and then a long silence: every width of a pace.
+            at += 1000 + chance.choice([0, 0, 1, -3, 250, -900, 40_000, 600_000])
+            samples.append((at, value(index)))
+        made[kind] = samples
+    return made
+
+
+def openmetrics(series: list[tuple[dict[str, str], list[tuple[int, float]]]]) -> str:
+    """Return samples as text for promtool, sorted by metric."""
+    lines = []
+    for labels, samples in sorted(series, key=lambda each: each[0]["__name__"]):
+        given = ",".join(f'{k}="{v}"' for k, v in sorted(labels.items()) if k != "__name__")
+        for at_ms, value in samples:
+            lines.append(f"{labels['__name__']}{{{given}}} {value!r} {at_ms / 1000:.3f}")
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def test_blocks_are_read_bit_for_bit_as_the_json_api_tells_them(
+    prometheus: PrometheusProgram,
+) -> None:
+    made = walks()
+    labelled = [({"__name__": METRIC, "kind": kind}, samples) for kind, samples in made.items()]
+    prometheus.load(openmetrics(labelled))
+    prometheus.start()
+    last_ms = max(samples[-1][0] for samples in made.values())
+    end_ms = last_ms + 1
+    found = read_series(prometheus.url, {"__name__": METRIC}, start_ms=START_MS, end_ms=end_ms)
+    assert [each.labels["kind"] for each in found] == sorted(made)
+    whole_seconds = (end_ms - START_MS) // 1000 + 2
+    told = prometheus.query(f"{METRIC}[{whole_seconds}s]", at_ms=last_ms)
+    by_json = {
+        each["metric"]["kind"]: [(round(at * 1000), float(value)) for at, value in each["values"]]
+        for each in told
+    }
+    for each in found:
+        kind = each.labels["kind"]
+        pairs = exact(each, start_ms=START_MS, end_ms=end_ms)
+        assert pairs == made[kind] == by_json[kind]
+        assert len(each.chunks) > 1
+
+    cut = [made["rising"][100][0], made["rising"][300][0]]
+    (one,) = read_series(
+        prometheus.url, {"__name__": METRIC, "kind": "rising"}, start_ms=cut[0], end_ms=cut[1]
+    )
+    assert exact(one, start_ms=cut[0], end_ms=cut[1]) == made["rising"][100:300]
+    assert read_series(prometheus.url, {"__name__": "other"}, start_ms=0, end_ms=end_ms) == []
+
+
+def test_nobody_answering_is_told_after_a_bounded_number_of_attempts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("strandline_analysis.remote_read.BACK_OFF_SECONDS", 0.001)
+    with pytest.raises(ReadFailed, match="5 attempts"):
+        read_series("http://127.0.0.1:9", {"__name__": METRIC}, start_ms=0, end_ms=1)
+
+
+@contextmanager
+def exporter() -> Iterator[str]:
+    """Serve one metric; yield host:port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(f"{METRIC} 1\n".encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its signature
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_target_that_goes_away_leaves_a_stale_marker(prometheus: PrometheusProgram) -> None:
+    def seen() -> list[tuple[int, int]]:
+        found = read_series(prometheus.url, {"__name__": METRIC}, start_ms=0, end_ms=1 << 50)
+        return list(found[0].samples(start_ms=0, end_ms=1 << 50)) if found else []
+
+    with exporter() as target:
+        prometheus.start([target])
+        eventually(lambda: len(seen()) >= 3, within_ms=30_000, what="three scrapes")
+    eventually(
+        lambda: seen()[-1][1] == xor_chunk.STALE_BITS, within_ms=30_000, what="a stale marker"
+    )
+    samples = seen()
+    assert all(bits != xor_chunk.STALE_BITS for _, bits in samples[:-1])
+    # The JSON API keeps quiet about it: that is why it is not used.
+    (told,) = prometheus.query(f"{METRIC}[1h]")
+    assert [round(at * 1000) for at, _ in told["values"]] == [at for at, _ in samples[:-1]]
+
+
+def test_the_job_reads_analyses_and_writes(
+    spark: Any,
+    prometheus: PrometheusProgram,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from strandline_analysis.job import NO_DATA, OK, TABLE_MARK, Task, analyse
+
+    history = Timeline()
+    history.change_isr(10_450, {0, 1})
+    history.change_isr(25_100, {0, 1, 2})
+    history.elect(40_800, 1, {0, 1, 2})
+    end_ms = START_MS + 60_000
+    made = []
+    for each in scraped(history, length=60_000):
+        pairs = exact(each, start_ms=START_MS, end_ms=end_ms)
+        made.append((each.labels, [pair for pair in pairs if not math.isnan(pair[1])]))
+    for broker in range(3):
+        labels = {"__name__": "up", "pod": f"default-{broker}"}
+        made.append((labels, [(START_MS + at, 1.0) for at in range(0, 60_000, INTERVAL_MS)]))
+    prometheus.load(openmetrics(made))
+    prometheus.start()
+    task = Task(
+        prometheus=prometheus.url,
+        start_ms=START_MS,
+        end_ms=end_ms,
+        out=tmp_path / "out",
+        print_tables=True,
+    )
+    assert analyse(spark, task) == OK
+    printed = capsys.readouterr().out
+    assert "scraped every 1.0 s" in printed
+    tables = {
+        line.split()[1]: json.loads(line.split(maxsplit=2)[2])
+        for line in printed.splitlines()
+        if line.startswith(TABLE_MARK)
+    }
+    (election,) = tables["elections"]
+    assert election["t_first_new_ms"] == START_MS + 40_800
+    out = [row for row in tables["isr_intervals"] if row["in_isr"] is False]
+    assert [(row["replica"], row["start_ms"], row["end_ms"]) for row in out] == [
+        (2, START_MS + 10_450, START_MS + 25_100)
+    ]
+    check_files(tmp_path / "out", tables)
+
+    nothing = Task(prometheus=prometheus.url, start_ms=0, end_ms=1000, out=tmp_path / "none")
+    assert analyse(spark, nothing) == NO_DATA
+    assert "no two scrapes" in capsys.readouterr().err
+
+
+def check_files(out: Path, tables: dict[str, list[dict[str, Any]]]) -> None:
+    import pyarrow.parquet
+
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["scrapeIntervalMs"] == INTERVAL_MS
+    assert summary["rows"] == {name: len(rows) for name, rows in tables.items()}
+    for name, rows in tables.items():
+        assert pyarrow.parquet.read_table(out / f"{name}.parquet").to_pylist() == rows
+        lines = (out / f"{name}.csv").read_text().splitlines()
+        assert len(lines) == len(rows) + 1
+
+
+def test_the_metrics_that_analyses_read_are_declared(spark: Any) -> None:
+    from strandline_analysis.job import ANALYSES
+
+    declared = {row.name for row in names.ALL_METRICS}
+    assert spark is not None
+    for _, metrics in ANALYSES.values():
+        assert set(metrics) <= declared

@@ -1,0 +1,226 @@
+"""The client of remote read against a server that answers what a test wants."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import crc32c
+import pytest
+
+from strandline_analysis import remote_read
+from strandline_analysis.remote_read import ReadFailed, Series, read_series
+from tests.analysis.xor_encoder import encode
+
+START = 1_790_000_000_000
+LABELS = {"__name__": "m", "pod": "default-0"}
+
+
+def field(number: int, value: bytes | int) -> bytes:
+    if isinstance(value, int):
+        return bytes([number << 3]) + uvarint(value)
+    return bytes([number << 3 | 2]) + uvarint(len(value)) + value
+
+
+def uvarint(value: int) -> bytes:
+    out = b""
+    while value >= 0x80:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def series(labels: dict[str, str], *chunks: bytes, encoding: int = 1) -> bytes:
+    body = b"".join(
+        field(1, field(1, name.encode()) + field(2, value.encode()))
+        for name, value in labels.items()
+    )
+    for chunk in chunks:
+        body += field(2, field(1, START) + field(2, START) + field(3, encoding) + field(4, chunk))
+    return field(1, body) + field(2, 0)
+
+
+def frame(message: bytes) -> bytes:
+    return uvarint(len(message)) + crc32c.crc32c(message).to_bytes(4, "big") + message
+
+
+class Answer:
+    """One prepared answer: status, content type, body."""
+
+    def __init__(
+        self, body: bytes, status: int = 200, kind: str = remote_read.STREAMED + "; proto=x"
+    ) -> None:
+        self.body, self.status, self.kind = body, status, kind
+
+
+@contextmanager
+def serving(*answers: Answer) -> Iterator[tuple[str, list[bytes]]]:
+    """Serve the answers in this order, the last one for ever; yield the URL and the questions."""
+    questions: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            questions.append(self.rfile.read(int(self.headers["Content-Length"])))
+            answer = answers[min(len(questions), len(answers)) - 1]
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.kind)
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its signature
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", questions
+        server.shutdown()
+        thread.join()
+
+
+def read(url: str) -> list[Series]:
+    return read_series(url, {"__name__": "m"}, start_ms=START, end_ms=START + 10_000)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the pause between attempts; their number stays."""
+    monkeypatch.setattr(remote_read, "BACK_OFF_SECONDS", 0.001)
+
+
+CHUNK = encode([(START + 1000 * index, index) for index in range(5)])
+GOOD = Answer(frame(series(LABELS, CHUNK)))
+
+
+def test_series_are_read_with_their_labels_and_samples() -> None:
+    with serving(GOOD) as (url, questions):
+        (found,) = read(url)
+    assert found.labels == LABELS
+    assert list(found.samples(start_ms=START, end_ms=START + 10_000)) == [
+        (START + 1000 * index, index) for index in range(5)
+    ]
+    assert len(questions) == 1
+
+
+def test_ranges_are_half_open_though_chunks_are_not_cut() -> None:
+    found = Series(dict(LABELS), [CHUNK])
+    assert list(found.samples(start_ms=START + 1000, end_ms=START + 3000)) == [
+        (START + 1000, 1),
+        (START + 2000, 2),
+    ]
+
+
+def test_the_question_leaves_the_end_out() -> None:
+    question = remote_read.request({"__name__": "m"}, start_ms=5, end_ms=9)
+    query = dict(remote_read.fields(question))[1]
+    assert isinstance(query, bytes)
+    parts = dict(remote_read.fields(query))
+    assert (parts[1], parts[2]) == (5, 8)
+    matcher = parts[3]
+    assert isinstance(matcher, bytes)
+    assert dict(remote_read.fields(matcher)) == {1: 0, 2: b"__name__", 3: b"m"}
+
+
+def test_overlapping_chunks_give_each_timestamp_once() -> None:
+    later = encode([(START + 1000 * index, 100 + index) for index in range(3, 8)])
+    found = Series(dict(LABELS), [CHUNK, later])
+    timestamps = [at for at, _ in found.samples(start_ms=START, end_ms=START + 10_000)]
+    assert timestamps == [START + 1000 * index for index in range(8)]
+
+
+def test_a_series_split_over_frames_is_whole_again() -> None:
+    later = encode([(START + 5000, 9)])
+    other = {**LABELS, "pod": "default-1"}
+    body = frame(series(LABELS, CHUNK)) + frame(series(LABELS, later)) + frame(series(other, CHUNK))
+    with serving(Answer(body)) as (url, _):
+        first, second = read(url)
+    assert (first.labels, second.labels) == (LABELS, other)
+    assert len(first.chunks) == 2
+
+
+def test_a_wrong_checksum_is_asked_for_again() -> None:
+    broken = bytearray(GOOD.body)
+    broken[-1] ^= 1
+    with serving(Answer(bytes(broken)), GOOD) as (url, questions):
+        assert len(read(url)) == 1
+    assert len(questions) == 2
+
+
+@pytest.mark.parametrize("kept", [1, 3, 20])
+def test_an_answer_cut_short_is_asked_for_again(kept: int) -> None:
+    with serving(Answer(GOOD.body[:-kept]), GOOD) as (url, questions):
+        assert len(read(url)) == 1
+    assert len(questions) == 2
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_busy_server_is_asked_again(status: int) -> None:
+    with serving(Answer(b"busy", status), GOOD) as (url, questions):
+        assert len(read(url)) == 1
+    assert len(questions) == 2
+
+
+def test_attempts_are_bounded() -> None:
+    with serving(Answer(b"busy", 503)) as (url, questions), pytest.raises(ReadFailed, match="503"):
+        read(url)
+    assert len(questions) == remote_read.ATTEMPTS_MAX
+
+
+def test_a_refusal_is_not_repeated_and_tells_why() -> None:
+    with (
+        serving(Answer(b"no such thing", 400)) as (url, questions),
+        pytest.raises(ReadFailed, match="400 no such thing"),
+    ):
+        read(url)
+    assert len(questions) == 1
+
+
+def test_an_answer_of_plain_samples_is_refused() -> None:
+    with (
+        serving(Answer(b"", kind="application/x-protobuf")) as (url, _),
+        pytest.raises(ReadFailed, match="not application/x-streamed-protobuf"),
+    ):
+        read(url)
+
+
+@pytest.mark.parametrize("encoding", [0, 2, 3, 4])
+def test_other_chunk_encodings_are_refused_not_misread(encoding: int) -> None:
+    with (
+        serving(Answer(frame(series(LABELS, CHUNK, encoding=encoding)))) as (url, _),
+        pytest.raises(ReadFailed, match=f"chunk encoding {encoding}"),
+    ):
+        read(url)
+
+
+def test_a_frame_beyond_the_bound_is_refused() -> None:
+    huge = io.BytesIO(uvarint(remote_read.FRAME_BYTES_MAX + 1) + b"\0" * 8)
+    with pytest.raises(ReadFailed, match="at most"):
+        list(remote_read.frames(huge))
+
+
+@pytest.mark.parametrize("size", [0, 1, 59, 60, 61, 121, 500])
+def test_literals_hold_all_of_a_question(size: int) -> None:
+    data = bytes(index % 251 for index in range(size))
+    assert literals(remote_read.compressed(data)) == data
+
+
+def literals(packed: bytes) -> bytes:
+    """Undo a snappy block that consists of short literals."""
+    length = shift = position = 0
+    while True:
+        byte = packed[position]
+        length |= (byte & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 0x80:
+            break
+    out = b""
+    while position < len(packed):
+        assert packed[position] & 3 == 0
+        size = (packed[position] >> 2) + 1
+        out += packed[position + 1 : position + 1 + size]
+        position += 1 + size
+    assert len(out) == length
+    return out

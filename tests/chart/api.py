@@ -1,0 +1,96 @@
+"""Tries of writes: the API server's answer as its causes, nothing stored."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import tempfile
+from base64 import b64decode
+from dataclasses import dataclass
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+Manifest = dict[str, Any]
+
+PLURALS = {
+    "BrokerCluster": "brokerclusters",
+    "ReplicatedTopic": "replicatedtopics",
+    "Broker": "brokers",
+    "Partition": "partitions",
+}
+LIMIT_SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The status code and, of a refusal, one (field, sentence) for each broken rule."""
+
+    code: int
+    value: Manifest
+
+    @property
+    def causes(self) -> list[tuple[str, str]]:
+        """Return what the refusal names."""
+        causes = (self.value.get("details") or {}).get("causes") or []
+        return [(cause.get("field", ""), cause.get("message", "")) for cause in causes]
+
+
+class Tries:
+    """Writes as cluster administrator, as dry runs where nothing shall be stored."""
+
+    def __init__(self, kubeconfig: Path, namespace: str) -> None:
+        config = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        context = ssl.create_default_context(cadata=_material(cluster, "certificate-authority"))
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as pair:
+            pair.write(_material(user, "client-key") + "\n" + _material(user, "client-certificate"))
+            pair.flush()
+            context.load_cert_chain(pair.name)
+        where = urlsplit(cluster["server"])
+        self._connection = HTTPSConnection(
+            where.hostname or "", where.port, context=context, timeout=LIMIT_SECONDS
+        )
+        self._namespace = namespace
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def create(self, manifest: Manifest) -> Answer:
+        """Create an object and keep it."""
+        return self._send("POST", self._path(manifest), manifest)
+
+    def try_create(self, manifest: Manifest) -> Answer:
+        """Create an object in a dry run."""
+        return self._send("POST", self._path(manifest) + "?dryRun=All", manifest)
+
+    def put_status(self, manifest: Manifest) -> Answer:
+        """Replace a status and keep it."""
+        return self._send("PUT", self._path(manifest, named=True) + "/status", manifest)
+
+    def try_update(self, manifest: Manifest, *, status: bool) -> Answer:
+        """Replace an object or its status in a dry run."""
+        part = "/status" if status else ""
+        path = f"{self._path(manifest, named=True)}{part}?dryRun=All"
+        return self._send("PUT", path, manifest)
+
+    def _path(self, manifest: Manifest, *, named: bool = False) -> str:
+        plural = PLURALS[manifest["kind"]]
+        path = f"/apis/strandline.dev/v1alpha1/namespaces/{self._namespace}/{plural}"
+        return f"{path}/{manifest['metadata']['name']}" if named else path
+
+    def _send(self, method: str, path: str, body: Manifest) -> Answer:
+        headers = {"Content-Type": "application/json"}
+        self._connection.request(method, path, json.dumps(body), headers)
+        response = self._connection.getresponse()
+        return Answer(code=response.status, value=json.loads(response.read()))
+
+
+def _material(holder: dict[str, str], field: str) -> str:
+    if f"{field}-data" in holder:
+        return b64decode(holder[f"{field}-data"]).decode()
+    return Path(holder[field]).read_text()

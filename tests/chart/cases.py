@@ -1,0 +1,423 @@
+"""Tables: for every bound and rule of the CRDs one write that is refused and one accepted.
+
+A value at a path replaces what the complete object of the kind has there. `Also` changes
+further paths, so that a value at the edge of its bound keeps all other rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Manifest = dict[str, Any]
+
+
+class _Gone:
+    """Marks a path that is taken out."""
+
+    def __repr__(self) -> str:
+        return "GONE"
+
+
+GONE: Final = _Gone()
+NOW: Final = "2026-01-01T00:00:00Z"
+TOPIC_ID: Final = "6f0e8b7a-1c2d-4e3f-8a9b-0c1d2e3f4a5b"
+OTHER_TOPIC_ID: Final = "01234567-89ab-cdef-0123-456789abcdef"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Also:
+    """A value together with further changes."""
+
+    value: Any
+    others: Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A CEL rule, named by its sentence. On is create, spec or status: what is written."""
+
+    kind: str
+    message: str
+    on: str
+    refused: Manifest
+    accepted: Manifest = field(default_factory=dict)
+
+
+def _condition(**changes: Any) -> Manifest:
+    whole = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Because",
+        "message": "it is so",
+        "observedGeneration": 1,
+        "lastTransitionTime": NOW,
+    }
+    return {**whole, **changes}
+
+
+_COUNTS = ("total", "online", "offline", "underReplicated", "underMinIsr", "atMinIsr")
+
+
+def _manifest(kind: str, name: str, spec: Manifest, status: Manifest) -> Manifest:
+    return {
+        "apiVersion": "strandline.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+        "status": status,
+    }
+
+
+COMPLETE: Final[dict[str, Manifest]] = {
+    "BrokerCluster": _manifest(
+        "BrokerCluster",
+        "demo",
+        {
+            "replicas": 3,
+            "timing": "demo",
+            "storage": {"size": "1Gi", "storageClassName": "standard"},
+            "config": {
+                "replicaLagTimeMaxMs": 10_000,
+                "logSegmentBytes": 1 << 20,
+                "logFlushIntervalMessages": 1,
+                "messageMaxBytes": 1 << 20,
+            },
+            "resources": {
+                "requests": {"cpu": "100m", "memory": "128Mi"},
+                "limits": {"cpu": "0.5", "memory": "1Gi"},
+            },
+        },
+        {
+            "observedGeneration": 1,
+            "readyBrokers": 3,
+            "brokers": [{"id": 0, "epoch": 4, "leaders": 2, "replicas": 6}],
+            "partitions": dict.fromkeys(_COUNTS, 1),
+            "controller": {"holderIdentity": "broker-1/uid/nonce", "brokerId": 1, "epoch": 5},
+            "conditions": [_condition()],
+        },
+    ),
+    "ReplicatedTopic": _manifest(
+        "ReplicatedTopic",
+        "orders",
+        {
+            "clusterRef": "demo",
+            "topicName": "Orders",
+            "partitions": 6,
+            "replicationFactor": 3,
+            "config": {
+                "minInsyncReplicas": 2,
+                "segmentBytes": 1 << 20,
+                "maxMessageBytes": 1 << 20,
+                "flushMessages": 1,
+            },
+            "uncleanLeaderElection": True,
+        },
+        {
+            "observedGeneration": 1,
+            "topicId": "uid",
+            "partitionsInitialised": 6,
+            "effectiveConfig": {
+                "minInsyncReplicas": 2,
+                "segmentBytes": 1 << 20,
+                "maxMessageBytes": 1 << 20,
+                "flushMessages": 1,
+            },
+            "partitions": dict.fromkeys(_COUNTS, 1),
+            "conditions": [_condition()],
+        },
+    ),
+    "Broker": _manifest(
+        "Broker",
+        "demo-1",
+        {"brokerId": 1},
+        {
+            "brokerEpoch": 5,
+            "cleanSinceEpoch": 3,
+            "incarnation": "uid/nonce",
+            "listeners": [{"name": "INTERNAL", "host": "10.0.0.1", "port": 9092}],
+            "logDirId": "dir",
+            "bootId": "boot",
+            "rack": "a",
+            "softwareVersion": "0.1.0",
+            "protocolVersion": 1,
+            "fenced": False,
+        },
+    ),
+    "Partition": _manifest(
+        "Partition",
+        "orders-0",
+        {
+            "topicId": TOPIC_ID,
+            "topicName": "Orders",
+            "partition": 0,
+            "replicas": [0, 1, 2],
+            "recover": False,
+        },
+        {
+            "replicas": [0, 1, 2],
+            "leader": 0,
+            "leaderEpoch": 4,
+            "partitionEpoch": 7,
+            "isr": [0, 2],
+            "isrBrokerEpochs": [5, 6],
+            "minInsyncReplicas": 2,
+            "controllerEpoch": 5,
+            "recovery": "Clean",
+            "reason": "",
+            "changedAt": NOW,
+        },
+    ),
+}
+
+Bounds = dict[str, dict[str, tuple[Any, Any]]]
+"""Path to keyword to (accepted, refused)."""
+
+_LONG_CPU = "1" * 20
+_LONG_MEMORY = "1" * 18 + "Mi"
+_RESOURCE: Final[Bounds] = {
+    "cpu": {"maxLength": (_LONG_CPU, _LONG_CPU + "1"), "pattern": ("0.25", "-1")},
+    "memory": {"maxLength": (_LONG_MEMORY, "1" + _LONG_MEMORY), "pattern": ("64Mi", "64mb")},
+}
+_CONDITION_BOUNDS: Final[Bounds] = {
+    "status.observedGeneration": {"minimum": (0, -1)},
+    "status.conditions": {
+        "maxItems": (
+            [_condition(type=f"Type{chr(65 + n)}") for n in range(16)],
+            [_condition(type=f"Type{chr(65 + n)}") for n in range(17)],
+        ),
+        "unique": (
+            [_condition(), _condition(type="Other")],
+            [_condition(), _condition(status="False")],
+        ),
+    },
+    "status.conditions[].type": {"maxLength": ("T" * 64, "T" * 65), "pattern": ("T", "not")},
+    "status.conditions[].status": {"enum": ("Unknown", "Maybe")},
+    "status.conditions[].observedGeneration": {"minimum": (0, -1)},
+    "status.conditions[].reason": {"maxLength": ("R" * 64, "R" * 65), "pattern": ("R", "a b")},
+    "status.conditions[].message": {"maxLength": ("m" * 1024, "m" * 1025)},
+    **{f"status.partitions.{count}": {"minimum": (0, -1)} for count in _COUNTS},
+}
+_SEGMENT = {"minimum": (16_384, 16_383), "maximum": ((1 << 31) - 1, 1 << 31)}
+_MESSAGE = {"minimum": (1024, 1023), "maximum": (3_145_728, 3_145_729)}
+_INT31 = (1 << 31) - 1
+_BROKER_EPOCH_MAX = (1 << 24) - 1
+_NINE = list(range(9))
+_TEN = list(range(10))
+_LED_BY_TWO: Final = {"status.isr": [2], "status.isrBrokerEpochs": [6], "status.leader": 2}
+
+BOUNDS: Final[dict[str, Bounds]] = {
+    "BrokerCluster": {
+        **_CONDITION_BOUNDS,
+        "spec.replicas": {"minimum": (1, 0), "maximum": (100, 101)},
+        "spec.timing": {"enum": ("safe", "quick")},
+        "spec.storage.size": {
+            "maxLength": ("1" * 18 + "Gi", "1" * 19 + "Gi"),
+            "pattern": ("10Gi", "0Gi"),
+        },
+        "spec.storage.storageClassName": {
+            "minLength": ("s", ""),
+            "maxLength": ("s" * 253, "s" * 254),
+        },
+        "spec.config.replicaLagTimeMaxMs": {
+            "minimum": (1000, 999),
+            "maximum": (86_400_000, 86_400_001),
+        },
+        "spec.config.logSegmentBytes": _SEGMENT,
+        "spec.config.logFlushIntervalMessages": {"minimum": (1, 0)},
+        "spec.config.messageMaxBytes": _MESSAGE,
+        **{
+            f"spec.resources.{group}.{name}": bounds
+            for group in ("requests", "limits")
+            for name, bounds in _RESOURCE.items()
+        },
+        "status.readyBrokers": {"minimum": (0, -1), "maximum": (100, 101)},
+        "status.brokers": {
+            "maxItems": (
+                [{"id": n} for n in range(100)],
+                [{"id": n} for n in range(101)],
+            ),
+            "unique": ([{"id": 1}, {"id": 2}], [{"id": 1}, {"id": 1}]),
+        },
+        "status.brokers[].id": {"minimum": (0, -1)},
+        "status.brokers[].epoch": {
+            "minimum": (1, 0),
+            "maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1),
+        },
+        "status.brokers[].leaders": {"minimum": (0, -1)},
+        "status.brokers[].replicas": {"minimum": (0, -1)},
+        "status.controller.holderIdentity": {
+            "minLength": ("h", ""),
+            "maxLength": ("h" * 200, "h" * 201),
+        },
+        "status.controller.brokerId": {"minimum": (0, -1), "maximum": (99, 100)},
+        "status.controller.epoch": {"minimum": (1, 0), "maximum": (_INT31, _INT31 + 1)},
+    },
+    "ReplicatedTopic": {
+        **_CONDITION_BOUNDS,
+        "spec.clusterRef": {"minLength": ("c", ""), "maxLength": ("c" * 40, "c" * 41)},
+        "spec.topicName": {"maxLength": ("T" * 249, "T" * 250), "pattern": ("a._-Z9", "a/b")},
+        "spec.partitions": {"minimum": (1, 0), "maximum": (1000, 1001)},
+        "spec.replicationFactor": {
+            "minimum": (
+                Also(value=1, others={"spec.config.minInsyncReplicas": 1}),
+                Also(value=0, others={"spec.config.minInsyncReplicas": GONE}),
+            ),
+            "maximum": (9, 10),
+        },
+        "spec.config.minInsyncReplicas": {"minimum": (1, 0)},
+        "spec.config.segmentBytes": _SEGMENT,
+        "spec.config.maxMessageBytes": _MESSAGE,
+        "spec.config.flushMessages": {"minimum": (1, 0)},
+        "status.topicId": {"minLength": ("i", ""), "maxLength": ("i" * 63, "i" * 64)},
+        "status.partitionsInitialised": {"minimum": (0, -1), "maximum": (1000, 1001)},
+        "status.effectiveConfig.minInsyncReplicas": {"minimum": (1, 0), "maximum": (9, 10)},
+        "status.effectiveConfig.segmentBytes": {
+            "minimum": (1, 0),
+            "maximum": (_INT31, _INT31 + 1),
+        },
+        "status.effectiveConfig.maxMessageBytes": {
+            "minimum": (1, 0),
+            "maximum": (_INT31, _INT31 + 1),
+        },
+        "status.effectiveConfig.flushMessages": {"minimum": (1, 0)},
+    },
+    "Broker": {
+        "spec.brokerId": {"minimum": (0, -1), "maximum": (99, 100)},
+        "status.brokerEpoch": {"maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1)},
+        "status.cleanSinceEpoch": {"minimum": (1, 0)},
+        "status.incarnation": {"minLength": ("i", ""), "maxLength": ("i" * 128, "i" * 129)},
+        "status.listeners": {
+            "minItems": ([{"name": "A", "host": "h", "port": 1}], []),
+            "maxItems": (
+                [{"name": f"L{n}", "host": "h", "port": 1} for n in range(8)],
+                [{"name": f"L{n}", "host": "h", "port": 1} for n in range(9)],
+            ),
+            "unique": (
+                [{"name": "A", "host": "h", "port": 1}, {"name": "B", "host": "h", "port": 1}],
+                [{"name": "A", "host": "h", "port": 1}, {"name": "A", "host": "g", "port": 2}],
+            ),
+        },
+        "status.listeners[].name": {"minLength": ("n", ""), "maxLength": ("n" * 32, "n" * 33)},
+        "status.listeners[].host": {"minLength": ("h", ""), "maxLength": ("h" * 253, "h" * 254)},
+        "status.listeners[].port": {"minimum": (1, 0), "maximum": (65_535, 65_536)},
+        "status.logDirId": {"minLength": ("d", ""), "maxLength": ("d" * 64, "d" * 65)},
+        "status.bootId": {"minLength": ("b", ""), "maxLength": ("b" * 64, "b" * 65)},
+        "status.rack": {"minLength": ("r", ""), "maxLength": ("r" * 63, "r" * 64)},
+        "status.softwareVersion": {"minLength": ("v", ""), "maxLength": ("v" * 64, "v" * 65)},
+        "status.protocolVersion": {"minimum": (1, 0), "maximum": (1000, 1001)},
+    },
+    "Partition": {
+        "spec.topicId": {
+            "maxLength": (TOPIC_ID, TOPIC_ID + "0"),
+            "pattern": (OTHER_TOPIC_ID, TOPIC_ID.replace("-", "_")),
+        },
+        "spec.topicName": {"maxLength": ("n" * 249, "n" * 250), "pattern": ("a._-Z9", "a/b")},
+        "spec.partition": {"minimum": (0, -1), "maximum": (999, 1000)},
+        "spec.replicas": {"minItems": ([1], []), "maxItems": (_NINE, _TEN)},
+        "spec.replicas[]": {"minimum": (0, -1), "maximum": (99, 100)},
+        "status.replicas": {
+            "minItems": (
+                Also(
+                    value=[0],
+                    others={
+                        "status.isr": [0],
+                        "status.isrBrokerEpochs": [5],
+                    },
+                ),
+                Also(
+                    value=[],
+                    others={
+                        "status.isr": [],
+                        "status.isrBrokerEpochs": [],
+                        "status.leader": -1,
+                    },
+                ),
+            ),
+            "maxItems": (_NINE, _TEN),
+        },
+        "status.replicas[]": {
+            "minimum": (Also(value=0, others=_LED_BY_TWO), Also(value=-1, others=_LED_BY_TWO)),
+            "maximum": (Also(value=99, others=_LED_BY_TWO), Also(value=100, others=_LED_BY_TWO)),
+        },
+        "status.leaderEpoch": {"minimum": (0, -1), "maximum": (_INT31, _INT31 + 1)},
+        "status.partitionEpoch": {"minimum": (0, -1), "maximum": (_INT31, _INT31 + 1)},
+        "status.isr": {
+            "maxItems": (
+                Also(
+                    value=_NINE,
+                    others={"status.replicas": _NINE, "status.isrBrokerEpochs": [1] * 9},
+                ),
+                _TEN,
+            )
+        },
+        "status.isrBrokerEpochs": {
+            "maxItems": (
+                Also(value=[1] * 9, others={"status.replicas": _NINE, "status.isr": _NINE}),
+                [1] * 10,
+            )
+        },
+        "status.isrBrokerEpochs[]": {
+            "minimum": (1, 0),
+            "maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1),
+        },
+        "status.minInsyncReplicas": {"minimum": (1, 0), "maximum": (9, 10)},
+        "status.controllerEpoch": {"minimum": (1, 0), "maximum": (_INT31, _INT31 + 1)},
+        "status.recovery": {"enum": ("Unclean", "Dirty")},
+        "status.reason": {"maxLength": ("r" * 1024, "r" * 1025)},
+    },
+}
+
+_CONDITION_REQUIRED = [
+    f"status.conditions[].{name}"
+    for name in ("type", "status", "lastTransitionTime", "reason", "message")
+]
+_CONFIG_REQUIRED = [
+    f"status.effectiveConfig.{name}"
+    for name in ("minInsyncReplicas", "segmentBytes", "maxMessageBytes", "flushMessages")
+]
+REQUIRED: Final[dict[str, list[str]]] = {
+    "BrokerCluster": [
+        "spec",
+        "status.brokers[].id",
+        "status.controller.holderIdentity",
+        "status.controller.brokerId",
+        "status.controller.epoch",
+        *_CONDITION_REQUIRED,
+    ],
+    "ReplicatedTopic": ["spec", *_CONFIG_REQUIRED, *_CONDITION_REQUIRED],
+    "Broker": [
+        "spec",
+        "spec.brokerId",
+        *(
+            f"status.{name}"
+            for name in (
+                "brokerEpoch",
+                "cleanSinceEpoch",
+                "incarnation",
+                "listeners",
+                "logDirId",
+                "protocolVersion",
+            )
+        ),
+        *(f"status.listeners[].{name}" for name in ("name", "host", "port")),
+    ],
+    "Partition": [
+        "spec",
+        *(f"spec.{name}" for name in ("topicId", "topicName", "partition", "replicas")),
+        *(
+            f"status.{name}"
+            for name in (
+                "replicas",
+                "leader",
+                "leaderEpoch",
+                "partitionEpoch",
+                "isr",
+                "isrBrokerEpochs",
+                "minInsyncReplicas",
+                "controllerEpoch",
+                "recovery",
+            )
+        ),
+    ],
+}

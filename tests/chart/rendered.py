@@ -1,0 +1,76 @@
+"""What the chart renders, and every bound and rule that its CRDs contain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import yaml
+
+from tests.support.commands import programs, run
+from tests.support.strandline_objects import CHART
+
+Schema = dict[str, Any]
+
+BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern", "enum")
+
+
+def render(*values: str, namespace: str = "somewhere") -> list[dict[str, Any]]:
+    """Return all objects of the chart."""
+    version = programs().parent.name.removeprefix("kube-")
+    command = [str(programs() / "helm"), "template", "strandline", str(CHART), "-n", namespace]
+    text = run([*command, f"--kube-version={version}", *values])
+    return [item for item in yaml.safe_load_all(text) if item]
+
+
+@cache
+def crd_schemas() -> dict[str, Schema]:
+    """Return the schema of each kind."""
+    return {
+        item["spec"]["names"]["kind"]: item["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        for item in render()
+        if item["kind"] == "CustomResourceDefinition"
+    }
+
+
+def rules(kind: str) -> set[str]:
+    """Return the message of every CEL rule of a kind."""
+    return {
+        rule["message"]
+        for _, schema in _walk(crd_schemas()[kind], "")
+        for rule in schema.get("x-kubernetes-validations", [])
+    }
+
+
+def bounds(kind: str) -> set[str]:
+    """Return `path keyword` for every bound of a kind; for required fields their path."""
+    found = set()
+    for path, schema in _walk(crd_schemas()[kind], ""):
+        found |= {f"{path} {keyword}" for keyword in BOUNDS if keyword in schema}
+        found |= {f"{path}.{field} required".lstrip(".") for field in schema.get("required", [])}
+        if schema.get("x-kubernetes-list-type") == "map":
+            found.add(f"{path} unique")
+    return found
+
+
+def unbounded(kind: str) -> set[str]:
+    """Return the paths of texts and lists without a limit; a date-time has its own."""
+    found = set()
+    for path, schema in _walk(crd_schemas()[kind], ""):
+        if path.split(".")[0] not in {"spec", "status"}:
+            continue
+        text = schema.get("type") == "string" and "enum" not in schema
+        if text and "maxLength" not in schema and schema.get("format") != "date-time":
+            found.add(path)
+        if schema.get("type") == "array" and "maxItems" not in schema:
+            found.add(path)
+    return found
+
+
+def _walk(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
+    yield path, schema
+    for field, inner in schema.get("properties", {}).items():
+        yield from _walk(inner, f"{path}.{field}".lstrip("."))
+    if "items" in schema:
+        yield from _walk(schema["items"], f"{path}[]")

@@ -1,0 +1,363 @@
+"""The table of CEL rules: each with the write that only this rule refuses, and one it accepts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.chart.cases import GONE, OTHER_TOPIC_ID, Manifest, Rule
+
+_OTHER_HOLDER = "broker-2/uid/nonce"
+
+_CLUSTER: Final = [
+    Rule(
+        kind="BrokerCluster",
+        message="the name of a BrokerCluster has at most 40 characters, because pods, Services "
+        "and Leases are named after it",
+        on="create",
+        refused={"metadata.name": "c" * 41},
+        accepted={"metadata.name": "c" * 40},
+    ),
+    Rule(
+        kind="BrokerCluster",
+        message="the name of a BrokerCluster begins with a letter and holds only lower-case "
+        "letters, digits and '-', because Services are named after it",
+        on="create",
+        refused={"metadata.name": "a.b"},
+        accepted={"metadata.name": "a-1"},
+    ),
+    Rule(
+        kind="BrokerCluster",
+        message="spec.replicas cannot be changed, because brokers are not added or removed yet",
+        on="spec",
+        refused={"spec.replicas": 4},
+        accepted={"spec.resources.limits.memory": "2Gi"},
+    ),
+    Rule(
+        kind="BrokerCluster",
+        message="spec.storage cannot be changed, because volumes are not resized or moved yet",
+        on="spec",
+        refused={"spec.storage.storageClassName": GONE},
+        accepted={"spec.resources": GONE},
+    ),
+    Rule(
+        kind="BrokerCluster",
+        message="spec.timing cannot be changed, because running brokers do not take it over yet",
+        on="spec",
+        refused={"spec.timing": "safe"},
+        accepted={"spec.timing": "demo"},
+    ),
+    Rule(
+        kind="BrokerCluster",
+        message="spec.config cannot be changed, because running brokers do not take it over yet",
+        on="spec",
+        refused={"spec.config": GONE},
+        accepted={"metadata.labels": {"a": "b"}},
+    ),
+    Rule(
+        kind="BrokerCluster",
+        message="status.controller cannot be removed, because the controller epoch would start "
+        "again",
+        on="status",
+        refused={"status.controller": GONE},
+        accepted={"status.conditions": GONE},
+    ),
+    Rule(
+        kind="BrokerCluster",
+        message="status.controller cannot be removed, because the controller epoch would start "
+        "again",
+        on="status",
+        refused={"status": GONE},
+        accepted={"status.brokers": GONE},
+    ),
+    Rule(
+        kind="BrokerCluster",
+        message="the controller epoch rises, or stays equal with the same holderIdentity",
+        on="status",
+        refused={"status.controller.epoch": 4},
+        accepted={
+            "status.controller.epoch": 6,
+            "status.controller.holderIdentity": _OTHER_HOLDER,
+        },
+    ),
+    Rule(
+        kind="BrokerCluster",
+        message="the controller epoch rises, or stays equal with the same holderIdentity",
+        on="status",
+        refused={"status.controller.holderIdentity": _OTHER_HOLDER},
+        accepted={"status.controller.epoch": 5},
+    ),
+]
+
+_TOPIC: Final = [
+    Rule(
+        kind="ReplicatedTopic",
+        message="the name of a ReplicatedTopic has at most 249 characters, as a topic's name in "
+        "Kafka",
+        on="create",
+        refused={"metadata.name": "t" * 250},
+        accepted={"metadata.name": "t" * 249},
+    ),
+    *(
+        Rule(
+            kind="ReplicatedTopic",
+            message="status.topicId cannot be changed or removed",
+            on="status",
+            refused={"status.topicId": changed},
+            accepted={"status.conditions": GONE},
+        )
+        for changed in ("other", GONE)
+    ),
+    Rule(
+        kind="ReplicatedTopic",
+        message="status.partitionsInitialised cannot be removed, because a lost partition would "
+        "look like a new one",
+        on="status",
+        refused={"status.partitionsInitialised": GONE},
+        accepted={"status.effectiveConfig": GONE},
+    ),
+    Rule(
+        kind="ReplicatedTopic",
+        message="status.partitionsInitialised only rises, because a lost partition would look "
+        "like a new one",
+        on="status",
+        refused={"status.partitionsInitialised": 5},
+        accepted={"status.partitionsInitialised": 7},
+    ),
+    *(
+        Rule(
+            kind="ReplicatedTopic",
+            message="spec.topicName cannot be changed, added or removed",
+            on="spec",
+            refused={"spec.topicName": changed},
+            accepted={"spec.topicName": "Orders"},
+        )
+        for changed in ("orders", GONE)
+    ),
+    Rule(
+        kind="ReplicatedTopic",
+        message="spec.config.minInsyncReplicas must not exceed spec.replicationFactor, or no "
+        "acks=all record could ever be taken",
+        on="create",
+        refused={"spec.config.minInsyncReplicas": 4},
+        accepted={"spec.config.minInsyncReplicas": 3},
+    ),
+    Rule(
+        kind="ReplicatedTopic",
+        message="spec.clusterRef cannot be changed, because a topic cannot move to another cluster",
+        on="spec",
+        refused={"spec.clusterRef": GONE},
+        accepted={"spec.clusterRef": "demo"},
+    ),
+    *(
+        Rule(
+            kind="ReplicatedTopic",
+            message="a topic cannot be called '.' or '..'",
+            on="create",
+            refused={"spec.topicName": dots},
+            accepted={"spec.topicName": "..."},
+        )
+        for dots in (".", "..")
+    ),
+    Rule(
+        kind="ReplicatedTopic",
+        message="spec.partitions can only grow, because removing a partition would lose its "
+        "records",
+        on="spec",
+        refused={"spec.partitions": 5},
+        accepted={"spec.partitions": 7},
+    ),
+    Rule(
+        kind="ReplicatedTopic",
+        message="spec.replicationFactor cannot be changed, because partitions are not reassigned "
+        "yet",
+        on="spec",
+        refused={"spec.replicationFactor": 2},
+        accepted={"spec.uncleanLeaderElection": False},
+    ),
+    Rule(
+        kind="ReplicatedTopic",
+        message="spec.config cannot be changed, because running brokers do not take it over yet",
+        on="spec",
+        refused={"spec.config.flushMessages": GONE},
+        accepted={"spec.uncleanLeaderElection": GONE},
+    ),
+]
+
+_BROKER: Final = [
+    Rule(
+        kind="Broker",
+        message="the status of a Broker cannot be removed, because its epochs would start again",
+        on="status",
+        refused={"status": GONE},
+        accepted={"status.bootId": GONE},
+    ),
+    Rule(
+        kind="Broker",
+        message="status.brokerEpoch never falls",
+        on="status",
+        refused={"status.brokerEpoch": 4},
+        accepted={"status.brokerEpoch": 6},
+    ),
+    Rule(
+        kind="Broker",
+        message="status.cleanSinceEpoch never falls, because lost records do not come back",
+        on="status",
+        refused={"status.cleanSinceEpoch": 2},
+        accepted={"status.cleanSinceEpoch": 5},
+    ),
+    Rule(
+        kind="Broker",
+        message="another incarnation needs a higher status.brokerEpoch",
+        on="status",
+        refused={"status.incarnation": "uid/other"},
+        accepted={"status.incarnation": "uid/other", "status.brokerEpoch": 6},
+    ),
+    Rule(
+        kind="Broker",
+        message="spec.brokerId cannot be changed",
+        on="spec",
+        refused={"spec.brokerId": 2},
+        accepted={"metadata.labels": {"a": "b"}},
+    ),
+    Rule(
+        kind="Broker",
+        message="status.cleanSinceEpoch must not exceed status.brokerEpoch",
+        on="status",
+        refused={"status.cleanSinceEpoch": 6},
+        accepted={"status.fenced": True},
+    ),
+]
+
+_CHANGED_STATUS: Final[list[Manifest]] = [
+    {"status.isr": [0], "status.isrBrokerEpochs": [5]},
+    {"status.isrBrokerEpochs": [5, 7]},
+    {"status.partitionEpoch": 6},
+    {"status.reason": GONE},
+]
+_ODD_LEADER: Final[list[Manifest]] = [
+    {"status.leader": 1},
+    {"status.isr": [], "status.isrBrokerEpochs": []},
+]
+_PARTITION: Final = [
+    Rule(
+        kind="Partition",
+        message="the status of a Partition cannot be removed, because its epochs would start again",
+        on="status",
+        refused={"status": GONE},
+        accepted={"status.reason": GONE, "status.partitionEpoch": 8},
+    ),
+    Rule(
+        kind="Partition",
+        message="status.leaderEpoch never falls",
+        on="status",
+        refused={"status.leaderEpoch": 3, "status.partitionEpoch": 8},
+        accepted={"status.leaderEpoch": 5, "status.partitionEpoch": 8},
+    ),
+    Rule(
+        kind="Partition",
+        message="status.controllerEpoch never falls",
+        on="status",
+        refused={"status.controllerEpoch": 4, "status.partitionEpoch": 8},
+        accepted={"status.controllerEpoch": 6, "status.partitionEpoch": 8},
+    ),
+    *(
+        Rule(
+            kind="Partition",
+            message="a changed status needs a higher status.partitionEpoch",
+            on="status",
+            refused=changed,
+            accepted={"status.partitionEpoch": 7},
+        )
+        for changed in _CHANGED_STATUS
+    ),
+    *(
+        Rule(
+            kind="Partition",
+            message="another leader needs a higher status.leaderEpoch",
+            on="status",
+            refused={"status.leader": other, "status.partitionEpoch": 8},
+            accepted={
+                "status.leader": other,
+                "status.partitionEpoch": 8,
+                "status.leaderEpoch": 5,
+            },
+        )
+        for other in (2, -1)
+    ),
+    *(
+        Rule(
+            kind="Partition",
+            message=f"spec.{field} cannot be changed",
+            on="spec",
+            refused={f"spec.{field}": changed},
+            accepted={"metadata.labels": {"a": "b"}},
+        )
+        for field, changed in (
+            ("topicId", OTHER_TOPIC_ID),
+            ("topicName", "other"),
+            ("partition", 1),
+            ("recover", True),
+        )
+    ),
+    Rule(
+        kind="Partition",
+        message="spec.replicas names a broker twice",
+        on="create",
+        refused={"spec.replicas": [0, 1, 0]},
+        accepted={"spec.replicas": [2, 1, 0]},
+    ),
+    Rule(
+        kind="Partition",
+        message="spec.replicas cannot be changed, because partitions are not reassigned yet",
+        on="spec",
+        refused={"spec.replicas": [1, 0, 2]},
+        accepted={"spec.replicas": [0, 1, 2]},
+    ),
+    *(
+        Rule(
+            kind="Partition",
+            message="status.leader must be -1 or a member of status.isr; an empty isr has no "
+            "leader",
+            on="status",
+            refused={**changed, "status.partitionEpoch": 8, "status.leaderEpoch": 5},
+            accepted={
+                "status.isr": [],
+                "status.isrBrokerEpochs": [],
+                "status.leader": -1,
+                "status.partitionEpoch": 8,
+                "status.leaderEpoch": 5,
+            },
+        )
+        for changed in _ODD_LEADER
+    ),
+    Rule(
+        kind="Partition",
+        message="status.isr must hold only members of status.replicas",
+        on="status",
+        refused={"status.isr": [0, 3], "status.partitionEpoch": 8},
+        accepted={"status.isr": [0, 1], "status.partitionEpoch": 8},
+    ),
+    Rule(
+        kind="Partition",
+        message="status.isrBrokerEpochs must have one epoch for each member of status.isr",
+        on="status",
+        refused={"status.isrBrokerEpochs": [5], "status.partitionEpoch": 8},
+        accepted={"status.isrBrokerEpochs": [5, 7], "status.partitionEpoch": 8},
+    ),
+    Rule(
+        kind="Partition",
+        message="status.replicas names a broker twice",
+        on="status",
+        refused={"status.replicas": [0, 2, 2], "status.partitionEpoch": 8},
+        accepted={"status.replicas": [0, 2], "status.partitionEpoch": 8},
+    ),
+    Rule(
+        kind="Partition",
+        message="status.isr names a broker twice",
+        on="status",
+        refused={"status.isr": [0, 0], "status.partitionEpoch": 8},
+        accepted={"status.isr": [2, 0], "status.partitionEpoch": 8},
+    ),
+]
+
+RULES: Final = [*_CLUSTER, *_TOPIC, *_BROKER, *_PARTITION]

@@ -1,0 +1,173 @@
+"""What the chart renders: CRD tables are complete, permissions are exact, values are checked."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chart import rendered
+from tests.chart.cases import BOUNDS, REQUIRED
+from tests.chart.rules import RULES
+from tests.support.commands import CommandFailed, programs, run
+from tests.support.strandline_objects import CHART
+
+pytestmark = pytest.mark.processes
+
+KINDS = ("BrokerCluster", "ReplicatedTopic", "Broker", "Partition")
+
+
+def find(kind: str, name: str, *values: str) -> dict[str, Any]:
+    for item in rendered.render(*values):
+        if item["kind"] == kind and item["metadata"]["name"] == name:
+            return item
+    raise AssertionError(f"no {kind} {name}")
+
+
+def allowed(name: str) -> set[tuple[str, str, str]]:
+    """Return (resource, name, verb) of everything a Role allows."""
+    return {
+        (resource, only, verb)
+        for rule in find("Role", name)["rules"]
+        for resource in rule["resources"]
+        for only in rule.get("resourceNames", ["any"])
+        for verb in rule["verbs"]
+    }
+
+
+def of(resources: str, verbs: str, only: str = "any") -> set[tuple[str, str, str]]:
+    return {(resource, only, verb) for resource in resources.split() for verb in verbs.split()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_rule_is_in_the_table(kind: str) -> None:
+    assert rendered.rules(kind) == {rule.message for rule in RULES if rule.kind == kind}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_bound_is_in_the_table(kind: str) -> None:
+    listed = {f"{path} {keyword}" for path, words in BOUNDS[kind].items() for keyword in words}
+    listed |= {f"{path} required" for path in REQUIRED[kind]}
+    assert rendered.bounds(kind) == listed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_text_and_list_has_a_limit(kind: str) -> None:
+    assert rendered.unbounded(kind) == set()
+
+
+def test_crds_are_named_and_kept_as_documented() -> None:
+    short = {"brokerclusters": "bc", "replicatedtopics": "rtopic", "partitions": "part"}
+    crds = [item for item in rendered.render() if item["kind"] == "CustomResourceDefinition"]
+    assert len(crds) == 4
+    for crd in crds:
+        names = crd["spec"]["names"]
+        assert names["categories"] == ["strandline"]
+        assert names["shortNames"] == [short.get(names["plural"], "broker")]
+        assert crd["spec"]["versions"][0]["subresources"] == {"status": {}}
+        assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+def test_crds_can_be_left_out_or_removed_with_the_release() -> None:
+    kinds = [item["kind"] for item in rendered.render("--set=crds.enabled=false")]
+    assert "CustomResourceDefinition" not in kinds
+    for item in rendered.render("--set=crds.keep=false"):
+        if item["kind"] == "CustomResourceDefinition":
+            assert "annotations" not in item["metadata"]
+
+
+def test_brokers_may_do_exactly_this() -> None:
+    role = find("Role", "strandline-broker")
+    assert role["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert allowed("strandline-broker") == (
+        of("leases", "get list watch update patch")
+        | of("brokerclusters brokers partitions replicatedtopics", "get list watch")
+        | of("brokerclusters/status brokers/status partitions/status", "update")
+    )
+
+
+def test_the_operator_may_do_exactly_this() -> None:
+    assert allowed("strandline-operator") == (
+        of("replicatedtopics", "get list watch")
+        | of("brokerclusters/status replicatedtopics/status", "patch")
+        | of("events", "create patch")
+        | of("roles", "bind", only="strandline-broker")
+        | of(
+            "brokerclusters brokers partitions configmaps serviceaccounts services statefulsets "
+            "leases poddisruptionbudgets rolebindings",
+            "get list watch create patch",
+        )
+    )
+
+
+def test_nothing_is_allowed_in_the_whole_cluster() -> None:
+    kinds = {item["kind"] for item in rendered.render()}
+    assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
+
+
+def test_the_operator_pod_is_restricted() -> None:
+    deployment = find("Deployment", "strandline-operator")
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    container = pod["containers"][0]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["livenessProbe"]["httpGet"] == {"path": "/live", "port": "http"}
+
+
+def test_images_and_pull_secrets_are_values() -> None:
+    values = (
+        "--set=operator.image.repository=example.com/op",
+        "--set=operator.image.tag=v7",
+        "--set=broker.image.repository=example.com/b",
+        "--set=broker.image.tag=v8",
+        "--set=imagePullSecrets[0].name=secret",
+    )
+    pod = find("Deployment", "strandline-operator", *values)["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "example.com/op:v7"
+    assert pod["imagePullSecrets"] == [{"name": "secret"}]
+    config = find("ConfigMap", "strandline-operator", *values)["data"]["operator.yaml"]
+    assert 'brokerImage: "example.com/b:v8"' in config
+    assert 'imagePullSecrets: [{"name":"secret"}]' in config
+
+
+def test_changed_values_replace_the_operator_pod() -> None:
+    def digest(*values: str) -> str:
+        template = find("Deployment", "strandline-operator", *values)["spec"]["template"]
+        return str(template["metadata"]["annotations"]["strandline.dev/values"])
+
+    assert digest() == digest()
+    assert digest() != digest("--set=broker.image.tag=v8")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "operator.image.tag=",
+        "broker.image.pullPolicy=Sometimes",
+        "brokers.image.tag=1",
+        "crds.keep=maybe",
+        "defaultCluster.spec.timing=quick",
+        "defaultCluster.spec.replicas=0",
+        "defaultCluster.spec.storage.size=much",
+        "operator.logLevel=LOUD",
+    ],
+)
+def test_wrong_values_are_refused(wrong: str) -> None:
+    with pytest.raises(CommandFailed, match="values don't meet the specifications"):
+        rendered.render(f"--set={wrong}")
+
+
+def test_lint_finds_nothing(tmp_path: Path) -> None:
+    chart = tmp_path / "strandline"
+    shutil.copytree(CHART, chart)
+    printed = run([str(programs() / "helm"), "lint", "--strict", str(chart)])
+    assert "1 chart(s) linted, 0 chart(s) failed" in printed
+    assert "WARNING" not in printed

@@ -1,0 +1,191 @@
+"""Every bound and rule of the CRDs, on a real API server: one write refused, one accepted."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.chart.api import Answer, Tries
+from tests.chart.cases import BOUNDS, COMPLETE, GONE, REQUIRED, Also, Manifest, Rule
+from tests.chart.rules import RULES
+from tests.support import strandline_objects as objects
+from tests.support.control_plane import ControlPlane
+from tests.support.fixtures import namespace_name
+
+pytestmark = pytest.mark.processes
+
+SENTENCES = {
+    "minimum": "should be greater than or equal to",
+    "maximum": "should be less than or equal to",
+    "minLength": "should be at least",
+    "maxLength": "may not be more than",
+    "minItems": "should have at least",
+    "maxItems": "must have at most",
+    "pattern": "should match",
+    "enum": "Unsupported value",
+    "required": "Required value",
+    "unique": "Duplicate value",
+}
+NOT_CHECKED = "some validation rules were not checked because the object was invalid"
+"""The API server says so after a broken bound: CEL rules wait until the shape is right."""
+
+BOUND_CASES = [
+    pytest.param(kind, path, keyword, *pair, id=f"{kind} {path} {keyword}")
+    for kind, table in BOUNDS.items()
+    for path, keywords in table.items()
+    for keyword, pair in keywords.items()
+]
+REQUIRED_CASES = [
+    pytest.param(kind, path, id=f"{kind} {path}")
+    for kind, paths in REQUIRED.items()
+    for path in paths
+]
+RULE_CASES = [
+    pytest.param(rule, id=f"{rule.kind} {rule.message[:50]} {list(rule.refused.values())}")
+    for rule in RULES
+]
+
+
+def changed(manifest: Manifest, edits: Manifest) -> Manifest:
+    """Return a copy with values replaced at paths; `[]` means the first item of a list."""
+    whole = copy.deepcopy(manifest)
+    for path, value in edits.items():
+        holder: Any = whole
+        steps = [step for step in re.split(r"\.|(\[\])", path) if step]
+        for step in steps[:-1]:
+            holder = holder[0] if step == "[]" else holder.setdefault(step, {})
+        last = 0 if steps[-1] == "[]" else steps[-1]
+        if value is GONE:
+            del holder[last]
+        else:
+            holder[last] = value
+    return whole
+
+
+def edits_of(path: str, value: Any) -> Manifest:
+    if isinstance(value, Also):
+        return {path: value.value, **value.others}
+    return {path: value}
+
+
+class Bench:
+    """For each kind one stored object without a status and one that is complete."""
+
+    def __init__(self, tries: Tries) -> None:
+        self.tries = tries
+        self.bare: dict[str, Manifest] = {}
+        self.complete: dict[str, Manifest] = {}
+        for kind, manifest in COMPLETE.items():
+            self.complete[kind] = self._stored(manifest)
+            name = f"{manifest['metadata']['name']}-bare"
+            bare = changed(manifest, {"metadata.name": name, "status": GONE})
+            answer = tries.create(bare)
+            assert answer.code == 201, answer.value
+            self.bare[kind] = answer.value
+
+    def _stored(self, manifest: Manifest) -> Manifest:
+        created = self.tries.create(manifest)
+        assert created.code == 201, created.value
+        answer = self.tries.put_status({**created.value, "status": manifest["status"]})
+        assert answer.code == 200, answer.value
+        return answer.value
+
+    def try_value(self, kind: str, edits: Manifest) -> Answer:
+        """Write a complete object with edits, in a dry run and without any old state."""
+        path = next(iter(edits))
+        if path.startswith("spec"):
+            fresh = changed(COMPLETE[kind], {"metadata.name": "fresh", "status": GONE})
+            return self.tries.try_create(changed(fresh, edits))
+        whole = {**self.bare[kind], "status": COMPLETE[kind]["status"]}
+        return self.tries.try_update(changed(whole, edits), status=True)
+
+    def try_rule(self, rule: Rule, edits: Manifest) -> Answer:
+        """Write as the rule says, in a dry run."""
+        if rule.on == "create":
+            return self.tries.try_create(
+                changed(COMPLETE[rule.kind], {"status": GONE, "metadata.name": "fresh", **edits})
+            )
+        whole = changed(self.complete[rule.kind], edits)
+        return self.tries.try_update(whole, status=rule.on == "status")
+
+
+@pytest.fixture(scope="module")
+def bench(control_plane: ControlPlane) -> Iterator[Bench]:
+    objects.install_crds(control_plane)
+    namespace = namespace_name("crds")
+    control_plane.kubectl("create", "namespace", namespace)
+    tries = Tries(control_plane.kubeconfig, namespace)
+    yield Bench(tries)
+    tries.close()
+    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def the_only_cause(answer: Answer) -> tuple[str, str]:
+    assert answer.code == 422, answer.value
+    causes = [cause for cause in answer.causes if NOT_CHECKED not in cause[1]]
+    assert len(causes) == 1, causes
+    return causes[0]
+
+
+@pytest.mark.parametrize(("kind", "path", "keyword", "accepted", "refused"), BOUND_CASES)
+def test_bound(
+    bench: Bench, kind: str, path: str, keyword: str, accepted: Any, refused: Any
+) -> None:
+    answer = bench.try_value(kind, edits_of(path, accepted))
+    assert answer.code in {200, 201}, answer.value
+    field, sentence = the_only_cause(bench.try_value(kind, edits_of(path, refused)))
+    plain = re.sub(r"\[\d+\]", "[]", field)
+    assert plain in {path, f"{path}[]"} or keyword == "unique"
+    assert SENTENCES[keyword] in sentence
+
+
+@pytest.mark.parametrize(("kind", "path"), REQUIRED_CASES)
+def test_required(bench: Bench, kind: str, path: str) -> None:
+    field, sentence = the_only_cause(bench.try_value(kind, {path: GONE}))
+    assert re.sub(r"\[\d+\]", "[]", field) == path
+    assert SENTENCES["required"] in sentence
+
+
+@pytest.mark.parametrize("rule", RULE_CASES)
+def test_rule(bench: Bench, rule: Rule) -> None:
+    accepted = bench.try_rule(rule, rule.accepted)
+    assert accepted.code in {200, 201}, accepted.value
+    _, sentence = the_only_cause(bench.try_rule(rule, rule.refused))
+    assert rule.message in sentence
+
+
+@pytest.mark.parametrize("kind", sorted(COMPLETE))
+def test_complete_objects_are_accepted(bench: Bench, kind: str) -> None:
+    assert bench.complete[kind]["status"] == COMPLETE[kind]["status"]
+
+
+def test_an_unknown_field_is_refused_by_strict_clients(
+    bench: Bench, control_plane: ControlPlane
+) -> None:
+    """The schema keeps no unknown fields; kubectl asks for strictness and names the field."""
+    fresh = changed(COMPLETE["ReplicatedTopic"], {"metadata.name": "fresh", "status": GONE})
+    answer = bench.tries.try_create(changed(fresh, {"spec.config.segmentBites": 1}))
+    assert answer.code == 201
+    assert "segmentBites" not in answer.value["spec"]["config"]
+
+
+def test_defaults_fill_an_empty_spec(bench: Bench) -> None:
+    topic = changed(COMPLETE["ReplicatedTopic"], {"metadata.name": "t", "spec": {}})
+    assert bench.tries.try_create(topic).value["spec"] == {
+        "clusterRef": "default",
+        "partitions": 3,
+        "replicationFactor": 3,
+        "config": {},
+        "uncleanLeaderElection": False,
+    }
+    cluster = changed(COMPLETE["BrokerCluster"], {"metadata.name": "c", "spec": {}})
+    assert bench.tries.try_create(cluster).value["spec"] == {
+        "replicas": 3,
+        "timing": "safe",
+        "storage": {"size": "1Gi"},
+        "config": {},
+    }

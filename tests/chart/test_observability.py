@@ -1,0 +1,177 @@
+"""What the chart renders for Prometheus, dashboards and the analysis: off, restricted, exact."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from strandline import names
+from strandline.names import MetricKind
+from tests.chart import rendered
+from tests.support.commands import CommandFailed
+from tests.support.strandline_objects import CHART
+
+pytestmark = pytest.mark.processes
+
+ON = ("--set=prometheus.enabled=true", "--set=dashboards.enabled=true")
+ANALYSIS = "--set=analysis.enabled=true"
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+METRIC = re.compile(r"strandline_[a-z]+(?:_[a-z]+)+")
+HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
+
+
+def objects(*values: str) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(item["kind"], item["metadata"]["name"]): item for item in rendered.render(*values)}
+
+
+def pod_of(item: dict[str, Any]) -> dict[str, Any]:
+    pod: dict[str, Any] = item["spec"]["template"]["spec"]
+    return pod
+
+
+def test_all_of_it_is_off_unless_wanted() -> None:
+    found = " ".join(name for _, name in objects())
+    assert not re.search("prometheus|dashboards|analysis", found)
+
+
+def test_prometheus_may_find_pods_of_its_namespace_and_nothing_else() -> None:
+    found = objects(*ON)
+    role = found["Role", "strandline-prometheus"]
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+    binding = found["RoleBinding", "strandline-prometheus"]
+    assert binding["roleRef"]["name"] == "strandline-prometheus"
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": "strandline-prometheus", "namespace": "somewhere"}
+    ]
+    assert not {kind for kind, _ in found} & {"ClusterRole", "ClusterRoleBinding"}
+
+
+def test_prometheus_scrapes_brokers_of_its_namespace_each_second() -> None:
+    text = objects(*ON)["ConfigMap", "strandline-prometheus"]["data"]["prometheus.yml"]
+    config = yaml.safe_load(text)
+    assert config["global"] == {"scrape_interval": "1s", "scrape_timeout": "1s"}
+    (job,) = config["scrape_configs"]
+    (discovery,) = job["kubernetes_sd_configs"]
+    assert discovery["namespaces"] == {"own_namespace": True}
+
+
+def test_image_interval_and_retention_of_prometheus_are_values() -> None:
+    values = (
+        *ON,
+        "--set=prometheus.image.repository=prom/prometheus",
+        "--set=prometheus.image.tag=v2.53.3",
+        "--set=prometheus.scrapeInterval=5s",
+        "--set=prometheus.retention.time=2d",
+    )
+    found = objects(*values)
+    container = pod_of(found["Deployment", "strandline-prometheus"])["containers"][0]
+    assert container["image"] == "prom/prometheus:v2.53.3"
+    assert "--storage.tsdb.retention.time=2d" in container["args"]
+    config = found["ConfigMap", "strandline-prometheus"]["data"]["prometheus.yml"]
+    assert "scrape_interval: 5s" in config
+
+
+def test_a_changed_configuration_replaces_the_prometheus_pod() -> None:
+    def digest(*values: str) -> str:
+        template = objects(*ON, *values)["Deployment", "strandline-prometheus"]["spec"]["template"]
+        return str(template["metadata"]["annotations"]["strandline.dev/values"])
+
+    assert digest() == digest()
+    assert digest() != digest("--set=prometheus.scrapeInterval=5s")
+
+
+def test_the_analysis_job_speaks_to_prometheus_alone() -> None:
+    found = objects(
+        ANALYSIS,
+        "--set=analysis.name=tuesday",
+        "--set=analysis.start=2026-01-01T00:00:00Z",
+        '--set-json=analysis.faults=[{"name":"a","atMs":1790000000123}]',
+    )
+    pod = pod_of(found["Job", "strandline-tuesday"])
+    assert pod["automountServiceAccountToken"] is False
+    assert not [kind for kind, name in found if "tuesday" in name and "Role" in kind]
+    args = pod["containers"][0]["args"]
+    assert args[:3] == ["python", "-m", "strandline_analysis.job"]
+    assert "--prometheus=http://strandline-prometheus:9090" in args
+    assert "--start=2026-01-01T00:00:00Z" in args
+    assert not [each for each in args if each.startswith("--end")]
+    faults = found["ConfigMap", "strandline-tuesday"]["data"]["faults.json"]
+    assert json.loads(faults) == [{"name": "a", "atMs": 1790000000123}]
+
+
+def test_another_prometheus_can_be_analysed() -> None:
+    job = objects(ANALYSIS, "--set=analysis.prometheusUrl=http://other:1")[
+        "Job", "strandline-analysis"
+    ]
+    assert "--prometheus=http://other:1" in pod_of(job)["containers"][0]["args"]
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Job"])
+def test_their_pods_are_restricted(kind: str) -> None:
+    name = {"Deployment": "strandline-prometheus", "Job": "strandline-analysis"}[kind]
+    pod = pod_of(objects(*ON, ANALYSIS)[kind, name])
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["containers"][0]["securityContext"] == RESTRICTED
+
+
+def test_the_dashboard_is_found_by_its_label() -> None:
+    found = objects(*ON)["ConfigMap", "strandline-dashboards"]
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(found["data"]["strandline.json"])["uid"] == "strandline"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((CHART / "dashboards").glob("*.json")), ids=lambda p: p.name
+)
+def test_dashboards_use_declared_names_with_declared_labels(path: Path) -> None:
+    rows = {row.name: row for row in names.ALL_METRICS}
+    parts = {
+        f"{row.name}{part}": row
+        for row in names.ALL_METRICS
+        if row.kind is MetricKind.HISTOGRAM
+        for part in HISTOGRAM_PARTS
+    }
+    text = path.read_text()
+    used = set(METRIC.findall(text))
+    assert len(used) >= 15
+    assert used <= rows.keys() | parts.keys()
+    counters = {name for name in used if name.endswith("_total")}
+    dashboard = json.loads(text)
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            expression = target["expr"]
+            plain = counters & set(METRIC.findall(expression))
+            rated = re.search(r"rate\(|increase\(", expression)
+            assert not plain or rated or panel["description"].startswith("Since"), expression
+            by_topic = "topic=~" in expression
+            for name in METRIC.findall(expression):
+                row = parts.get(name) or rows[name]
+                assert not by_topic or "topic" in row.labels, expression
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "prometheus.enabled=maybe",
+        "prometheus.scrapeInterval=often",
+        "prometheus.retention.size=5",
+        "analysis.start=yesterday",
+        "analysis.name=Upper",
+        "analysis.deadlineSeconds=1",
+        "analysis.prometheusUrl=nowhere",
+        "dashboards.colour=red",
+    ],
+)
+def test_wrong_values_are_refused(wrong: str) -> None:
+    with pytest.raises(CommandFailed, match="values don't meet the specifications"):
+        rendered.render(f"--set={wrong}")

@@ -1,0 +1,247 @@
+"""What the demo makes of what it sees: reports, offsets, events, and when a run shows nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from strandline.checker.history import History
+from strandline.checker.judge import Verdict, judge
+from strandline.cli import demo, demo_cluster
+from strandline.cli.cluster_view import (
+    ClusterSeen,
+    PartitionSeen,
+    PodSeen,
+    differences,
+    offsets_of,
+    partition_of,
+    pod_of,
+)
+from strandline.cli.demo_screen import Screen
+from strandline.cli.kubectl import CommandFailed, run
+from strandline.cli.load_pod import manifest, parse_report
+from strandline.cli.verdict import ACKED_MIN, FaultSeen, vacuity
+
+FAULT = FaultSeen(
+    name="fault", changed=(0,), gaps_ms={0: 300, 1: 20}, acked_before=10, acked_after=20
+)
+PARTITION = PartitionSeen(
+    number=0, leader=0, leader_epoch=1, partition_epoch=3, isr=(0, 1, 2), replicas=(0, 1, 2)
+)
+POD = PodSeen(uid="a", ready=True, restarts=0, image="broker:1")
+SEEN = ClusterSeen(
+    partitions={0: PARTITION}, pods={"default-0": POD}, controller=1, controller_epoch=4
+)
+
+
+def clean_verdict() -> Verdict:
+    return replace(judge(History(), replicas={}), acked=ACKED_MIN)
+
+
+# --- when a run shows nothing -------------------------------------------------------------
+
+
+def test_a_run_with_enough_records_and_effective_faults_shows_something() -> None:
+    assert vacuity(ACKED_MIN, [FAULT, FAULT]) == []
+
+
+@pytest.mark.parametrize(
+    ("acked", "faults", "reason"),
+    [
+        (ACKED_MIN - 1, [FAULT], "only 4999 records"),
+        (ACKED_MIN, [], "no fault"),
+        (ACKED_MIN, [replace(FAULT, changed=())], "neither a leader nor an ISR changed"),
+        (ACKED_MIN, [FAULT, replace(FAULT, acked_after=10)], "nothing was acknowledged"),
+    ],
+)
+def test_a_vacuous_run_is_named(acked: int, faults: list[FaultSeen], reason: str) -> None:
+    (found,) = vacuity(acked, faults)
+    assert reason in found
+
+
+@pytest.mark.parametrize(
+    ("changes", "faults", "exit_code", "passed"),
+    [
+        ({}, [FAULT], 0, True),
+        ({"lost": 1}, [FAULT], 0, False),
+        ({"misread": 1}, [FAULT], 0, False),
+        ({"unknown": 3}, [FAULT], 0, True),
+        ({"acked": ACKED_MIN - 1}, [FAULT], 0, False),
+        ({}, [replace(FAULT, changed=())], 0, False),
+        ({}, [FAULT], 1, False),
+    ],
+)
+def test_the_demo_passes_only_if_nothing_is_lost_and_the_run_shows_it(
+    changes: dict[str, int], faults: list[FaultSeen], exit_code: int, passed: bool
+) -> None:
+    verdict = replace(clean_verdict(), **changes)  # type: ignore[arg-type]  # counts alone
+    assert demo.report(verdict, faults, exit_code, Screen()) is passed
+
+
+# --- what is read -------------------------------------------------------------------------
+
+
+def test_a_report_of_the_load_is_read_and_other_output_is_not() -> None:
+    line = (
+        '{"at_ms": 250, "acked": {"0": 5, "1": 6}, "unknown": 1, "failed": 0, '
+        '"silent_ms": {"0": 3}, "gap_ms": {"0": 12}, "read": null}'
+    )
+    report = parse_report(line)
+    assert report is not None
+    assert (report.acked_total, report.gap_ms, report.unknown) == (11, {0: 12}, 1)
+    assert parse_report("%3|1795|FAIL|rdkafka#producer-1| connection refused") is None
+    assert parse_report('{"at_ms": 1}') is None
+    assert parse_report('{"at_ms": ') is None
+
+
+def test_offsets_come_from_metrics_of_the_topic_alone() -> None:
+    metrics = "\n".join(
+        f'strandline_partition_{name}{{partition="{number}",topic="{topic}"}} {value}'
+        for name, number, topic, value in (
+            ("high_watermark", 0, "orders", 7.0),
+            ("log_end_offset", 0, "orders", 9.0),
+            ("high_watermark", 1, "orders", 3.0),
+            ("high_watermark", 0, "other", 1.0),
+            ("log_end_offset", 0, "other", 1.0),
+        )
+    )
+    assert offsets_of(metrics + "\n", "orders") == {0: (7, 9)}
+
+
+def test_objects_are_read_with_and_without_status() -> None:
+    bare = {"spec": {"partition": 4, "topicName": "orders"}}
+    assert partition_of(bare) == PartitionSeen(number=4)
+    assert not partition_of(bare).has_full_isr
+    pod = {
+        "metadata": {"uid": "u", "deletionTimestamp": "now"},
+        "spec": {"containers": [{"image": "broker:1"}]},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"restartCount": 2}],
+        },
+    }
+    assert pod_of(pod) == PodSeen(uid="u", ready=False, restarts=2, image="broker:1")
+
+
+def test_every_change_becomes_a_sentence_and_no_change_none() -> None:
+    assert differences(SEEN, SEEN, "orders") == []
+    after = ClusterSeen(
+        partitions={0: replace(PARTITION, leader=2, leader_epoch=2, isr=(2, 1))},
+        pods={"default-0": replace(POD, restarts=1), "default-1": POD},
+        controller=2,
+        controller_epoch=5,
+    )
+    assert differences(SEEN, after, "orders") == [
+        "orders-0: leader 0 -> 2, epoch 2",
+        "orders-0: 0 left the ISR, now [2, 1]",
+        "broker 2 is controller, epoch 5",
+        "pod default-0: container started again",
+        "pod default-1 is a new one",
+    ]
+    assert differences(after, SEEN, "orders")[-1] == "pod default-1 is gone"
+
+
+def test_the_load_pod_is_restricted_and_consumes() -> None:
+    pod = manifest("load", "client:1", topic="orders", partitions=6, rate=110, seconds=60)
+    for container in pod["spec"]["containers"]:
+        security = container["securityContext"]
+        assert security["runAsNonRoot"] is True
+        assert security["readOnlyRootFilesystem"] is True
+    assert "--consume" in pod["spec"]["containers"][0]["args"]
+    assert "--rate=110" in pod["spec"]["containers"][0]["args"]
+
+
+# --- where it runs ------------------------------------------------------------------------
+
+
+def test_what_the_demo_made_is_remembered_until_it_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path))
+    assert demo_cluster.remembered() is None
+    place = demo_cluster.Place(kind="hack", kubeconfig="/k", programs="/bin", started=True)
+    demo_cluster.remember(place)
+    assert demo_cluster.remembered() == place
+    demo_cluster.forget()
+    assert demo_cluster.remembered() is None
+
+
+def test_an_unknown_cluster_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path))
+    with pytest.raises(demo_cluster.DemoFailed, match="CLUSTER=minikube: must be"):
+        demo_cluster.choose(tmp_path, "minikube", print)
+
+
+@pytest.fixture
+def someones_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a kubectl into PATH that writes down how it is called, and an empty cache."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("kubectl", "helm"):
+        (programs / name).write_text('#!/bin/sh\necho "$@" >>$0.calls\ncat $0.context\n')
+        (programs / name).chmod(0o755)
+    (programs / "kubectl.context").write_text("copied\n")
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path))
+    monkeypatch.setenv("LOAD", "")
+    monkeypatch.setenv("IMAGES", "example.org/team")
+    return programs
+
+
+def test_an_existing_cluster_needs_images_or_a_way_to_load_them(
+    someones_cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyproject.toml").write_text('version = "1.2.3"\n')
+    place = demo_cluster.choose(tmp_path, "current", print)
+    images = demo_cluster.load_images(tmp_path, place, print)
+    assert images["broker"] == "example.org/team/strandline-broker:1.2.3"
+    monkeypatch.setenv("IMAGES", "")
+    with pytest.raises(demo_cluster.DemoFailed, match="needs IMAGES"):
+        demo_cluster.choose(tmp_path, "current", print)
+
+
+def test_the_users_context_is_copied_and_not_changed(
+    someones_cluster: Path, tmp_path: Path
+) -> None:
+    place = demo_cluster.choose(tmp_path, "current", print)
+    assert not place.started
+    kubeconfig = Path(place.kubeconfig)
+    assert kubeconfig.read_text() == "copied\n"
+    assert kubeconfig.stat().st_mode & 0o077 == 0
+    calls = (someones_cluster / "kubectl.calls").read_text()
+    assert calls == "config view --minify --flatten --raw\n"
+
+
+def test_a_demo_that_is_up_elsewhere_is_not_forgotten(
+    someones_cluster: Path, tmp_path: Path
+) -> None:
+    place = demo_cluster.choose(tmp_path, "current", print)
+    demo_cluster.remember(place)
+    assert demo_cluster.choose(tmp_path, "current", print) == place
+    (someones_cluster / "kubectl.context").write_text("another\n")
+    with pytest.raises(demo_cluster.DemoFailed, match="up in another cluster"):
+        demo_cluster.choose(tmp_path, "current", print)
+    with pytest.raises(demo_cluster.DemoFailed, match=r"up \(CLUSTER=current\)"):
+        demo_cluster.choose(tmp_path, "hack", print)
+    assert demo_cluster.remembered() == place
+
+
+def test_elsewhere_than_at_the_root_the_demo_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert demo.main([]) == 2
+    assert "repository's root" in capsys.readouterr().err
+
+
+def test_a_program_that_fails_hangs_or_is_missing_is_told() -> None:
+    with pytest.raises(CommandFailed, match="status 3: wrong"):
+        run(["sh", "-c", "echo wrong >&2; exit 3"])
+    with pytest.raises(CommandFailed, match="not done within"):
+        run(["sleep", "60"], limit_seconds=0.05)
+    with pytest.raises(CommandFailed, match="no such program"):
+        run(["/nonexistent/program"])

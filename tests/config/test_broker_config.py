@@ -1,0 +1,229 @@
+"""What the configuration file and the environment accept, and what they refuse."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from dataclasses import fields
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from strandline.config import broker as broker_module
+from strandline.config.broker import (
+    CONCERNS,
+    FRAME_HEADER_BYTES_MAX,
+    KNOWN_KEYS,
+    BrokerConfig,
+    Ports,
+    broker_config,
+    load_broker_config,
+)
+from strandline.config.settings import Setting, settings_of
+from strandline.config.timing import DEMO, SAFE
+from strandline.config.topic import effective_min_insync_replicas
+from strandline.errors import ConfigError, ErrorCode
+from strandline.model import EpochEndOffset, LeaderEpoch, TopicId, TopicPartition
+from strandline.rpc.frames import RecordsFrame, encode_end, encode_records
+from tests.chart.cases import BOUNDS
+
+ENVIRONMENT = {
+    "CLUSTER_NAME": "demo",
+    "POD_NAME": "demo-2",
+    "POD_UID": "uid",
+    "POD_IP": "10.0.0.1",
+    "NAMESPACE": "strandline",
+}
+
+
+TRAVELLING = ("replica.fetch.max.bytes", "replica.fetch.response.max.bytes", "message.max.bytes")
+"""Sizes of what travels to a follower as one frame."""
+
+
+def load(tmp_path: Path, text: str, **environment: str) -> BrokerConfig:
+    path = tmp_path / "broker.yaml"
+    path.write_text(text)
+    return load_broker_config(path, {**ENVIRONMENT, **environment})
+
+
+def test_an_empty_file_means_the_safe_profile(tmp_path: Path) -> None:
+    config = load(tmp_path, "")
+    assert config.timing == SAFE
+    assert config.identity.broker_id == 2
+    assert (config.ports.grpc, config.ports.internal, config.ports.http) == (9090, 9092, 8080)
+
+
+@pytest.mark.parametrize(
+    ("profile", "values"),
+    [
+        (DEMO, (3, 2_000, 500, 6, 2_000, 500, 2_000, 10_000, 1_000)),
+        (SAFE, (15, 10_000, 2_000, 15, 5_000, 2_000, 9_000, 30_000, 5_000)),
+    ],
+)
+def test_profiles_are_those_of_the_design(profile: object, values: tuple[int, ...]) -> None:
+    assert tuple(getattr(profile, name) for name, _, _ in settings_of(type(profile))) == values
+
+
+def test_a_single_value_overrides_its_profile_and_leaves_the_rest(tmp_path: Path) -> None:
+    config = load(tmp_path, "timing: demo\nreplica.lag.time.max.ms: 12000\n")
+    assert config.timing.replica_lag_time_max_ms == 12_000
+    assert config.timing.broker_session_timeout_ms == DEMO.broker_session_timeout_ms
+
+
+def test_the_environment_names_data_directory_and_ports(tmp_path: Path) -> None:
+    config = load(tmp_path, "log.dir: /elsewhere\n", DATA_DIR="/data", GRPC_PORT="0")
+    assert config.storage.data_dir == "/data"
+    assert config.ports.grpc == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("replica.lag.time.max: 1", ("replica.lag.time.max:", "mean replica.lag.time.max.ms")),
+        ("nonsense: 1", ("nonsense", "unknown setting")),
+        ("replica.lag.time.max.ms: 99", ("replica.lag.time.max.ms", "from 100 to 86400000")),
+        ("replica.lag.time.max.ms: true", ("replica.lag.time.max.ms", "an integer")),
+        ("replica.lag.time.max.ms: '5000'", ("replica.lag.time.max.ms", "an integer")),
+        ("replica.lag.time.max.ms: null", ("replica.lag.time.max.ms", "an integer")),
+        ("log.segment.bytes: 13", ("log.segment.bytes", "from 14 to 2147483647")),
+        ("log.dir: ''", ("log.dir", "1 to 4096 characters")),
+        ("timing: fast", ("timing", "demo, safe")),
+        ("timing: demo\ntiming: safe", ("timing", "twice")),
+        ("- a\n- b", ("mapping",)),
+        ("a: [", ("not YAML",)),
+        ("1: 2", ("mapping",)),
+        ("replica.fetch.wait.max.ms: 30000", ("replica.fetch.wait.max.ms", "must be below")),
+        ("broker.session.timeout.ms: 5000", ("broker.session.timeout.ms", "at least 3")),
+        ("controller.lease.duration.seconds: 10", ("renew.deadline.ms must be below",)),
+        ("controller.lease.retry.ms: 9000", ("controller.lease.retry.ms",)),
+        ("broker.lease.duration.seconds: 9", ("broker.lease.renew.interval.ms",)),
+        ("grpc.frame.max.bytes: 4194304", ("grpc.frame.max.bytes", "must be below")),
+        *(
+            (f"{key}: {(4 << 20) - FRAME_HEADER_BYTES_MAX}", (key, "grpc.message.max.bytes"))
+            for key in TRAVELLING
+        ),
+        ("grpc.message.max.bytes: 1048576", ("message.max.bytes", "grpc.message.max.bytes")),
+    ],
+)
+def test_what_is_refused_names_key_and_range(
+    tmp_path: Path, text: str, words: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load(tmp_path, text)
+    assert all(word in str(refusal.value) for word in words)
+
+
+@pytest.mark.parametrize("key", TRAVELLING)
+def test_a_size_that_fits_a_message_with_its_frame_is_accepted(tmp_path: Path, key: str) -> None:
+    load(tmp_path, f"{key}: {(4 << 20) - FRAME_HEADER_BYTES_MAX - 1}\n")
+
+
+def test_the_largest_batch_that_the_crds_accept_fits(tmp_path: Path) -> None:
+    for kind, path in (
+        ("BrokerCluster", "spec.config.messageMaxBytes"),
+        ("ReplicatedTopic", "spec.config.maxMessageBytes"),
+    ):
+        accepted, _ = BOUNDS[kind][path]["maximum"]
+        load(tmp_path, f"message.max.bytes: {accepted}\n")
+
+
+def test_the_allowance_holds_every_frame_of_an_answer() -> None:
+    header = encode_records(
+        RecordsFrame(
+            request_id=1,
+            tp=TopicPartition(topic_id=TopicId(str(UUID(int=0))), partition=0),
+            error=ErrorCode.NONE,
+            high_watermark=0,
+            log_start_offset=0,
+            diverging=EpochEndOffset(leader_epoch=LeaderEpoch(1), end_offset=1),
+            records=b"",
+        ),
+        [],
+    )
+    assert sum(map(len, header)) + sum(map(len, encode_end(1))) <= FRAME_HEADER_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[(name, "") for name in ENVIRONMENT],
+        ("POD_NAME", "other-2"),
+        ("POD_NAME", "demo"),
+        ("POD_NAME", "demo-"),
+        ("POD_NAME", "demo-02"),
+        ("POD_NAME", "demo-x"),
+        ("POD_NAME", "demo--1"),
+        ("POD_NAME", "demo-100"),
+        ("POD_NAME", "demo-²"),
+        ("CLUSTER_NAME", "Demo"),
+        ("CLUSTER_NAME", "0demo"),
+        ("CLUSTER_NAME", "d" * 41),
+        ("GRPC_PORT", "65536"),
+        ("HTTP_PORT", "-1"),
+        ("INTERNAL_PORT", "http"),
+    ],
+)
+def test_a_bad_environment_is_refused_by_name(tmp_path: Path, name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        load(tmp_path, "", **{name: value})
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load_broker_config(tmp_path / "absent.yaml", ENVIRONMENT)
+
+
+def test_every_default_is_within_its_own_range_and_keys_are_unique() -> None:
+    keys = [setting.key for concern in CONCERNS for _, setting, _ in settings_of(concern)]
+    assert len(keys) == len(set(keys)) == len(KNOWN_KEYS) - 1
+    for concern in CONCERNS:
+        for _, setting, default in settings_of(concern):
+            assert setting.check(default) == default
+
+
+def test_every_setting_given_by_key_reaches_its_field(tmp_path: Path) -> None:
+    identity = load(tmp_path, "").identity
+    values: dict[str, object] = {}
+    expected: dict[tuple[type, str], object] = {}
+    for concern in CONCERNS:
+        for name, setting, default in settings_of(concern):
+            values[setting.key] = other = _another(setting, default)
+            expected[concern, name] = other
+    config = broker_config(values, identity=identity, ports=Ports())
+    parts = {type(part): part for part in (getattr(config, f.name) for f in fields(config))}
+    for (concern, name), value in expected.items():
+        assert getattr(parts[concern], name) == value, name
+
+
+def _another(setting: Setting, default: object) -> object:
+    """Return an accepted value that is not the default."""
+    if setting.kind is str:
+        return f"{default}-other"
+    return setting.minimum if default != setting.minimum else setting.minimum + 1
+
+
+@pytest.mark.parametrize("concern", CONCERNS, ids=lambda concern: concern.__name__)
+def test_every_setting_has_a_docstring(concern: type) -> None:
+    module = inspect.getmodule(concern) or broker_module
+    tree = ast.parse(inspect.getsource(module))
+    body = next(
+        node.body
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name == concern.__name__
+    )
+    for at, node in enumerate(body):
+        if isinstance(node, ast.AnnAssign):
+            after = body[at + 1] if at + 1 < len(body) else None
+            documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            assert documented, ast.unparse(node.target)
+
+
+@pytest.mark.parametrize(
+    ("configured", "replicas", "effective"),
+    [(None, 3, 2), (None, 1, 1), (2, 3, 2), (5, 3, 3), (1, 3, 1)],
+)
+def test_min_isr_never_exceeds_the_replicas(
+    configured: int | None, replicas: int, effective: int
+) -> None:
+    assert effective_min_insync_replicas(configured, replicas=replicas) == effective

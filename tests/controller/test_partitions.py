@@ -1,0 +1,355 @@
+"""Elections, ISR changes, announcements and shutdowns of a controller in office."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from strandline.controller.effects import (
+    AnswerIsrChange,
+    AnswerShutdown,
+    ReadPartition,
+    SendLeaderAndIsr,
+    SendUpdateMetadata,
+    WritePartitionStatus,
+)
+from strandline.controller.elections import STATE_LOST
+from strandline.controller.events import (
+    CommandAnswered,
+    IsrChangeRequested,
+    ProbeVerdict,
+    ShutdownRequested,
+    StopRequested,
+)
+from strandline.controller.notices import (
+    BrokerDead,
+    ControllerResigned,
+    LeaderElected,
+    StoreConflicted,
+)
+from strandline.controller.store_events import PartitionDeleted, PartitionObserved
+from strandline.errors import ErrorCode
+from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch, ElectionKind
+
+from .setups import in_office, three_brokers
+from .store import entry, state, topic, tp
+from .world import Mode, World
+
+AB, ABC, A = (entry(0), entry(1)), (entry(0), entry(1), entry(2)), (entry(0),)
+
+
+def last_answer(world: World, node: int = 0) -> AnswerIsrChange:
+    return world.answers(node)[-1]
+
+
+def test_new_partitions_wait_for_their_brokers_and_are_told_as_new() -> None:
+    world = in_office(None, nodes=(0,), partitions=2, sessions=(0, 1))
+    assert world.store.status_writes == []
+    world.hello(2, 0)
+    assert [world.state(n).isr_ids for n in (0, 1)] == [(0, 1, 2)] * 2
+    commands = world.nodes[0].sent(SendLeaderAndIsr)
+    assert {(c.broker_id, c.partitions[0].is_new) for c in commands} == {
+        (0, True),
+        (1, True),
+        (2, True),
+    }
+    kinds = {notice.kind for notice in world.nodes[0].sent(LeaderElected)}
+    assert kinds == {ElectionKind.NEW}
+
+
+def test_new_partition_goes_on_without_a_broker_that_does_not_come() -> None:
+    world = in_office(None, nodes=(0,), sessions=(0, 1))
+    world.probes[2] = ProbeVerdict.NO_ANSWER
+    world.advance(2_500)
+    assert world.state().isr_ids == (0, 1)
+
+
+def test_new_partition_is_told_as_new_although_the_watch_was_faster() -> None:
+    world = in_office(None, nodes=(0,), sessions=(0, 1))
+    world.hold(WritePartitionStatus, Mode.LOSE_ANSWER)
+    world.hello(2, 0)
+    commands = world.nodes[0].sent(SendLeaderAndIsr)
+    assert all(command.partitions[0].is_new for command in commands)
+    assert len(commands) == 3
+
+
+def test_killed_leader_is_replaced_within_three_refused_probes() -> None:
+    world = in_office(state(leader=1), nodes=(0,), partitions=3)
+    before_ms = world.now_ms
+    world.kill(1)
+    world.advance(59)
+    assert world.state().leader == 1
+    world.advance(2)
+    assert world.now_ms - before_ms < 100
+    assert [world.state(n).leader for n in range(3)] == [0, 0, 0]
+    assert [world.state(n).isr_ids for n in range(3)] == [(0, 2)] * 3
+    assert world.told(0, 2)[-1] == world.state()
+    dead = world.nodes[0].sent(BrokerDead)[0]
+    assert (dead.broker_id, dead.detect_ms) == (1, 60)
+    elected = world.nodes[0].sent(LeaderElected)[0]
+    assert (elected.leader_before, elected.leader, elected.detect_ms) == (1, 0, 60)
+
+
+def test_elections_come_before_shrinks() -> None:
+    world = in_office(state(leader=0), nodes=(0,), partitions=4)
+    found = world.store.partitions["orders-3"]
+    world.put_partition(state(leader=1, leader_epoch=1, partition_epoch=1), number=3)
+    assert found.state is not None
+    world.settle()
+    world.kill(1)
+    world.advance(61)
+    writes = world.nodes[0].sent(WritePartitionStatus)
+    assert writes[0].name == "orders-3"
+    assert len(writes) == 4
+
+
+def test_new_controller_counts_everybody_as_live() -> None:
+    world = three_brokers(state(leader=2), nodes=(0,), partitions=3)
+    world.probes[2] = ProbeVerdict.NO_ANSWER
+    world.advance(1_900)
+    assert world.store.status_writes == []
+    for broker_id in (0, 1):
+        world.hello(broker_id, 0)
+    world.advance(800)
+    assert {world.state(n).leader for n in range(3)} == {0}
+
+
+def test_command_answered_with_a_higher_controller_epoch_ends_the_office() -> None:
+    world = in_office(state(), nodes=(0,))
+    world.deliver(
+        0,
+        CommandAnswered(
+            session_id=world.sessions[1][1],
+            request_id=999,
+            broker_id=BrokerId(1),
+            error=ErrorCode.STALE_CONTROLLER_EPOCH,
+            controller_epoch=ControllerEpoch(3),
+        ),
+    )
+    assert world.nodes[0].sent(ControllerResigned)
+
+
+def test_partition_that_a_broker_knows_already_is_lost_and_not_new() -> None:
+    world = in_office(None, nodes=(0,))
+    command = world.nodes[0].sent(SendLeaderAndIsr)[0]
+    answer = CommandAnswered(
+        session_id=command.session_id,
+        request_id=command.request_id,
+        broker_id=command.broker_id,
+        error=ErrorCode.NONE,
+        controller_epoch=ControllerEpoch(1),
+        partitions=((tp(), ErrorCode.TOPIC_ALREADY_EXISTS),),
+    )
+    world.deliver(0, answer)
+    assert (world.state().leader, world.state().reason) == (-1, STATE_LOST)
+    assert world.state().leader_epoch == 1
+    epoch = world.state().partition_epoch
+    world.deliver(0, answer)
+    assert world.state().partition_epoch == epoch
+
+
+def test_object_to_recover_stays_offline() -> None:
+    world = in_office(state(), nodes=(0,))
+    world.put_partition(None, number=5, recover=True)
+    world.settle()
+    assert (world.state(5).leader, world.state(5).reason) == (-1, STATE_LOST)
+
+
+def test_status_that_vanished_is_noticed_by_the_next_read() -> None:
+    world = in_office(state(isr=AB), nodes=(0,))
+    world.nodes[0].cut = True
+    world.put_partition(None, recover=True)
+    world.deliver(0, PartitionObserved(partition=world.store.partitions["orders-0"]))
+    assert world.store.status_writes == []
+    world.deliver(0, _alter_of(world))
+    assert world.state().reason == STATE_LOST
+
+
+def _alter_of(world: World) -> IsrChangeRequested:
+    return IsrChangeRequested(
+        session_id=world.sessions[0][1],
+        request_id=1,
+        broker_id=BrokerId(0),
+        broker_epoch=BrokerEpoch(1),
+        tp=tp(),
+        leader_epoch=state().leader_epoch,
+        partition_epoch=state().partition_epoch,
+        isr=ABC,
+    )
+
+
+def test_object_deleted_by_hand_is_forgotten_and_its_requests_are_answered() -> None:
+    world = in_office(state(isr=AB), nodes=(0,))
+    world.hold(WritePartitionStatus, Mode.DELAY)
+    world.alter(0, 0, ABC)
+    del world.store.partitions["orders-0"]
+    world.deliver(0, PartitionDeleted(name="orders-0", tp=tp(1)))
+    assert world.answers(0) == []
+    world.deliver(0, PartitionDeleted(name="orders-0", tp=tp()))
+    assert last_answer(world).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    world.release()
+    assert world.store.partitions == {}
+
+
+def test_deleted_object_is_found_by_a_read() -> None:
+    world = in_office(state(isr=AB), nodes=(0,))
+    world.nodes[0].cut = True
+    del world.store.partitions["orders-0"]
+    world.deliver(0, _alter_of(world))
+    assert last_answer(world).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    world.deliver(0, _alter_of(world))
+    assert len(world.answers(0)) == 2
+
+
+def test_repeated_conflicts_back_off() -> None:
+    world = in_office(state(isr=AB), nodes=(0,))
+    for _ in range(4):
+        world.hold(WritePartitionStatus, Mode.LOSE)
+    world.alter(0, 0, ABC)
+    assert world.answers(0) == []
+    world.advance(2_000)
+    assert last_answer(world).error is ErrorCode.NONE
+    failures = [notice.failures for notice in world.nodes[0].sent(StoreConflicted)]
+    assert failures == [1, 2, 3, 4]
+
+
+def test_unreadable_store_is_asked_again_later() -> None:
+    world = in_office(state(isr=AB), nodes=(0,))
+    world.hold(WritePartitionStatus, Mode.LOSE)
+    world.hold(ReadPartition, Mode.LOSE)
+    world.alter(0, 0, ABC)
+    assert world.answers(0) == []
+    world.advance(500)
+    assert last_answer(world).error is ErrorCode.NONE
+
+
+def test_every_change_is_announced_whoever_wrote_it_and_old_ones_are_not() -> None:
+    world = in_office(state(), nodes=(0,))
+    old = world.store.partitions["orders-0"]
+    world.put_partition(state(leader=1, leader_epoch=1, partition_epoch=1))
+    world.settle()
+    assert world.told(0, 2)[-1].leader == 1
+    count = len(world.told(0, 2))
+    world.deliver(0, PartitionObserved(partition=old))
+    assert len(world.told(0, 2)) == count
+
+
+def test_isr_only_metadata_is_coalesced_and_leadership_is_not() -> None:
+    world = in_office(state(isr=ABC), nodes=(0,), partitions=2)
+    sent = len(world.nodes[0].sent(SendUpdateMetadata))
+    world.alter(0, 0, AB)
+    world.advance(5_000)
+    assert len(world.nodes[0].sent(SendUpdateMetadata)) == sent
+    world.advance(3_000)
+    late = world.nodes[0].sent(SendUpdateMetadata)[sent:]
+    assert [(m.broker_id, m.partitions[0].state.isr_ids) for m in late] == [
+        (0, (0, 1)),
+        (1, (0, 1)),
+        (2, (0, 1)),
+    ]
+    sent += 3
+    world.put_partition(state(leader=1, leader_epoch=1, partition_epoch=9), number=1)
+    world.settle()
+    assert len(world.nodes[0].sent(SendUpdateMetadata)) == sent + 3
+
+
+def test_isr_only_metadata_waits_at_most_a_minute() -> None:
+    world = in_office(state(isr=ABC), nodes=(0,))
+    sent = len(world.nodes[0].sent(SendUpdateMetadata))
+    for round_number in range(40):
+        world.alter(0, 0, AB if round_number % 2 == 0 else ABC)
+        world.advance(2_000)
+    assert len(world.nodes[0].sent(SendUpdateMetadata)) > sent
+
+
+def test_changed_min_isr_is_committed_and_changed_settings_are_sent() -> None:
+    world = in_office(state(), nodes=(0,))
+    world.put_topic(topic(min_isr=3))
+    world.settle()
+    assert world.state().min_insync_replicas == 3
+    changed = replace(topic(min_isr=3), settings=replace(topic().settings, segment_bytes=1 << 20))
+    told = len(world.told(0, 1))
+    world.put_topic(changed)
+    world.settle()
+    assert len(world.told(0, 1)) == told + 1
+    assert len(world.store.status_writes) == 1
+
+
+def shutdown(
+    world: World, broker_id: int, *, epoch: int = 1, session_id: int | None = None
+) -> None:
+    world.deliver(
+        0,
+        ShutdownRequested(
+            session_id=world.sessions[broker_id][1] if session_id is None else session_id,
+            request_id=4,
+            broker_id=BrokerId(broker_id),
+            broker_epoch=BrokerEpoch(epoch),
+        ),
+    )
+
+
+def test_controlled_shutdown_answers_after_the_leaders_moved() -> None:
+    world = in_office(state(leader=1), nodes=(0,), partitions=5)
+    shutdown(world, 1)
+    assert [world.state(n).leader for n in range(5)] == [0] * 5
+    assert [world.state(n).isr_ids for n in range(5)] == [(0, 2)] * 5
+    answer = world.nodes[0].sent(AnswerShutdown)[-1]
+    assert (answer.error, answer.remaining) == (ErrorCode.NONE, 0)
+    world.alter(0, 0, ABC)
+    assert last_answer(world).error is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_controlled_shutdown_counts_what_can_not_move_and_is_bounded() -> None:
+    world = in_office(state(leader=1, isr=(entry(1),)), nodes=(0,), partitions=2)
+    shutdown(world, 1)
+    assert world.nodes[0].sent(AnswerShutdown)[-1].remaining == 2
+    world = in_office(state(leader=1), nodes=(0,), partitions=2)
+    world.hold(WritePartitionStatus, Mode.DELAY)
+    shutdown(world, 1)
+    assert world.nodes[0].sent(AnswerShutdown) == []
+    world.advance(1_100)
+    assert world.nodes[0].sent(AnswerShutdown)[-1].remaining == 1
+
+
+@pytest.mark.parametrize("epoch, session_id", [(2, None), (1, 999)])
+def test_controlled_shutdown_of_another_process_is_refused(
+    epoch: int, session_id: int | None
+) -> None:
+    world = in_office(state(leader=1), nodes=(0,))
+    shutdown(world, 1, epoch=epoch, session_id=session_id)
+    assert world.nodes[0].sent(AnswerShutdown)[-1].error is ErrorCode.STALE_BROKER_EPOCH
+    assert world.state().leader == 1
+
+
+def test_resigning_answers_everything_that_is_open() -> None:
+    world = in_office(state(isr=AB, leader=0), nodes=(0,))
+    world.hold(WritePartitionStatus, Mode.DELAY)
+    world.alter(0, 0, ABC)
+    shutdown(world, 1)
+    world.deliver(0, StopRequested())
+    assert last_answer(world).error is ErrorCode.NOT_CONTROLLER
+    assert world.nodes[0].sent(AnswerShutdown)[-1].error is ErrorCode.NOT_CONTROLLER
+
+
+def test_offline_partition_is_tried_again_when_a_broker_starts() -> None:
+    world = in_office(state(leader=1, isr=(entry(1),)), nodes=(0,))
+    world.kill(1)
+    world.advance(100)
+    assert world.state().leader == -1
+    assert world.nodes[0].controller.offline_partition_count == 1
+    world.register(1, epoch=2)
+    world.settle()
+    assert world.nodes[0].controller.offline_partition_count == 0
+    assert (world.state().leader, world.state().isr) == (1, (entry(1, 2),))
+
+
+def test_store_calls_in_flight_are_bounded() -> None:
+    world = in_office(state(leader=1), nodes=(0,), partitions=100)
+    for _ in range(70):
+        world.hold(WritePartitionStatus, Mode.DELAY)
+    world.kill(1)
+    world.advance(100)
+    assert len(world.held) == world.timing.store_calls_in_flight_max
+    assert world.nodes[0].controller.queue_length == 36

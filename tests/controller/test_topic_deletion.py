@@ -1,0 +1,48 @@
+"""What proves that a topic is gone: its uid is missing from the list of all uids, nothing else."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from strandline.controller.store_events import Outcome, TopicsRead
+from strandline.controller.timing import ControllerTiming
+from strandline.controller.topic_deletion import TopicDeletion
+from strandline.model import TopicId
+
+TOPIC = TopicId("00000000-0000-4000-8000-000000000001")
+OTHER = TopicId("00000000-0000-4000-8000-000000000002")
+
+
+def asked() -> tuple[TopicDeletion, int]:
+    ids = count(1)
+    deletion = TopicDeletion(timing=ControllerTiming(), new_request_id=lambda: next(ids))
+    deletion.suspect([TOPIC])
+    (read,) = deletion.tick(0)
+    return deletion, read.request_id
+
+
+def test_a_topic_that_is_not_usable_yet_is_not_gone() -> None:
+    deletion, request_id = asked()
+    answer = TopicsRead(
+        request_id=request_id, outcome=Outcome.OK, topic_ids=frozenset({TOPIC}), topics=()
+    )
+    assert deletion.answered(answer, 0) == []
+    assert not deletion.is_gone(TOPIC)
+
+
+def test_a_topic_whose_uid_is_missing_is_gone() -> None:
+    deletion, request_id = asked()
+    answer = TopicsRead(
+        request_id=request_id, outcome=Outcome.OK, topic_ids=frozenset({OTHER}), topics=()
+    )
+    assert deletion.answered(answer, 0) == [TOPIC]
+    assert deletion.is_gone(TOPIC)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.UNKNOWN, Outcome.CONFLICT])
+def test_a_list_that_was_not_read_proves_nothing(outcome: Outcome) -> None:
+    deletion, request_id = asked()
+    assert deletion.answered(TopicsRead(request_id=request_id, outcome=outcome), 0) == []
+    assert not deletion.is_gone(TOPIC)

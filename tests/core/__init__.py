@@ -1,0 +1,1 @@
+"""Unit tests of the replication core, one file per source file."""

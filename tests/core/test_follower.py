@@ -1,0 +1,138 @@
+"""What a follower does with each kind of answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.core.effects import (
+    AppendAsFollower,
+    Effect,
+    Fenced,
+    RestartLogAt,
+    TruncateTo,
+    WriteEpochCheckpoint,
+)
+from strandline.core.events import FetchedPartition
+from strandline.core.follower import FollowerReplica
+from strandline.errors import ErrorCode
+from strandline.model import BatchSpan, EpochEndOffset
+
+from .samples import SETTINGS, TP, batch, end, log, starts, state
+
+
+def follower(
+    end_offset: int = 0, *, start: int = 0, epochs: str = "", le: int = 2
+) -> FollowerReplica:
+    return FollowerReplica(
+        log=log(end_offset, start=start, high_watermark=start, epochs=epochs),
+        state=state(leader=1, le=le),
+    )
+
+
+def take(
+    replica: FollowerReplica,
+    *batches: BatchSpan,
+    error: ErrorCode = ErrorCode.NONE,
+    hw: int = 0,
+    start: int = 0,
+    diverging: EpochEndOffset | None = None,
+) -> list[Effect]:
+    answer = FetchedPartition(
+        tp=TP,
+        error=error,
+        high_watermark=hw,
+        log_start_offset=start,
+        batches=batches,
+        diverging=diverging,
+    )
+    return replica.on_fetched(answer, request_id=7, now_ms=100, settings=SETTINGS)
+
+
+def test_records_are_appended_behind_their_epochs() -> None:
+    replica = follower(2, epochs="0@0")
+    effects = take(replica, batch(2, 5, 1), batch(5, 6, 2), hw=4)
+    assert effects == [
+        WriteEpochCheckpoint(tp=TP, epochs=starts((0, 0), (1, 2), (2, 5))),
+        AppendAsFollower(request_id=7, tp=TP, batch_count=2),
+    ]
+    assert (replica.log.log_end_offset, replica.log.high_watermark) == (6, 4)
+
+
+@pytest.mark.parametrize(
+    ("batches", "accepted"),
+    [
+        ((batch(2, 3, 2), batch(3, 4, 3)), 1),  # a later epoch than the one followed
+        ((batch(2, 3, 1), batch(4, 5, 1)), 1),  # a gap
+        ((batch(2, 3, 2), batch(3, 4, 1)), 1),  # an epoch that falls
+        ((batch(1, 3, 1),), 0),
+        ((batch(2, 2, 1),), 0),
+        ((batch(2, 3, 0),), 0),  # below the epoch of our last record
+    ],
+)
+def test_only_batches_that_continue_the_log_are_appended(
+    batches: tuple[BatchSpan, ...], accepted: int
+) -> None:
+    replica = follower(2, epochs="1@0")
+    effects = take(replica, *batches, hw=2)
+    appended = [each.batch_count for each in effects if isinstance(each, AppendAsFollower)]
+    assert appended == ([accepted] if accepted else [])
+    assert (replica.delayed_until_ms > 100) is (accepted == 0)
+    # Without an accepted batch the high watermark of the answer is not taken either.
+    assert replica.log.high_watermark == (2 if accepted else 0)
+
+
+def test_no_records_bring_the_high_watermark() -> None:
+    replica = follower(5, epochs="0@0")
+    replica.refusals = 3
+    assert take(replica, hw=3) == []
+    assert (replica.log.high_watermark, replica.refusals) == (3, 0)
+
+
+def test_diverging_epoch_cuts_the_log_and_leaves_the_high_watermark() -> None:
+    replica = follower(5, epochs="0@0 1@3")
+    effects = take(replica, diverging=end(0, 2), hw=5)
+    assert effects[0] == TruncateTo(tp=TP, offset=2)
+    assert replica.log.high_watermark == 0
+    assert replica.fetch().last_fetched_epoch == 0
+
+
+def test_diverging_answer_that_changes_nothing_is_not_asked_for_in_a_loop() -> None:
+    replica = follower(5, epochs="0@0")
+    assert take(replica, diverging=end(0, 9)) == []
+    assert replica.delayed_until_ms == 100 + SETTINGS.fetch_backoff_min_ms
+
+
+def test_pauses_grow_while_refused_and_end_with_success() -> None:
+    replica = follower()
+    pauses = []
+    for _ in range(3):
+        assert take(replica, error=ErrorCode.UNKNOWN_LEADER_EPOCH) == []
+        pauses.append(replica.delayed_until_ms - 100)
+    assert pauses == [20, 40, 80]
+    take(replica)
+    assert replica.refusals == 0
+
+
+def test_fenced_follower_waits_for_a_command() -> None:
+    replica = follower()
+    effects = take(replica, error=ErrorCode.FENCED_LEADER_EPOCH)
+    assert effects == [Fenced(fence="leader_epoch", detail="our fetch")]
+    assert replica.parked
+
+
+@pytest.mark.parametrize(
+    ("mine", "leaders_start", "restarts"),
+    [
+        ((5, 0, "0@0"), 9, True),  # the leader no longer keeps what we end with
+        ((5, 0, "0@0"), 5, False),
+        ((7, 7, ""), 3, True),  # an empty log may begin anywhere
+        ((3, 3, ""), 3, False),
+    ],
+)
+def test_out_of_range_begins_anew_at_the_leaders_start(
+    mine: tuple[int, int, str], leaders_start: int, *, restarts: bool
+) -> None:
+    replica = follower(mine[0], start=mine[1], epochs=mine[2])
+    effects = take(replica, error=ErrorCode.OFFSET_OUT_OF_RANGE, start=leaders_start)
+    assert (RestartLogAt(tp=TP, offset=leaders_start) in effects) is restarts
+    assert (replica.delayed_until_ms > 0) is not restarts

@@ -1,0 +1,171 @@
+"""Whom a leader counts, asks for, and refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.core.effects import Effect, HighWatermarkAdvanced, IsrChanged, ProposeIsr
+from strandline.core.leader import LeaderReplica, become_leader
+from strandline.model import BrokerEpoch, BrokerId, IsrEntry, PartitionState
+
+from .samples import TP, alive, around, entries, entry, log, of_type, state
+
+
+def leader(
+    committed: PartitionState | None = None, *, end_offset: int = 0, live: tuple[int, ...] = (1, 2)
+) -> LeaderReplica:
+    epochs = "0@0" if end_offset else ""
+    made, _ = become_leader(
+        log(end_offset, epochs=epochs), committed or state(le=1), around(*live), 0
+    )
+    return made
+
+
+def grow(made: LeaderReplica, count: int) -> None:
+    made.append(request_id=1, record_count=count)
+
+
+def fetch(made: LeaderReplica, broker: int, offset: int, now_ms: int = 0) -> list[Effect]:
+    assert made.admit(
+        BrokerId(broker), broker_epoch=BrokerEpoch(1), clean_since_epoch=BrokerEpoch(1)
+    )
+    return made.record_fetch(BrokerId(broker), fetch_offset=offset, now_ms=now_ms)
+
+
+@pytest.mark.parametrize(
+    ("offset", "joins"),
+    [(4, False), (5, False), (9, False), (10, True)],
+)
+def test_join_waits_for_the_epoch_start_offset(offset: int, *, joins: bool) -> None:
+    made = leader(state(le=1, isr=entries(0, 1)), end_offset=10)
+    made.log.high_watermark = 5
+    effects = fetch(made, 2, offset)
+    assert bool(of_type(effects, ProposeIsr)) is joins
+
+
+def test_join_waits_for_the_high_watermark() -> None:
+    made = leader(state(le=1, isr=entries(0)))
+    grow(made, 5)
+    made.advance_high_watermark(0)
+    assert of_type(fetch(made, 1, 4), ProposeIsr) == []
+    assert len(of_type(fetch(made, 1, 5), ProposeIsr)) == 1
+
+
+@pytest.mark.parametrize("announced", [(), (2,)])
+def test_only_a_live_broker_joins(announced: tuple[int, ...]) -> None:
+    made = leader(state(le=1, isr=entries(0)), live=announced)
+    assert of_type(fetch(made, 1, 0), ProposeIsr) == []
+
+
+def test_only_the_announced_process_joins() -> None:
+    made = leader(state(le=1, isr=entries(0)), live=())
+    made.admit(BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(1))
+    made.around.live = {each.broker_id: each for each in alive(1, epoch=1)}
+    assert made.record_fetch(BrokerId(1), fetch_offset=0, now_ms=0) == []
+    made.around.live = {each.broker_id: each for each in alive(1, epoch=2)}
+    proposal = made.propose_joiner(0)[0]
+    assert isinstance(proposal, ProposeIsr)
+    assert proposal.isr == (entry(0), entry(1, 2))
+
+
+def test_broker_that_fell_silent_is_not_asked_for() -> None:
+    made = leader(state(le=1, isr=entries(0)), live=())
+    fetch(made, 1, 0)
+    made.around.live = {each.broker_id: each for each in alive(1)}
+    lag_ms = made.around.settings.replica_lag_time_max_ms
+    assert made.propose_joiner(lag_ms + 1) == []
+    assert made.propose_joiner(lag_ms) != []
+
+
+def test_next_joiner_follows_at_once() -> None:
+    made = leader(state(le=1, isr=entries(0)))
+    fetch(made, 1, 0)
+    fetch(made, 2, 0)
+    effects = made.adopt(state(le=1, pe=1, isr=entries(0, 1)), 0)
+    assert isinstance(effects[0], IsrChanged)
+    proposal = of_type(effects, ProposeIsr)[0]
+    assert isinstance(proposal, ProposeIsr)
+    assert proposal.isr == entries(0, 1, 2)
+
+
+def test_leaver_is_not_asked_for_again_by_the_commit_of_its_leaving() -> None:
+    made = leader(state(le=1, isr=entries(0, 1)))
+    fetch(made, 1, 0)
+    grow(made, 3)
+    lag_ms = made.around.settings.replica_lag_time_max_ms
+    fetch(made, 1, 0, now_ms=lag_ms)
+    assert of_type(made.check_isr(lag_ms + 1), ProposeIsr)
+    effects = made.adopt(state(le=1, pe=1, isr=entries(0)), lag_ms + 1)
+    assert [type(each) for each in effects] == [IsrChanged, HighWatermarkAdvanced]
+
+
+def test_high_watermark_waits_for_the_joiner() -> None:
+    made = leader(state(le=1, isr=entries(0)))
+    fetch(made, 1, 0)
+    grow(made, 1)
+    assert made.advance_high_watermark(10**9) == []
+    assert fetch(made, 1, 1, now_ms=10**9) == [HighWatermarkAdvanced(tp=TP, high_watermark=1)]
+
+
+def test_time_alone_ends_the_claim_of_a_follower_outside_the_isr() -> None:
+    made = leader(state(le=1, isr=entries(0)))
+    fetch(made, 1, 0)
+    made.adopt(state(le=1, pe=1, isr=entries(0)), 0)
+    made.keeper.refused_until_ms[BrokerId(1)] = 10**9
+    grow(made, 1)
+    lag_ms = made.around.settings.replica_lag_time_max_ms
+    assert made.check_isr(lag_ms) == []
+    assert made.check_isr(lag_ms + 1) == [HighWatermarkAdvanced(tp=TP, high_watermark=1)]
+
+
+def test_min_isr_is_capped_by_the_number_of_replicas() -> None:
+    made = leader(state(le=1, replicas=(0, 1), isr=entries(0, 1), min_isr=5))
+    assert made.min_insync_replicas == 2
+    assert not made.is_under_min_isr
+
+
+def test_process_that_was_replaced_may_not_fetch() -> None:
+    made = leader()
+    assert made.admit(BrokerId(1), broker_epoch=BrokerEpoch(3), clean_since_epoch=BrokerEpoch(1))
+    assert not made.admit(
+        BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(1)
+    )
+    made.around.live = {each.broker_id: each for each in alive(2, epoch=4)}
+    assert not made.admit(
+        BrokerId(2), broker_epoch=BrokerEpoch(3), clean_since_epoch=BrokerEpoch(1)
+    )
+    assert made.admit(BrokerId(2), broker_epoch=BrokerEpoch(4), clean_since_epoch=BrokerEpoch(1))
+
+
+def test_member_that_lost_its_log_counts_for_nothing_and_is_to_leave() -> None:
+    made = leader(state(le=1, isr=entries(0, 1), min_isr=2))
+    grow(made, 2)
+    made.admit(BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(2))
+    effects = made.record_fetch(BrokerId(1), fetch_offset=2, now_ms=0)
+    assert [type(each) for each in effects] == [ProposeIsr]
+    assert made.log.high_watermark == 0
+    assert made.is_under_min_isr
+    # The permission beside the refusal: a clean restart counts under its old entry.
+    clean = leader(state(le=1, isr=entries(0, 1), min_isr=2))
+    grow(clean, 2)
+    clean.admit(BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(1))
+    clean.record_fetch(BrokerId(1), fetch_offset=2, now_ms=0)
+    assert clean.log.high_watermark == 2
+
+
+def test_changed_assignment_keeps_the_progress_of_those_who_stay() -> None:
+    made = leader(state(le=1, isr=entries(0, 1)))
+    fetch(made, 1, 0)
+    committed = state(le=1, pe=1, isr=entries(0, 1), replicas=(0, 1, 3))
+    made.adopt(committed, 0)
+    assert sorted(made.followers) == [1, 3]
+    assert made.followers[BrokerId(1)].has_fetched
+    assert not made.followers[BrokerId(3)].has_fetched
+
+
+def test_same_isr_is_no_change() -> None:
+    made = leader(state(le=1, isr=entries(0)))
+    assert made.adopt(state(le=1, pe=1, isr=entries(0)), 0) == []
+    renewed: tuple[IsrEntry, ...] = (entry(0), entry(1, 7))
+    changed = made.adopt(state(le=1, pe=9, isr=renewed), 0)
+    assert of_type(changed, IsrChanged)

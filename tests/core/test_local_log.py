@@ -1,0 +1,84 @@
+"""Offsets and epochs of a log, and the commands that change it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from strandline.core.effects import RestartLogAt, Truncated, TruncateTo, WriteEpochCheckpoint
+from strandline.core.local_log import LocalLog
+from strandline.errors import InvariantViolation
+from strandline.model import LeaderEpoch
+
+from .samples import hosted, log, starts
+
+EPOCH = LeaderEpoch(3)
+
+
+def test_truncation_cuts_the_log_before_its_epochs() -> None:
+    mine = log(10, high_watermark=8, epochs="0@0 2@5")
+    effects = mine.truncate_to(5, leader_epoch=EPOCH, reason="why")
+    assert [type(each) for each in effects] == [TruncateTo, WriteEpochCheckpoint, Truncated]
+    assert (mine.log_end_offset, mine.high_watermark) == (5, 5)
+    told = effects[-1]
+    assert isinstance(told, Truncated)
+    assert (told.from_offset, told.to_offset, told.below_high_watermark) == (10, 5, 3)
+
+
+def test_truncation_at_the_end_drops_an_empty_last_epoch() -> None:
+    mine = log(5, epochs="0@0 2@5")
+    effects = mine.truncate_to(5, leader_epoch=EPOCH, reason="why")
+    assert effects == [WriteEpochCheckpoint(tp=mine.tp, epochs=starts((0, 0)))]
+
+
+def test_truncation_of_nothing_does_nothing() -> None:
+    assert log(5, epochs="0@0").truncate_to(9, leader_epoch=EPOCH, reason="why") == []
+
+
+def test_truncation_below_the_start_begins_anew_there() -> None:
+    mine = log(9, start=5, high_watermark=7, epochs="0@5")
+    effects = mine.truncate_to(3, leader_epoch=EPOCH, reason="why")
+    assert [type(each) for each in effects] == [RestartLogAt, WriteEpochCheckpoint, Truncated]
+    assert (mine.log_start_offset, mine.high_watermark, mine.log_end_offset) == (3, 3, 3)
+    told = effects[-1]
+    assert isinstance(told, Truncated)
+    assert told.below_high_watermark == 4
+
+
+def test_restart_of_an_empty_log_removes_no_records() -> None:
+    mine = log(0)
+    effects = mine.restart_at(50, leader_epoch=EPOCH, reason="why")
+    assert effects == [RestartLogAt(tp=mine.tp, offset=50)]
+    assert mine.log_start_offset == mine.high_watermark == mine.log_end_offset == 50
+
+
+@pytest.mark.parametrize(("leaders", "taken"), [(3, 3), (99, 10), (0, 2)])
+def test_follower_takes_the_high_watermark_as_far_as_its_log_reaches(
+    leaders: int, taken: int
+) -> None:
+    mine = log(10, start=2, high_watermark=5, epochs="0@2")
+    mine.follow_high_watermark(leaders)
+    assert mine.high_watermark == taken
+
+
+@pytest.mark.parametrize("wanted", [4, 11])
+def test_leader_high_watermark_that_falls_or_runs_ahead_stops_the_broker(wanted: int) -> None:
+    with pytest.raises(InvariantViolation):
+        log(10, high_watermark=5).raise_high_watermark(wanted)
+
+
+def test_epoch_that_falls_stops_the_broker() -> None:
+    with pytest.raises(InvariantViolation):
+        log(1, epochs="4@0").begin_epoch(EPOCH, 1)
+
+
+def test_loaded_log_without_epochs_stops_the_broker_if_it_has_records() -> None:
+    assert LocalLog.loaded(hosted(0, epochs="")).log_end_offset == 0
+    with pytest.raises(InvariantViolation):
+        LocalLog.loaded(hosted(5, epochs=""))
+
+
+def test_loaded_log_whose_epoch_begins_beyond_its_end_stops_the_broker() -> None:
+    with pytest.raises(InvariantViolation):
+        LocalLog.loaded(replace(hosted(5), epochs=starts((0, 0), (1, 6))))

@@ -1,0 +1,106 @@
+"""How a replica changes its role, and which leadership it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.core.effects import BecameFollower, BecameLeader, ReplicaFailed
+from strandline.core.follower import FollowerReplica
+from strandline.core.leader import LeaderReplica, become_leader
+from strandline.core.partition import IDLE, Failed, Partition
+from strandline.errors import ErrorCode, InvariantViolation
+from strandline.model import IsrEntry, LeaderEpoch
+
+from .samples import TP, around, entries, entry, log, of_type, state
+
+
+def partition(*, floor: int = -1) -> Partition:
+    return Partition(
+        log=log(5, epochs="0@0"), around=around(1, 2), led_epoch_floor=LeaderEpoch(floor)
+    )
+
+
+def test_named_leader_leads_from_its_log_end() -> None:
+    mine = partition()
+    error, effects = mine.obey(state(le=1), 0)
+    assert error is ErrorCode.NONE
+    assert isinstance(mine.role, LeaderReplica)
+    told = of_type(effects, BecameLeader)[0]
+    assert isinstance(told, BecameLeader)
+    assert (told.leader_epoch, told.start_offset) == (1, 5)
+
+
+def test_re_elected_leader_forgets_what_its_followers_had() -> None:
+    mine = partition()
+    mine.obey(state(le=1), 0)
+    former = mine.role
+    mine.obey(state(le=2, pe=1), 0)
+    assert isinstance(mine.role, LeaderReplica)
+    assert mine.role is not former
+    assert all(not each.has_fetched for each in mine.role.followers.values())
+
+
+@pytest.mark.parametrize(
+    ("own", "floor"), [(entry(0, 0), -1), (entry(0, 2), -1), (entry(0, 1), 1), (entry(2), -1)]
+)
+def test_leadership_for_another_self_is_refused(own: IsrEntry, floor: int) -> None:
+    mine = partition(floor=floor)
+    error, effects = mine.obey(state(isr=(own,), le=1), 0)
+    assert error is ErrorCode.STALE_BROKER_EPOCH
+    assert isinstance(mine.role, FollowerReplica)
+    assert mine.role.parked
+    assert of_type(effects, BecameFollower)
+    # Neither again, nor under the same epoch with another entry.
+    assert mine.obey(state(isr=(own,), le=1), 0) == (error, [])
+    assert mine.obey(state(le=1, pe=1), 0)[0] is error
+    assert mine.obey(state(le=2, pe=2), 0)[0] is ErrorCode.NONE
+
+
+def test_same_leadership_is_continued_not_begun_again() -> None:
+    mine = partition()
+    mine.obey(state(le=1), 0)
+    leader = mine.role
+    assert mine.obey(state(le=1, pe=1, isr=entries(0, 1)), 0)[0] is ErrorCode.NONE
+    assert mine.role is leader
+    assert mine.state == state(le=1, pe=1, isr=entries(0, 1))
+    mine.obey(state(leader=1, le=2, pe=2), 0)
+    follower = mine.role
+    assert mine.obey(state(leader=1, le=2, pe=3, isr=entries(1)), 0) == (ErrorCode.NONE, [])
+    assert mine.role is follower
+
+
+def test_leader_changes_with_its_epoch_or_not_at_all() -> None:
+    mine = partition()
+    mine.obey(state(le=1), 0)
+    assert mine.obey(state(leader=1, le=1, pe=1), 0)[0] is ErrorCode.INVALID_UPDATE_VERSION
+    assert isinstance(mine.role, LeaderReplica)
+
+
+def test_leader_whose_entry_is_replaced_leads_no_longer() -> None:
+    mine = partition()
+    mine.obey(state(le=1), 0)
+    error, _ = mine.obey(state(le=1, pe=1, isr=(entry(0, 9),)), 0)
+    assert error is ErrorCode.STALE_BROKER_EPOCH
+    assert isinstance(mine.role, FollowerReplica)
+
+
+def test_replica_that_is_assigned_no_more_is_idle() -> None:
+    mine = partition()
+    mine.obey(state(leader=1, le=1), 0)
+    error, effects = mine.obey(state(leader=1, le=2, pe=1, replicas=(1, 2)), 0)
+    assert error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert mine.role is IDLE
+    assert of_type(effects, BecameFollower)
+    assert mine.obey(state(leader=1, le=2, pe=1, replicas=(1, 2)), 0) == (error, [])
+
+
+def test_failed_replica_obeys_nothing() -> None:
+    mine = partition()
+    assert mine.fail("full") == [ReplicaFailed(tp=TP, reason="full")]
+    assert mine.obey(state(le=1), 0) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+    assert mine.role == Failed(reason="full")
+
+
+def test_leader_without_its_present_entry_stops_the_broker() -> None:
+    with pytest.raises(InvariantViolation):
+        become_leader(log(), state(isr=entries(1)), around(), 0)

@@ -1,0 +1,128 @@
+"""What code may not do: touch the world from the core, swallow errors, sleep in tests."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.house.rules import tree
+
+WORLDLY_BUILTINS = {
+    "__import__", "breakpoint", "compile", "eval", "exec", "globals", "hash", "id", "input",
+    "open", "print", "vars",
+}  # fmt: skip
+"""hash and id too: both differ from run to run, and decisions must not."""
+
+MAY_CATCH_EVERYTHING = (
+    tree.BROKER / "runtime/driver.py",
+    tree.BROKER / "rpc/server.py",
+    tree.BROKER / "kafka_listener/connection.py",
+    tree.OPERATOR / "registry.py",
+)
+"""Where a foreign fault must not end the process: the driver and the edges."""
+
+MAY_SLEEP = tree.TESTS / "support/eventually.py"
+
+TYPE_IGNORES_MAX = 20
+TYPE_IGNORE = re.compile(r"#\s*type:\s*ignore(?P<code>\[[a-z-]+(, ?[a-z-]+)*\])?(?P<rest>.*)$")
+REASON = re.compile(r"\s+#\s+\S+")
+
+
+def impure(root: Path) -> list[str]:
+    """Find what gives core or controller a view of the world or of its own asynchrony."""
+    found = []
+    for folder in tree.PURE:
+        for path in tree.python_files(root, folder):
+            found += [f"{path}:{line}: {what}" for line, what in _worldly(tree.parse(root, path))]
+    return found
+
+
+def unfinished(root: Path) -> list[str]:
+    """Find assert and NotImplementedError in what is shipped: neither holds a promise."""
+    found = []
+    for path in tree.shipped_files(root):
+        for node in ast.walk(tree.parse(root, path)):
+            if isinstance(node, ast.Assert):
+                found.append(f"{path}:{node.lineno}: assert; raise InvariantViolation")
+            if isinstance(node, ast.Name) and node.id in {"NotImplementedError", "NotImplemented"}:
+                found.append(f"{path}:{node.lineno}: {node.id}")
+    return found
+
+
+def swallowing(root: Path) -> list[str]:
+    """Find handlers that catch everything where only the driver and the edges may.
+
+    One that cleans up and raises again swallows nothing.
+    """
+    found = []
+    for path in tree.shipped_files(root):
+        if path in MAY_CATCH_EVERYTHING:
+            continue
+        found += [
+            f"{path}:{node.lineno}: catches everything"
+            for node in ast.walk(tree.parse(root, path))
+            if isinstance(node, ast.ExceptHandler) and _catches_everything(node)
+        ]
+    return found
+
+
+def sleeping(root: Path) -> list[str]:
+    """Find tests that wait for time to pass and not for a condition; yielding is allowed."""
+    found = []
+    for path in tree.python_files(root, tree.TESTS):
+        if path == MAY_SLEEP:
+            continue
+        for node in ast.walk(tree.parse(root, path)):
+            if isinstance(node, ast.Call) and tree.dotted(node.func) in {"time.sleep", "sleep"}:
+                found.append(f"{path}:{node.lineno}: sleeps")
+            if isinstance(node, ast.Call) and tree.dotted(node.func) == "asyncio.sleep":
+                argument = node.args[0] if node.args else None
+                if not (isinstance(argument, ast.Constant) and argument.value == 0):
+                    found.append(f"{path}:{node.lineno}: sleeps")
+    return found
+
+
+def unexplained_type_ignores(root: Path) -> list[str]:
+    """Find type ignores without code or reason, and too many of them altogether."""
+    found = []
+    count = 0
+    for path in tree.python_files(root):
+        for number, line in enumerate(tree.lines(root, path), start=1):
+            match = TYPE_IGNORE.search(line)
+            if match is None or _in_a_string(line, match.start()):
+                continue
+            count += 1
+            if not match["code"]:
+                found.append(f"{path}:{number}: type ignore without its code")
+            elif not REASON.match(match["rest"]):
+                found.append(f"{path}:{number}: type ignore without a reason")
+    if count > TYPE_IGNORES_MAX:
+        found.append(f"{count} type ignores, at most {TYPE_IGNORES_MAX}")
+    return found
+
+
+def _worldly(module: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in WORLDLY_BUILTINS:
+                yield node.lineno, f"calls {node.func.id}"
+        elif isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
+            yield node.lineno, "is asynchronous"
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            yield node.lineno, "keeps state outside its objects"
+
+
+def _catches_everything(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    if isinstance(last, ast.Raise) and last.exc is None:
+        return False
+    if handler.type is None:
+        return True
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(tree.dotted(each) in {"Exception", "BaseException"} for each in types)
+
+
+def _in_a_string(line: str, position: int) -> bool:
+    return line[:position].count('"') % 2 == 1

@@ -1,0 +1,117 @@
+"""Imports finer than layers: which single modules a package may use.
+
+The layers themselves are import contracts in pyproject.toml. Only direct imports are
+looked at; imports for type checking count as imports.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.house.rules import tree
+
+_VOCABULARY = (
+    "strandline.core.events",
+    "strandline.core.effects",
+    "strandline.controller.events",
+    "strandline.controller.effects",
+    "strandline.controller.notices",
+    "strandline.controller.store_events",
+)
+_GROUND = (
+    "strandline.model",
+    "strandline.errors",
+    "strandline.names",
+    "strandline.config",
+    "strandline.placement",
+    "strandline.start_decision",
+    "strandline.broker_interface",
+)
+
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "strandline.model": (),
+    "strandline.errors": (),
+    "strandline.names": (),
+    "strandline.broker_interface": ("strandline.model", "strandline.errors"),
+    "strandline.placement": ("strandline.model", "strandline.errors"),
+    "strandline.start_decision": ("strandline.model", "strandline.errors"),
+    "strandline.config": ("strandline.config", *_GROUND),
+    "strandline.core": ("strandline.core", *_GROUND),
+    "strandline.controller": ("strandline.controller", *_GROUND),
+    "strandline.log": ("strandline.log", *_VOCABULARY, *_GROUND),
+    "strandline.rpc": ("strandline.rpc", "strandline_api", *_VOCABULARY, *_GROUND),
+    "strandline.kafka_listener": ("strandline.kafka_listener", *_VOCABULARY, *_GROUND),
+    "strandline.kube": ("strandline.kube", *_VOCABULARY, *_GROUND),
+    "strandline.kube.objects": ("strandline.model", "strandline.errors"),
+    "strandline_operator": (
+        "strandline_operator",
+        "strandline_api",
+        "strandline.model",
+        "strandline.errors",
+        "strandline.names",
+        "strandline.config",
+        "strandline.placement",
+        "strandline.kube",
+        "strandline.controller.lease_election",
+    ),
+    "strandline_api": ("strandline_api",),
+    "strandline_analysis": ("strandline_analysis", "strandline.names"),
+}
+"""The nearest entry above a module holds; runtime, simulation, checker, cli have none."""
+
+ABOVE = ("strandline.runtime", "strandline.simulation", "strandline.checker", "strandline.cli")
+ONLY_USERS_OF_API = ("strandline.rpc", "strandline_operator", "strandline_api")
+OURS = ("strandline", "strandline_operator", "strandline_api", "strandline_analysis")
+
+
+def forbidden_imports(root: Path) -> list[str]:
+    """Find imports of our own modules that the table above does not allow."""
+    found = []
+    for path in tree.shipped_files(root):
+        module = tree.module_name(path)
+        for line, target in imports_of(tree.parse(root, path), module, path):
+            if _is_in(target, OURS) and not _may_import(module, target):
+                found.append(f"{path}:{line}: {module} may not import {target}")
+    return found
+
+
+def ambiguous_names(root: Path) -> list[str]:
+    """Find modules and folders that could replace one of Python's own."""
+    found = []
+    for path in tree.python_files(root):
+        if path.name in {"types.py", "logging.py", "operator.py", "utils.py"}:
+            found.append(f"{path}: a module of that name misleads")
+        if path.parts[0] == "operator" and (path.name == "conftest.py" or len(path.parts) == 2):
+            found.append(f"{path}: would make Python's operator module another")
+    return found
+
+
+def imports_of(module: ast.Module, name: str, path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line, imported module or member) with relative imports resolved."""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            for alias in node.names:
+                yield node.lineno, f"{origin}.{alias.name}"
+
+
+def _may_import(module: str, target: str) -> bool:
+    if _is_in(module, ABOVE):
+        return not _is_in(target, OURS[1:])
+    above = module
+    while above and above not in MAY_IMPORT:
+        above = above.rpartition(".")[0]
+    if above:
+        return _is_in(target, MAY_IMPORT[above]) or target in MAY_IMPORT[above]
+    return module == "strandline"
+
+
+def _is_in(name: str, packages: tuple[str, ...]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)

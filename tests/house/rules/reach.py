@@ -1,0 +1,169 @@
+"""What is written must be used: modules by the broker's process, settings by code that obeys.
+
+A module nobody starts and a key nobody reads both promise something that does not happen.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.house.rules import tree
+from tests.house.rules.layers import imports_of
+
+ENTRY = "strandline.runtime.main"
+MUST_BE_REACHED = tuple(
+    f"strandline.{package}" for package in ("core", "controller", "log", "rpc", "kafka_listener")
+)
+CONFIG = tree.BROKER / "config"
+BROKER_CONFIG = "BrokerConfig"
+DECLARERS = {"integer", "text"}
+NOT_READERS = {"check"}
+"""A concern's methods that judge a setting without obeying it."""
+
+
+def unreached_modules(root: Path) -> list[str]:
+    """Find modules of the broker's parts that no chain of imports from its entry leads to."""
+    modules = {tree.module_name(path): path for path in tree.python_files(root, tree.BROKER)}
+    if ENTRY not in modules:
+        return [f"{ENTRY}: missing"]
+    reached: set[str] = set()
+    waiting = [ENTRY]
+    while waiting:
+        module = waiting.pop()
+        if module in modules and module not in reached:
+            reached.add(module)
+            waiting += _imported(root, module, modules[module])
+    return [
+        f"{path}: not reached from {ENTRY}"
+        for module, path in modules.items()
+        if module not in reached
+        and any(module == part or module.startswith(f"{part}.") for part in MUST_BE_REACHED)
+    ]
+
+
+def unread_settings(root: Path) -> list[str]:
+    """Find settings that no code outside config/ reads: whoever gives such a key is not obeyed.
+
+    Read means: the attribute is taken from a value that is the concern, by its class, by its
+    field in the broker's configuration, or by a name that was given one of both. A method of
+    a concern that is called counts for what it takes from self; `check` obeys nothing.
+    """
+    classes = {
+        node.name: node
+        for path in tree.python_files(root, CONFIG)
+        for node in tree.parse(root, path).body
+        if isinstance(node, ast.ClassDef)
+    }
+    concerns = {name: found for name, node in classes.items() if (found := _declared(node))}
+    if not concerns:
+        return [f"{CONFIG}: declares no setting"]
+    places = _fields_of_broker_config(classes.get(BROKER_CONFIG))
+    taken: dict[str, set[str]] = {name: set() for name in concerns}
+    for path in tree.shipped_files(root):
+        if not path.is_relative_to(CONFIG):
+            nodes = [n for n in ast.walk(tree.parse(root, path)) if isinstance(n, _TELLING)]
+            words = {
+                n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in nodes
+            }
+            for concern in concerns:
+                place = places.get(concern, concern)
+                if words & {concern, place}:
+                    taken[concern].update(_Reader(concern, place).taken(nodes))
+    for concern in concerns:
+        taken[concern].update(_read_by_methods(classes[concern], taken[concern].copy()))
+    return [
+        f"{CONFIG}: nobody obeys {key} ({concern}.{field})"
+        for concern, settings in concerns.items()
+        for field, key in settings.items()
+        if field not in taken[concern]
+    ]
+
+
+_TELLING = (ast.arg, ast.Assign, ast.AnnAssign, ast.Attribute, ast.Name)
+
+
+class _Reader:
+    """Knows under which names a module holds a concern."""
+
+    def __init__(self, concern: str, place: str) -> None:
+        self._concern = concern
+        self._place = place
+        self._names: set[str] = set()
+
+    def taken(self, nodes: Sequence[ast.AST]) -> set[str]:
+        """Return the attributes that a module takes from the concern."""
+        before = -1
+        while before < len(self._names):  # a name may be given on before it is read of here
+            before = len(self._names)
+            for node in nodes:
+                self._note(node)
+        return {
+            node.attr
+            for node in nodes
+            if isinstance(node, ast.Attribute) and self._is_concern(node.value)
+        }
+
+    def _note(self, node: ast.AST) -> None:
+        if isinstance(node, ast.arg) and self._is_class(node.annotation):
+            self._names.add(node.arg)
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                self._note_pair(target, node.value)
+        elif isinstance(node, ast.AnnAssign) and self._is_class(node.annotation):
+            self._names.add(tree.dotted(node.target))
+
+    def _note_pair(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            for inner, given in zip(target.elts, value.elts, strict=False):
+                self._note_pair(inner, given)
+        elif self._is_concern(value):
+            self._names.add(tree.dotted(target))
+
+    def _is_concern(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Call):
+            return self._is_class(node.func)
+        name = tree.dotted(node)
+        return name in self._names or name.endswith(f".{self._place}")
+
+    def _is_class(self, node: ast.expr | None) -> bool:
+        return node is not None and tree.dotted(node) == self._concern
+
+
+def _imported(root: Path, module: str, path: Path) -> Iterator[str]:
+    """Yield every name an import may stand for: packages on the way, modules, members."""
+    for _, target in imports_of(tree.parse(root, path), module, path):
+        parts = target.split(".")
+        yield from (".".join(parts[: length + 1]) for length in range(len(parts)))
+
+
+def _declared(node: ast.ClassDef) -> dict[str, str]:
+    """Return the settings of a concern, key by field."""
+    return {
+        each.target.id: str(each.value.args[0].value)
+        for each in node.body
+        if isinstance(each, ast.AnnAssign)
+        and isinstance(each.target, ast.Name)
+        and isinstance(each.value, ast.Call)
+        and tree.dotted(each.value.func) in DECLARERS
+        and each.value.args
+        and isinstance(each.value.args[0], ast.Constant)
+    }
+
+
+def _fields_of_broker_config(node: ast.ClassDef | None) -> dict[str, str]:
+    """Return under which field of the broker's configuration each concern lies."""
+    return {
+        tree.dotted(each.annotation): tree.dotted(each.target)
+        for each in (node.body if node else [])
+        if isinstance(each, ast.AnnAssign)
+    }
+
+
+def _read_by_methods(concern: ast.ClassDef, called: set[str]) -> Iterator[str]:
+    for method in concern.body:
+        if isinstance(method, ast.FunctionDef) and method.name in called - NOT_READERS:
+            for node in ast.walk(method):
+                if isinstance(node, ast.Attribute) and tree.dotted(node.value) == "self":
+                    yield node.attr

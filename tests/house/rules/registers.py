@@ -1,0 +1,155 @@
+"""Lists that must agree with what they list: metrics, errors, requirements, verbs, protos."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+from tests.house.rules import tree
+
+NAMES = tree.BROKER / "names.py"
+ACCEPTANCE = Path("docs/acceptance.md")
+ERRORS = tree.BROKER / "errors.py"
+EXPORTERS = {
+    tree.BROKER / "runtime/metrics.py": tree.BROKER,
+    tree.OPERATOR / "metrics.py": tree.OPERATOR,
+}
+METRIC_NAME = re.compile(r"strandline_[a-z]+(?:_[a-z]+)+")
+METRIC_CONSTANT = re.compile(r"[A-Z][A-Z_]+")
+NOT_METRICS = re.compile(r"strandline_(?:operator|api|analysis)(?:\b|\.)")
+REQUIREMENTS = ("analysis", "broker", "operator", "dev")
+REQUIREMENT = re.compile(r"^(?P<pin>[A-Za-z0-9._-]+==[^\s;\\]+)")
+HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
+VERB = re.compile(r"^(?P<verb>[a-z-]+):.*?(?P<help>## .+)?$", re.MULTILINE)
+VERB_USE = re.compile(r"`make ((?!\.)[a-z][a-z-]*)\b")
+
+
+def metric_names_elsewhere(root: Path) -> list[str]:
+    """Find metric names spelled out in shipped code anywhere but in names.py."""
+    return [
+        f"{path}:{node.lineno}: {node.value} belongs into names.py"
+        for path in tree.shipped_files(root)
+        if path != NAMES
+        for node in ast.walk(tree.parse(root, path))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and METRIC_NAME.fullmatch(node.value)
+        and not NOT_METRICS.match(node.value)
+    ]
+
+
+def metrics_without_exporter(root: Path) -> list[str]:
+    """Find rows of names.py that no exporter uses, once there is one.
+
+    A row is used when its constant is named in the broker's or the operator's code.
+    """
+    if not (root / NAMES).is_file():
+        return [f"{NAMES}: missing"]
+    declared = {
+        node.targets[0].id
+        for node in tree.parse(root, NAMES).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and METRIC_CONSTANT.fullmatch(node.targets[0].id)
+        and isinstance(node.value, ast.Call)
+    }
+    if not declared:
+        return [f"{NAMES}: declares no metric"]
+    if not any((root / exporter).is_file() for exporter in EXPORTERS):
+        return []
+    used = {
+        node.attr if isinstance(node, ast.Attribute) else node.id
+        for path in tree.shipped_files(root)
+        if path != NAMES and not path.is_relative_to(tree.ANALYSIS)
+        for node in ast.walk(tree.parse(root, path))
+        if isinstance(node, ast.Attribute | ast.Name)
+    }
+    return [f"{NAMES}: nobody exports {name}" for name in sorted(declared - used)]
+
+
+def repeated_error_numbers(root: Path) -> list[str]:
+    """Find error names that share a number: an enum would silently make them one."""
+    numbers: Counter[str] = Counter()
+    for node in ast.walk(tree.parse(root, ERRORS)):
+        if isinstance(node, ast.ClassDef) and node.name == "ErrorCode":
+            numbers.update(
+                ast.unparse(each.value) for each in node.body if isinstance(each, ast.Assign)
+            )
+    if not numbers:
+        return [f"{ERRORS}: no ErrorCode"]
+    return [f"{ERRORS}: number {number} twice" for number, times in numbers.items() if times > 1]
+
+
+def loose_requirements(root: Path) -> list[str]:
+    """Find unpinned dependencies, pins without hash, and lists that are behind pyproject."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    found = []
+    for image in REQUIREMENTS:
+        path = Path("requirements") / f"{image}.txt"
+        text = tree.lines(root, path) if (root / path).is_file() else []
+        pins = {match["pin"].lower() for line in text if (match := REQUIREMENT.match(line))}
+        wanted = [*project["dependencies"], *extras.get(image, [])]
+        for each in wanted:
+            if each.startswith(f"{project['name']}["):
+                continue
+            if "==" not in each:
+                found.append(f"pyproject.toml: {each} is not pinned")
+            elif each.lower() not in pins:
+                found.append(f"{path}: lacks {each}; run make requirements")
+        for line, after in itertools.pairwise([*text, ""]):
+            if line.startswith("-"):
+                found.append(f"{path}: an option: {line}")
+            if REQUIREMENT.match(line) and not HASH.match(after):
+                found.append(f"{path}: no hash: {line}")
+    return found
+
+
+def verbs_that_are_not(root: Path) -> list[str]:
+    """Find verbs without a help text, and documents that name a verb that does not exist.
+
+    Only the list of promises may speak of verbs to come.
+    """
+    makefile = (root / "Makefile").read_text()
+    verbs = {match["verb"]: match["help"] for match in VERB.finditer(makefile)}
+    found = [f"Makefile: {verb} has no help text" for verb, text in verbs.items() if not text]
+    if "help" not in verbs:
+        found.append("Makefile: no help")
+    for path in tree.files(root):
+        if path.suffix == ".md" and path != ACCEPTANCE:
+            found += [
+                f"{path}: no verb `make {verb}`"
+                for verb in VERB_USE.findall((root / path).read_text())
+                if verb not in verbs
+            ]
+    return found
+
+
+def stale_generated_code(root: Path) -> list[str]:
+    """Find generated protobuf code that is not what `make proto` makes of its source."""
+    sources = [path for path in tree.files(root, Path("protos")) if path.suffix == ".proto"]
+    if not sources:
+        return ["protos: no source"]
+    with tempfile.TemporaryDirectory() as made:
+        command = ["make", "proto", f"PY={sys.executable}", f"PROTO_OUT={made}"]
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return [f"make proto: {done.stderr.strip()}"]
+        fresh = {p.relative_to(made): p.read_text() for p in Path(made).rglob("*_pb2*.py*")}
+    kept = {
+        p.relative_to(root / "protos"): p.read_text()
+        for p in (root / "protos").rglob("*_pb2*.py*")
+        if "__pycache__" not in p.parts
+    }
+    return [
+        f"protos/{path}: not what its source makes; run make proto"
+        for path in sorted(fresh.keys() | kept.keys())
+        if fresh.get(path) != kept.get(path)
+    ]

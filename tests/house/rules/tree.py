@@ -1,0 +1,79 @@
+"""Reading the tree: which files are ours, and their syntax trees.
+
+Used by every rule. Generated code and folders that tools make are not ours.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+TOOL_FOLDERS = {"__pycache__", "build", "dist", "node_modules", "wheelhouse"}
+OUR_HIDDEN_FOLDERS = {".ci", ".github"}
+GENERATED_ENDINGS = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py", "_pb2_grpc.pyi")
+
+BROKER = Path("broker_image/strandline")
+OPERATOR = Path("operator/strandline_operator")
+API = Path("protos/strandline_api")
+ANALYSIS = Path("spark/strandline_analysis")
+TESTS = Path("tests")
+PURE = (BROKER / "core", BROKER / "controller")
+
+
+def files(root: Path, under: Path = Path()) -> Iterator[Path]:
+    """Yield every hand-written file below a folder, relative to root, in sorted order."""
+    for folder, folders, names in os.walk(root / under):
+        folders[:] = sorted(name for name in folders if _is_ours(name))
+        for name in sorted(names):
+            if not name.endswith(GENERATED_ENDINGS):
+                yield (Path(folder) / name).relative_to(root)
+
+
+def python_files(root: Path, under: Path = Path()) -> Iterator[Path]:
+    """Yield the hand-written Python files among them."""
+    return (path for path in files(root, under) if path.suffix == ".py")
+
+
+def shipped_files(root: Path) -> Iterator[Path]:
+    """Yield the hand-written Python files that are part of the distribution."""
+    for package in (BROKER, OPERATOR, API, ANALYSIS):
+        yield from python_files(root, package)
+
+
+@cache
+def parse(root: Path, path: Path) -> ast.Module:
+    """Return the syntax tree of a file; rules read it and leave it as it is."""
+    return ast.parse((root / path).read_text(), filename=str(path))
+
+
+def lines(root: Path, path: Path) -> list[str]:
+    """Return the lines of a text file, none if it is not text."""
+    try:
+        return (root / path).read_text().splitlines()
+    except UnicodeDecodeError:
+        return []
+
+
+def dotted(node: ast.expr) -> str:
+    """Return `a.b.c` for names and attributes, "" for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        before = dotted(node.value)
+        return f"{before}.{node.attr}" if before else ""
+    return ""
+
+
+def module_name(path: Path) -> str:
+    """Return the dotted name under which a shipped file is imported."""
+    parts = path.with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _is_ours(folder: str) -> bool:
+    if folder.startswith("."):
+        return folder in OUR_HIDDEN_FOLDERS
+    return folder not in TOOL_FOLDERS and not folder.endswith(".egg-info")

@@ -1,0 +1,87 @@
+"""The import contracts of pyproject.toml, tried on small packages with one wrong import each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.test_tree import LINT_IMPORTS, ROOT
+
+MODULES = (
+    "strandline/__init__.py",
+    "strandline/model.py",
+    "strandline/errors.py",
+    "strandline/names.py",
+    "strandline/broker_interface.py",
+    *(
+        f"strandline/{package}/__init__.py"
+        for package in ("config", "core", "controller", "log", "kube", "rpc", "kafka_listener")
+    ),
+    *(f"strandline/{package}/__init__.py" for package in ("runtime", "simulation", "cli")),
+    "strandline_operator/__init__.py",
+    "strandline_api/__init__.py",
+)
+
+
+def lint(folder: Path, planted: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run the project's contracts over empty packages that hold the planted imports."""
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    for name, text in {**dict.fromkeys(MODULES, ""), **planted}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return subprocess.run(
+        [sys.executable, "-c", LINT_IMPORTS, "--no-cache", "--no-logo"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_harmless_imports_keep_every_contract(tmp_path: Path) -> None:
+    done = lint(
+        tmp_path,
+        {
+            "strandline/core/__init__.py": "import enum\nimport strandline.model\n",
+            "strandline/log/__init__.py": "import os\nimport strandline.core\n",
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("strandline/core", "time"),
+        ("strandline/core", "random"),
+        ("strandline/controller", "asyncio"),
+        ("strandline/controller", "prometheus_client"),
+        ("strandline/core", "strandline.controller"),
+        ("strandline/core", "strandline.log"),
+        ("strandline/log", "strandline.kube"),
+        ("strandline/config", "strandline.core"),
+        ("strandline/simulation", "strandline.runtime"),
+        ("strandline/runtime", "strandline.cli"),
+        ("strandline/kube", "strandline_operator"),
+        ("strandline/kafka_listener", "grpc"),
+        ("strandline/log", "kubernetes"),
+    ],
+)
+def test_planted_import_breaks_a_contract(tmp_path: Path, importer: str, imported: str) -> None:
+    done = lint(tmp_path, {f"{importer}/__init__.py": f"import {imported}\n"})
+    assert done.returncode == 1
+    assert "BROKEN" in done.stdout
+
+
+def test_what_a_helper_imports_counts_too(tmp_path: Path) -> None:
+    planted = {
+        "strandline/core/__init__.py": "import strandline.config\n",
+        "strandline/config/__init__.py": "import pathlib\n",
+    }
+    assert "BROKEN" in lint(tmp_path, planted).stdout

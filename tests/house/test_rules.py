@@ -1,0 +1,264 @@
+"""Every rule of the house catches an offence planted into a small tree, and that alone."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.house.rules import conduct, layers, promises, reach, registers, shape, words
+from tests.house.test_tree import ROOT, RULES, Rule
+
+CORE = "broker_image/strandline/core/x.py"
+LOG = "broker_image/strandline/log/x.py"
+ANALYSIS = "spark/strandline_analysis/x.py"
+OPERATOR = "operator/strandline_operator/x.py"
+NAMES = "broker_image/strandline/names.py"
+ERRORS = "broker_image/strandline/errors.py"
+MAIN = "broker_image/strandline/runtime/main.py"
+CONFIG = "broker_image/strandline/config/x.py"
+METRICS = "broker_image/strandline/runtime/metrics.py"
+DOC = '"""Says what it is."""\n'
+FLOOR = "[floor]\nfast = 3\nprocesses = 1\npods = 1\n"
+PROJECT = """[project]
+name = "strandline"
+dependencies = ["one==1.0"]
+[project.optional-dependencies]
+analysis = []
+broker = []
+operator = []
+dev = ["strandline[broker]"]
+"""
+SETTING = """class Concern:
+    a: int = integer("a.ms", 1)
+
+    def check(self):
+        self.a
+
+    def in_seconds(self):
+        return self.a / 1000
+
+class BrokerConfig:
+    part: Concern
+"""
+UNOBEYED = "nobody obeys a.ms (Concern.a)"
+PINNED = f"one==1.0 \\\n    --hash=sha256:{'0' * 64}\n"
+LISTS = {
+    "requirements/analysis.txt": PINNED,
+    "requirements/broker.txt": PINNED,
+    "requirements/operator.txt": PINNED,
+    "requirements/dev.txt": PINNED,
+}
+MAKEFILE = "help: ## list the verbs\nproto: ## generate\n"
+ROW = f"{NAMES}: nobody exports LAG"
+TABLE = "| Promise | Test or command | State |\n|---|---|---|\n"
+TEST_FILE = {"tests/core/test_x.py": "def test_a() -> None: ...\n"}
+NUMBER = "#" + "12"
+FOLDER = f"/{'root'}/x"
+REGISTRY = f"pypi{'.'}org"
+UNFINISHED = "TO" + "DO"
+
+
+class Planted(NamedTuple):
+    """A tree with an offence, and part of the sentence that must name it."""
+
+    rule: Rule
+    files: dict[str, str]
+    sentence: str
+
+
+def promised(row: str) -> dict[str, str]:
+    return {"docs/acceptance.md": TABLE + row, **TEST_FILE}
+
+
+OFFENCES = (
+    Planted(shape.too_long, {CORE: "x = 1\n" * 301}, "301 lines, at most 300"),
+    Planted(shape.too_long, {LOG: "x = 1\n" * 501}, "501 lines, at most 500"),
+    Planted(shape.too_long, {LOG: "def f():\n" + "    x = 1\n" * 60}, "f has 61 lines"),
+    Planted(shape.undocumented, {LOG: "x = 1\n"}, "no module docstring"),
+    Planted(shape.undocumented, {LOG: f"{DOC}def f(): ...\n"}, "f has no docstring"),
+    Planted(shape.undocumented, {LOG: f"{DOC}class C: ...\n"}, "C has no docstring"),
+    Planted(
+        shape.undocumented,
+        {LOG: f"{DOC}class C:\n    {DOC}    def m(self): ...\n"},
+        "m has no docstring",
+    ),
+    Planted(conduct.impure, {CORE: "f = open('x')\n"}, "calls open"),
+    Planted(conduct.impure, {CORE: "print(1)\n"}, "calls print"),
+    Planted(conduct.impure, {CORE: "async def f(): ...\n"}, "is asynchronous"),
+    Planted(conduct.impure, {CORE: "def f():\n    global x\n    x = 1\n"}, "keeps state"),
+    Planted(conduct.unfinished, {LOG: "assert True\n"}, "assert"),
+    Planted(conduct.unfinished, {LOG: "raise NotImplementedError\n"}, "NotImplementedError"),
+    Planted(
+        conduct.swallowing, {LOG: "try:\n    x\nexcept Exception:\n    y\n"}, "catches everything"
+    ),
+    Planted(conduct.swallowing, {LOG: "try:\n    x\nexcept:\n    y\n"}, "catches everything"),
+    Planted(
+        conduct.swallowing,
+        {LOG: "try:\n    x\nexcept (KeyError, BaseException):\n    y\n"},
+        "catches everything",
+    ),
+    Planted(conduct.sleeping, {"tests/core/test_x.py": "time.sleep(1)\n"}, "sleeps"),
+    Planted(conduct.sleeping, {"tests/core/test_x.py": "await asyncio.sleep(0.1)\n"}, "sleeps"),
+    Planted(conduct.unexplained_type_ignores, {LOG: "x = 1  # type: ignore\n"}, "code"),
+    Planted(conduct.unexplained_type_ignores, {LOG: "x = 1  # type: ignore[x]\n"}, "reason"),
+    Planted(
+        conduct.unexplained_type_ignores,
+        {LOG: "x = 1  # type: ignore[x]  # why\n" * 21},
+        "21 type ignores",
+    ),
+    Planted(layers.forbidden_imports, {LOG: "import strandline.core.leader\n"}, "core.leader"),
+    Planted(layers.forbidden_imports, {LOG: "from strandline.core import leader\n"}, "core.leader"),
+    Planted(layers.forbidden_imports, {LOG: "from ..kube import lease\n"}, "kube.lease"),
+    Planted(layers.forbidden_imports, {LOG: "import strandline_api.v1\n"}, "strandline_api"),
+    Planted(layers.forbidden_imports, {CORE: "from strandline.log import x\n"}, "log.x"),
+    Planted(layers.forbidden_imports, {OPERATOR: "import strandline.core.leader\n"}, "core.leader"),
+    Planted(layers.forbidden_imports, {ANALYSIS: "import strandline.model\n"}, "strandline.model"),
+    Planted(layers.forbidden_imports, {METRICS: "import strandline_api\n"}, "strandline_api"),
+    Planted(layers.ambiguous_names, {"broker_image/strandline/types.py": ""}, "misleads"),
+    Planted(layers.ambiguous_names, {"operator/__init__.py": ""}, "operator module"),
+    Planted(words.forbidden_words, {"docs/x.md": f"as told in {NUMBER}"}, NUMBER),
+    Planted(words.forbidden_words, {LOG: f"x = 1  # fixes {NUMBER}"}, NUMBER),
+    Planted(words.forbidden_words, {"hack/x": f"cd {FOLDER}"}, "path of one machine"),
+    Planted(words.forbidden_words, {"hack/x": f"curl {REGISTRY}"}, "package registry"),
+    Planted(words.forbidden_words, {LOG: f"# see {'design'}.md"}, "not here"),
+    Planted(words.forbidden_words, {LOG: f"# {UNFINISHED}: later"}, "unfinished"),
+    Planted(
+        registers.metric_names_elsewhere, {LOG: "x = 'strandline_lag_seconds'\n"}, "belongs into"
+    ),
+    Planted(registers.metrics_without_exporter, {}, "missing"),
+    Planted(registers.metrics_without_exporter, {NAMES: "x = 1\n"}, "declares no metric"),
+    Planted(registers.metrics_without_exporter, {NAMES: "LAG = gauge()\n", METRICS: ""}, ROW),
+    Planted(
+        registers.repeated_error_numbers,
+        {ERRORS: "class ErrorCode:\n    A = 1\n    B = 1\n"},
+        "number 1 twice",
+    ),
+    Planted(registers.repeated_error_numbers, {ERRORS: ""}, "no ErrorCode"),
+    Planted(registers.loose_requirements, {"pyproject.toml": PROJECT}, "lacks one==1.0"),
+    Planted(
+        registers.loose_requirements,
+        {**LISTS, "pyproject.toml": PROJECT.replace("one==1.0", "one")},
+        "one is not pinned",
+    ),
+    Planted(
+        registers.loose_requirements,
+        {**LISTS, "pyproject.toml": PROJECT, "requirements/dev.txt": "one==1.0\n"},
+        "no hash",
+    ),
+    Planted(
+        registers.loose_requirements,
+        {**LISTS, "pyproject.toml": PROJECT, "requirements/dev.txt": f"--pre\n{PINNED}"},
+        "an option",
+    ),
+    Planted(registers.verbs_that_are_not, {"Makefile": MAKEFILE + "x:\n"}, "x has no help"),
+    Planted(registers.verbs_that_are_not, {"Makefile": "x: ## does\n"}, "no help"),
+    Planted(
+        registers.verbs_that_are_not,
+        {"Makefile": MAKEFILE, "README.md": "say `make fly`"},
+        "no verb `make fly`",
+    ),
+    Planted(registers.stale_generated_code, {"protos/x.py": ""}, "no source"),
+    Planted(reach.unreached_modules, {CORE: ""}, "runtime.main: missing"),
+    Planted(reach.unreached_modules, {MAIN: "import strandline.log.y\n", LOG: ""}, "not reached"),
+    Planted(reach.unread_settings, {CONFIG: ""}, "declares no setting"),
+    Planted(reach.unread_settings, {CONFIG: SETTING}, UNOBEYED),
+    Planted(reach.unread_settings, {CONFIG: SETTING, LOG: "of_another.a\n"}, UNOBEYED),
+    Planted(reach.unread_settings, {CONFIG: SETTING, LOG: "config.part.check()\n"}, UNOBEYED),
+    Planted(promises.unkept_promises, {}, "missing"),
+    Planted(promises.unkept_promises, promised(""), "no rows"),
+    Planted(promises.unkept_promises, promised("| a | | done |"), "state 'done'"),
+    Planted(promises.unkept_promises, promised("| a | missing |"), "2 columns"),
+    Planted(promises.unkept_promises, promised("| a | | seen |"), "without a test"),
+    Planted(promises.unkept_promises, promised("| a | | missing |\n" * 2), "promised before"),
+    Planted(promises.unkept_promises, promised("| a | `tests/core/test_y.py` | seen |"), "test_y"),
+    Planted(
+        promises.unkept_promises,
+        promised("| a | `tests/core/test_x.py::test_b` | partial |"),
+        "test_b",
+    ),
+    Planted(promises.unkept_promises, promised("| a | `fly` | seen |"), "no such command"),
+    Planted(promises.unkept_promises, promised("| a | `make fly` | seen |"), "no such verb"),
+    Planted(promises.lowered_floor, {"tests/floor.toml": "[floor]\nfast = 3\n"}, "tiers are"),
+    Planted(promises.lowered_floor, {"tests/floor.toml": FLOOR.replace("3", "0")}, "fast = 0"),
+)
+
+HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
+    (shape.too_long, {CORE: "x = 1\n" * 300, LOG: "def f():\n" + "    x = 1\n" * 59}),
+    (shape.too_long, {"protos/strandline_api/v1/x_pb2.py": "x = 1\n" * 900}),
+    (shape.undocumented, {LOG: f"{DOC}def _f(): ...\n", "tests/x.py": f"{DOC}def f(): ...\n"}),
+    (conduct.impure, {LOG: "print(open('x'))\nasync def f(): ...\n"}),
+    (conduct.unfinished, {"tests/core/test_x.py": "assert True\n"}),
+    (conduct.swallowing, {LOG: "try:\n    x\nexcept (OSError, KeyError):\n    y\n"}),
+    (conduct.swallowing, {LOG: "try:\n    x\nexcept BaseException:\n    y\n    raise\n"}),
+    (conduct.sleeping, {"tests/core/test_x.py": "await asyncio.sleep(0)\n"}),
+    (conduct.unexplained_type_ignores, {LOG: "x = 1  # type: ignore[x]  # no stubs\n"}),
+    (layers.forbidden_imports, {LOG: "from strandline.core import events\nimport os\n"}),
+    (layers.forbidden_imports, {OPERATOR: "from strandline.controller import lease_election\n"}),
+    (layers.forbidden_imports, {ANALYSIS: "from strandline import names\n"}),
+    (layers.ambiguous_names, {OPERATOR: ""}),
+    (words.forbidden_words, {LOG: "struct 10+ #0", "x.json": '"#7eb26d"', "x.sh": "${#a[@]}"}),
+    (registers.metric_names_elsewhere, {LOG: "x = 'strandline_operator.plan'\n"}),
+    (registers.metrics_without_exporter, {NAMES: "LAG = gauge()\n", METRICS: "names.LAG\n"}),
+    (registers.repeated_error_numbers, {ERRORS: "class ErrorCode:\n    A = 1\n    B = 2\n"}),
+    (registers.loose_requirements, {**LISTS, "pyproject.toml": PROJECT}),
+    (registers.verbs_that_are_not, {"Makefile": MAKEFILE, "README.md": "`make proto`"}),
+    (reach.unreached_modules, {MAIN: "from strandline.log import x\n", LOG: ""}),
+    (
+        reach.unreached_modules,
+        {MAIN: "import strandline.log.x\n", LOG: "from ..core.x import y\n", CORE: ""},
+    ),
+    (reach.unread_settings, {CONFIG: SETTING, LOG: "config.part.a\n"}),
+    (reach.unread_settings, {CONFIG: SETTING, LOG: "other, part = 1, c.part\npart.a\n"}),
+    (reach.unread_settings, {CONFIG: SETTING, LOG: "def f(c: Concern): self._c = c; self._c.a\n"}),
+    (reach.unread_settings, {CONFIG: SETTING, LOG: "Concern().in_seconds()\n"}),
+    (promises.unkept_promises, promised("| a | `tests/core/test_x.py::test_a` | seen |")),
+    (promises.unkept_promises, promised("| a | | missing |\n| b | `make proto` | seen |")),
+    (promises.lowered_floor, {"tests/floor.toml": FLOOR}),
+)
+
+
+def plant(root: Path, files: dict[str, str]) -> Path:
+    for name, text in {"Makefile": MAKEFILE, **files}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.mark.parametrize("planted", OFFENCES, ids=lambda p: f"{p.rule.__name__}-{p.sentence}")
+def test_planted_offence_is_caught(tmp_path: Path, planted: Planted) -> None:
+    offences = planted.rule(plant(tmp_path, planted.files))
+    assert [offence for offence in offences if planted.sentence in offence], offences
+
+
+@pytest.mark.parametrize(
+    ("rule", "files"), HARMLESS, ids=lambda each: getattr(each, "__name__", "")
+)
+def test_harmless_tree_is_left_alone(tmp_path: Path, rule: Rule, files: dict[str, str]) -> None:
+    assert rule(plant(tmp_path, files)) == []
+
+
+def test_every_rule_is_tried_on_an_offence() -> None:
+    assert {planted.rule for planted in OFFENCES} == set(RULES)
+
+
+def test_changed_proto_makes_generated_code_stale(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    shutil.copytree(ROOT / "protos", tmp_path / "protos")
+    assert registers.stale_generated_code(tmp_path) == []
+    source = next((tmp_path / "protos").rglob("*.proto"))
+    source.write_text(source.read_text() + "\nmessage Planted { int64 offset = 1; }\n")
+    assert any("run make proto" in offence for offence in registers.stale_generated_code(tmp_path))
+
+
+def test_floor_below_a_committed_one_is_caught(tmp_path: Path) -> None:
+    plant(tmp_path, {"tests/floor.toml": FLOOR})
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@example.com"]
+    for step in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "floor"]):
+        subprocess.run([*git, *step], check=True)
+    assert promises.lowered_floor(tmp_path) == []
+    (tmp_path / "tests/floor.toml").write_text(FLOOR.replace("fast = 3", "fast = 2"))
+    assert "fast was 3" in promises.lowered_floor(tmp_path)[0]

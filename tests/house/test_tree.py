@@ -1,0 +1,76 @@
+"""The tree keeps the rules of the house."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode as KafkaErrorCode
+
+from strandline.errors import ErrorCode
+from strandline.names import ALL_METRICS, Metric, MetricKind
+from tests.house.rules import conduct, layers, promises, reach, registers, shape, words
+
+ROOT = Path(__file__).resolve().parents[2]
+Rule = Callable[[Path], list[str]]
+RULES: tuple[Rule, ...] = (
+    shape.too_long,
+    shape.undocumented,
+    conduct.impure,
+    conduct.unfinished,
+    conduct.swallowing,
+    conduct.sleeping,
+    conduct.unexplained_type_ignores,
+    layers.forbidden_imports,
+    layers.ambiguous_names,
+    words.forbidden_words,
+    registers.metric_names_elsewhere,
+    registers.metrics_without_exporter,
+    registers.repeated_error_numbers,
+    registers.loose_requirements,
+    registers.verbs_that_are_not,
+    registers.stale_generated_code,
+    reach.unreached_modules,
+    reach.unread_settings,
+    promises.unkept_promises,
+    promises.lowered_floor,
+)
+LINT_IMPORTS = "from importlinter.cli import lint_imports_command as run; run()"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_tree_keeps_the_rule(rule: Rule) -> None:
+    offences = rule(ROOT)
+    assert not offences, "\n".join(offences)
+
+
+def test_import_contracts_are_kept() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LINT_IMPORTS, "--no-cache", "--no-logo"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("code", list(ErrorCode), ids=lambda code: code.name)
+def test_error_number_is_kafkas(code: ErrorCode) -> None:
+    assert KafkaErrorCode(code.value).name.upper() == code.name
+
+
+@pytest.mark.parametrize("metric", ALL_METRICS, ids=lambda metric: metric.name)
+def test_metric_follows_the_naming_conventions(metric: Metric) -> None:
+    assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER)
+    assert metric.kind is not MetricKind.HISTOGRAM or metric.name.endswith("_seconds")
+    assert metric.help.endswith(".")
+    assert len(set(metric.labels)) == len(metric.labels)
+
+
+def test_metric_names_are_unique() -> None:
+    names = [metric.name for metric in ALL_METRICS]
+    assert len(set(names)) == len(names)

@@ -1,0 +1,370 @@
+"""Every API answers what it should, and refuses what it must, over a real socket."""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+
+import pytest
+
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.kafka_listener import schemas
+from strandline.kafka_listener.schemas import APIS
+from strandline.model import Acks, Endpoint
+from tests.kafka import requests
+from tests.kafka.requests import only
+from tests.kafka.support import LEADER_EPOCH, ListenerThread, MemoryBroker, make_batch
+from tests.kafka.wire_client import WireClient
+
+ALL_METADATA = range(13)
+ZSTD = 4
+
+
+def names(response: dict[str, list[dict[str, object]]]) -> list[object]:
+    return [topic["name"] for topic in response["topics"]]
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_api_versions_lists_every_api_with_its_range(running: ListenerThread, version: int) -> None:
+    with WireClient(running.port) as client:
+        request = {"client_software_name": "test", "client_software_version": "1"}
+        response = client.ask(schemas.API_VERSIONS, version, request)
+    assert response["error_code"] == ErrorCode.NONE
+    ranges = {key["api_key"]: (key["min_version"], key["max_version"])
+              for key in response["api_keys"]}  # fmt: skip
+    assert ranges == {
+        0: (0, 11), 1: (4, 12), 2: (1, 6), 3: (0, 12), 10: (0, 4), 18: (0, 4), 22: (0, 4),
+        23: (2, 4),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ALL_METADATA)
+def test_metadata_null_means_all_topics(running: ListenerThread, version: int) -> None:
+    everything: list[str] | None = [] if version == 0 else None
+    with WireClient(running.port) as client:
+        response = client.ask(schemas.METADATA, version, {"topics": everything})
+    assert names(response) == ["orders", "audit"]
+    assert response["brokers"][0]["port"] == running.port
+    partition = response["topics"][0]["partitions"][1]
+    assert (partition["index"], partition["leader_id"], partition["error_code"]) == (1, 0, 0)
+    if version >= 7:
+        assert partition["leader_epoch"] == LEADER_EPOCH
+
+
+@pytest.mark.parametrize("version", range(1, 13))
+def test_metadata_empty_list_means_no_topic_since_version_1(
+    running: ListenerThread, version: int
+) -> None:
+    with WireClient(running.port) as client:
+        assert names(client.ask(schemas.METADATA, version, {"topics": []})) == []
+
+
+def test_metadata_of_unknown_and_illegal_names_creates_nothing(
+    running: ListenerThread, broker: MemoryBroker
+) -> None:
+    asked = ["orders", "nowhere", "../etc", "..", "orders", ""]
+    with WireClient(running.port) as client:
+        response = client.ask(schemas.METADATA, 4, {"topics": [{"name": name} for name in asked]})
+    assert [(topic["name"], topic["error_code"]) for topic in response["topics"]] == [
+        ("orders", ErrorCode.NONE),
+        ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("../etc", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("..", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("", ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ]
+    assert sorted(broker.topic_ids) == ["audit", "orders"]
+
+
+def test_metadata_by_topic_id(running: ListenerThread, broker: MemoryBroker) -> None:
+    known, unknown = uuid.UUID(broker.topic_ids["audit"]).bytes, uuid.uuid4().bytes
+    asked = [{"name": None, "topic_id": known}, {"name": None, "topic_id": unknown}]
+    with WireClient(running.port) as client:
+        response = client.ask(schemas.METADATA, 12, {"topics": asked})
+    found, missing = response["topics"]
+    assert (found["name"], found["topic_id"], found["error_code"]) == ("audit", known, 0)
+    assert (missing["name"], missing["topic_id"]) == (None, unknown)
+    assert missing["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("why", ["leaderless", "unreachable"])
+def test_metadata_of_a_partition_without_a_leader_to_go_to(
+    running: ListenerThread, broker: MemoryBroker, why: str
+) -> None:
+    getattr(broker, why).add(("orders", 1))
+    with WireClient(running.port) as client:
+        response = client.ask(schemas.METADATA, 9, {"topics": [{"name": "orders"}]})
+    first, second = response["topics"][0]["partitions"]
+    assert (first["error_code"], first["leader_id"]) == (ErrorCode.NONE, 0)
+    assert (second["error_code"], second["leader_id"]) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+
+
+def test_metadata_names_the_addresses_of_the_listener_asked(
+    running: ListenerThread, broker: MemoryBroker
+) -> None:
+    broker.endpoints["TEST"] = Endpoint(listener="TEST", host="broker-0.example", port=30093)
+    broker.endpoints["OTHER"] = Endpoint(listener="OTHER", host="10.0.0.1", port=9092)
+    with WireClient(running.port) as client:
+        (only_broker,) = client.ask(schemas.METADATA, 12, {"topics": None})["brokers"]
+    assert (only_broker["host"], only_broker["port"]) == ("broker-0.example", 30093)
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+def test_produce_appends_and_answers_the_offset(
+    running: ListenerThread, broker: MemoryBroker, version: int
+) -> None:
+    batch = make_batch([b"one", b"two"])
+    with WireClient(running.port) as client:
+        for expected in (0, 2):
+            answer = only(client.ask(schemas.PRODUCE, version, requests.produce(batch)))
+            assert (answer["error_code"], answer["base_offset"]) == (ErrorCode.NONE, expected)
+    stored = broker.logs["orders", 0].batches[1]
+    assert stored[16:] == batch[16:]
+    assert stored[:8] == (2).to_bytes(8, "big")
+    assert broker.produce_calls == [(Acks.ALL, 1000)] * 2
+
+
+REFUSED_BATCHES = [
+    pytest.param(None, 7, ErrorCode.INVALID_RECORD, id="null"),
+    pytest.param(b"", 7, ErrorCode.INVALID_RECORD, id="empty"),
+    pytest.param(make_batch([b"a"]) * 2, 7, ErrorCode.INVALID_RECORD, id="two batches"),
+    pytest.param(make_batch([b"a"])[:-1], 7, ErrorCode.CORRUPT_MESSAGE, id="cut"),
+    pytest.param(make_batch([b"a"])[:40], 7, ErrorCode.INVALID_RECORD, id="cut header"),
+    pytest.param(bytes(16) + b"\x01" + bytes(50), 7, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                 id="old format"),
+    pytest.param(bytes(16) + b"\x03" + bytes(50), 7, ErrorCode.INVALID_RECORD, id="magic 3"),
+    pytest.param(make_batch([b"a"], attributes=0x10), 7, ErrorCode.INVALID_RECORD,
+                 id="transactional"),
+    pytest.param(make_batch([b"a"], attributes=0x20), 7, ErrorCode.INVALID_RECORD, id="control"),
+    pytest.param(make_batch([b"a"], attributes=ZSTD), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                 id="zstd before version 7"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("batch,version,error", REFUSED_BATCHES)
+def test_produce_refuses_what_is_not_exactly_one_batch(
+    running: ListenerThread,
+    broker: MemoryBroker,
+    batch: bytes | None,
+    version: int,
+    error: ErrorCode,
+) -> None:
+    with WireClient(running.port) as client:
+        answer = only(client.ask(schemas.PRODUCE, version, requests.produce(batch)))
+        assert (answer["error_code"], answer["base_offset"]) == (error, -1)
+        assert (
+            only(client.ask(schemas.PRODUCE, 7, requests.produce(make_batch([b"a"]))))["error_code"]
+            == ErrorCode.NONE
+        )
+    assert broker.logs["orders", 0].end == 1
+
+
+def test_produce_of_zstd_is_taken_from_version_7(running: ListenerThread) -> None:
+    batch = make_batch([b"a"], attributes=ZSTD)
+    with WireClient(running.port) as client:
+        answer = only(client.ask(schemas.PRODUCE, 7, requests.produce(batch)))
+    assert answer["error_code"] == ErrorCode.NONE
+
+
+def test_produce_with_impossible_acks_or_transaction_reaches_no_log(
+    running: ListenerThread, broker: MemoryBroker
+) -> None:
+    batch = make_batch([b"a"])
+    with WireClient(running.port) as client:
+        acks = client.ask(schemas.PRODUCE, 9, requests.produce(batch, acks=2))
+        transaction = client.ask(schemas.PRODUCE, 9, requests.produce(batch, transactional_id="t"))
+    assert only(acks)["error_code"] == ErrorCode.INVALID_REQUIRED_ACKS
+    assert only(transaction)["error_code"] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert broker.produce_calls == []
+
+
+def test_produce_joins_refusals_and_outcomes_in_the_order_of_the_request(
+    running: ListenerThread,
+) -> None:
+    good = [make_batch([b"a"])]
+    request = requests.produce(b"")
+    request["topics"] = [
+        {"name": "orders", "partitions": [
+            {"index": 1, "records": good}, {"index": 7, "records": good},
+            {"index": 0, "records": [b"x"]}, {"index": 0, "records": good}]},
+        {"name": "audit", "partitions": [{"index": 0, "records": good}]},
+    ]  # fmt: skip
+    with WireClient(running.port) as client:
+        response = client.ask(schemas.PRODUCE, 8, request)
+    answers = [(topic["name"], partition["index"], partition["error_code"])
+               for topic in response["topics"] for partition in topic["partitions"]]  # fmt: skip
+    assert answers == [
+        ("orders", 1, ErrorCode.NONE),
+        ("orders", 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("orders", 0, ErrorCode.INVALID_RECORD),
+        ("orders", 0, ErrorCode.NONE),
+        ("audit", 0, ErrorCode.NONE),
+    ]
+
+
+def test_moved_leader_is_named_in_the_same_answer(
+    running: ListenerThread, broker: MemoryBroker
+) -> None:
+    broker.moved.add(("orders", 0))
+    with WireClient(running.port) as client:
+        produced = client.ask(schemas.PRODUCE, 10, requests.produce(make_batch([b"a"])))
+        old = client.ask(schemas.PRODUCE, 9, requests.produce(make_batch([b"a"])))
+        fetched = client.ask(schemas.FETCH, 12, requests.fetch(0))
+    hint = {"leader_id": 0, "leader_epoch": LEADER_EPOCH}
+    assert only(produced)["current_leader"] == hint
+    assert produced["node_endpoints"][0]["port"] == running.port
+    assert only(old)["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert only(fetched)["current_leader"] == hint
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_fetch_returns_the_whole_batch_that_holds_the_offset(
+    running: ListenerThread, broker: MemoryBroker, version: int
+) -> None:
+    running.call(lambda: broker.logs["orders", 0].append(make_batch([b"a", b"b", b"c"])))
+    with WireClient(running.port) as client:
+        response = client.ask(
+            schemas.FETCH, version, requests.fetch(1, partition_max_bytes=1, isolation_level=1)
+        )
+    answer = only(response)
+    assert bytes(answer["records"]) == bytes(broker.logs["orders", 0].batches[0])
+    assert (answer["high_watermark"], answer["last_stable_offset"]) == (3, 3)
+    assert answer["aborted_transactions"] == []
+    assert response["session_id"] == 0
+
+
+def test_fetch_of_large_records_arrives_byte_for_byte(
+    running: ListenerThread, broker: MemoryBroker
+) -> None:
+    for size in (3_000_000, 10, 500_000):
+        batch = make_batch([bytes([size % 251]) * size])
+        running.call(partial(broker.logs["orders", 0].append, batch))
+    with WireClient(running.port) as client:
+        answer = only(
+            client.ask(schemas.FETCH, 12, requests.fetch(0, partition_max_bytes=50_000_000))
+        )
+    assert bytes(answer["records"]) == b"".join(broker.logs["orders", 0].batches)
+
+
+def test_fetch_passes_bounded_values_on(running: ListenerThread, broker: MemoryBroker) -> None:
+    running.call(lambda: broker.logs["orders", 0].append(make_batch([b"a"])))
+    with WireClient(running.port) as client:
+        client.ask(
+            schemas.FETCH, 12,
+            requests.fetch(0, max_wait_ms=2**31 - 1, max_bytes=2**31 - 1, min_bytes=-5),
+        )  # fmt: skip
+    (call,) = broker.fetch_calls
+    assert (call["max_wait_ms"], call["max_bytes"], call["min_bytes"]) == (300_000, 57_671_680, 0)
+    assert call["partitions"][0].leader_epoch is None
+
+
+def test_fetch_tells_where_histories_diverge(running: ListenerThread) -> None:
+    with WireClient(running.port) as client:
+        answer = only(client.ask(schemas.FETCH, 12, requests.fetch(0, last_fetched_epoch=9)))
+    assert answer["diverging_epoch"] == {"epoch": LEADER_EPOCH, "end_offset": 0}
+
+
+def test_fetch_refuses_followers_and_sessions_it_never_gave(running: ListenerThread) -> None:
+    with WireClient(running.port) as client:
+        follower = client.ask(schemas.FETCH, 12, requests.fetch(0, replica_id=1))
+        session = client.ask(schemas.FETCH, 12, requests.fetch(0, session_id=77, session_epoch=1))
+        unknown = client.ask(schemas.FETCH, 12, requests.fetch(0, topic="nowhere"))
+        beyond = client.ask(schemas.FETCH, 12, requests.fetch(99))
+    assert follower["error_code"] == ErrorCode.INVALID_REQUEST
+    assert session["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert only(unknown)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert only(beyond)["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_list_offsets_knows_both_ends_and_refuses_times(
+    running: ListenerThread, broker: MemoryBroker, version: int
+) -> None:
+    running.call(lambda: broker.logs["orders", 0].append(make_batch([b"a", b"b"])))
+    with WireClient(running.port) as client:
+        answers = [
+            only(client.ask(schemas.LIST_OFFSETS, version, requests.list_offsets(timestamp)))
+            for timestamp in (-1, -2, -3, 0, 1_700_000_000_000)
+        ]
+    by_time = (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, -1)
+    assert [(answer["error_code"], answer["offset"]) for answer in answers] == [
+        (0, 2), (0, 0), by_time, by_time, by_time,
+    ]  # fmt: skip
+
+
+def test_list_offsets_passes_the_leader_epoch_on(running: ListenerThread) -> None:
+    with WireClient(running.port) as client:
+        stale = only(client.ask(schemas.LIST_OFFSETS, 4, requests.list_offsets(-1, leader_epoch=1)))
+        old = only(client.ask(schemas.LIST_OFFSETS, 3, requests.list_offsets(-1, leader_epoch=1)))
+    assert stale["error_code"] == ErrorCode.FENCED_LEADER_EPOCH
+    assert old["error_code"] == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+def test_offset_for_leader_epoch(running: ListenerThread, version: int) -> None:
+    def asked(epoch: int, current: int) -> dict[str, object]:
+        partition = {"index": 0, "leader_epoch": epoch, "current_leader_epoch": current}
+        return {"topics": [{"name": "orders", "partitions": [partition]}]}
+
+    with WireClient(running.port) as client:
+        known = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, asked(3, -1)))
+        older = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, asked(1, 3)))
+        newer = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, asked(3, 9)))
+    assert (known["leader_epoch"], known["end_offset"]) == (3, 0)
+    assert (older["leader_epoch"], older["end_offset"]) == (-1, -1)
+    assert newer["error_code"] == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_init_producer_id_gives_new_ids_and_refuses_transactions(
+    running: ListenerThread, version: int
+) -> None:
+    def asked(transactional_id: str | None) -> dict[str, object]:
+        return {"transactional_id": transactional_id, "transaction_timeout_ms": 1000}
+
+    with WireClient(running.port) as client:
+        first = client.ask(schemas.INIT_PRODUCER_ID, version, asked(None))
+        second = client.ask(schemas.INIT_PRODUCER_ID, version, asked(None))
+        refused = client.ask(schemas.INIT_PRODUCER_ID, version, asked("payments"))
+        nameless = client.ask(schemas.INIT_PRODUCER_ID, version, asked(""))
+    assert (first["error_code"], first["producer_epoch"]) == (ErrorCode.NONE, 0)
+    assert second["producer_id"] != first["producer_id"]
+    assert refused["error_code"] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert refused["producer_id"] == -1
+    assert nameless["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+def test_init_producer_id_answers_the_brokers_refusal(
+    running: ListenerThread, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> int:
+        raise ProtocolError(ErrorCode.STALE_BROKER_EPOCH)
+
+    monkeypatch.setattr(broker, "allocate_producer_id", refuse)
+    with WireClient(running.port) as client:
+        request = {"transactional_id": None, "transaction_timeout_ms": 1000}
+        response = client.ask(schemas.INIT_PRODUCER_ID, 4, request)
+    assert response["error_code"] == ErrorCode.STALE_BROKER_EPOCH
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_find_coordinator_knows_none(running: ListenerThread, version: int) -> None:
+    with WireClient(running.port) as client:
+        response = client.ask(
+            schemas.FIND_COORDINATOR, version, {"key": "group", "coordinator_keys": ["group"]}
+        )
+        transactions = client.ask(
+            schemas.FIND_COORDINATOR, version,
+            {"key": "payments", "key_type": 1, "coordinator_keys": ["payments"]},
+        )  # fmt: skip
+    answer = response["coordinators"][0] if version >= 4 else response
+    refusal = transactions["coordinators"][0] if version >= 4 else transactions
+    assert answer["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert answer["node_id"] == -1
+    if version >= 1:
+        assert refusal["error_code"] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_every_api_advertised_has_a_handler() -> None:
+    from strandline.kafka_listener.handlers import HANDLERS
+
+    assert set(HANDLERS) == set(APIS)

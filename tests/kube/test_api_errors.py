@@ -1,0 +1,75 @@
+"""Which of our errors an answer of the API server becomes, and where an object lives."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from strandline.errors import (
+    CoordinationError,
+    StoreConflict,
+    StoreForbidden,
+    StoreNotFound,
+    StoreRefused,
+    StoreUnavailable,
+    WatchExpired,
+)
+from strandline.kube import api
+from strandline.kube.api import Resource
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (302, StoreUnavailable),
+        (400, StoreRefused),
+        (401, StoreForbidden),
+        (403, StoreForbidden),
+        (404, StoreNotFound),
+        (405, StoreRefused),
+        (408, StoreUnavailable),
+        (409, StoreConflict),
+        (410, WatchExpired),
+        (413, StoreRefused),
+        (422, StoreRefused),
+        (429, StoreUnavailable),
+        (500, StoreUnavailable),
+        (503, StoreUnavailable),
+        (504, StoreUnavailable),
+    ],
+)
+def test_every_refusal_has_one_meaning(status: int, kind: type[CoordinationError]) -> None:
+    body = json.dumps({"kind": "Status", "message": "the sentence"})
+    error = api._error("get /x", status, body)
+    assert type(error) is kind
+    assert str(error) == f"get /x: {status} the sentence"
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"no": "message"}', b"\xff", b"null"])
+def test_an_answer_that_is_no_status_is_quoted(body: bytes) -> None:
+    assert str(api._error("get /x", 502, body)).startswith("get /x: 502 ")
+
+
+def test_a_long_answer_is_cut() -> None:
+    assert len(str(api._error("get /x", 502, "x" * 100_000))) < 3_000
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "path"),
+    [
+        (Resource(group="", version="v1", plural="pods"), "", "/api/v1/namespaces/n/pods"),
+        (
+            Resource(group="g.dev", version="v1", plural="things"),
+            "a/../b",
+            "/apis/g.dev/v1/namespaces/n/things/a%2F..%2Fb/status",
+        ),
+        (
+            Resource(group="", version="v1", plural="nodes", namespaced=False),
+            "x",
+            "/api/v1/nodes/x/status",
+        ),
+    ],
+)
+def test_an_object_has_one_address(resource: Resource, name: str, path: str) -> None:
+    assert resource.path("n", name, "status" if name else "") == path

@@ -1,0 +1,1 @@
+"""What the tests of the log are made with."""

@@ -1,0 +1,76 @@
+"""Logs in a temporary data directory, and what stands in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from strandline.log.folders import PartitionMetadata, folder_of
+from strandline.log.log_segments import LogEnvironment
+from strandline.log.partition_log import EPOCH_MAX, PartitionLog
+from strandline.log.segment import LogLimits, SegmentPool
+from strandline.model import LeaderEpoch, TopicId, TopicPartition, TopicSettings
+
+from .batches import batch
+
+TOPIC_ID = TopicId("6f1ed002-ab59-4d60-8a05-7f1c0e9a1b2c")
+TP = TopicPartition(topic_id=TOPIC_ID, partition=3)
+SMALL_INDEX = LogLimits(index_interval_bytes=64, index_size_max_bytes=1024)
+
+
+@dataclass
+class Workshop:
+    """One data directory, small segments, and a log that can be opened again and again."""
+
+    root: Path
+    settings: TopicSettings = field(default_factory=lambda: TopicSettings(segment_bytes=400))
+    limits: LogLimits = SMALL_INDEX
+    pool: SegmentPool = field(default_factory=SegmentPool)
+
+    @property
+    def environment(self) -> LogEnvironment:
+        return LogEnvironment(pool=self.pool, limits=self.limits)
+
+    @property
+    def folder(self) -> Path:
+        return folder_of(self.root, TP)
+
+    def create(self, tp: TopicPartition = TP) -> PartitionLog:
+        metadata = PartitionMetadata(tp=tp, topic_name="orders")
+        return PartitionLog.create(self.root, metadata, self.settings, environment=self.environment)
+
+    def open(
+        self, *, clean: bool = False, recovery_point: int = 0, epoch_max: int = EPOCH_MAX
+    ) -> PartitionLog:
+        return PartitionLog.open(
+            self.folder,
+            self.settings,
+            clean=clean,
+            recovery_point=recovery_point,
+            environment=self.environment,
+            epoch_max=LeaderEpoch(epoch_max),
+        )
+
+
+def fill(log: PartitionLog, *, batches: int, records: int = 2, epoch: int = 0) -> None:
+    """Append batches of equal size as the leader of an epoch."""
+    for _ in range(batches):
+        append(log, records=records, epoch=epoch)
+
+
+def append(
+    log: PartitionLog, *, records: int = 1, epoch: int = 0, value: bytes = b"v" * 20
+) -> None:
+    log.append_as_leader(
+        batch([value] * records),
+        base_offset=log.log_end_offset,
+        leader_epoch=LeaderEpoch(epoch),
+    )
+
+
+def content(log: PartitionLog) -> bytes:
+    """Return every byte of the log, as a read of all of it gives them."""
+    parts = log.read(
+        from_offset=log.log_start_offset, up_to_offset=log.log_end_offset, max_bytes=1 << 30
+    )
+    return b"".join(parts)

@@ -1,0 +1,197 @@
+"""A disk that is full, read-only or failing: the directory goes down, nothing is pretended."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from strandline.errors import LogDirectoryFailed
+from strandline.log.checkpoint import EpochCheckpoint
+from strandline.log.partition_log import PartitionLog
+from strandline.log.recovery import load_logs
+from strandline.model import EpochStart, LeaderEpoch, TopicSettings
+from tests.log.support.logs import TP, Workshop, append, content
+
+BIG = TopicSettings(segment_bytes=1 << 20)
+VALUE = b"v" * 10_000
+
+
+def fill_until_refused(log: PartitionLog) -> LogDirectoryFailed:
+    for _ in range(1000):
+        try:
+            append(log, value=VALUE)
+        except LogDirectoryFailed as failure:
+            return failure
+    raise AssertionError("a thousand appends did not fill the disk")
+
+
+def refuses_all_changes(log: PartitionLog) -> None:
+    end, point = log.log_end_offset, log.recovery_point
+    with pytest.raises(LogDirectoryFailed):
+        append(log)
+    with pytest.raises(LogDirectoryFailed):
+        log.flush()
+    with pytest.raises(LogDirectoryFailed):
+        log.truncate_to(0)
+    with pytest.raises(LogDirectoryFailed):
+        log.restart_at(0)
+    assert (log.log_end_offset, log.recovery_point) == (end, point)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a real file system of one megabyte."""
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "strandline-test", str(tmp_path)], check=False
+    )
+    assert mounted.returncode == 0, "mounting a tmpfs needs root"
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+def test_full_disk_fails_the_append_and_keeps_what_was_written(small_disk: Path) -> None:
+    workshop = Workshop(small_disk, BIG)
+    log = workshop.create()
+    failure = fill_until_refused(log)
+    assert str(failure) == f"{workshop.folder}: append: ENOSPC"
+    written = log.log_end_offset
+    assert written > 50
+    refuses_all_changes(log)
+    assert len(content(log)) == log.size_bytes
+    log.close()
+    again = workshop.open()
+    assert again.log_end_offset == written
+    assert not again.check_result.damaged
+    again.close()
+
+
+def test_full_disk_fails_the_checkpoint_and_keeps_the_old_one(small_disk: Path) -> None:
+    workshop = Workshop(small_disk, BIG)
+    log = workshop.create()
+    checkpoint = EpochCheckpoint(log.folder)
+    first = EpochStart(leader_epoch=LeaderEpoch(1), start_offset=0)
+    checkpoint.write((first,))
+    fill_until_refused(log)
+    many = [EpochStart(leader_epoch=LeaderEpoch(n), start_offset=n) for n in range(2, 5000)]
+    with pytest.raises(LogDirectoryFailed, match="ENOSPC"):
+        checkpoint.write((first, *many))
+    assert checkpoint.read() == (first,)
+    log.close()
+
+
+def test_full_disk_fails_the_creation(small_disk: Path) -> None:
+    workshop = Workshop(small_disk, BIG)
+    with pytest.raises(OSError, match="No space left"):
+        (small_disk / "ballast").write_bytes(bytes(2 << 20))
+    with pytest.raises(LogDirectoryFailed, match="create: ENOSPC"):
+        workshop.create()
+    assert not workshop.folder.exists()
+
+
+def test_disk_turned_read_only_fails_open_and_checkpoint(small_disk: Path) -> None:
+    workshop = Workshop(small_disk, TopicSettings(segment_bytes=400))
+    log = workshop.create()
+    for _ in range(20):
+        append(log)
+    log.close()
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(LogDirectoryFailed, match="EROFS"):
+        workshop.open()
+    with pytest.raises(LogDirectoryFailed, match="EROFS"):
+        EpochCheckpoint(workshop.folder).write(())
+
+
+@contextmanager
+def file_size_limited(to_bytes: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (to_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_write_cut_short_by_the_system_is_not_counted(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, BIG)
+    log = workshop.create()
+    append(log, value=VALUE)
+    size = log.size_bytes
+    with file_size_limited(size + 5000), pytest.raises(LogDirectoryFailed, match="EFBIG"):
+        append(log, value=VALUE)
+    assert (log.log_end_offset, log.size_bytes) == (1, size)
+    assert next(workshop.folder.glob("*.log")).stat().st_size == size + 5000
+    refuses_all_changes(log)
+    assert len(content(log)) == size
+    log.close()
+    again = workshop.open(clean=True)
+    assert (again.log_end_offset, again.size_bytes) == (1, size)
+    assert next(workshop.folder.glob("*.log")).stat().st_size == size
+
+
+def test_failed_fsync_is_never_retried_into_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Workshop(tmp_path, BIG).create()
+    append(log)
+    log.flush()
+    append(log)
+
+    def failing(_: int) -> None:
+        raise OSError(errno.EIO, "the disk lost it")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", failing)
+        with pytest.raises(LogDirectoryFailed, match="fsync: EIO"):
+            log.flush()
+    assert log.recovery_point == 1
+    refuses_all_changes(log)
+    log.close()
+
+
+def test_failed_fsync_before_the_ack_fails_the_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Workshop(tmp_path, TopicSettings(flush_messages=1)).create()
+
+    def failing(_: int) -> None:
+        raise OSError(errno.EIO, "the disk lost it")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", failing)
+        with pytest.raises(LogDirectoryFailed, match="fsync: EIO"):
+            append(log)
+    assert log.recovery_point == 0
+    refuses_all_changes(log)
+    log.close()
+
+
+def test_file_cut_by_somebody_else_fails_the_read(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, BIG)
+    log = workshop.create()
+    append(log, value=VALUE)
+    os.truncate(next(workshop.folder.glob("*.log")), 100)
+    with pytest.raises(LogDirectoryFailed, match="read: EIO"):
+        content(log)
+
+
+def test_data_directory_that_is_gone_fails_the_load(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path / "absent")
+    with pytest.raises(LogDirectoryFailed, match="ENOENT"):
+        load_logs(workshop.root, clean=True, persisted={}, environment=workshop.environment)
+
+
+def test_deleting_what_is_gone_fails(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path)
+    log = workshop.create()
+    workshop.folder.rename(tmp_path / "moved")
+    with pytest.raises(LogDirectoryFailed, match=rf"{TP}: delete: ENOENT"):
+        log.delete()

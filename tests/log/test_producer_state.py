@@ -1,0 +1,183 @@
+"""Sequences of idempotent producers: new, retried, out of order, forgotten, truncated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.errors import ErrorCode
+from strandline.log.producer_state import APPEND, Duplicate, ProducerState
+from strandline.log.record_batch import SEQUENCE_MASK, BatchHeader, parse_header
+from tests.log.support.batches import batch, stamped
+
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+OLD_EPOCH = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def header(
+    sequence: int, *, records: int = 1, offset: int = 0, producer: int = 9, epoch: int = 0
+) -> BatchHeader:
+    source = batch(
+        [b"v"] * records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence
+    )
+    return parse_header(stamped(source, base_offset=offset, leader_epoch=0))
+
+
+def fed(headers: Sequence[BatchHeader]) -> ProducerState:
+    state = ProducerState()
+    for each in headers:
+        state.record(each)
+    return state
+
+
+def test_next_sequence_is_new_and_the_same_again_is_a_duplicate_with_its_offsets() -> None:
+    state = fed([header(0, records=3, offset=100), header(3, records=2, offset=103)])
+    assert state.check(header(5)) == APPEND
+    answer = state.check(header(0, records=3))
+    assert isinstance(answer, Duplicate)
+    assert (answer.span.base_offset, answer.span.next_offset) == (100, 103)
+
+
+@pytest.mark.parametrize(
+    "sequence,records",
+    [(6, 1), (4, 1), (0, 2), (0, 5), (3, 1)],
+    ids=["gap", "inside", "shorter retry", "longer retry", "part of the last"],
+)
+def test_neither_next_nor_exactly_as_before_is_out_of_order(sequence: int, records: int) -> None:
+    state = fed([header(0, records=3), header(3, records=2, offset=3)])
+    assert state.check(header(sequence, records=records)) is OUT_OF_ORDER
+
+
+def test_unknown_producer_may_begin_anywhere() -> None:
+    assert ProducerState().check(header(77)) == APPEND
+
+
+def test_batch_without_producer_is_never_checked_or_remembered() -> None:
+    plain = parse_header(batch([b"v"]))
+    state = fed([plain, plain])
+    assert state.check(plain) == APPEND
+    assert len(state) == 0
+
+
+def test_five_batches_are_remembered_and_the_sixth_back_is_not_called_a_duplicate() -> None:
+    state = fed([header(n, offset=n) for n in range(6)])
+    assert state.check(header(0)) is OUT_OF_ORDER
+    for n in range(1, 6):
+        assert isinstance(state.check(header(n)), Duplicate)
+
+
+def test_lower_producer_epoch_is_fenced() -> None:
+    state = fed([header(0, epoch=2)])
+    assert state.check(header(1, epoch=1)) is OLD_EPOCH
+    assert state.check(header(0, epoch=1)) is OLD_EPOCH
+    assert state.check(header(1, epoch=2)) == APPEND
+
+
+def test_higher_producer_epoch_must_begin_at_zero_and_forgets_the_old_batches() -> None:
+    state = fed([header(0), header(1, offset=1)])
+    assert state.check(header(2, epoch=1)) is OUT_OF_ORDER
+    assert state.check(header(0, epoch=1)) == APPEND
+    state.record(header(0, epoch=1, offset=2))
+    answer = state.check(header(0, epoch=1))
+    assert isinstance(answer, Duplicate)
+    assert answer.span.base_offset == 2
+
+
+def test_sequence_wraps_to_zero() -> None:
+    state = fed([header(SEQUENCE_MASK, offset=4)])
+    assert state.check(header(0)) == APPEND
+    assert state.check(header(1)) is OUT_OF_ORDER
+    straddling = header(SEQUENCE_MASK - 1, records=4, producer=10)
+    assert straddling.last_sequence == 1
+    state.record(straddling)
+    assert state.check(header(2, producer=10)) == APPEND
+    assert isinstance(state.check(straddling), Duplicate)
+
+
+def test_least_recently_writing_producer_is_forgotten_first() -> None:
+    state = ProducerState(producers_max=2)
+    for producer in (1, 2, 1, 3):
+        state.record(header(0 if producer != 1 else len(state), producer=producer))
+    assert len(state) == 2
+    assert state.check(header(50, producer=2)) == APPEND, "forgotten, so anything goes"
+    assert state.check(header(50, producer=1)) is OUT_OF_ORDER
+
+
+def test_truncation_makes_the_lost_batch_new_again() -> None:
+    log = [header(0, offset=0), header(1, offset=1)]
+    state = fed(log)
+    state.refill(state.truncate_to(1), reversed(log[:1]))
+    assert state.check(header(1)) == APPEND
+    assert isinstance(state.check(header(0)), Duplicate)
+
+
+def test_truncation_brings_older_batches_back() -> None:
+    log = [header(n, offset=n) for n in range(9)]
+    state = fed(log)
+    state.refill(state.truncate_to(4), reversed(log[:4]))
+    assert state.check(header(4)) == APPEND
+    for n in range(4):
+        assert isinstance(state.check(header(n)), Duplicate)
+
+
+def test_truncation_back_into_an_older_producer_epoch_restores_it() -> None:
+    log = [header(0, offset=0), header(1, offset=1), header(0, offset=2, epoch=1)]
+    state = fed(log)
+    state.refill(state.truncate_to(2), reversed(log[:2]))
+    assert state.check(header(2)) == APPEND
+    assert isinstance(state.check(header(1)), Duplicate)
+
+
+def test_refill_reads_no_further_than_it_must() -> None:
+    log = [header(n, offset=n) for n in range(100)]
+    state = fed(log)
+    read: list[BatchHeader] = []
+
+    def backwards() -> Iterator[BatchHeader]:
+        for each in reversed(log[:98]):
+            read.append(each)
+            yield each
+
+    state.refill(state.truncate_to(98), backwards())
+    assert len(read) == 5
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 3), st.booleans()), min_size=1, max_size=40
+    ),
+    st.data(),
+)
+def test_state_after_a_truncation_is_that_of_the_shorter_log(
+    steps: list[tuple[int, int, bool]], data: st.DataObject
+) -> None:
+    log: list[BatchHeader] = []
+    epochs = dict.fromkeys(range(3), 0)
+    sequences = dict.fromkeys(range(3), 0)
+    offset = 0
+    for producer, records, bump in steps:
+        if bump:
+            epochs[producer] += 1
+            sequences[producer] = 0
+        log.append(
+            header(
+                sequences[producer],
+                records=records,
+                offset=offset,
+                producer=producer,
+                epoch=epochs[producer],
+            )
+        )
+        sequences[producer] += records
+        offset += records
+    state = fed(log)
+    keep = data.draw(st.integers(0, len(log)))
+    end = log[keep].base_offset if keep < len(log) else offset
+    state.refill(state.truncate_to(end), reversed(log[:keep]))
+    rebuilt = fed(log[:keep])
+    assert len(state) == len(rebuilt)
+    for probe in log:
+        assert state.check(probe) == rebuilt.check(probe)

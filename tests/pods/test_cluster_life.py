@@ -1,0 +1,148 @@
+"""A cluster from the chart through a hard life: pods deleted, processes killed, a node lost.
+
+One release for the whole module, a topic and a load for each test. Every test ends with the
+judgement of the load's history against the logs of all replicas.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from strandline.cli.faults import delete_pod, kill_broker
+from tests.support.cluster import Cluster
+from tests.support.commands import run as run_program
+from tests.support.eventually import eventually
+from tests.support.installed import BROKERS, RELEASE, Installed
+
+pytestmark = pytest.mark.pods
+
+LIMIT_MS = 60_000
+NODE_LIMIT_MS = 90_000
+CONTROL_NODE = "control"
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster) -> Iterator[Installed]:
+    """Provide a release in a namespace that takes restricted pods alone."""
+    images = cluster.load_images("broker", "operator", "client")
+    namespace = f"cluster-life-{uuid.uuid4().hex[:8]}"
+    cluster.kubectl("create", "namespace", namespace)
+    label = "pod-security.kubernetes.io/enforce=restricted"
+    cluster.kubectl("label", "namespace", namespace, label)
+    yield Installed(cluster, namespace, images)
+    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def test_three_brokers_come_up_for_a_topic_and_survive_the_loss_of_a_leaders_pod(
+    installed: Installed,
+) -> None:
+    with installed.under_load("graceful") as run:
+        leader = run.view.seen().partitions[0].leader
+        before = run.view.seen().pods[f"default-{leader}"]
+        run.fault("delete leader's pod", lambda: delete_pod(installed.kubernetes, leader))
+        assert run.view.seen().pods[f"default-{leader}"].uid != before.uid
+        assert run.view.seen().partitions[0].leader != leader
+        run.judged()
+
+
+def test_a_killed_controller_is_replaced_and_nothing_is_lost(installed: Installed) -> None:
+    with installed.under_load("controller") as run:
+        seen = run.view.seen()
+        old = seen.controller
+        run.fault("kill -9 of the controller", lambda: kill_broker(installed.kubernetes, old))
+        after = run.view.seen()
+        assert after.controller != old
+        assert after.controller_epoch > seen.controller_epoch
+        name = f"default-{old}"
+        assert after.pods[name].uid == seen.pods[name].uid
+        assert after.pods[name].restarts == seen.pods[name].restarts + 1
+        run.judged()
+
+
+def test_without_an_operator_brokers_fail_over_and_come_back(installed: Installed) -> None:
+    deployment = f"deployment/{RELEASE}-operator"
+    with installed.under_load("unattended") as run:
+        installed.kubernetes.kubectl("scale", deployment, "--replicas=0")
+        eventually(lambda: not installed.operator_pods(), LIMIT_MS, "the operator's end")
+        try:
+            victim = (run.view.seen().controller + 1) % BROKERS
+            run.fault("kill -9", lambda: kill_broker(installed.kubernetes, victim))
+            assert not installed.operator_pods()
+        finally:
+            installed.kubernetes.kubectl("scale", deployment, "--replicas=1")
+        run.judged()
+    installed.wait_ready("unattended")
+
+
+def test_a_killed_node_costs_a_pause_and_its_broker_starts_clean(
+    installed: Installed, cluster: Cluster
+) -> None:
+    with installed.under_load("node") as run:
+        victim = next(
+            broker for broker in range(BROKERS) if installed.node_of(broker) != CONTROL_NODE
+        )
+        node, before = installed.node_of(victim), installed.broker_status(victim)
+
+        def lose_and_mend() -> None:
+            cluster.node("kill", node)
+            others = set(range(BROKERS)) - {victim}
+            eventually(
+                lambda: all(
+                    set(each.isr) == others and each.leader in others
+                    for each in run.view.seen().partitions.values()
+                ),
+                LIMIT_MS,
+                "leaders and ISRs without the lost broker",
+            )
+            cluster.node("start", node)
+
+        run.fault(f"node {node} killed and started", lose_and_mend)
+        after = installed.broker_status(victim)
+        assert after["brokerEpoch"] > before["brokerEpoch"]
+        assert after["cleanSinceEpoch"] == before["cleanSinceEpoch"]
+        run.judged_but_for_repeats()
+
+
+def test_an_upgrade_under_load_restarts_no_broker_and_a_deleted_one_gets_the_new_image(
+    installed: Installed, cluster: Cluster
+) -> None:
+    newer = {name: f"{installed.images[name]}-next" for name in ("broker", "operator")}
+    for node in cluster.nodes():
+        socket = cluster.folder / "nodes" / node / "containerd.sock"
+        for name, reference in newer.items():
+            tag = ("images", "tag", "--force", installed.images[name], reference)
+            run_program(["ctr", f"--address={socket}", "--namespace=k8s.io", *tag])
+    with installed.under_load("upgrade") as run:
+        pods, operator = run.view.seen().pods, installed.operator_pods()
+        installed.helm("upgrade", {**installed.images, **newer})
+        eventually(lambda: not set(operator) & set(installed.operator_pods()), LIMIT_MS, "its end")
+        eventually(lambda: _image_of_template(installed) == newer["broker"], LIMIT_MS, "template")
+        run.gather(2_000)
+        assert run.view.seen().pods == pods
+        victim = run.view.seen().partitions[0].leader
+        run.fault("delete after upgrade", lambda: delete_pod(installed.kubernetes, victim))
+        images = {name: pod.image for name, pod in run.view.seen().pods.items()}
+        assert images == {
+            name: newer["broker"] if name == f"default-{victim}" else pod.image
+            for name, pod in pods.items()
+        }
+        run.judged()
+
+
+def test_brokers_serve_and_fail_over_after_the_release_is_uninstalled(
+    installed: Installed,
+) -> None:
+    with installed.under_load("uninstalled") as run:
+        installed.kubernetes.helm("uninstall", RELEASE, "--wait")
+        eventually(lambda: not installed.operator_pods(), LIMIT_MS, "the operator's end")
+        victim = run.view.seen().partitions[0].leader
+        run.fault("delete leader's pod", lambda: delete_pod(installed.kubernetes, victim))
+        run.judged()
+
+
+def _image_of_template(installed: Installed) -> str:
+    template = installed.kubernetes.get("statefulset", "default")["spec"]["template"]
+    return str(template["spec"]["containers"][0]["image"])

@@ -1,0 +1,450 @@
+"""Prometheus, dashboard and analysis beside real brokers: they tell what really happened.
+
+One installation for all tests: brokers under load, two faults, then the analysis as a Job. The
+truth it is compared with is what a watch saw the controller commit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from strandline import names
+from tests.support.cluster import Cluster
+from tests.support.commands import CommandFailed, programs
+from tests.support.eventually import eventually
+from tests.support.fixtures import namespace_name
+from tests.support.partition_watch import Committed, Watch
+from tests.support.strandline_objects import CHART, install_crds
+
+pytestmark = pytest.mark.pods
+
+PARTITIONS = 3
+BROKERS = 3
+INTERVAL_MS = 1000
+CALM_MS = 4000
+"""Between a fault's end and the next one: so many scrapes show that all is well."""
+COUNTED_MS = 20_000
+"""Before the first fault: scrapes of these are counted."""
+RELEASE = "strandline"
+ANALYSIS_NODE = "worker1"
+UP_WITHIN_MS = 240_000
+SETTLED_WITHIN_MS = 120_000
+JOB_LIMIT_SECONDS = 600
+
+WHEN_IT_HAPPENS = {
+    names.ISR_UPDATE_FAILURES_TOTAL,
+    names.TRUNCATIONS_TOTAL,
+    names.TRUNCATED_RECORDS_TOTAL,
+    names.TRUNCATIONS_BELOW_HIGH_WATERMARK_TOTAL,
+    names.UNSUPPORTED_REQUESTS_TOTAL,
+    names.INVARIANT_VIOLATIONS_TOTAL,
+    names.KUBERNETES_CONFLICTS_TOTAL,
+    names.LOG_FLUSH_SECONDS,
+}
+"""Their label values are known only once something of the kind has happened."""
+
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+@dataclass
+class Observed:
+    """What the module's installation went through."""
+
+    cluster: Cluster
+    namespace: str
+    started_ms: int
+    ended_ms: int
+    committed: dict[int, Committed]
+    faults: list[dict[str, Any]]
+    report: str
+    tables: dict[str, list[dict[str, Any]]]
+    values: list[str]
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Ask this installation's Prometheus about the end of the run."""
+        return query(self.cluster, self.namespace, expression, at_ms=self.ended_ms)
+
+
+def query(
+    cluster: Cluster, namespace: str, expression: str, *, at_ms: int | None = None
+) -> list[dict[str, Any]]:
+    given = {"query": expression} | ({"time": str(at_ms / 1000)} if at_ms else {})
+    service = f"/api/v1/namespaces/{namespace}/services/{RELEASE}-prometheus:9090/proxy"
+    path = f"{service}/api/v1/query?{urllib.parse.urlencode(given)}"
+    result: list[dict[str, Any]] = json.loads(cluster.kubectl("get", "--raw", path))["data"][
+        "result"
+    ]
+    return result
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def image_values(images: dict[str, str]) -> list[str]:
+    values = []
+    for name, reference in images.items():
+        repository, _, tag = reference.rpartition(":")
+        values += [f"--set={name}.image.repository={repository}", f"--set={name}.image.tag={tag}"]
+    return [*values, *(f"--set={name}.image.pullPolicy=Never" for name in images)]
+
+
+class Installation:
+    """The chart with brokers and load, in a namespace of its own."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.values: list[str] = []
+
+    def install(self) -> None:
+        """Install the chart, make a topic, and write to it until everything is in sync."""
+        images = self.cluster.load_images("broker", "operator", "prometheus", "client")
+        client = images.pop("client")
+        images |= self.cluster.load_images("analysis", nodes=(ANALYSIS_NODE,))
+        self._crds()
+        self.values = [
+            *image_values(images),
+            *("--set=crds.enabled=false", "--set=prometheus.enabled=true"),
+            *("--set=dashboards.enabled=true", "--set=defaultCluster.spec.timing=demo"),
+        ]
+        self.cluster.helm(
+            *("install", RELEASE, str(CHART), "-n", self.namespace, "--wait", *self.values),
+            *("--timeout=200s",),
+            limit_seconds=240,
+        )
+        topic = {
+            "apiVersion": "strandline.dev/v1alpha1",
+            "kind": "ReplicatedTopic",
+            "metadata": {"name": "orders", "namespace": self.namespace},
+            "spec": {"partitions": PARTITIONS, "replicationFactor": BROKERS},
+        }
+        self.cluster.apply(topic)
+        eventually(self.in_sync, UP_WITHIN_MS, "every ISR full", retry_on=(CommandFailed,))
+        self.cluster.apply(self._load_pod(client))
+        eventually(
+            lambda: self._value(f"sum(rate({names.PRODUCED_RECORDS_TOTAL.name}[10s]))") > 0,
+            UP_WITHIN_MS,
+            "Prometheus sees records",
+            retry_on=(CommandFailed, AssertionError),
+        )
+
+    def in_sync(self) -> bool:
+        """Tell whether every partition has a leader and all of its replicas."""
+        states = self.partitions()
+        return len(states) == PARTITIONS and all(
+            state.get("leader", -1) >= 0 and len(state["isr"]) == BROKERS for state in states
+        )
+
+    def partitions(self) -> list[dict[str, Any]]:
+        """Return the status of every partition that has one."""
+        items = self.cluster.get("partitions", "-n", self.namespace)["items"]
+        return [item["status"] for item in items if "status" in item]
+
+    def leader_of(self, number: int) -> int:
+        """Return who leads a partition."""
+        part = self.cluster.get(f"partition/orders-{number}", "-n", self.namespace)
+        return int(part["status"]["leader"])
+
+    def leader_besides_the_controller(self) -> int:
+        """Return a broker that leads something and is not the controller."""
+        cluster = self.cluster.get("brokercluster/default", "-n", self.namespace)
+        controller = int(cluster["status"]["controller"]["brokerId"])
+        leaders = {int(state["leader"]) for state in self.partitions()}
+        return min(leaders - {controller})
+
+    def kill(self, broker: int) -> dict[str, Any]:
+        """Kill a broker's process and wait until it is in sync again."""
+        program = (
+            "import os, signal\n"
+            "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
+            "    words = open(f'/proc/{pid}/cmdline', 'rb').read().split(b'\\0')\n"
+            "    if pid != '1' and b'strandline.runtime.main' in words:\n"
+            "        os.kill(int(pid), signal.SIGKILL)\n"
+        )
+        at_ms = now_ms()
+        pod = f"default-{broker}"
+        try:
+            self.cluster.exec(self.namespace, pod, "python", "-c", program)
+        except CommandFailed as error:
+            if error.status != 137:  # the container may be gone before the command has ended
+                raise
+        return self._settled("leader killed", broker, at_ms)
+
+    def delete(self, broker: int) -> dict[str, Any]:
+        """Delete a broker's pod and wait until its successor is in sync."""
+        at_ms = now_ms()
+        self.cluster.kubectl(
+            "delete", "pod", f"default-{broker}", "-n", self.namespace, "--wait=false"
+        )
+        return self._settled("leader pod deleted", broker, at_ms)
+
+    def analyse(
+        self, faults: list[dict[str, Any]], *, start_ms: int, end_ms: int
+    ) -> tuple[str, dict[str, list[dict[str, Any]]]]:
+        """Run the Job on its node; return its report and its tables."""
+        given = {
+            "analysis": {
+                "enabled": True,
+                "start": rfc3339(start_ms),
+                "end": rfc3339(end_ms),
+                "faults": faults,
+                "printTables": True,
+                "nodeSelector": {"kubernetes.io/hostname": ANALYSIS_NODE},
+            }
+        }
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(yaml.safe_dump(given))
+            file.flush()
+            manifest = self.cluster.helm(
+                *("template", RELEASE, str(CHART), "-n", self.namespace, *self.values),
+                *("-f", file.name, "--show-only", "templates/analysis.yaml"),
+                f"--kube-version={programs().parent.name.removeprefix('kube-')}",
+            )
+        self.cluster.kubectl("apply", "-n", self.namespace, "-f", "-", stdin=manifest)
+        job = f"job/{RELEASE}-analysis"
+
+        def ended() -> str:
+            status = self.cluster.get(job, "-n", self.namespace)["status"]
+            held = {c["type"] for c in status.get("conditions", []) if c["status"] == "True"}
+            return next(iter(held & {"Complete", "Failed"}), "")
+
+        outcome = eventually(ended, JOB_LIMIT_SECONDS * 1000, "the Job ends")
+        printed = self.cluster.kubectl("logs", "-n", self.namespace, job)
+        assert outcome == "Complete", printed
+        report = [line for line in printed.splitlines() if not line.startswith("table ")]
+        tables = {
+            name: json.loads(rows)
+            for name, rows in re.findall(r"^table (\w+) (.*)$", printed, re.MULTILINE)
+        }
+        return "\n".join(report), tables
+
+    def _settled(self, name: str, broker: int, at_ms: int) -> dict[str, Any]:
+        def lost_its_leadership() -> bool:
+            states = self.partitions()
+            return all(state["leader"] != broker for state in states)
+
+        eventually(lost_its_leadership, SETTLED_WITHIN_MS, f"others lead after: {name}")
+        eventually(self.in_sync, SETTLED_WITHIN_MS, f"every ISR full after: {name}")
+        self.wait_scrapes(after_ms=now_ms() + CALM_MS)
+        return {"name": name, "atMs": at_ms, "brokerId": broker}
+
+    def wait_scrapes(self, *, after_ms: int) -> None:
+        """Wait until every broker was scraped well after this moment."""
+        oldest = f"min(timestamp({names.BROKER_EPOCH.name}))"
+        count = f"count({names.BROKER_EPOCH.name})"
+        eventually(
+            lambda: self._value(count) == BROKERS and self._value(oldest) * 1000 > after_ms,
+            SETTLED_WITHIN_MS,
+            "Prometheus sees all brokers",
+            retry_on=(CommandFailed,),
+        )
+
+    def _value(self, expression: str) -> float:
+        (result,) = query(self.cluster, self.namespace, expression) or [{"value": [0, "0"]}]
+        return float(result["value"][1])
+
+    def _crds(self) -> None:
+        """Install the CRDs by themselves: another release of this cluster may own them."""
+        try:
+            self.cluster.kubectl("get", "crd/partitions.strandline.dev")
+        except CommandFailed:
+            install_crds(self.cluster)
+
+    def _load_pod(self, image: str) -> dict[str, Any]:
+        command = [
+            *("python", "-m", "strandline.cli.load", "--bootstrap=default-bootstrap:9092"),
+            *("--topic=orders", f"--partitions={PARTITIONS}", "--rate=20", "--seconds=1800"),
+            *("--history=/tmp/history", "--consume"),
+        ]
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "load", "namespace": self.namespace},
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "containers": [
+                    {
+                        "name": "load",
+                        "image": image,
+                        "imagePullPolicy": "Never",
+                        "args": command,
+                        "securityContext": RESTRICTED,
+                        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+                    }
+                ],
+                "volumes": [{"name": "tmp", "emptyDir": {}}],
+            },
+        }
+
+
+def rfc3339(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
+
+
+@pytest.fixture(scope="module")
+def observed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
+    """Provide the story: installed, loaded, a leader killed, another deleted, analysed."""
+    namespace = namespace_name("observability")
+    cluster.kubectl("create", "namespace", namespace)
+    label = "pod-security.kubernetes.io/enforce=restricted"
+    cluster.kubectl("label", "namespace", namespace, label)
+    installation = Installation(cluster, namespace)
+    try:
+        yield story(installation, tmp_path_factory.mktemp("watch") / "partitions.json")
+    finally:
+        cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def story(installation: Installation, watched: Path) -> Observed:
+    installation.install()
+    watch = Watch(installation.cluster, installation.namespace, watched)
+    started_ms = now_ms()
+    try:
+        installation.wait_scrapes(after_ms=started_ms + COUNTED_MS)
+        faults = [installation.kill(installation.leader_of(0))]
+        # The controller's own count of a shutdown that it served for itself is never scraped.
+        faults.append(installation.delete(installation.leader_besides_the_controller()))
+        ended_ms = now_ms()
+    finally:
+        committed = watch.stop()
+    report, tables = installation.analyse(faults, start_ms=started_ms, end_ms=ended_ms)
+    return Observed(
+        cluster=installation.cluster,
+        namespace=installation.namespace,
+        started_ms=started_ms,
+        ended_ms=ended_ms,
+        committed=committed,
+        faults=faults,
+        report=report,
+        tables=tables,
+        values=installation.values,
+    )
+
+
+def test_prometheus_has_samples_of_every_row_that_brokers_export(observed: Observed) -> None:
+    result = observed.query('count by (__name__) ({__name__=~"strandline_.+"})')
+    found = {each["metric"]["__name__"] for each in result}
+    found |= {name.removesuffix(end) for name in found for end in ("_bucket", "_sum", "_count")}
+    wanted = {row.name for row in names.ALL_METRICS if row not in WHEN_IT_HAPPENS}
+    assert wanted - found == set()
+    declared = {row.name for row in names.ALL_METRICS}
+    parts = {f"{name}{end}" for name in declared for end in ("_bucket", "_sum", "_count")}
+    assert found - declared - parts == set()
+
+
+def test_prometheus_scrapes_each_second_under_its_own_account(observed: Observed) -> None:
+    counted = f'count_over_time(up{{job="strandline"}}[{COUNTED_MS}ms])'
+    calm_ms = observed.started_ms + COUNTED_MS
+    counts = query(observed.cluster, observed.namespace, counted, at_ms=calm_ms)
+    assert len({each["metric"]["pod"] for each in counts}) == BROKERS
+    wanted = COUNTED_MS // INTERVAL_MS
+    assert all(wanted - 1 <= int(each["value"][1]) <= wanted + 1 for each in counts)
+    account = f"system:serviceaccount:{observed.namespace}:{RELEASE}-prometheus"
+    can = observed.cluster.kubectl(
+        "auth", "can-i", "list", "pods", f"--as={account}", "-n", observed.namespace
+    )
+    assert can.strip() == "yes"
+    for refused in (
+        ("list", "secrets", "-n", observed.namespace),
+        ("list", "pods", "-n", "default"),
+    ):
+        with pytest.raises(CommandFailed):
+            observed.cluster.kubectl("auth", "can-i", *refused, f"--as={account}")
+
+
+def test_elections_found_are_those_that_were_committed(observed: Observed) -> None:
+    assert observed.committed.keys() == set(range(PARTITIONS))
+    rows = {(row["partition"], row["epoch"]): row for row in observed.tables["elections"]}
+    truth = {
+        (partition, epoch): election
+        for partition, committed in observed.committed.items()
+        for epoch, election in committed.elections().items()
+    }
+    assert rows.keys() == truth.keys()
+    for key, (_, new_leader, at_ms) in truth.items():
+        row = rows[key]
+        if not row["observed"]:
+            continue
+        assert row["new_leader"] == new_leader
+        assert abs(row["t_first_new_ms"] - at_ms) <= INTERVAL_MS, (row, at_ms)
+
+
+def test_each_fault_shows_as_elections_of_its_kind(observed: Observed) -> None:
+    for fault, kind in zip(observed.faults, ("broker_failure", "controlled"), strict=True):
+        moved = [
+            row
+            for row in observed.tables["elections"]
+            if row["old_leader"] == fault["brokerId"]
+            and fault["atMs"] <= row["t_first_new_ms"] < fault["atMs"] + 30_000
+        ]
+        assert moved, fault
+        assert {row["kind"] for row in moved} == {kind}
+        assert fault["name"] in observed.report
+
+
+def test_isr_intervals_found_are_those_that_were_committed(observed: Observed) -> None:
+    out = [row for row in observed.tables["isr_intervals"] if row["in_isr"] is False]
+    unmatched = list(out)
+    for partition, committed in observed.committed.items():
+        for replica, left_ms, back_ms in committed.absences():
+            (row,) = [
+                row
+                for row in out
+                if (row["partition"], row["replica"]) == (partition, replica)
+                and abs(row["start_ms"] - left_ms) <= INTERVAL_MS + row["start_err_ms"]
+            ]
+            assert back_ms is not None
+            assert abs(row["end_ms"] - back_ms) <= INTERVAL_MS + row["end_err_ms"]
+            unmatched.remove(row)
+    assert unmatched == []
+
+
+def test_isr_intervals_cover_the_range_without_overlap(observed: Observed) -> None:
+    by_replica: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for row in sorted(observed.tables["isr_intervals"], key=lambda row: row["start_ms"]):
+        by_replica.setdefault((row["partition"], row["replica"]), []).append(row)
+    assert len(by_replica) == PARTITIONS * BROKERS
+    for rows in by_replica.values():
+        edges = [(row["start_ms"], row["end_ms"]) for row in rows]
+        assert edges[0][0] == observed.started_ms
+        assert edges[-1][1] == observed.ended_ms
+        assert all(end == start for (_, end), (start, _) in itertools.pairwise(edges))
+
+
+def test_every_query_of_the_dashboard_has_data(observed: Observed) -> None:
+    found = observed.cluster.get(f"configmap/{RELEASE}-dashboards", "-n", observed.namespace)
+    dashboard = json.loads(found["data"]["strandline.json"])
+    expressions = [
+        target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])
+    ]
+    assert len(expressions) >= 20
+    empty = [
+        expression
+        for expression in expressions
+        if not observed.query(
+            expression.replace("$namespace", observed.namespace).replace("$topic", ".*")
+        )
+    ]
+    assert empty == []

@@ -1,0 +1,1 @@
+"""Tests with real processes over a real API server."""

@@ -1,0 +1,72 @@
+"""The API server is gone for a while: the brokers go on, and nobody is demoted for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import strandline_objects as objects
+from tests.support.broker_group import BrokerGroup
+from tests.support.control_plane import ControlPlane
+from tests.support.load import RATE, Load
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+
+PARTITIONS = 3
+OUTAGE_SECONDS = 20
+RATE_KEPT = 0.8
+
+
+@pytest.fixture
+def own_group(tmp_path: Path) -> Iterator[BrokerGroup]:
+    """Provide brokers over a control plane that no other test sees stop."""
+    plane = ControlPlane.start(tmp_path / "control-plane")
+    objects.install_crds(plane)
+    plane.kubectl("create", "namespace", "outage")
+    kubeconfig = objects.broker_account(plane, "outage")
+    group = BrokerGroup(tmp_path, plane, "outage", kubeconfig=kubeconfig)
+    group.start()
+    yield group
+    group.stop()
+    plane.stop()
+    for broker in group.brokers:
+        broker.check_log()
+
+
+def acked_between(load: Load, start: int, end: int) -> int:
+    first, last = (sum(load.reports()[second]["acked"].values()) for second in (start, end))
+    return int(last - first)
+
+
+def test_records_go_on_without_an_api_server_and_no_leader_changes(
+    own_group: BrokerGroup,
+) -> None:
+    group = own_group
+    group.create_topic("orders", partitions=PARTITIONS)
+    group.wait_full_isr("orders", PARTITIONS)
+    load = Load(group, "orders", PARTITIONS)
+    load.wait_reports(6)
+    before = group.partitions("orders", PARTITIONS)
+    begun = len(load.reports()) - 1
+    group.control_plane.stop_api()
+    load.wait_reports(begun + 1 + OUTAGE_SECONDS)
+    group.control_plane.start_api()
+    steady = acked_between(load, begun - 4, begun) / 4
+    outage = acked_between(load, begun, begun + OUTAGE_SECONDS) / OUTAGE_SECONDS
+    assert outage >= RATE_KEPT * steady, (steady, outage)
+    load.wait_acks(RATE)
+    after = group.partitions("orders", PARTITIONS)
+    assert [s["leaderEpoch"] for s in after] == [s["leaderEpoch"] for s in before]
+    assert all(broker.runs() for broker in group.brokers)
+
+    # Everything works again: a topic is created, and a dead leader is replaced.
+    group.create_topic("later", partitions=PARTITIONS)
+    group.wait_full_isr("later", PARTITIONS)
+    victim = group.leaders("orders", PARTITIONS)[0]
+    group.brokers[victim].kill()
+    group.wait_leader("orders", other_than=victim)
+    load.wait_acks(RATE)
+    group.start()
+    assert load.judged().acked > 0

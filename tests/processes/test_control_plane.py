@@ -1,0 +1,124 @@
+"""The control plane of the tests keeps its promises: real, stoppable, and gone afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import CommandFailed, kubectl
+from tests.support.control_plane import ControlPlane
+from tests.support.eventually import eventually
+
+pytestmark = pytest.mark.processes
+
+
+def config_map(namespace: str, name: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": {"kept": "yes"},
+    }
+
+
+def test_objects_outlive_a_stop_of_the_api_server(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    control_plane.apply(config_map(namespace, "before"))
+    control_plane.stop_api()
+    try:
+        with pytest.raises(CommandFailed, match="refused"):
+            control_plane.kubectl("get", "configmap", "before", "-n", namespace)
+    finally:
+        control_plane.start_api()
+    assert control_plane.get("configmap", "before", "-n", namespace)["data"] == {"kept": "yes"}
+
+
+def test_a_frozen_api_server_accepts_connections_and_answers_nothing(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    control_plane.freeze_api()
+    try:
+        with pytest.raises(CommandFailed, match=r"Timeout exceeded|context deadline exceeded"):
+            control_plane.kubectl("get", "namespace", namespace, "--request-timeout=1s")
+    finally:
+        control_plane.thaw_api()
+    assert namespace in control_plane.kubectl("get", "namespace", namespace)
+
+
+def test_a_service_account_may_do_what_its_role_says_and_nothing_else(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    control_plane.kubectl("create", "serviceaccount", "reader", "-n", namespace)
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "reader")
+    with pytest.raises(CommandFailed, match="forbidden"):
+        kubectl(kubeconfig, "get", "configmaps")
+    role = ("role", "reader", "-n", namespace, "--verb=list", "--resource=configmaps")
+    control_plane.kubectl("create", *role)
+    account = f"--serviceaccount={namespace}:reader"
+    control_plane.kubectl(
+        "create", "rolebinding", "reader", "-n", namespace, "--role=reader", account
+    )
+    eventually(
+        lambda: kubectl(kubeconfig, "get", "configmaps", "-o", "name"),
+        within_ms=10_000,
+        what="the role's permission",
+    )
+    with pytest.raises(CommandFailed, match="forbidden"):
+        kubectl(kubeconfig, "get", "secrets")
+
+
+def test_the_audit_log_names_user_verb_and_object_of_a_request(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    control_plane.apply(config_map(namespace, "audited"))
+
+    def verbs() -> set[str]:
+        lines = control_plane.audit_log.read_text().splitlines()
+        events = [json.loads(line) for line in lines if f'"{namespace}"' in line]
+        return {
+            event["verb"]
+            for event in events
+            if event["user"]["username"] == "admin" and event["objectRef"].get("name") == "audited"
+        }
+
+    eventually(lambda: "patch" in verbs() or "create" in verbs(), 10_000, "the audit line")
+
+
+def test_a_controller_deletes_what_an_owner_leaves(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    control_plane.apply(config_map(namespace, "owner"))
+    uid = control_plane.get("configmap", "owner", "-n", namespace)["metadata"]["uid"]
+    owned = config_map(namespace, "owned")
+    owned["metadata"] = {
+        "name": "owned",
+        "namespace": namespace,
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid},
+        ],
+    }
+    control_plane.apply(owned)
+    control_plane.kubectl("delete", "configmap", "owner", "-n", namespace)
+    everything = ("get", "configmaps", "-n", namespace, "-o", "name")
+    eventually(
+        lambda: "owned" not in control_plane.kubectl(*everything),
+        within_ms=30_000,
+        what="garbage collection of the owned object",
+    )
+
+
+def test_a_second_control_plane_runs_beside_the_first_and_leaves_nothing(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    second = ControlPlane.start(tmp_path / "second")
+    try:
+        second.kubectl("create", "namespace", "only-here")
+        with pytest.raises(CommandFailed, match="not found"):
+            control_plane.kubectl("get", "namespace", "only-here")
+    finally:
+        second.stop()
+    assert list(tmp_path.iterdir()) == []
+    assert control_plane.kubectl("get", "--raw", "/readyz") == "ok"

@@ -1,0 +1,155 @@
+"""Three brokers under load: whoever dies or stands still, nothing acknowledged is lost.
+
+Each test ends with the judgement of the whole history against the logs of all replicas.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.broker_group import BrokerGroup
+from tests.support.clients import Sent, producer_of
+from tests.support.load import RATE, Load, acked_history, judge_settled
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(150)]
+
+PARTITIONS = 3
+
+
+def topic_under_load(group: BrokerGroup, topic: str, partitions: int = PARTITIONS) -> Load:
+    group.create_topic(topic, partitions=partitions)
+    group.wait_full_isr(topic, partitions)
+    return Load(group, topic, partitions)
+
+
+def test_a_new_topic_is_led_by_its_preferred_replicas_with_every_replica_in_sync(
+    group: BrokerGroup,
+) -> None:
+    group.create_topic("formed", partitions=PARTITIONS)
+    group.wait_full_isr("formed", PARTITIONS)
+    statuses = group.partitions("formed", PARTITIONS)
+    assert [status["leader"] for status in statuses] == [0, 1, 2]
+    assert [status["recovery"] for status in statuses] == ["Clean"] * PARTITIONS
+    assert {status["controllerEpoch"] for status in statuses} == {
+        group.get("brokerclusters", "demo")["status"]["controller"]["epoch"]
+    }
+    for status in statuses:
+        assert len(status["isrBrokerEpochs"]) == PARTITIONS
+
+
+def test_a_killed_leader_is_replaced_and_comes_back(group: BrokerGroup) -> None:
+    load = topic_under_load(group, "leader-killed")
+    controller = group.controller()
+    victim = next(broker for broker in range(3) if broker != controller)
+    group.brokers[victim].kill()
+    group.wait_leader("leader-killed", victim, other_than=victim)
+    load.wait_acks(RATE)
+    group.start()
+    group.wait_full_isr("leader-killed", PARTITIONS)
+    load.wait_acks(RATE)
+    assert load.judged().acked > 0
+
+
+def test_a_killed_controller_that_leads_is_replaced_in_both_offices(group: BrokerGroup) -> None:
+    load = topic_under_load(group, "controller-killed")
+    controller = group.controller()
+    group.brokers[controller].kill()
+    group.wait_controller(other_than=controller)
+    group.wait_leader("controller-killed", controller, other_than=controller)
+    load.wait_acks(RATE)
+    group.start()
+    assert load.judged().acked > 0
+
+
+def test_a_killed_controller_that_leads_nothing_costs_no_leader_epoch(group: BrokerGroup) -> None:
+    controller = group.controller()
+    others = [broker for broker in range(3) if broker != controller]
+    group.create_topic(
+        "led-elsewhere", assignments=[others], replicationFactor=2, min_insync_replicas=1
+    )
+    group.wait_full_isr("led-elsewhere")
+    before = group.partition("led-elsewhere")
+    load = Load(group, "led-elsewhere")
+    group.brokers[controller].kill()
+    group.wait_controller(other_than=controller)
+    load.wait_acks(RATE)
+    after = group.partition("led-elsewhere")
+    assert (after["leader"], after["leaderEpoch"]) == (before["leader"], before["leaderEpoch"])
+    group.start()
+    assert load.judged().acked > 0
+
+
+def test_a_frozen_leader_is_fenced_and_truncates_what_nobody_else_has(group: BrokerGroup) -> None:
+    topic = "leader-frozen"
+    group.create_topic(topic)
+    group.wait_full_isr(topic)
+    old = group.wait_leader(topic)
+    followers = [broker for broker in range(3) if broker != old]
+    acked = Sent(producer_of(group.bootstrap()), topic, prefix="all")
+    acked.send(50)
+    acked.settle()
+    unsafe = Sent(producer_of(group.bootstrap(), acks="1"), topic, prefix="unsafe")
+    unsafe.send_value(b"warm")
+    unsafe.settle()
+    for follower in followers:
+        group.brokers[follower].freeze()
+    unsafe.send(10)
+    unsafe.settle()
+    group.brokers[old].freeze()
+    for follower in followers:
+        group.brokers[follower].thaw()
+    group.wait_leader(topic, other_than=old)
+    acked.send(50)
+    acked.settle()
+    group.brokers[old].thaw()
+    group.brokers[old].wait_for("truncated")
+    group.wait_full_isr(topic)
+    unsafe.offsets = {b"warm": unsafe.offsets[b"warm"]}
+    judge_settled(group, topic, 1, acked_history(acked.offsets, unsafe.offsets))
+
+
+def test_a_leader_frozen_until_its_connections_were_given_up_comes_back(
+    group: BrokerGroup,
+) -> None:
+    """Its peers' pings end its streams while it stands still with fetches to write."""
+    load = topic_under_load(group, "long-frozen")
+    victim = next(broker for broker in range(3) if broker != group.controller())
+    others = [partition for partition in range(PARTITIONS) if partition != victim]
+    group.brokers[victim].freeze()
+    group.wait_leader("long-frozen", victim, other_than=victim)
+    load.wait_acks(12 * RATE, of=others)
+    group.brokers[victim].thaw()
+    group.wait_full_isr("long-frozen", PARTITIONS)
+    load.wait_acks(RATE)
+    assert load.judged().acked > 0
+    assert group.brokers[victim].runs()
+
+
+def test_a_frozen_controller_loses_its_office_and_obeys_the_next(group: BrokerGroup) -> None:
+    load = topic_under_load(group, "controller-frozen")
+    old = group.controller()
+    epoch = group.partition("controller-frozen", old)["controllerEpoch"]
+    group.brokers[old].freeze()
+    group.wait_controller(other_than=old)
+    group.wait_leader("controller-frozen", old, other_than=old)
+    load.wait_acks(RATE, of=[partition for partition in range(PARTITIONS) if partition != old])
+    group.brokers[old].thaw()
+    group.wait_full_isr("controller-frozen", PARTITIONS)
+    load.wait_acks(RATE)
+    assert load.judged().acked > 0
+    assert group.controller() != old
+    assert group.partition("controller-frozen", old)["controllerEpoch"] > epoch
+
+
+def test_all_brokers_killed_at_once_lead_again_and_lost_nothing(group: BrokerGroup) -> None:
+    load = topic_under_load(group, "all-killed")
+    for broker in group.brokers:
+        broker.process.kill()
+    for broker in group.brokers:
+        broker.process.wait()
+    group.start()
+    for broker in group.brokers:
+        assert broker.wait_for("registered")["evidence"] == "SameBoot"
+    group.wait_full_isr("all-killed", PARTITIONS)
+    load.wait_acks(RATE)
+    assert load.judged().acked > 0

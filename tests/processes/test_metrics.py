@@ -1,0 +1,83 @@
+"""/metrics of real brokers: every row of the list is there, from those who must export it."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from strandline.names import PARTITION_IS_LEADER, Exporter, Metric, MetricKind, exported_by
+from tests.support.broker_group import BrokerGroup
+from tests.support.clients import Sent, producer_of, read_all
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
+
+SUFFIX = {MetricKind.COUNTER: "", MetricKind.GAUGE: "", MetricKind.HISTOGRAM: "_count"}
+
+
+def families(group: BrokerGroup, broker: int) -> dict[str, str]:
+    """Return the types of all metric families that a broker shows, by full name."""
+    _, text = group.brokers[broker].get("/metrics")
+    found = {}
+    for family in text_string_to_metric_families(text):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        found[name] = family.type
+    return found
+
+
+def samples(group: BrokerGroup, broker: int) -> set[str]:
+    _, text = group.brokers[broker].get("/metrics")
+    return {s.name for family in text_string_to_metric_families(text) for s in family.samples}
+
+
+def missing(rows: tuple[Metric, ...], found: dict[str, str]) -> list[str]:
+    return [row.name for row in rows if found.get(row.name) != row.kind.value]
+
+
+def test_every_row_of_the_list_is_exported(group: BrokerGroup) -> None:
+    topic = "measured"
+    group.create_topic(topic)
+    group.wait_full_isr(topic)
+    sent = Sent(producer_of(group.bootstrap()), topic)
+    sent.send(10)
+    sent.settle()
+    read_all(group.bootstrap(), topic, 10)
+    leader, controller = group.wait_leader(topic), group.controller()
+    lacking = {
+        exporter.name: missing(exported_by(exporter), families(group, broker))
+        for exporter, broker in (
+            (Exporter.BROKER, leader),
+            (Exporter.REPLICA, (leader + 1) % 3),
+            (Exporter.LEADER, leader),
+            (Exporter.CONTROLLER, controller),
+        )
+    }
+    assert lacking == {exporter.name: [] for exporter in Exporter}, lacking
+
+
+def test_rows_without_labels_or_of_a_partition_have_values(group: BrokerGroup) -> None:
+    topic = "valued"
+    group.create_topic(topic)
+    group.wait_full_isr(topic)
+    leader = group.wait_leader(topic)
+    shown = samples(group, leader)
+    unlabelled = [
+        row.name + SUFFIX[row.kind]
+        for row in exported_by(Exporter.BROKER)
+        if not row.labels and row.name + SUFFIX[row.kind] not in shown
+    ]
+    assert unlabelled == []
+    gauges = [
+        row.name
+        for exporter in (Exporter.REPLICA, Exporter.LEADER)
+        for row in exported_by(exporter)
+        if row.kind is MetricKind.GAUGE and row.name not in shown
+    ]
+    assert gauges == []
+    follower = next(broker for broker in range(3) if broker != leader)
+    _, text = group.brokers[follower].get("/metrics")
+    line = next(
+        line
+        for line in text.splitlines()
+        if line.startswith(PARTITION_IS_LEADER.name) and f'topic="{topic}"' in line
+    )
+    assert line.endswith(" 0.0")

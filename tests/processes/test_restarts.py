@@ -1,0 +1,141 @@
+"""Brokers that stop and start: cleanly one by one or all at once, and after a lost disk cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import strandline_objects as objects
+from tests.support.broker_group import BrokerGroup
+from tests.support.broker_process import BrokerProgram
+from tests.support.clients import Sent, producer_of, read_all
+from tests.support.load import RATE, Load, acked_history, judge_settled
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+
+PARTITIONS = 3
+CUT_BYTES = 100
+SHUTDOWN_PROGRESS = "controlled shutdown goes on"
+
+
+def another_boot(broker: BrokerProgram) -> None:
+    broker.boot(int(broker.boot_id_path.read_text().removeprefix("boot-")) + 1)
+
+
+def cut_last_segment(folder: Path) -> None:
+    """Take the end of a log away, as a machine does that lost power."""
+    last = max(folder.glob("*.log"))
+    with last.open("r+b") as segment:
+        segment.truncate(last.stat().st_size - CUT_BYTES)
+
+
+def test_brokers_stopped_one_by_one_hand_their_leaders_over(group: BrokerGroup) -> None:
+    group.create_topic("rolled", partitions=PARTITIONS)
+    group.wait_full_isr("rolled", PARTITIONS)
+    load = Load(group, "rolled", PARTITIONS)
+    for number, broker in enumerate(group.brokers):
+        assert broker.stop() == 0
+        assert broker.said("lease released") is not None
+        assert number not in group.leaders("rolled", PARTITIONS)
+        another_boot(broker)
+        group.start()
+        assert broker.wait_for("registered")["evidence"] == "CleanShutdown"
+        group.wait_full_isr("rolled", PARTITIONS)
+    load.wait_acks(RATE)
+    verdict = load.judged()
+    assert max(verdict.gaps_ms.values()) < 5_000
+
+
+def test_all_brokers_stopped_at_once_end_soon_and_lose_nothing(group: BrokerGroup) -> None:
+    """There is nobody to hand leaders to, so that is not waited for up to its bound."""
+    group.create_topic("stopped", partitions=PARTITIONS)
+    group.wait_full_isr("stopped", PARTITIONS)
+    before = Sent(producer_of(group.bootstrap()), "stopped", prefix="before")
+    before.send(100)
+    before.settle()
+    for broker in group.brokers:
+        broker.terminate()
+    assert [broker.exit_status() for broker in group.brokers] == [0, 0, 0]
+    for broker in group.brokers:
+        progress = [line for line in broker.lines() if line["message"] == SHUTDOWN_PROGRESS]
+        assert len(progress) <= group.partition_count(), "progress is told when there is some"
+        assert broker.said("controlled shutdown incomplete") is None
+        another_boot(broker)
+    group.start()
+    for broker in group.brokers:
+        assert broker.wait_for("registered")["evidence"] == "CleanShutdown"
+    group.wait_full_isr("stopped", PARTITIONS)
+    after = Sent(producer_of(group.bootstrap()), "stopped", prefix="after")
+    after.send(100)
+    after.settle()
+    history = acked_history(before.offsets, after.offsets)
+    judge_settled(group, "stopped", 1, history)
+
+
+def test_a_follower_that_lost_its_tail_leaves_the_isr_and_gets_it_again(
+    group: BrokerGroup,
+) -> None:
+    topic_id = group.create_topic("cut-follower")
+    group.wait_full_isr("cut-follower")
+    sent = Sent(producer_of(group.bootstrap()), "cut-follower")
+    sent.send(300)
+    sent.settle()
+    leader = group.wait_leader("cut-follower")
+    follower = next(broker for broker in range(3) if broker not in (leader, group.controller()))
+    before = group.partition("cut-follower")
+    victim = group.brokers[follower]
+    victim.kill()
+    cut_last_segment(group.log_folder(follower, topic_id))
+    another_boot(victim)
+    group.start()
+    line = victim.wait_for("registered")
+    assert line["evidence"] == "NoProof"
+    assert line["clean_since_epoch"] == line["broker_epoch"]
+    group.wait_full_isr("cut-follower")
+    after = group.partition("cut-follower")
+    assert (after["leader"], after["leaderEpoch"]) == (before["leader"], before["leaderEpoch"])
+    assert after["partitionEpoch"] >= before["partitionEpoch"] + 2
+    judge_settled(group, "cut-follower", 1, acked_history(sent.offsets))
+
+
+def test_an_unclean_last_isr_member_leads_only_where_the_topic_allows_it(
+    group: BrokerGroup,
+) -> None:
+    topic = "cut-last"
+    topic_id = group.create_topic(topic, min_insync_replicas=1)
+    group.wait_full_isr(topic)
+    sent = Sent(producer_of(group.bootstrap()), topic)
+    sent.send(100)
+    sent.settle()
+    leader = group.wait_leader(topic)
+    for follower in {0, 1, 2} - {leader}:
+        group.brokers[follower].kill()
+    group.wait_partition(topic, "a last ISR member", lambda status: status["isr"] == [leader])
+    sent.send(100)
+    sent.settle()
+    last = group.brokers[leader]
+    last.kill()
+    cut_last_segment(group.log_folder(leader, topic_id))
+    another_boot(last)
+    last.start()
+    offline = group.wait_partition(
+        topic, "no leader", lambda status: status["reason"] == "UncleanLastReplica"
+    )
+    assert (offline["leader"], offline["isr"]) == (-1, [leader])
+    group.start()
+    assert group.partition(topic)["leader"] == -1
+
+    allow = objects.topic(group.namespace, topic, partitions=1, uncleanLeaderElection=True)
+    group.control_plane.apply(allow)
+    led = group.wait_partition(topic, "an unclean leader", lambda status: status["leader"] >= 0)
+    assert (led["leader"], led["recovery"], led["reason"]) == (leader, "Unclean", "")
+    assert led["leaderEpoch"] > offline["leaderEpoch"]
+    group.wait_full_isr(topic)
+    after = Sent(producer_of(group.bootstrap()), topic, prefix="after")
+    after.send(50)
+    after.settle()
+    kept = {value: offset for value, offset in sent.offsets.items() if offset < 100}
+    found = read_all(group.bootstrap(), topic, len(kept) + 50)
+    assert kept.items() <= found.items()
+    assert after.offsets.items() <= found.items()

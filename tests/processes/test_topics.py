@@ -1,0 +1,96 @@
+"""Topics deleted, created again under the same name, and objects deleted by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
+from tests.support.clients import Sent, producer_of, read_all
+from tests.support.eventually import eventually
+from tests.support.load import scan_log
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+
+
+def folders(group: BrokerGroup, topic_id: str) -> list[Path]:
+    found = [group.log_folder(broker, topic_id) for broker in range(3)]
+    return [folder for folder in found if folder.exists()]
+
+
+def wait_no_partition(group: BrokerGroup, topic: str) -> None:
+    def gone() -> bool:
+        listed = group.control_plane.kubectl("get", "partitions", "-n", group.namespace)
+        assert f"{topic}-0" not in listed
+        return True
+
+    eventually(gone, FAULT_LIMIT_MS, "the garbage collector")
+
+
+def written(group: BrokerGroup, topic: str, count: int) -> Sent:
+    sent = Sent(producer_of(group.bootstrap()), topic)
+    sent.send(count)
+    sent.settle()
+    return sent
+
+
+def test_a_topic_created_again_is_empty_and_the_old_data_is_gone(group: BrokerGroup) -> None:
+    old = group.create_topic("again")
+    group.wait_full_isr("again")
+    written(group, "again", 50)
+    assert len(folders(group, old)) == 3
+    group.control_plane.kubectl("delete", "replicatedtopic", "again", "-n", group.namespace)
+    wait_no_partition(group, "again")
+    eventually(lambda: not folders(group, old), FAULT_LIMIT_MS, "folders of the old topic gone")
+
+    new = group.create_topic("again")
+    assert new != old
+    group.wait_full_isr("again")
+    sent = written(group, "again", 20)
+    assert sorted(sent.offsets.values()) == list(range(20))
+    assert read_all(group.bootstrap(), "again", 20) == sent.offsets
+    assert not folders(group, old)
+
+
+def test_a_broker_that_slept_through_a_deletion_deletes_when_it_is_back(
+    group: BrokerGroup,
+) -> None:
+    old = group.create_topic("slept")
+    group.wait_full_isr("slept")
+    written(group, "slept", 10)
+    sleeper = next(broker for broker in range(3) if broker != group.controller())
+    group.brokers[sleeper].kill()
+    group.control_plane.kubectl("delete", "replicatedtopic", "slept", "-n", group.namespace)
+    wait_no_partition(group, "slept")
+    left = [group.log_folder(sleeper, old)]
+    eventually(lambda: folders(group, old) == left, FAULT_LIMIT_MS, "the others' folders gone")
+    group.start()
+    eventually(lambda: not folders(group, old), FAULT_LIMIT_MS, "the sleeper's folder gone")
+
+
+@pytest.mark.parametrize("recover", [False, True])
+def test_a_partition_object_lost_by_hand_deletes_nothing_and_is_not_taken_for_new(
+    group: BrokerGroup, recover: bool
+) -> None:
+    topic = f"lost-{recover}".lower()
+    topic_id = group.create_topic(topic)
+    group.wait_full_isr(topic)
+    sent = written(group, topic, 30)
+    victim = group.brokers[next(broker for broker in range(3) if broker != group.controller())]
+    victim.kill()
+    group.wait_partition(topic, "an ISR without it", lambda status: len(status["isr"]) == 2)
+    group.start()
+    group.wait_full_isr(topic)
+    group.control_plane.kubectl("delete", "partition", f"{topic}-0", "-n", group.namespace)
+    group.create_partitions(topic, topic_id, 1, recover=recover)
+    status = group.wait_partition(topic, "a reason", lambda status: status["reason"] != "")
+    assert (status["leader"], status["reason"]) == (-1, "StateLost")
+    assert len(folders(group, topic_id)) == 3
+    for broker, folder in enumerate(folders(group, topic_id)):
+        found = {record.value.encode(): record.offset for record in scan_log(folder, broker, 0)}
+        assert found == sent.offsets
+    victim.kill()
+    group.start()
+    assert len(folders(group, topic_id)) == 3
+    assert group.partition(topic)["reason"] == "StateLost"

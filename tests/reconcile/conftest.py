@@ -1,0 +1,147 @@
+"""An operator process under the chart's ServiceAccount, in a namespace of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support import strandline_objects as objects
+from tests.support.commands import CommandFailed, programs, run
+from tests.support.control_plane import ControlPlane, Manifest
+from tests.support.eventually import eventually
+
+EXIT_LIMIT_SECONDS = 20
+READY_LIMIT_MS = 20_000
+NOT_FOR_PROCESSES = {"CustomResourceDefinition", "Deployment"}
+
+
+class OperatorProcess:
+    """`python -m strandline_operator` with the chart's permissions and configuration."""
+
+    def __init__(self, plane: ControlPlane, namespace: str, folder: Path, *values: str) -> None:
+        self.plane = plane
+        self.namespace = namespace
+        self.log = folder / "operator.log"
+        rendered = self._render(*values)
+        plane.apply(
+            [
+                {**item, "metadata": {**item["metadata"], "namespace": namespace}}
+                for item in rendered
+                if item["kind"] not in NOT_FOR_PROCESSES
+            ]
+        )
+        self._deployment = next(item for item in rendered if item["kind"] == "Deployment")
+        self._config = folder / "operator.yaml"
+        config_map = next(item for item in rendered if item["kind"] == "ConfigMap")
+        self._config.write_text(config_map["data"]["operator.yaml"])
+        self.http_port = _free_port()
+        account = plane.service_account_kubeconfig(namespace, "strandline-operator")
+        self._env = {
+            **os.environ,
+            "KUBECONFIG": str(account),
+            "NAMESPACE": namespace,
+            "CONFIG_FILE": str(self._config),
+            "HTTP_PORT": str(self.http_port),
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def _render(self, *values: str) -> list[Manifest]:
+        version = programs().parent.name.removeprefix("kube-")
+        command = [str(programs() / "helm"), "template", "strandline", str(objects.CHART)]
+        text = run([*command, f"--kube-version={version}", "-n", self.namespace, *values])
+        return [item for item in yaml.safe_load_all(text) if item]
+
+    def start(self) -> None:
+        """Start the process; it needs a moment to list everything."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "strandline_operator"],
+                env=self._env,
+                stdout=log,
+                stderr=log,
+            )
+
+    def stop(self) -> None:
+        """End it as Kubernetes does; it must end by itself and without an error."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(EXIT_LIMIT_SECONDS) == 0, self.log.read_text()[-4000:]
+        self.process = None
+
+    def kill(self) -> None:
+        """End it with SIGKILL if it still runs."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(EXIT_LIMIT_SECONDS)
+
+    def apply_deployment(self) -> None:
+        """Create the chart's Deployment, whose pods no node will ever run."""
+        metadata = {**self._deployment["metadata"], "namespace": self.namespace}
+        self.plane.apply({**self._deployment, "metadata": metadata})
+
+    def actions(self) -> list[str]:
+        """Return the sentences of all actions done so far."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{"]
+        return [line["action"] for line in lines if line["message"] == "action done"]
+
+    def failures(self) -> list[str]:
+        """Return the causes of all actions that failed so far."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{"]
+        return [line["cause"] for line in lines if line["message"] == "action failed"]
+
+    # --- objects of the namespace --------------------------------------------------------
+
+    def kubectl(self, *args: str, stdin: str | None = None) -> str:
+        """Run kubectl in the namespace as administrator."""
+        return self.plane.kubectl("-n", self.namespace, *args, stdin=stdin)
+
+    def get(self, kind: str, name: str) -> Manifest | None:
+        """Return an object, None if it does not exist."""
+        text = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
+        found: Manifest | None = json.loads(text) if text else None
+        return found
+
+    def list(self, kind: str) -> list[Manifest]:
+        """Return all objects of a kind."""
+        items: list[Manifest] = self.plane.get(kind, "-n", self.namespace)["items"]
+        return items
+
+    def wait_for(self, what: str, condition: Callable[[], Any], within_ms: int = 20_000) -> Any:
+        """Return the condition's first truthy answer; on failure the log's end is shown."""
+        try:
+            return eventually(condition, within_ms, what, retry_on=(CommandFailed,))
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log.read_text()[-6000:]}") from error
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def crds(control_plane: ControlPlane) -> None:
+    """Install the CRDs once."""
+    objects.install_crds(control_plane)
+
+
+@pytest.fixture
+def operator(
+    control_plane: ControlPlane, crds: None, namespace: str, tmp_path: Path
+) -> Iterator[OperatorProcess]:
+    """Provide a running operator."""
+    process = OperatorProcess(control_plane, namespace, tmp_path)
+    process.start()
+    yield process
+    process.kill()

@@ -1,0 +1,333 @@
+"""A session over real gRPC: each message means the same on both ends."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from strandline.config.network import GrpcConfig
+from strandline.controller.effects import (
+    AnswerIsrChange,
+    AnswerShutdown,
+    CloseSession,
+    SendFullState,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+)
+from strandline.controller.events import (
+    CommandAnswered,
+    Event,
+    HeartbeatReceived,
+    HostedReplica,
+    HostedReported,
+    IsrChangeRequested,
+    SessionBroken,
+    SessionOpened,
+    ShutdownRequested,
+)
+from strandline.controller.store_events import ControllerEpochSeen
+from strandline.core.effects import AnswerLeaderAndIsr, ProposeIsr
+from strandline.core.events import (
+    AlterPartitionAnswered,
+    LeaderAndIsrReceived,
+    StopReplicaReceived,
+)
+from strandline.errors import ErrorCode
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    IsrEntry,
+    LeaderEpoch,
+    LiveBroker,
+    PartitionCommand,
+    PartitionEpoch,
+    PartitionState,
+    Recovery,
+    TopicId,
+    TopicPartition,
+    TopicSettings,
+)
+from strandline.rpc.session_client import (
+    Down,
+    MetadataUpdate,
+    Replica,
+    SessionClient,
+    SessionRefused,
+    ShutdownAnswered,
+)
+from strandline.rpc.session_server import SessionServer
+
+ONE = BrokerId(1)
+TP = TopicPartition(topic_id=TopicId(str(uuid.UUID(int=5))), partition=3)
+EPOCH = BrokerEpoch(9)
+CONTROLLER_EPOCH = ControllerEpoch(12)
+ISR = (
+    IsrEntry(broker_id=ONE, broker_epoch=EPOCH),
+    IsrEntry(broker_id=BrokerId(2), broker_epoch=BrokerEpoch(2)),
+)
+STATE = PartitionState(
+    replicas=(BrokerId(2), ONE, BrokerId(0)),
+    leader=ONE,
+    leader_epoch=LeaderEpoch(4),
+    partition_epoch=PartitionEpoch(8),
+    isr=ISR,
+    min_insync_replicas=2,
+    controller_epoch=CONTROLLER_EPOCH,
+    recovery=Recovery.UNCLEAN,
+    reason="Why",
+)
+COMMAND = PartitionCommand(
+    tp=TP,
+    topic_name="Orders",
+    state=STATE,
+    settings=TopicSettings(max_message_bytes=1, segment_bytes=2, flush_messages=3),
+    is_new=True,
+)
+LIVE = LiveBroker(
+    broker_id=ONE,
+    broker_epoch=EPOCH,
+    clean_since_epoch=BrokerEpoch(3),
+    endpoints=(Endpoint(listener="INTERNAL", host="10.0.0.1", port=9092),),
+)
+REPLICA = Replica(
+    tp=TP,
+    leader_epoch=LeaderEpoch(4),
+    partition_epoch=PartitionEpoch(7),
+    log_end_offset=99,
+    last_epoch=LeaderEpoch(3),
+)
+HOSTED = HostedReplica(
+    tp=TP,
+    leader_epoch=LeaderEpoch(4),
+    partition_epoch=PartitionEpoch(7),
+    log_end_offset=99,
+    last_epoch=LeaderEpoch(3),
+)
+
+
+class Ends:
+    """Both ends of one session, with what each has been told."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self.messages: asyncio.Queue[Down] = asyncio.Queue()
+        self.broken = asyncio.Event()
+        self.server = SessionServer(BrokerId(0), GrpcConfig(), on_event=self.events.put_nowait)
+        self.grpc = grpc.aio.server()
+        self.grpc.add_generic_rpc_handlers((self.server.service(),))
+        self.port = self.grpc.add_insecure_port("127.0.0.1:0")
+
+    async def start(self) -> SessionClient:
+        await self.grpc.start()
+        return SessionClient(
+            f"127.0.0.1:{self.port}",
+            GrpcConfig(),
+            broker_epoch=EPOCH,
+            on_message=self.messages.put_nowait,
+            on_broken=self.broken.set,
+        )
+
+    async def opened(self) -> tuple[SessionClient, int]:
+        client = await self.start()
+        client.hello(
+            broker_id=ONE,
+            clean_since_epoch=BrokerEpoch(3),
+            incarnation="uid/nonce",
+            highest_controller_epoch=ControllerEpoch(11),
+            hosted=[REPLICA],
+        )
+        assert await self.events.get() == ControllerEpochSeen(controller_epoch=ControllerEpoch(11))
+        opened = await self.events.get()
+        assert isinstance(opened, SessionOpened)
+        assert opened == SessionOpened(
+            session_id=opened.session_id,
+            broker_id=ONE,
+            broker_epoch=EPOCH,
+            clean_since_epoch=BrokerEpoch(3),
+            incarnation="uid/nonce",
+            hosted=(HOSTED,),
+        )
+        return client, opened.session_id
+
+
+def run(scenario: Callable[[Ends], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        ends = Ends()
+        async with asyncio.timeout(20):
+            await scenario(ends)
+        await ends.grpc.stop(None)
+
+    asyncio.run(bounded())
+
+
+def test_what_a_broker_says_becomes_events() -> None:
+    async def scenario(ends: Ends) -> None:
+        client, session_id = await ends.opened()
+        alive = HeartbeatReceived(session_id=session_id, broker_id=ONE, broker_epoch=EPOCH)
+        client.heartbeat(None)
+        assert await ends.events.get() == alive
+        client.heartbeat([REPLICA])
+        assert await ends.events.get() == alive
+        assert await ends.events.get() == HostedReported(
+            session_id=session_id, broker_id=ONE, hosted=(HOSTED,)
+        )
+        client.propose(
+            ProposeIsr(
+                request_id=21,
+                tp=TP,
+                leader_epoch=LeaderEpoch(4),
+                partition_epoch=PartitionEpoch(8),
+                isr=ISR,
+            )
+        )
+        assert await ends.events.get() == IsrChangeRequested(
+            session_id=session_id,
+            request_id=21,
+            broker_id=ONE,
+            broker_epoch=EPOCH,
+            tp=TP,
+            leader_epoch=LeaderEpoch(4),
+            partition_epoch=PartitionEpoch(8),
+            isr=ISR,
+        )
+        client.controlled_shutdown(22)
+        assert await ends.events.get() == ShutdownRequested(
+            session_id=session_id, request_id=22, broker_id=ONE, broker_epoch=EPOCH
+        )
+        client.answer(
+            AnswerLeaderAndIsr(
+                request_id=23,
+                error=ErrorCode.NONE,
+                partitions=((TP, ErrorCode.TOPIC_ALREADY_EXISTS),),
+            ),
+            highest_controller_epoch=CONTROLLER_EPOCH,
+        )
+        assert await ends.events.get() == CommandAnswered(
+            session_id=session_id,
+            request_id=23,
+            broker_id=ONE,
+            error=ErrorCode.NONE,
+            controller_epoch=CONTROLLER_EPOCH,
+            partitions=((TP, ErrorCode.TOPIC_ALREADY_EXISTS),),
+        )
+        await client.close()
+        assert await ends.events.get() == SessionBroken(session_id=session_id, broker_id=ONE)
+
+    run(scenario)
+
+
+def test_what_the_controller_says_becomes_events_of_the_core() -> None:
+    async def scenario(ends: Ends) -> None:
+        client, session_id = await ends.opened()
+        ids: dict[str, Any] = {"session_id": session_id, "broker_id": ONE}
+        fences: dict[str, Any] = {"broker_epoch": EPOCH, "controller_epoch": CONTROLLER_EPOCH}
+        ends.server.perform(
+            SendFullState(
+                **ids,
+                **fences,
+                request_id=1,
+                brokers=(LIVE,),
+                partitions=(COMMAND,),
+                metadata=(COMMAND,),
+            )
+        )
+        metadata = MetadataUpdate(
+            **fences,
+            controller_id=BrokerId(0),
+            live_brokers=(LIVE,),
+            partitions=(COMMAND,),
+            removed=(),
+            full=True,
+        )
+        assert await ends.messages.get() == metadata
+        command = LeaderAndIsrReceived(request_id=1, partitions=(COMMAND,), full=True, **fences)
+        assert await ends.messages.get() == command
+        ends.server.perform(SendLeaderAndIsr(**ids, **fences, request_id=2, partitions=(COMMAND,)))
+        command = LeaderAndIsrReceived(request_id=2, partitions=(COMMAND,), **fences)
+        assert await ends.messages.get() == command
+        ends.server.perform(SendUpdateMetadata(**ids, **fences, brokers=(LIVE,), removed=(TP,)))
+        assert await ends.messages.get() == MetadataUpdate(
+            **fences,
+            controller_id=BrokerId(0),
+            live_brokers=(LIVE,),
+            partitions=(),
+            removed=(TP,),
+            full=False,
+        )
+        ends.server.perform(SendStopReplica(**ids, **fences, request_id=3, partitions=(TP,)))
+        stop = StopReplicaReceived(request_id=3, partitions=(TP,), **fences)
+        assert await ends.messages.get() == stop
+        await client.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("stored", [None, STATE])
+def test_answers_carry_what_is_stored(stored: PartitionState | None) -> None:
+    async def scenario(ends: Ends) -> None:
+        client, session_id = await ends.opened()
+        ends.server.perform(
+            AnswerIsrChange(
+                session_id=session_id,
+                request_id=5,
+                broker_id=ONE,
+                tp=TP,
+                error=ErrorCode.INVALID_UPDATE_VERSION,
+                stored=stored,
+            )
+        )
+        assert await ends.messages.get() == AlterPartitionAnswered(
+            request_id=5, tp=TP, error=ErrorCode.INVALID_UPDATE_VERSION, stored=stored
+        )
+        ends.server.perform(
+            AnswerShutdown(
+                session_id=session_id,
+                request_id=6,
+                broker_id=ONE,
+                error=ErrorCode.NONE,
+                remaining=2,
+            )
+        )
+        assert await ends.messages.get() == ShutdownAnswered(
+            request_id=6, error=ErrorCode.NONE, remaining=2
+        )
+        await client.close()
+
+    run(scenario)
+
+
+def test_a_refused_session_ends_without_a_word_to_the_controller() -> None:
+    async def scenario(ends: Ends) -> None:
+        _client, session_id = await ends.opened()
+        ends.server.perform(
+            CloseSession(
+                session_id=session_id,
+                error=ErrorCode.NOT_CONTROLLER,
+                controller_epoch=CONTROLLER_EPOCH,
+            )
+        )
+        assert await ends.messages.get() == SessionRefused(
+            error=ErrorCode.NOT_CONTROLLER, controller_epoch=CONTROLLER_EPOCH
+        )
+        await ends.broken.wait()
+        assert ends.events.empty()
+
+    run(scenario)
+
+
+def test_a_broker_that_does_not_say_hello_first_is_cut_off() -> None:
+    async def scenario(ends: Ends) -> None:
+        client = await ends.start()
+        client.heartbeat(None)
+        await ends.broken.wait()
+        assert ends.events.empty()
+
+    run(scenario)

@@ -1,0 +1,209 @@
+"""Replication streams over real gRPC on loopback: order, coalescing, large batches, breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import grpc.aio
+import pytest
+
+from strandline.config.network import GrpcConfig
+from strandline.core.events import FollowerFetchReceived
+from strandline.errors import ErrorCode
+from strandline.rpc.frames import RecordsFrame
+from strandline.rpc.replication_client import ReplicationClient
+from strandline.rpc.replication_server import FollowerStream, replication_service
+from strandline.rpc.streams import (
+    CoalescingWriter,
+    StreamBroken,
+    StreamOverflow,
+    channel_options,
+    failure_of,
+    write_message,
+)
+
+from .test_frames import fetch_of
+
+SETTINGS = GrpcConfig()
+OnFetch = Callable[[FollowerFetchReceived, FollowerStream], None]
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), timeout=20))
+
+
+async def serve(on_fetch: OnFetch, gone: list[FollowerStream]) -> tuple[grpc.aio.Server, str]:
+    server = grpc.aio.server(options=channel_options(SETTINGS))
+    server.add_generic_rpc_handlers((replication_service(on_fetch, gone.append, SETTINGS),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    return server, f"127.0.0.1:{port}"
+
+
+def answer(fetch: FollowerFetchReceived, stream: FollowerStream, records: list[bytes]) -> None:
+    frame = RecordsFrame(
+        request_id=fetch.request_id,
+        tp=fetch.partitions[0].tp,
+        error=ErrorCode.NONE,
+        high_watermark=7,
+        log_start_offset=0,
+        diverging=None,
+        records=b"",
+    )
+    stream.send_records(frame, records)
+    stream.send_end(fetch.request_id)
+
+
+def test_an_answer_of_a_large_batch_arrives_whole() -> None:
+    async def scenario() -> None:
+        batch = bytes(range(256)) * (3 << 12)  # 3 MiB in one frame
+        server, address = await serve(lambda f, s: answer(f, s, [batch[:100], batch[100:]]), [])
+        answers: asyncio.Queue[tuple[int, list[RecordsFrame]]] = asyncio.Queue()
+        client = ReplicationClient(
+            address,
+            SETTINGS,
+            on_answer=lambda request, frames: answers.put_nowait((request, frames)),
+            on_broken=lambda: pytest.fail("the stream broke"),
+        )
+        for _ in range(3):
+            client.send(fetch_of(1))
+            request_id, (frame,) = await answers.get()
+            assert request_id == 1
+            assert frame.records == batch
+            assert frame.high_watermark == 7
+        await client.close()
+        await server.stop(None)
+
+    run(scenario)
+
+
+def test_a_leader_that_goes_away_is_reported_once() -> None:
+    async def scenario() -> None:
+        fetched = asyncio.Event()
+        server, address = await serve(lambda _f, _s: fetched.set(), [])
+        broken: list[str] = []
+        told = asyncio.Event()
+
+        def on_broken() -> None:
+            broken.append("broken")
+            told.set()
+
+        client = ReplicationClient(
+            address,
+            SETTINGS,
+            on_answer=lambda _r, _f: pytest.fail("no answer"),
+            on_broken=on_broken,
+        )
+        client.send(fetch_of(1))
+        await fetched.wait()
+        await server.stop(None)
+        await told.wait()
+        await client.close()
+        assert broken == ["broken"]
+
+    run(scenario)
+
+
+def test_a_follower_that_goes_away_takes_its_waiting_fetches_with_it() -> None:
+    async def scenario() -> None:
+        gone: list[FollowerStream] = []
+        fetched: asyncio.Queue[FollowerStream] = asyncio.Queue()
+        server, address = await serve(lambda _f, stream: fetched.put_nowait(stream), gone)
+        client = ReplicationClient(
+            address, SETTINGS, on_answer=lambda _r, _f: None, on_broken=lambda: None
+        )
+        client.send(fetch_of(1))
+        stream = await fetched.get()
+        await client.close()
+        await stream.broken.wait()
+        assert gone == [stream]
+        await server.stop(None)
+
+    run(scenario)
+
+
+def test_garbage_on_the_stream_ends_that_stream_alone() -> None:
+    async def scenario() -> None:
+        server, address = await serve(lambda f, s: answer(f, s, [b"x"]), [])
+        async with grpc.aio.insecure_channel(address) as channel:
+            call = channel.stream_stream("/strandline.v1.Replication/Replicate")()
+            await call.write(b"\x00\x00\x00\x09\x63garbage!")
+            assert await call.read() is grpc.aio.EOF
+        answers: asyncio.Queue[int] = asyncio.Queue()
+        client = ReplicationClient(
+            address,
+            SETTINGS,
+            on_answer=lambda request, _f: answers.put_nowait(request),
+            on_broken=lambda: pytest.fail("the stream broke"),
+        )
+        client.send(fetch_of(1))
+        assert await answers.get() == 1
+        await client.close()
+        await server.stop(None)
+
+    run(scenario)
+
+
+def test_frames_queued_together_leave_as_one_message() -> None:
+    async def scenario() -> None:
+        messages: list[bytes] = []
+        written = asyncio.Event()
+
+        async def write(message: bytes) -> None:
+            messages.append(message)
+            if sum(len(m) for m in messages) == 100 * 5:
+                written.set()
+
+        writer = CoalescingWriter(write, SETTINGS)
+        for _ in range(100):
+            writer.put([b"ab", b"cde"])
+        task = asyncio.create_task(writer.run())
+        await written.wait()
+        task.cancel()
+        assert messages == [b"abcde" * 100]
+
+    run(scenario)
+
+
+def test_a_peer_that_takes_nothing_is_bounded() -> None:
+    async def write(_: bytes) -> None:
+        raise AssertionError("nothing is written in this test")
+
+    async def scenario() -> None:
+        writer = CoalescingWriter(write, GrpcConfig(queue_max_bytes=4 << 20))
+        block = bytes(1 << 20)
+        for _ in range(4):
+            writer.put([block])
+        with pytest.raises(StreamOverflow):
+            writer.put([b"x"])
+
+    run(scenario)
+
+
+def test_a_write_to_a_call_that_is_over_says_that_the_stream_broke() -> None:
+    async def scenario() -> None:
+        server, address = await serve(lambda _fetch, _stream: None, [])
+        async with grpc.aio.insecure_channel(address) as channel:
+            call = channel.stream_stream("/strandline.v1.Replication/Replicate")()
+            await call.write(b"no frame of ours")
+            assert await call.read() is grpc.aio.EOF
+            with pytest.raises(StreamBroken, match="finished"):
+                await write_message(call.write, b"too late")
+        await server.stop(None)
+
+    run(scenario)
+
+
+def test_a_broken_stream_is_no_failure_and_a_bug_is_one() -> None:
+    async def scenario() -> None:
+        async def fail(error: BaseException) -> None:
+            raise error
+
+        bug = asyncio.InvalidStateError("a future of ours is settled twice")
+        ends = (StreamBroken("over"), asyncio.CancelledError(), bug)
+        tasks = [asyncio.create_task(fail(error)) for error in ends]
+        await asyncio.wait(tasks)
+        assert [failure_of(task) for task in tasks] == [None, None, bug]
+
+    run(scenario)

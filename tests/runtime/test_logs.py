@@ -1,0 +1,35 @@
+"""Log lines: one JSON object each, with everything the call said."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from strandline.runtime.logs import JsonLines, fields
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        pytest.param(fields(cause="cut", peer=3), id="fields, which may be named as they like"),
+        pytest.param({"cause": "cut", "peer": 3}, id="extra alone, as layers below runtime do"),
+    ],
+)
+def test_a_line_carries_context_and_every_value_of_the_call(extra: dict[str, object]) -> None:
+    lines = JsonLines()
+    lines.bind(broker_id=1)
+    record = logging.getLogger("strandline.test").makeRecord(
+        "strandline.test", logging.WARNING, "file", 1, "stream closed", (), None, extra=extra
+    )
+    line = json.loads(lines.format(record))
+    del line["time"]
+    assert line == {
+        "level": "WARNING",
+        "logger": "strandline.test",
+        "message": "stream closed",
+        "broker_id": 1,
+        "cause": "cut",
+        "peer": 3,
+    }

@@ -1,0 +1,135 @@
+"""What a broker believes of the cluster: newer announcements win, whatever their order."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionCommand,
+    PartitionEpoch,
+    PartitionState,
+    TopicId,
+    TopicPartition,
+    TopicSettings,
+)
+from strandline.rpc.session_client import MetadataUpdate
+from strandline.runtime.metadata_cache import MetadataCache
+
+OLD, NEW, OTHER = (TopicId(name) for name in ("old", "new", "other"))
+
+
+def tp(topic_id: TopicId, partition: int = 0) -> TopicPartition:
+    return TopicPartition(topic_id=topic_id, partition=partition)
+
+
+def command(
+    topic_id: TopicId, *, name: str = "orders", partition: int = 0, leader: int = 0, pe: int = 0
+) -> PartitionCommand:
+    return PartitionCommand(
+        tp=tp(topic_id, partition),
+        topic_name=name,
+        state=PartitionState(
+            replicas=(BrokerId(0), BrokerId(1)),
+            leader=BrokerId(leader),
+            leader_epoch=LeaderEpoch(pe),
+            partition_epoch=PartitionEpoch(pe),
+            isr=(),
+            min_insync_replicas=1,
+            controller_epoch=ControllerEpoch(1),
+        ),
+        settings=TopicSettings(),
+    )
+
+
+def update(
+    *commands: PartitionCommand,
+    epoch: int = 1,
+    full: bool = False,
+    removed: tuple[TopicPartition, ...] = (),
+) -> MetadataUpdate:
+    return MetadataUpdate(
+        controller_epoch=ControllerEpoch(epoch),
+        broker_epoch=BrokerEpoch(1),
+        controller_id=BrokerId(epoch),
+        live_brokers=(),
+        partitions=commands,
+        removed=removed,
+        full=full,
+    )
+
+
+def knowing(*updates: MetadataUpdate) -> MetadataCache:
+    cache = MetadataCache("demo")
+    for each in updates:
+        assert cache.apply(each)
+    return cache
+
+
+def test_older_controller_is_ignored() -> None:
+    cache = knowing(update(command(OLD, leader=1), epoch=2))
+    assert not cache.apply(update(command(OLD, leader=0, pe=5), epoch=1, full=True))
+    known = cache.state(tp(OLD))
+    assert known is not None
+    assert known.leader == 1
+    assert cache.snapshot("INTERNAL").controller == 2
+
+
+def test_controller_older_than_the_state_file_is_ignored_from_the_start() -> None:
+    cache = MetadataCache("demo", controller_epoch=ControllerEpoch(7))
+    assert not cache.apply(update(command(OLD), epoch=6, full=True))
+    assert cache.resolve("orders", 0) is None
+    assert cache.apply(update(command(OLD), epoch=7, full=True))
+    assert cache.resolve("orders", 0) == tp(OLD)
+
+
+def test_partition_epoch_never_goes_back() -> None:
+    cache = knowing(update(command(OLD, leader=1, pe=5)), update(command(OLD, leader=0, pe=4)))
+    assert cache.state(tp(OLD)) == command(OLD, leader=1, pe=5).state
+    cache.apply(update(command(OLD, leader=0, pe=6)))
+    assert cache.state(tp(OLD)) == command(OLD, leader=0, pe=6).state
+
+
+def test_full_state_replaces_everything() -> None:
+    cache = knowing(
+        update(command(OLD, pe=5), command(OTHER, name="clicks")),
+        update(command(OLD, pe=3), full=True),
+    )
+    assert cache.state(tp(OLD)) == command(OLD, pe=3).state
+    assert cache.resolve("clicks", 0) is None
+    assert [topic.name for topic in cache.snapshot("INTERNAL").topics] == ["orders"]
+
+
+@pytest.mark.parametrize("order", list(permutations((OLD, NEW))))
+def test_name_stays_with_the_topic_that_is_left(order: tuple[TopicId, ...]) -> None:
+    cache = knowing(update(*(command(topic_id) for topic_id in order), full=True))
+    cache.apply(update(removed=(tp(OLD),)))
+    assert cache.resolve("orders", 0) == tp(NEW)
+    cache.apply(update(removed=(tp(NEW),)))
+    assert cache.resolve("orders", 0) is None
+    assert cache.snapshot("INTERNAL").topics == ()
+
+
+def test_name_goes_to_a_new_topic_and_no_news_of_the_old_one_takes_it_back() -> None:
+    cache = knowing(update(command(OLD)), update(command(NEW)), update(command(OLD, pe=1)))
+    assert cache.resolve("orders", 0) == tp(NEW)
+    assert cache.state(tp(OLD)) == command(OLD, pe=1).state
+
+
+@pytest.mark.parametrize("order", list(permutations((OLD, NEW))))
+def test_full_state_does_not_take_the_name_back(order: tuple[TopicId, ...]) -> None:
+    both = update(*(command(topic_id) for topic_id in order), full=True)
+    assert knowing(update(command(OLD)), update(command(NEW)), both).resolve("orders", 0) == tp(NEW)
+    assert knowing(update(command(OLD)), both).resolve("orders", 0) == tp(NEW)
+
+
+def test_removal_of_one_partition_keeps_the_others() -> None:
+    cache = knowing(update(command(OLD), command(OLD, partition=1)))
+    cache.apply(update(removed=(tp(OLD, 1), tp(OTHER))))
+    assert cache.resolve("orders", 0) == tp(OLD)
+    assert cache.resolve("orders", 1) is None

@@ -1,0 +1,57 @@
+"""What is remembered of leaderships: from its beginning until it ends, however it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from strandline.core.effects import BecameFollower, BecameLeader, ReplicaFailed
+from strandline.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from strandline.runtime.clock import Clock
+from strandline.runtime.metrics import Metrics
+from strandline.runtime.notices import CoreNotices
+
+TP = TopicPartition(topic_id=TopicId("t"), partition=0)
+OTHER_TP = TopicPartition(topic_id=TopicId("t"), partition=1)
+
+
+def leading() -> CoreNotices:
+    notices = CoreNotices(Metrics(), Clock())
+    for tp in (TP, OTHER_TP):
+        notices.tell(
+            BecameLeader(
+                tp=tp, topic_name="orders", leader_epoch=LeaderEpoch(0), start_offset=0, isr=()
+            )
+        )
+    return notices
+
+
+def became_follower(notices: CoreNotices) -> None:
+    notices.tell(
+        BecameFollower(tp=TP, topic_name="orders", leader=BrokerId(1), leader_epoch=LeaderEpoch(1))
+    )
+
+
+def failed(notices: CoreNotices) -> None:
+    notices.tell(ReplicaFailed(tp=TP, reason="disk"))
+
+
+def deleted(notices: CoreNotices) -> None:
+    notices.replica_deleted(TP)
+
+
+@pytest.mark.parametrize("end", [became_follower, failed, deleted])
+def test_leadership_that_ended_is_forgotten_and_the_others_are_kept(
+    end: Callable[[CoreNotices], None],
+) -> None:
+    notices = leading()
+    assert set(notices.leader_since) == set(notices.isr_changed_at) == {TP, OTHER_TP}
+    end(notices)
+    assert set(notices.leader_since) == set(notices.isr_changed_at) == {OTHER_TP}
+
+
+def test_deletion_of_what_was_never_led_changes_nothing() -> None:
+    notices = leading()
+    notices.replica_deleted(TopicPartition(topic_id=TopicId("u"), partition=0))
+    assert len(notices.leader_since) == 2

@@ -1,0 +1,1 @@
+"""Stories of several brokers, told as text and checked effect by effect."""

@@ -1,0 +1,52 @@
+"""What holds in every scenario, checked after every command."""
+
+from __future__ import annotations
+
+from strandline.core.views import PartitionView, RoleName
+from strandline.model import LeaderEpoch, PartitionState
+
+from .world_broker import TP, Broker, Record
+
+
+class Promises:
+    """What was promised so far: acknowledged records by offset, high watermarks seen."""
+
+    def __init__(self) -> None:
+        self.acknowledged: dict[int, str] = {}
+        self.seen_offsets: dict[tuple[int, LeaderEpoch], int] = {}
+
+    def check(self, brokers: dict[int, Broker], stored: PartitionState) -> None:
+        """Fail if a promise is broken."""
+        for broker_id, broker in brokers.items():
+            view = broker.replicas.view(TP) if broker.alive else None
+            if view is None or view.role is RoleName.FAILED:
+                continue
+            if view.log_end_offset != len(broker.disk.log):
+                raise AssertionError(f"broker {broker_id}: log and core end apart")
+            if view.role is RoleName.LEADER:
+                self._check_leader(broker_id, broker, view, stored)
+        _check_histories([broker.disk.log for broker in brokers.values()])
+
+    def _check_leader(
+        self, broker_id: int, broker: Broker, view: PartitionView, stored: PartitionState
+    ) -> None:
+        key = (broker_id, view.leader_epoch)
+        if view.high_watermark < self.seen_offsets.get(key, 0):
+            raise AssertionError(f"broker {broker_id}: the high watermark fell")
+        self.seen_offsets[key] = view.high_watermark
+        if view.leader_epoch == stored.leader_epoch:
+            for offset, name in self.acknowledged.items():
+                if [each for _, each in broker.disk.log[offset : offset + 1]] != [name]:
+                    raise AssertionError(f"acknowledged {name} at {offset} is lost")
+
+
+def _check_histories(logs: list[list[Record]]) -> None:
+    for one in logs:
+        for other in logs:
+            same = [
+                offset
+                for offset, (left, right) in enumerate(zip(one, other, strict=False))
+                if left[0] == right[0]
+            ]
+            if same and one[: same[-1] + 1] != other[: same[-1] + 1]:
+                raise AssertionError("two histories under one offset and epoch")

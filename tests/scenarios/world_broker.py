@@ -1,0 +1,159 @@
+"""One broker of a scenario: the real core, a disk in memory, and what it has sent.
+
+The disk outlives the process; a log is a list of (leader epoch, record name) by offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from strandline.core.effects import (
+    AppendAsFollower,
+    AppendAsLeader,
+    CreateReplica,
+    DeleteReplica,
+    Effect,
+    PersistState,
+    ReadPartition,
+    RestartLogAt,
+    TruncateTo,
+    WriteEpochCheckpoint,
+    WriteHighWatermarkCheckpoint,
+)
+from strandline.core.events import Event, FetchedPartition, ReplicaLoaded
+from strandline.core.replicas import Replicas
+from strandline.core.settings import CoreSettings
+from strandline.model import (
+    BatchSpan,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    EpochStart,
+    HostedPartition,
+    IsrEntry,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
+
+TP = TopicPartition(topic_id=TopicId("t"), partition=0)
+NAME = "orders"
+Record = tuple[LeaderEpoch, str]
+
+
+@dataclass(slots=True)
+class Disk:
+    """What a process leaves behind: one log from offset 0, its files, the state file."""
+
+    exists: bool = False
+    log: list[Record] = field(default_factory=list)
+    epochs: tuple[EpochStart, ...] = ()
+    high_watermark: int = 0
+    controller_epoch: ControllerEpoch = ControllerEpoch(0)
+    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+    partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+    isr: tuple[IsrEntry, ...] = ()
+
+    def cut(self, keep: int) -> None:
+        """Lose the records from an offset on, as a crash of the machine does."""
+        del self.log[keep:]
+        self.epochs = tuple(entry for entry in self.epochs if entry.start_offset < keep)
+
+    def hosted(self) -> HostedPartition:
+        """Return what is found at start."""
+        return HostedPartition(
+            tp=TP,
+            topic_name=NAME,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            isr=self.isr,
+            log_start_offset=0,
+            log_end_offset=len(self.log),
+            high_watermark=min(self.high_watermark, len(self.log)),
+            epochs=self.epochs,
+        )
+
+
+class Broker:
+    """A broker whose process can end and begin again."""
+
+    def __init__(self, broker_id: int, settings: CoreSettings) -> None:
+        self.broker_id = BrokerId(broker_id)
+        self.settings = settings
+        self.disk = Disk()
+        self.broker_epoch = BrokerEpoch(0)
+        self.clean_since_epoch = BrokerEpoch(1)
+        self.alive = False
+        self.payloads: dict[int, list[Record]] = {}
+        self.replicas: Replicas
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """Begin a process: what is on disk is loaded, nobody is led or followed yet."""
+        self.broker_epoch = BrokerEpoch(self.broker_epoch + 1)
+        self.alive = True
+        self.payloads.clear()
+        self.replicas = Replicas(
+            self.broker_id,
+            self.broker_epoch,
+            self.clean_since_epoch,
+            self.settings,
+            controller_epoch=self.disk.controller_epoch,
+        )
+        if self.disk.exists:
+            return self.step(ReplicaLoaded(hosted=self.disk.hosted()), now_ms)
+        return []
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Step the core and perform what concerns the disk."""
+        effects = self.replicas.step(event, now_ms)
+        for effect in effects:
+            self._perform(effect)
+        return effects
+
+    def answer(self, read: ReadPartition) -> FetchedPartition:
+        """Return one partition of an answer as its reader gets it, one record a batch."""
+        taken = self.disk.log[read.from_offset : read.up_to_offset]
+        return FetchedPartition(
+            tp=read.tp,
+            error=read.error,
+            high_watermark=read.high_watermark,
+            log_start_offset=read.log_start_offset,
+            batches=tuple(
+                BatchSpan(
+                    base_offset=offset, next_offset=offset + 1, leader_epoch=epoch, size_bytes=100
+                )
+                for offset, (epoch, _) in enumerate(taken, start=read.from_offset)
+            ),
+            diverging=read.diverging,
+        )
+
+    def _perform(self, effect: Effect) -> None:
+        disk = self.disk
+        match effect:
+            case CreateReplica():
+                disk.exists = True
+            case DeleteReplica():
+                self.disk = Disk(controller_epoch=disk.controller_epoch)
+            case AppendAsLeader(request_id=request_id, base_offset=base, leader_epoch=epoch):
+                if base != len(disk.log):
+                    raise AssertionError(f"append at {base}, log ends at {len(disk.log)}")
+                disk.log += [(epoch, name) for _, name in self.payloads.pop(request_id)]
+            case AppendAsFollower(request_id=request_id):
+                disk.log += self.payloads.pop(request_id)
+            case TruncateTo(offset=offset):
+                del disk.log[offset:]
+            case RestartLogAt():
+                raise AssertionError("no log begins above 0 in scenarios")
+            case WriteEpochCheckpoint(epochs=epochs):
+                disk.epochs = epochs
+            case WriteHighWatermarkCheckpoint(high_watermarks=marks):
+                disk.high_watermark = dict(marks)[TP]
+            case PersistState(controller_epoch=controller_epoch, partitions=partitions):
+                disk.controller_epoch = controller_epoch
+                for each in partitions:
+                    disk.leader_epoch = each.leader_epoch
+                    disk.partition_epoch = each.partition_epoch
+                    disk.isr = each.isr
+            case _:
+                pass

@@ -1,0 +1,1 @@
+"""Tests of the simulator, and of core and controller by the simulator."""

@@ -1,0 +1,78 @@
+"""Directed plans: stories that random search finds rarely, told with exact times.
+
+Broker 0 hosts nothing and becomes the controller, because its rank is the lowest; A, B and C
+are brokers 1, 2 and 3. Nothing is lost or late on the network unless a plan says so.
+"""
+
+from __future__ import annotations
+
+from strandline.simulation.plan import Conditions, Fault, FaultKind, Plan, Produce, Timing
+
+LONG_MS = 10_000
+
+
+def _produce(at_ms: int) -> Produce:
+    return Produce(at_ms=at_ms, producer=0, partition=0, record_count=5)
+
+
+def _plan(
+    *faults: Fault, produces: tuple[Produce, ...], watch_delay_max_ms: int = 3, seed: int = 1
+) -> Plan:
+    return Plan(
+        seed=seed,
+        brokers=4,
+        assignments=((1, 2, 3),),
+        min_insync_replicas=2,
+        calm_ms=4_000,
+        conditions=Conditions(watch_delay_max_ms=watch_delay_max_ms),
+        timing=Timing(session_timeout_ms=1_800, fetch_wait_ms=400),
+        faults=faults,
+        produces=produces,
+    )
+
+
+JOIN_BELOW_EPOCH_START = _plan(
+    # C dies with five records; the next five are committed by A and B alone.
+    Fault(at_ms=1_300, kind=FaultKind.CRASH, target="3", for_ms=700),
+    # A dies before B has heard of their high watermark.
+    Fault(at_ms=1_960, kind=FaultKind.CRASH, target="1", for_ms=LONG_MS),
+    # C comes back and asks B, but gets no answer: it stays at the inherited high watermark.
+    Fault(at_ms=1_990, kind=FaultKind.CUT, target="2", peer=3, for_ms=1_000),
+    produces=(_produce(1_000), _produce(1_950), _produce(4_100)),
+)
+"""KAFKA-7128: a follower joins only from the epoch start on, not from an old high watermark."""
+
+LEADERSHIP_OF_AN_EARLIER_SELF = _plan(
+    # A leads; its disk is gone, and it is back before anybody missed it.
+    Fault(at_ms=1_500, kind=FaultKind.WIPE, target="1", for_ms=50),
+    produces=(_produce(1_000), _produce(1_700), _produce(4_100)),
+    watch_delay_max_ms=400,
+)
+"""A process does not take up what an earlier one of its broker was given (ADR 0002)."""
+
+ELECTED_WHILE_LOSING_DATA = _plan(
+    Fault(at_ms=1_300, kind=FaultKind.CRASH, target="3", for_ms=LONG_MS),
+    # B loses power and with it records that A and B committed; then A dies. Whoever still
+    # takes B for the process it was elects it.
+    Fault(at_ms=2_000, kind=FaultKind.POWER_LOSS, target="2", for_ms=400, keep_per_mille=0),
+    Fault(at_ms=2_005, kind=FaultKind.CRASH, target="1", for_ms=LONG_MS),
+    produces=(_produce(1_000), _produce(1_900)),
+    watch_delay_max_ms=400,
+)
+"""The same with data that is missed: the partition goes offline rather than lose it."""
+
+CLEAN_RESTART_OF_EVERYBODY = _plan(
+    *(
+        Fault(at_ms=1_500, kind=FaultKind.CRASH, target=str(broker), for_ms=100 + 50 * broker)
+        for broker in range(4)
+    ),
+    produces=(_produce(1_000), _produce(1_600), _produce(4_100)),
+)
+"""Every entry of every ISR carries an older broker epoch; nothing was lost, all goes on."""
+
+WIPED_FOLLOWER = _plan(
+    Fault(at_ms=1_500, kind=FaultKind.WIPE, target="2", for_ms=30),
+    Fault(at_ms=1_505, kind=FaultKind.PAUSE, target="controller", for_ms=1_500),
+    produces=(_produce(1_000), _produce(1_520), _produce(1_800), _produce(4_100)),
+)
+"""A leader does not count a follower that came back empty for the entry of its earlier self."""

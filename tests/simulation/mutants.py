@@ -1,0 +1,172 @@
+"""Planted bugs: each replaces one named function for the time of a test.
+
+What is shipped knows nothing of them. A mutant stands for a mistake that was really made
+once, in Kafka or in an early model of this project; the simulator has to find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from strandline.controller.brokers import BrokerView
+from strandline.core.effects import Effect, HighWatermarkAdvanced
+from strandline.core.events import AlterPartitionAnswered
+from strandline.core.fetchers import Fetcher, Fetchers, Outstanding
+from strandline.core.high_watermark import holding_ends, next_high_watermark
+from strandline.core.isr import PendingShrink, Stable
+from strandline.core.isr_keeper import IsrKeeper
+from strandline.core.leader import LeaderReplica
+from strandline.core.surroundings import Surroundings
+from strandline.model import BrokerId, IsrEntry, PartitionState, StoredPartition
+from strandline.simulation.store import Store
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mistake: `name` of `owner` becomes `function`."""
+
+    title: str
+    owner: type
+    name: str
+    function: Callable[..., Any] | property
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """Plant a mistake, and take it away again."""
+    original = getattr(mutant.owner, mutant.name)
+    setattr(mutant.owner, mutant.name, mutant.function)
+    try:
+        yield
+    finally:
+        setattr(mutant.owner, mutant.name, original)
+
+
+def _watermark_over_committed_isr(self: LeaderReplica, now_ms: int) -> list[Effect]:
+    """Count the committed ISR alone: a joiner in flight does not hold back."""
+    ends = holding_ends(
+        self.keeper.isr.entries,
+        self.followers,
+        is_eligible=lambda *_: False,
+        leader_end=self.log.log_end_offset,
+        now_ms=now_ms,
+        lag_time_max_ms=self.around.settings.replica_lag_time_max_ms,
+    )
+    high_watermark = next_high_watermark(
+        ends,
+        high_watermark=self.log.high_watermark,
+        leader_end=self.log.log_end_offset,
+        in_sync_count=self._in_sync_count(),
+        min_insync_replicas=self.min_insync_replicas,
+    )
+    if high_watermark == self.log.high_watermark:
+        return []
+    self.log.raise_high_watermark(high_watermark)
+    return [HighWatermarkAdvanced(tp=self.log.tp, high_watermark=high_watermark)]
+
+
+def _write_without_version(
+    self: Store, name: str, resource_version: str, state: PartitionState
+) -> StoredPartition:
+    """Write whatever comes, over whatever is there.
+
+    The CRD's rule that a changed status needs a higher partitionEpoch is a second
+    compare-and-swap: with it in place, leaving out the first alone is no mistake that
+    could be seen. So this leaves out both.
+    """
+    stored = replace(self.partitions[name], resource_version=self._next_version(), state=state)
+    self.partitions[name] = stored
+    return stored
+
+
+def _no_answer_means_not_applied(
+    self: IsrKeeper, event: AlterPartitionAnswered, now_ms: int
+) -> list[Effect]:
+    """Go back to the committed ISR at any answer that settles nothing."""
+    del now_ms
+    if not isinstance(self.isr, Stable) and self.isr.flight.request_id == event.request_id:
+        self.isr = Stable(entries=self.state.isr)
+        self.around.retry_at_ms.pop(self.tp, None)
+    return []
+
+
+def _any_answer_is_ours(
+    self: Fetchers, leader: BrokerId, request_id: int
+) -> tuple[Fetcher, Outstanding] | None:
+    """Take a late answer for that of the outstanding fetch."""
+    del request_id
+    fetcher = self._by_leader.get(leader)
+    if fetcher is None or fetcher.outstanding is None:
+        return None
+    outstanding, fetcher.outstanding = fetcher.outstanding, None
+    return fetcher, outstanding
+
+
+def _join_before_epoch_start(self: LeaderReplica, broker_id: BrokerId, now_ms: int) -> bool:
+    """Let a follower join that has reached the inherited high watermark only."""
+    progress = self.followers[broker_id]
+    return (
+        progress.last_fetch_ms is not None
+        and now_ms - progress.last_fetch_ms <= self.around.settings.replica_lag_time_max_ms
+        and progress.log_end_offset >= self.log.high_watermark
+        and self.around.is_live(broker_id, progress.broker_epoch)
+        and self.keeper.may_ask_for(broker_id, now_ms)
+    )
+
+
+def _any_own_entry(self: Surroundings, entry: IsrEntry | None) -> bool:
+    """Take an entry of an earlier process for this one."""
+    return entry is not None and entry.broker_id == self.broker_id
+
+
+WATERMARK_OVER_COMMITTED_ISR = Mutant(
+    "high watermark over the committed ISR only",
+    LeaderReplica,
+    "advance_high_watermark",
+    _watermark_over_committed_isr,
+)
+WRITE_WITHOUT_VERSION = Mutant(
+    "status write without resourceVersion check",
+    Store,
+    "put_partition_status",
+    _write_without_version,
+)
+JOIN_BEFORE_EPOCH_START = Mutant(
+    "join before the epoch start", LeaderReplica, "_may_join", _join_before_epoch_start
+)
+NO_OWN_ENTRY_CHECK = Mutant(
+    "missing own-entry check", Surroundings, "is_present_self", _any_own_entry
+)
+NO_ANSWER_MEANS_NOT_APPLIED = Mutant(
+    "a request without an accepting answer counts as not applied",
+    IsrKeeper,
+    "wait_on",
+    _no_answer_means_not_applied,
+)
+LEAVERS_STOP_COUNTING = Mutant(
+    "leavers stop counting before the controller has answered",
+    PendingShrink,
+    "maximal_entries",
+    property(lambda self: self.proposed),
+)
+ANSWERS_WITHOUT_REQUEST_ID = Mutant(
+    "fetch answers taken without their request id",
+    Fetchers,
+    "take_outstanding",
+    _any_answer_is_ours,
+)
+LOST_DATA_TRUSTED = Mutant(
+    "ISR entries of lost data trusted", BrokerView, "covers", lambda *_: True
+)
+
+FOUND_BY_SEARCH = (
+    WATERMARK_OVER_COMMITTED_ISR,
+    WRITE_WITHOUT_VERSION,
+    NO_ANSWER_MEANS_NOT_APPLIED,
+    LEAVERS_STOP_COUNTING,
+    ANSWERS_WITHOUT_REQUEST_ID,
+    LOST_DATA_TRUSTED,
+)

@@ -1,0 +1,1 @@
+"""What tests share: real API servers and clusters, and waiting for conditions."""

@@ -1,0 +1,248 @@
+"""Three real brokers on this machine over a real API server, and what a test asks of them.
+
+The objects that the operator would make are applied by hand, so that a failure here is a
+failure of the brokers.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support import strandline_objects as objects
+from tests.support.broker_process import BrokerProgram
+from tests.support.control_plane import ControlPlane
+from tests.support.eventually import eventually
+
+FORMED_LIMIT_MS = 30_000
+FAULT_LIMIT_MS = 15_000
+"""Every fault is over within this time, on however slow a machine."""
+PORTS = range(20_000, 32_000)
+"""Below the kernel's range for outgoing connections, so that a port is free after a restart."""
+
+
+class BrokerGroup:
+    """Brokers 0 to 2 of one BrokerCluster in one namespace."""
+
+    def __init__(
+        self,
+        folder: Path,
+        control_plane: ControlPlane,
+        namespace: str,
+        *,
+        brokers: int = 3,
+        kubeconfig: Path | None = None,
+        settings: dict[str, object] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.control_plane = control_plane
+        self.namespace = namespace
+        self._at_stop: list[Callable[[], None]] = []
+        control_plane.apply(
+            [
+                objects.cluster(namespace),
+                objects.lease(namespace, f"{objects.CLUSTER}-controller"),
+                *(objects.broker(namespace, number) for number in range(brokers)),
+                *(objects.broker_lease(namespace, number) for number in range(brokers)),
+            ]
+        )
+        self.brokers = [
+            BrokerProgram(
+                folder / f"broker-{number}",
+                kubeconfig=kubeconfig or control_plane.kubeconfig,
+                namespace=namespace,
+                cluster=objects.CLUSTER,
+                broker_id=number,
+                internal_port=_free_port(),
+                settings=settings,
+            )
+            for number in range(brokers)
+        ]
+
+    def start(self) -> None:
+        """Start every broker that does not run and wait until each is ready for clients."""
+        started = [broker for broker in self.brokers if not broker.runs()]
+        for broker in started:
+            broker.start()
+        for broker in started:
+            self.wait_ready(broker)
+
+    def wait_ready(self, broker: BrokerProgram) -> None:
+        """Wait until a broker answers that it is ready."""
+        broker.wait_for("kafka listener open", FORMED_LIMIT_MS)
+
+    def on_stop(self, action: Callable[[], None]) -> None:
+        """Have something of a test ended together with the brokers."""
+        self._at_stop.append(action)
+
+    def stop(self) -> None:
+        """End whatever still runs."""
+        for action in self._at_stop:
+            action()
+        for broker in self.brokers:
+            broker.clean_up()
+
+    # --- objects ---------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        min_insync_replicas: int = 2,
+        assignments: Sequence[Sequence[int]] = (),
+        **spec: Any,
+    ) -> str:
+        """Create a topic and its Partitions as the operator would; return the topic id."""
+        plane, namespace = self.control_plane, self.namespace
+        plane.apply(objects.topic(namespace, name, partitions=partitions, **spec))
+        topic_id = self.topic_id(name)
+        effective = {
+            "minInsyncReplicas": min_insync_replicas,
+            "segmentBytes": 1 << 20,
+            "maxMessageBytes": 1_048_588,
+            "flushMessages": (1 << 63) - 1,
+        }
+        objects.patch_status(
+            plane,
+            namespace,
+            f"replicatedtopics/{name}",
+            {
+                "topicId": topic_id,
+                "partitionsInitialised": partitions,
+                "effectiveConfig": effective,
+            },
+        )
+        self.create_partitions(name, topic_id, partitions, assignments=assignments)
+        return topic_id
+
+    def create_partitions(
+        self,
+        name: str,
+        topic_id: str,
+        count: int,
+        *,
+        assignments: Sequence[Sequence[int]] = (),
+        recover: bool = False,
+    ) -> None:
+        """Create the Partitions of a topic, owned by it."""
+        brokers = len(self.brokers)
+        turned = [[(n + i) % brokers for i in range(brokers)] for n in range(count)]
+        manifests = []
+        for number, replicas in enumerate(assignments or turned):
+            manifest = objects.partition(
+                self.namespace, topic_id=topic_id, topic_name=name, number=number
+            )
+            manifest["metadata"]["ownerReferences"] = [objects.owner(name, topic_id)]
+            manifest["spec"].update(replicas=list(replicas), recover=recover)
+            manifests.append(manifest)
+        self.control_plane.apply(manifests)
+
+    def topic_id(self, name: str) -> str:
+        """Return the uid of a topic object."""
+        return str(self.get("replicatedtopics", name)["metadata"]["uid"])
+
+    def get(self, plural: str, name: str) -> dict[str, Any]:
+        """Return an object."""
+        text = self.control_plane.kubectl("get", plural, name, "-n", self.namespace, "-o", "json")
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def partition(self, topic: str, number: int = 0) -> dict[str, Any]:
+        """Return the status of a Partition, empty before the first."""
+        found: dict[str, Any] = self.get("partitions", f"{topic}-{number}").get("status", {})
+        return found
+
+    def partitions(self, topic: str, count: int) -> list[dict[str, Any]]:
+        """Return the statuses of a topic's Partitions, read at one time."""
+        found = self.control_plane.get("partitions", "-n", self.namespace)["items"]
+        by_name = {item["metadata"]["name"]: item.get("status", {}) for item in found}
+        return [by_name.get(f"{topic}-{number}", {}) for number in range(count)]
+
+    def partition_count(self) -> int:
+        """Return how many Partitions there are of all topics."""
+        return len(self.control_plane.get("partitions", "-n", self.namespace)["items"])
+
+    def leaders(self, topic: str, count: int) -> list[int]:
+        """Return the leaders of a topic's partitions, -1 for none."""
+        return [int(status.get("leader", -1)) for status in self.partitions(topic, count)]
+
+    def wait_full_isr(self, topic: str, count: int = 1, within_ms: int = FORMED_LIMIT_MS) -> None:
+        """Wait until every partition has a leader and all its replicas in the ISR."""
+
+        def full() -> bool:
+            statuses = self.partitions(topic, count)
+            for status in statuses:
+                assert status.get("leader", -1) >= 0, statuses
+                assert sorted(status["isr"]) == sorted(status["replicas"]), statuses
+            return True
+
+        eventually(full, within_ms, f"full ISR of {topic}")
+
+    def wait_partition(
+        self, topic: str, what: str, wanted: Callable[[dict[str, Any]], bool], number: int = 0
+    ) -> dict[str, Any]:
+        """Wait until a partition's status is as wanted, and return it."""
+
+        def look() -> dict[str, Any]:
+            status = self.partition(topic, number)
+            assert status, "no status"
+            assert wanted(status), status
+            return status
+
+        return eventually(look, FAULT_LIMIT_MS, f"{what} of {topic}-{number}")
+
+    def wait_leader(
+        self, topic: str, number: int = 0, *, other_than: int = -1, within_ms: int = FAULT_LIMIT_MS
+    ) -> int:
+        """Wait until a partition has a leader that is not the given one, and return it."""
+
+        def leader() -> int | None:
+            found = int(self.partition(topic, number).get("leader", -1))
+            return found + 1 if found not in (-1, other_than) else None
+
+        found = eventually(leader, within_ms, f"leader of {topic}-{number}")
+        assert found is not None
+        return found - 1
+
+    def controller(self) -> int:
+        """Return the id of the recorded controller."""
+        found = self.get("brokerclusters", objects.CLUSTER)
+        return int(found["status"]["controller"]["brokerId"])
+
+    def wait_controller(self, *, other_than: int) -> int:
+        """Wait until another broker is the recorded controller, and return its id."""
+
+        def other() -> bool:
+            found = self.controller()
+            assert found != other_than, found
+            return True
+
+        eventually(other, FAULT_LIMIT_MS, f"a controller other than {other_than}")
+        return self.controller()
+
+    # --- brokers ---------------------------------------------------------------------------
+
+    def bootstrap(self) -> str:
+        """Return the addresses of all brokers for clients; a restart keeps them."""
+        return ",".join(f"127.0.0.1:{broker.internal_port}" for broker in self.brokers)
+
+    def log_folder(self, broker: int, topic_id: str, number: int = 0) -> Path:
+        """Return where a broker keeps its replica of a partition."""
+        return self.brokers[broker].data_dir / f"{topic_id}-{number}"
+
+
+def _free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on."""
+    for port in random.sample(PORTS, 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("0.0.0.0", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("no free port")

@@ -1,0 +1,121 @@
+"""A real Kubernetes with nodes for tests that need pods, Services, volumes and lost nodes.
+
+Runs the scripts of `hack/cluster` and `hack/images`. A cluster that is up already is used
+and left up, so that a developer's runs are short; otherwise one with three workers is
+started and taken down at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.commands import (
+    CLUSTER_SCRIPTS,
+    COMMAND_LIMIT_SECONDS,
+    IMAGES_SCRIPT,
+    CommandFailed,
+    kubectl,
+    programs,
+    run,
+)
+
+Manifest = dict[str, Any]
+
+WORKERS = 3
+"""One node for each of three brokers, beside the control plane's."""
+
+UP_LIMIT_SECONDS = 300
+"""Bound of a start; 15 to 55 s with four nodes, depending on what else the machine does."""
+
+IMAGES_LIMIT_SECONDS = 1800
+"""Bound of building and loading images, base images included, with nothing cached."""
+
+
+class Cluster:
+    """The cluster whose state folder is STRANDLINE_RUN, or the default one."""
+
+    def __init__(self) -> None:
+        self.folder = Path(os.environ.get("STRANDLINE_RUN") or "/var/lib/strandline-cluster")
+        self.kubeconfig = self.folder / "kubeconfig"
+        self.started_here = False
+
+    @classmethod
+    def running_or_started(cls) -> Cluster:
+        """Return the cluster that is up, or start one."""
+        cluster = cls()
+        if not cluster.is_up():
+            _script("up", "--workers", str(WORKERS), limit_seconds=UP_LIMIT_SECONDS)
+            cluster.started_here = True
+        return cluster
+
+    def is_up(self) -> bool:
+        """Tell whether a start has completed and the API server answers."""
+        if not (self.folder / "ready").exists():
+            return False
+        try:
+            return self.kubectl("get", "--raw", "/readyz") == "ok"
+        except CommandFailed:
+            return False
+
+    def release(self) -> None:
+        """Take the cluster down if it was started here; leave it otherwise."""
+        if self.started_here:
+            _script("down", limit_seconds=UP_LIMIT_SECONDS)
+
+    def load_images(self, *names: str, nodes: Sequence[str] = ()) -> dict[str, str]:
+        """Build what changed, import it into all or these nodes, and return name -> reference."""
+        chosen = ["--nodes", ",".join(nodes)] if nodes else []
+        command = [str(IMAGES_SCRIPT), "load", *chosen, *names]
+        printed = run(command, limit_seconds=IMAGES_LIMIT_SECONDS)
+        references = printed.splitlines()[-len(names) :]
+        return dict(zip(names, references, strict=True))
+
+    def kubectl(
+        self, *args: str, stdin: str | None = None, limit_seconds: int = COMMAND_LIMIT_SECONDS
+    ) -> str:
+        """Run kubectl as cluster administrator and return what it printed.
+
+        Raises: CommandFailed with kubectl's message
+        """
+        return kubectl(self.kubeconfig, *args, stdin=stdin, limit_seconds=limit_seconds)
+
+    def helm(self, *args: str, limit_seconds: int = COMMAND_LIMIT_SECONDS) -> str:
+        """Run helm as cluster administrator and return what it printed.
+
+        Raises: CommandFailed with helm's message
+        """
+        command = [str(programs() / "helm"), f"--kubeconfig={self.kubeconfig}", *args]
+        return run(command, limit_seconds=limit_seconds)
+
+    def apply(self, manifest: Manifest | list[Manifest]) -> None:
+        """Apply one object or several, in the order given."""
+        manifests = manifest if isinstance(manifest, list) else [manifest]
+        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
+
+    def get(self, *args: str) -> Manifest:
+        """Return what `kubectl get ... -o json` answers."""
+        answer: Manifest = json.loads(self.kubectl("get", *args, "-o", "json"))
+        return answer
+
+    def exec(self, namespace: str, pod: str, *command: str, container: str | None = None) -> str:
+        """Run a command in a pod's container, by default its first, and return its output."""
+        chosen = ["-c", container] if container else []
+        return self.kubectl("exec", "-n", namespace, pod, *chosen, "--", *command)
+
+    def node(self, verb: str, *args: str) -> str:
+        """Run a verb of hack/cluster/node: cut, heal, partition, kill, start, freeze and more."""
+        return _script("node", verb, *args, limit_seconds=COMMAND_LIMIT_SECONDS)
+
+    def nodes(self) -> list[str]:
+        """Return the names of all nodes, the control plane's first."""
+        return [line.split()[0] for line in self.node("list").splitlines()]
+
+
+def _script(name: str, *args: str, limit_seconds: int) -> str:
+    return run([str(CLUSTER_SCRIPTS / name), *args], limit_seconds=limit_seconds)

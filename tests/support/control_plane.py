@@ -1,0 +1,99 @@
+"""A real etcd, API server and controller manager for tests, without nodes.
+
+Runs `hack/cluster/control-plane`; knows nothing of the project's own objects. All of it
+lives in one folder on 127.0.0.1, ends with this process at the latest, and runs beside
+any other cluster of the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.commands import CLUSTER_SCRIPTS, kubectl, run
+
+Manifest = dict[str, Any]
+
+START_LIMIT_SECONDS = 180
+"""Bound of one script call; a start takes about 4 s on an idle machine."""
+
+
+class ControlPlane:
+    """One running control plane; its API server can be stopped, killed and frozen."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kubeconfig = folder / "kubeconfig"
+
+    @classmethod
+    def start(cls, folder: Path) -> ControlPlane:
+        """Start one in this folder, which is removed by `stop`; it ends when this process does."""
+        plane = cls(folder)
+        plane._script("up", "--while", str(os.getpid()))
+        return plane
+
+    def stop(self) -> None:
+        """End all processes and remove the folder."""
+        self._script("down")
+
+    def kubectl(self, *args: str, stdin: str | None = None) -> str:
+        """Run kubectl as cluster administrator and return what it printed.
+
+        Raises: CommandFailed with kubectl's message
+        """
+        return kubectl(self.kubeconfig, *args, stdin=stdin)
+
+    def apply(self, manifest: Manifest | list[Manifest]) -> None:
+        """Apply one object or several, in the order given."""
+        manifests = manifest if isinstance(manifest, list) else [manifest]
+        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
+
+    def get(self, *args: str) -> Manifest:
+        """Return what `kubectl get ... -o json` answers."""
+        answer: Manifest = json.loads(self.kubectl("get", *args, "-o", "json"))
+        return answer
+
+    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
+        """Return a kubeconfig with a fresh token of an existing ServiceAccount."""
+        token = self.kubectl("create", "token", name, "-n", namespace, "--duration=24h").strip()
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        config["users"] = [{"name": name, "user": {"token": token}}]
+        config["contexts"][0]["context"].update(user=name, namespace=namespace)
+        path = self.folder / f"kubeconfig-{namespace}-{name}"
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def stop_api(self) -> None:
+        """End the API server in an orderly way; connections break, data stays."""
+        self._script("stop-api")
+
+    def kill_api(self) -> None:
+        """End the API server with SIGKILL."""
+        self._script("kill-api")
+
+    def start_api(self) -> None:
+        """Start the API server again on the same port and wait until it is ready."""
+        self._script("start-api")
+
+    def freeze_api(self) -> None:
+        """Let the API server stand still: connections stay open, nothing is answered."""
+        self._script("freeze-api")
+
+    def thaw_api(self) -> None:
+        """Let a frozen API server go on."""
+        self._script("thaw-api")
+
+    @property
+    def audit_log(self) -> Path:
+        """Return the audit log: one JSON object a line for each request, bodies left out."""
+        return self.folder / "log" / "audit.log"
+
+    def _script(self, verb: str, *args: str) -> str:
+        script = str(CLUSTER_SCRIPTS / "control-plane")
+        command = [script, verb, "--state", str(self.folder), *args]
+        return run(command, limit_seconds=START_LIMIT_SECONDS)

@@ -1,0 +1,110 @@
+"""Wait for a condition with a bounded deadline, instead of sleeping for a guessed time.
+
+Called by tests and by the other helpers of this package. A condition is asked again
+until its answer is truthy; its last answer, or the error it last raised, is part of
+the failure message, so that a test that ran out of time says what it saw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, overload
+
+Answer = TypeVar("Answer")
+
+POLL_INTERVAL_MS = 50
+"""Pause between two questions: short beside every deadline, long enough to leave the CPU alone."""
+
+
+class NotWithinDeadline(AssertionError):
+    """A condition did not become true in time."""
+
+    def __init__(self, what: str, within_ms: int, seen: object) -> None:
+        super().__init__(f"{what}: not within {within_ms} ms; last seen: {seen!r}")
+
+
+def eventually(
+    condition: Callable[[], Answer],
+    within_ms: int,
+    what: str,
+    *,
+    retry_on: tuple[type[Exception], ...] = (AssertionError,),
+) -> Answer:
+    """Return the first truthy answer of the condition.
+
+    Errors of the kinds in `retry_on` count as "not yet"; any other ends the wait.
+
+    Raises: NotWithinDeadline with the last answer or error
+    """
+    deadline = time.monotonic() + within_ms / 1000
+    while True:
+        seen: object
+        try:
+            answer = condition()
+            if answer:
+                return answer
+            seen = answer
+        except retry_on as error:
+            seen = error
+        if time.monotonic() >= deadline:
+            raise NotWithinDeadline(what, within_ms, seen)
+        time.sleep(POLL_INTERVAL_MS / 1000)
+
+
+@overload
+async def aeventually(
+    condition: Callable[[], Awaitable[Answer]],
+    within_ms: int,
+    what: str,
+    *,
+    retry_on: tuple[type[Exception], ...] = ...,
+) -> Answer: ...
+
+
+@overload
+async def aeventually(
+    condition: Callable[[], Answer],
+    within_ms: int,
+    what: str,
+    *,
+    retry_on: tuple[type[Exception], ...] = ...,
+) -> Answer: ...
+
+
+async def aeventually(
+    condition: Callable[[], Any],
+    within_ms: int,
+    what: str,
+    *,
+    retry_on: tuple[type[Exception], ...] = (AssertionError,),
+) -> Any:
+    """Return the first truthy answer of the condition, which may be a coroutine function.
+
+    The event loop goes on between two questions, and a coroutine that does not return
+    is cancelled at the deadline.
+
+    Raises: NotWithinDeadline with the last answer or error
+    """
+    deadline = time.monotonic() + within_ms / 1000
+    seen: object = None
+    while True:
+        try:
+            answer = condition()
+            if inspect.isawaitable(answer):
+                left = max(deadline - time.monotonic(), POLL_INTERVAL_MS / 1000)
+                answer = await asyncio.wait_for(answer, left)
+            if answer:
+                return answer
+            seen = answer
+        except retry_on as error:
+            seen = error
+        except TimeoutError as error:
+            if time.monotonic() < deadline:
+                raise
+            raise NotWithinDeadline(what, within_ms, seen or error) from error
+        if time.monotonic() >= deadline:
+            raise NotWithinDeadline(what, within_ms, seen)
+        await asyncio.sleep(POLL_INTERVAL_MS / 1000)

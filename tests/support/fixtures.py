@@ -1,0 +1,68 @@
+"""Fixtures over real API servers; loaded by tests/conftest.py as a plugin."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.cluster import Cluster
+from tests.support.control_plane import ControlPlane
+
+NAME_LENGTH_MAX = 40
+"""Leaves room for the random part within the 63 characters of a namespace's name."""
+
+
+PODS_TIMEOUT_SECONDS = 2400
+"""Bound of a test on a cluster: the first one's time holds the start and all image builds."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests on a cluster the time that its start needs, unless they set their own."""
+    for item in items:
+        if item.get_closest_marker("pods") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(PODS_TIMEOUT_SECONDS))
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Provide a control plane without nodes, the same for the whole session."""
+    plane = ControlPlane.start(tmp_path_factory.mktemp("control-plane") / "state")
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Provide a fresh namespace of the control plane, deleted after the test."""
+    name = namespace_name(request.node.name)
+    control_plane.kubectl("create", "namespace", name)
+    yield name
+    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Provide a cluster with nodes, the same for the whole session; left up if it was up."""
+    cluster = Cluster.running_or_started()
+    yield cluster
+    cluster.release()
+
+
+@pytest.fixture
+def pods_namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Provide a fresh namespace of the cluster that takes restricted pods alone."""
+    name = namespace_name(request.node.name)
+    cluster.kubectl("create", "namespace", name)
+    label = "pod-security.kubernetes.io/enforce=restricted"
+    cluster.kubectl("label", "namespace", name, label)
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def namespace_name(title: str) -> str:
+    """Return a name that no other test has and that tells which test it was."""
+    readable = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:NAME_LENGTH_MAX].strip("-")
+    return f"{readable}-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,211 @@
+"""The chart installed in a namespace of its own on a real cluster, for tests that break pods.
+
+Looks at the cluster and drives the load with the very modules the demo is made of, so that a
+test judges what a user sees.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from strandline.checker.judge import Verdict
+from strandline.cli.cluster_view import ClusterView
+from strandline.cli.faults import is_well, run_fault
+from strandline.cli.kubectl import CommandFailed, Kubernetes
+from strandline.cli.load_pod import LoadPod
+from strandline.cli.verdict import FaultSeen, judge_run, scan, vacuity
+from tests.support.cluster import Cluster
+from tests.support.commands import REPOSITORY, programs
+from tests.support.eventually import NotWithinDeadline, eventually
+
+CHART = REPOSITORY / "helm" / "strandline"
+RELEASE = "strandline"
+BROKERS = 3
+PARTITIONS = 6
+RATE = 110.0
+FAULT_LIMIT_MS = 15_000
+"""Every fault is over for clients within this time, on however slow a machine."""
+READY_LIMIT_MS = 120_000
+HELM_LIMIT_SECONDS = 130
+
+
+class Installed:
+    """A release, and the topics and loads of the tests that share it."""
+
+    def __init__(self, cluster: Cluster, namespace: str, images: dict[str, str]) -> None:
+        self.cluster = cluster
+        self.images = images
+        self.kubernetes = Kubernetes(cluster.kubeconfig, namespace, programs())
+        # Definitions belong to the whole cluster and may be another release's.
+        version = json.loads(self.kubernetes.kubectl("get", "--raw", "/version"))["gitVersion"]
+        definitions = self.kubernetes.helm(
+            "template", RELEASE, str(CHART), f"--kube-version={version}"
+        )
+        crds = [
+            part
+            for part in re.split(r"^---\n", definitions, flags=re.MULTILINE)
+            if re.search(r"^kind: CustomResourceDefinition$", part, flags=re.MULTILINE)
+        ]
+        self.kubernetes.kubectl(
+            *("apply", "--server-side", "--force-conflicts", "-f", "-"), stdin="---\n".join(crds)
+        )
+        self.helm("install", images)
+
+    def helm(self, verb: str, images: dict[str, str]) -> None:
+        """Install or upgrade the release with these images."""
+        values = ["crds.enabled=false", "defaultCluster.spec.timing=demo"]
+        for name in ("broker", "operator"):
+            repository, _, tag = images[name].rpartition(":")
+            values += [f"{name}.image.repository={repository}", f"{name}.image.tag={tag}"]
+        self.kubernetes.helm(
+            *(verb, RELEASE, str(CHART), "--wait", "--timeout=120s"),
+            *(f"--set={value}" for value in values),
+            limit_seconds=HELM_LIMIT_SECONDS,
+        )
+
+    def create_topic(self, name: str) -> None:
+        """Apply a topic like that of the examples and wait until it is Ready."""
+        manifest = {
+            "apiVersion": "strandline.dev/v1alpha1",
+            "kind": "ReplicatedTopic",
+            "metadata": {"name": name},
+            "spec": {"partitions": PARTITIONS, "replicationFactor": BROKERS},
+        }
+        self.kubernetes.apply(manifest)
+        self.wait_ready(name)
+
+    def wait_ready(self, topic: str) -> None:
+        """Wait until a topic says that it is Ready."""
+        self.kubernetes.kubectl(
+            *("wait", f"rtopic/{topic}", "--for=condition=Ready", "--timeout=120s"),
+            limit_seconds=HELM_LIMIT_SECONDS,
+        )
+
+    def broker_status(self, broker: int) -> dict[str, Any]:
+        """Return the status of a Broker object."""
+        found: dict[str, Any] = self.kubernetes.get("brokers.strandline.dev", f"default-{broker}")
+        status: dict[str, Any] = found["status"]
+        return status
+
+    def node_of(self, broker: int) -> str:
+        """Return the node a broker's pod is on."""
+        found = self.kubernetes.get("pod", f"default-{broker}")
+        return str(found["spec"]["nodeName"])
+
+    def operator_pods(self) -> list[str]:
+        """Return the operator's pods, those that are ending included."""
+        found = self.kubernetes.get("pods", "-l", "app.kubernetes.io/component=operator")
+        return [each["metadata"]["name"] for each in found["items"]]
+
+    @contextmanager
+    def under_load(self, topic: str) -> Iterator[UnderLoad]:
+        """Create a topic and write it for as long as this lasts; judge before the end."""
+        self.create_topic(topic)
+        load = LoadPod(
+            self.kubernetes,
+            self.images["client"],
+            name=f"load-{topic}",
+            topic=topic,
+            partitions=PARTITIONS,
+            rate=RATE,
+            place=on_control_node,
+        )
+        view = ClusterView(self.kubernetes, topic=topic)
+        try:
+            run = UnderLoad(self.kubernetes, topic, view, load)
+            run.wait_well()
+            run.gather(1_000)
+            yield run
+        finally:
+            load.close()
+            view.close()
+            self.kubernetes.kubectl("delete", "pod", f"load-{topic}", "--wait=false")
+
+
+class UnderLoad:
+    """A topic that is being written, and the faults it has seen."""
+
+    def __init__(
+        self, kubernetes: Kubernetes, topic: str, view: ClusterView, load: LoadPod
+    ) -> None:
+        self.kubernetes = kubernetes
+        self.topic = topic
+        self.view = view
+        self.load = load
+        self.faults: list[FaultSeen] = []
+
+    def wait_well(self) -> None:
+        """Wait until every ISR is full, every pod ready, and every partition acknowledges."""
+        eventually(lambda: is_well(self.view, self.load), READY_LIMIT_MS, "all is well")
+
+    def gather(self, count: int) -> None:
+        """Wait for more acknowledgements."""
+        wanted = self.acked() + count
+        eventually(lambda: self.acked() >= wanted, READY_LIMIT_MS, f"{count} acknowledgements")
+
+    def acked(self) -> int:
+        """Return the acknowledgements so far."""
+        report = self.load.last()
+        return 0 if report is None else report.acked_total
+
+    def fault(self, name: str, inject: Callable[[], None]) -> FaultSeen:
+        """Inject a fault and wait until it is over; it must be short for clients."""
+        seen = run_fault(name, inject, view=self.view, load=self.load, wait=_wait)
+        print(f"{name}: gaps {seen.gaps_ms} ms")
+        self.faults.append(seen)
+        assert seen.longest_gap_ms <= FAULT_LIMIT_MS
+        return seen
+
+    def judged(self) -> Verdict:
+        """Stop the load and judge its history; nothing may be lost, and enough must be shown."""
+        verdict = self._verdict()
+        assert verdict.kept_the_promise, verdict.findings
+        assert vacuity(verdict.acked, self.faults) == []
+        assert self.load.exit_code() == 0
+        assert verdict.read >= verdict.acked
+        return verdict
+
+    def judged_but_for_repeats(self) -> Verdict:
+        """Judge a fault that leaves a client in doubt: nothing is lost, some may be there twice.
+
+        A client that gives a silent broker up sends again under a new producer epoch; no broker
+        can tell that from a new record. The first copy then stands before the acknowledged one.
+        """
+        verdict = self._verdict()
+        broken = (verdict.lost, verdict.diverged, verdict.phantom, verdict.unscanned)
+        assert broken == (0, 0, 0, 0), verdict.findings
+        assert (verdict.misread, verdict.out_of_order) == (0, 0), verdict.findings
+        assert verdict.moved <= verdict.duplicated, verdict.findings
+        assert vacuity(verdict.acked, self.faults) == []
+        assert self.load.exit_code() == 0
+        assert verdict.read >= verdict.acked
+        return verdict
+
+    def _verdict(self) -> Verdict:
+        self.gather(max(0, 5_000 - self.acked()))
+        self.load.stop()
+        eventually(self.load.ended, READY_LIMIT_MS, "the end of the load")
+        eventually(lambda: self.view.seen().has_full_isrs, READY_LIMIT_MS, "full ISRs")
+        replicas = {n: each.replicas for n, each in self.view.seen().partitions.items()}
+        scanned = scan(self.kubernetes, range(BROKERS), topic=self.topic)
+        verdict = judge_run(self.load.history(), scanned, replicas)
+        print(f"acked {verdict.acked} unknown {verdict.unknown} lost {verdict.lost}")
+        return verdict
+
+
+def _wait(condition: Callable[[], bool], seconds: float) -> bool:
+    try:
+        eventually(condition, round(seconds * 1000), "", retry_on=(CommandFailed,))
+    except NotWithinDeadline:
+        return False
+    return True
+
+
+def on_control_node(pod: dict[str, Any]) -> dict[str, Any]:
+    """Keep a pod on the node that no test kills."""
+    pod["spec"]["nodeSelector"] = {"node-role.kubernetes.io/control-plane": ""}
+    return pod

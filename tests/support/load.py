@@ -1,0 +1,183 @@
+"""The project's load generator as a process of its own, and the judgement of its history.
+
+Faults are injected while it runs; afterwards the history is judged against every replica's
+log as it lies on disk. The logs are decoded by kafka-python, not by code of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kafka.record.memory_records import MemoryRecords
+
+from strandline.checker.history import History, Outcome, Scanned, read_history
+from strandline.checker.judge import Verdict, judge
+from strandline.errors import CorruptBatch
+from strandline.log.record_batch import iterate_headers
+from strandline.model import BrokerId, LeaderEpoch
+from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
+from tests.support.eventually import eventually
+
+RUN_LIMIT_SECONDS = 150
+RATE = 100
+"""Records a second and partition; a report of the load comes once a second."""
+
+
+class Load:
+    """One run of `strandline.cli.load` against a topic."""
+
+    def __init__(
+        self, group: BrokerGroup, topic: str, partitions: int = 1, *, rate: int = RATE
+    ) -> None:
+        self._group = group
+        self._topic = topic
+        self._partitions = partitions
+        self._history = group.folder / f"history-{uuid.uuid4().hex[:8]}.jsonl"
+        self._reports = self._history.with_suffix(".reports")
+        with self._reports.open("wb") as reports:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "strandline.cli.load"),
+                    f"--bootstrap={group.bootstrap()}",
+                    f"--topic={topic}",
+                    f"--partitions={partitions}",
+                    f"--rate={rate}",
+                    f"--seconds={RUN_LIMIT_SECONDS}",
+                    f"--history={self._history}",
+                ],
+                stdout=reports,
+            )
+        group.on_stop(self._kill)
+        self.wait_acks(rate // 2)
+
+    def reports(self) -> list[dict[str, Any]]:
+        """Return what the load said each second."""
+        lines = self._reports.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def acked(self) -> list[int]:
+        """Return how many records of each partition were acknowledged by the last report."""
+        reports = self.reports()
+        last = reports[-1]["acked"] if reports else {}
+        return [last.get(str(number), 0) for number in range(self._partitions)]
+
+    def wait_acks(
+        self, more: int, *, of: Sequence[int] | None = None, within_ms: int = FAULT_LIMIT_MS
+    ) -> None:
+        """Wait until each partition, or each of some, has so many acknowledgements more than now.
+
+        Those of a leader that stands still are left out: the client's library waits for its
+        answer as long as the connection is open.
+        """
+        before = self.acked()
+
+        def acked() -> bool:
+            now = self.acked()
+            for number in range(self._partitions) if of is None else of:
+                assert now[number] >= before[number] + more, (before, now)
+            assert self._process.poll() is None, "the load ended by itself"
+            return True
+
+        eventually(acked, within_ms, f"{more} acknowledgements of {self._topic}")
+
+    def wait_reports(self, count: int) -> None:
+        """Wait until the load has reported so many seconds."""
+
+        def reported() -> bool:
+            assert len(self.reports()) >= count, len(self.reports())
+            return True
+
+        eventually(reported, count * 1000 + FAULT_LIMIT_MS, f"{count} reports")
+
+    def stop(self) -> History:
+        """End the load, wait for what is outstanding, and return its history."""
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(RUN_LIMIT_SECONDS) == 0
+        return read_history(self._history.read_text().splitlines(keepends=True))
+
+    def judged(self) -> Verdict:
+        """End the load and judge it once every replica holds the whole log."""
+        verdict = self.verdict()
+        assert verdict.kept_the_promise, verdict
+        return verdict
+
+    def verdict(self) -> Verdict:
+        """End the load and return the judgement, whatever it is."""
+        verdict = settled_verdict(self._group, self._topic, self._partitions, self.stop())
+        assert verdict.failed == 0, verdict
+        assert verdict.unknown == 0, verdict
+        return verdict
+
+    def _kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+def judge_settled(group: BrokerGroup, topic: str, partitions: int, history: History) -> None:
+    """Judge a history as `settled_verdict` does, and fail if a promise was broken."""
+    verdict = settled_verdict(group, topic, partitions, history)
+    assert verdict.kept_the_promise, verdict
+
+
+def settled_verdict(
+    group: BrokerGroup, topic: str, partitions: int, history: History, within_ms: int = 30_000
+) -> Verdict:
+    """Judge a history when every ISR is full and the replicas' logs end at the same offset."""
+    group.wait_full_isr(topic, partitions)
+    topic_id = group.topic_id(topic)
+    statuses = group.partitions(topic, partitions)
+
+    def scanned() -> bool:
+        for number, status in enumerate(statuses):
+            scans = {
+                broker: scan_log(group.log_folder(broker, topic_id, number), broker, number)
+                for broker in status["replicas"]
+            }
+            ends = {broker: len(records) for broker, records in scans.items()}
+            assert len(set(ends.values())) == 1, ends
+            history.scans.update({(number, BrokerId(b)): r for b, r in scans.items()})
+        return True
+
+    retry_on = (AssertionError, CorruptBatch)  # what is being appended may be cut
+    eventually(scanned, within_ms, f"equal logs of {topic}", retry_on=retry_on)
+    return judge(history, replicas={n: frozenset(s["replicas"]) for n, s in enumerate(statuses)})
+
+
+def acked_history(*acknowledged: dict[bytes, int], partition: int = 0) -> History:
+    """Return the history of what clients of other kinds were told."""
+    lines: list[str] = []
+    for producer, offsets in enumerate(acknowledged):
+        for sequence, (value, offset) in enumerate(offsets.items()):
+            text = value.decode()
+            lines.append(json.dumps(["sent", f"p{producer}", partition, sequence, text, 0]))
+            lines.append(json.dumps([Outcome.ACKED.value, text, 0, offset]))
+    return read_history(line + "\n" for line in lines)
+
+
+def scan_log(folder: Path, broker: int, partition: int) -> list[Scanned]:
+    """Read every record of a replica's log from its segment files, changing nothing."""
+    found: list[Scanned] = []
+    for path in sorted(folder.glob("*.log")):
+        data = path.read_bytes()
+        for position, header in iterate_headers(data):
+            batch = data[position : position + header.size_bytes]
+            found.extend(
+                Scanned(
+                    broker=BrokerId(broker),
+                    partition=partition,
+                    offset=record.offset,
+                    leader_epoch=LeaderEpoch(header.leader_epoch),
+                    value=record.value.decode(errors="backslashreplace"),
+                    checksum=header.crc,
+                )
+                for record in MemoryRecords(batch).next_batch()
+            )
+    return found

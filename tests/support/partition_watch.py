@@ -1,0 +1,83 @@
+"""What the controller committed, as a watch of the Partitions saw it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tests.support.cluster import Cluster
+from tests.support.commands import programs
+
+STOP_SECONDS = 10
+
+
+@dataclass
+class Committed:
+    """Every state of a partition that a watch saw."""
+
+    states: list[dict[str, Any]] = field(default_factory=list)
+
+    def elections(self) -> dict[int, tuple[int, int, int]]:
+        """Return leader epoch -> (old leader, new leader, time in ms) of each election seen."""
+        found = {}
+        for before, after in itertools.pairwise(self.states):
+            if after["leader"] >= 0 and after["leaderEpoch"] > before["leaderEpoch"]:
+                epoch = after["leaderEpoch"]
+                found[epoch] = (before["leader"], after["leader"], changed_ms(after))
+        return found
+
+    def absences(self) -> list[tuple[int, int, int | None]]:
+        """Return (replica, left, came back) of every time out of the ISR, in ms."""
+        found: list[tuple[int, int, int | None]] = []
+        for replica in sorted(self.states[0]["replicas"]):
+            left = None
+            for state in self.states:
+                inside = replica in state["isr"]
+                if not inside and left is None:
+                    left = changed_ms(state)
+                if inside and left is not None:
+                    found.append((replica, left, changed_ms(state)))
+                    left = None
+            if left is not None:
+                found.append((replica, left, None))
+        return found
+
+
+class Watch:
+    """Follows the Partitions of a namespace from now on."""
+
+    def __init__(self, cluster: Cluster, namespace: str, output: Path) -> None:
+        command = [
+            *(str(programs() / "kubectl"), f"--kubeconfig={cluster.kubeconfig}", "get"),
+            *("partitions", "-n", namespace, "--watch", "--output-watch-events", "-o", "json"),
+        ]
+        self._output = output
+        with output.open("wb") as file:
+            self._process = subprocess.Popen(command, stdout=file)
+
+    def stop(self) -> dict[int, Committed]:
+        """End it and return what it saw, partition by partition."""
+        self._process.terminate()
+        self._process.wait(STOP_SECONDS)
+        found: dict[int, Committed] = {}
+        decoder = json.JSONDecoder()
+        text = self._output.read_text()
+        position = 0
+        while position < len(text.rstrip()):
+            event, end = decoder.raw_decode(text, position)
+            position = end + len(text[end:]) - len(text[end:].lstrip())
+            status = event["object"].get("status")
+            if status:
+                number = event["object"]["spec"]["partition"]
+                found.setdefault(number, Committed()).states.append(status)
+        return found
+
+
+def changed_ms(state: dict[str, Any]) -> int:
+    """Return when the controller committed a state."""
+    return round(datetime.fromisoformat(state["changedAt"]).timestamp() * 1000)

@@ -1,0 +1,143 @@
+"""The project's objects on a test's API server: CRDs, and what the operator would make."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.cluster import Cluster
+from tests.support.commands import REPOSITORY, programs, run
+from tests.support.control_plane import ControlPlane, Manifest
+
+CHART = REPOSITORY / "helm" / "strandline"
+GROUP = "strandline.dev"
+VERSION = "v1alpha1"
+CLUSTER = "demo"
+
+KINDS = ("brokerclusters", "replicatedtopics", "brokers", "partitions")
+
+
+def install_crds(control_plane: ControlPlane | Cluster) -> None:
+    """Install the chart's CRDs."""
+    control_plane.apply(_chart_objects("CustomResourceDefinition"))
+    names = [f"crd/{plural}.{GROUP}" for plural in KINDS]
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
+
+
+def _chart_objects(kind: str) -> list[Manifest]:
+    version = programs().parent.name.removeprefix("kube-")
+    helm = [str(programs() / "helm"), "template", "strandline", str(CHART)]
+    rendered = run([*helm, f"--kube-version={version}"])
+    documents: list[Any] = list(yaml.safe_load_all(rendered))
+    return [item for item in documents if item and item["kind"] == kind]
+
+
+def broker_account(control_plane: ControlPlane, namespace: str) -> Path:
+    """Make a ServiceAccount with the chart's Role for brokers; return its kubeconfig."""
+    kept = "helm.sh/resource-policy"
+    roles = [
+        role for role in _chart_objects("Role") if kept in role["metadata"].get("annotations", {})
+    ]
+    assert len(roles) == 1, "the chart keeps one Role on uninstall: the brokers'"
+    metadata = {"name": "brokers", "namespace": namespace}
+    role_name = roles[0]["metadata"]["name"]
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata,
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "Role",
+            "name": role_name,
+        },
+        "subjects": [{"kind": "ServiceAccount", **metadata}],
+    }
+    role = {**roles[0], "metadata": {"name": role_name, "namespace": namespace}}
+    control_plane.apply([account, role, binding])
+    return control_plane.service_account_kubeconfig(namespace, "brokers")
+
+
+def _object(kind: str, name: str, namespace: str, spec: dict[str, Any]) -> Manifest:
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"strandline.dev/cluster": CLUSTER},
+        },
+        "spec": spec,
+    }
+
+
+def cluster(namespace: str) -> Manifest:
+    """Return a BrokerCluster."""
+    return _object("BrokerCluster", CLUSTER, namespace, {"replicas": 3})
+
+
+def broker(namespace: str, broker_id: int) -> Manifest:
+    """Return a Broker as the operator makes it: no status."""
+    return _object("Broker", f"{CLUSTER}-{broker_id}", namespace, {"brokerId": broker_id})
+
+
+def broker_lease(namespace: str, broker_id: int) -> Manifest:
+    """Return a broker's Lease as the operator makes it: no holder."""
+    return lease(namespace, f"{CLUSTER}-broker-{broker_id}")
+
+
+def lease(namespace: str, name: str) -> Manifest:
+    """Return an empty Lease with a label that must outlive every renewal."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"strandline.dev/cluster": CLUSTER},
+        },
+        "spec": {},
+    }
+
+
+def topic(namespace: str, name: str, **spec: Any) -> Manifest:
+    """Return a ReplicatedTopic of the cluster."""
+    wanted = {"clusterRef": CLUSTER, "partitions": 1, "replicationFactor": 3, **spec}
+    return _object("ReplicatedTopic", name, namespace, wanted)
+
+
+def partition(namespace: str, *, topic_id: str, topic_name: str, number: int) -> Manifest:
+    """Return a Partition as the operator makes it: no status."""
+    spec = {
+        "topicId": topic_id,
+        "topicName": topic_name,
+        "partition": number,
+        "replicas": [0, 1, 2],
+        "recover": False,
+    }
+    return _object("Partition", f"{topic_name}-{number}", namespace, spec)
+
+
+def owner(topic_name: str, topic_id: str) -> dict[str, Any]:
+    """Return the reference by which a topic takes its Partitions along when it is deleted."""
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "ReplicatedTopic",
+        "name": topic_name,
+        "uid": topic_id,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def patch_status(
+    control_plane: ControlPlane, namespace: str, name: str, status: dict[str, Any]
+) -> None:
+    """Merge fields into the status of an object, named as `plural/name`."""
+    patch = json.dumps({"status": status})
+    control_plane.kubectl(
+        "patch", name, "-n", namespace, "--subresource=status", "--type=merge", "-p", patch
+    )

@@ -1,0 +1,109 @@
+"""An image's tag tells its content: it changes with it, and with nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import REPOSITORY, run
+
+MADE_OF = (
+    ".dockerignore",
+    "LICENSE",
+    "README.md",
+    "broker_image",
+    "hack",
+    "operator",
+    "protos",
+    "pyproject.toml",
+    "requirements",
+    "spark",
+)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Copy what images are made of, without the caches that tools leave there."""
+    caches = shutil.ignore_patterns("__pycache__", ".*_cache")
+    for name in MADE_OF:
+        source = REPOSITORY / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / name, ignore=caches)
+        else:
+            shutil.copy2(source, tmp_path / name)
+    return tmp_path
+
+
+def tag(tree: Path, name: str) -> str:
+    return run([str(tree / "hack" / "images"), "tag", name]).strip()
+
+
+def append(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a") as file:
+        file.write(text)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "broker_image/Dockerfile",
+        "broker_image/strandline/added.py",
+        "hack/build-requirements.txt",
+        "protos/strandline_api/added.py",
+        "pyproject.toml",
+        "requirements/broker.txt",
+    ],
+)
+def test_a_changed_source_changes_the_tag(tree: Path, changed: str) -> None:
+    before = tag(tree, "broker")
+    assert before.startswith("localhost/strandline-broker:")
+    assert tag(tree, "broker") == before
+    append(tree / changed, "# changed\n")
+    assert tag(tree, "broker") != before
+
+
+@pytest.mark.parametrize(
+    ("changed", "matters"),
+    [
+        ("broker_image/strandline/model.py", False),
+        ("broker_image/strandline/names.py", True),
+        ("spark/strandline_analysis/added.py", True),
+    ],
+)
+def test_of_the_broker_only_the_names_matter_to_the_analysis(
+    tree: Path, changed: str, matters: bool
+) -> None:
+    before = tag(tree, "analysis")
+    append(tree / changed, "# changed\n")
+    assert (tag(tree, "analysis") != before) == matters
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "operator/Dockerfile",
+        "requirements/operator.txt",
+        "broker_image/strandline/__pycache__/model.cpython-313.pyc",
+        "broker_image/strandline/.mypy_cache/cache.db",
+    ],
+)
+def test_what_is_not_in_the_image_does_not_change_the_tag(tree: Path, changed: str) -> None:
+    before = tag(tree, "broker")
+    append(tree / changed, "# changed\n")
+    assert tag(tree, "broker") == before
+
+
+def test_a_changed_recipe_of_the_base_changes_the_tags_of_what_stands_on_it(tree: Path) -> None:
+    before = {name: tag(tree, name) for name in ("broker", "operator", "prometheus")}
+    recipes = tree / "hack" / "cluster" / "base-images"
+    python = "packages=python3,python3-pip,python3-venv,ca-certificates,tini inside"
+    text = recipes.read_text()
+    assert text.count(python) == 1
+    recipes.write_text(text.replace(python, python.replace("tini", "tini,strace")))
+    after = {name: tag(tree, name) for name in before}
+    assert after["broker"] != before["broker"]
+    assert after["operator"] != before["operator"]
+    assert after["prometheus"] == before["prometheus"]
