@@ -141,7 +141,6 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "rack": "a",
             "softwareVersion": "0.1.0",
             "protocolVersion": 1,
-            "fenced": False,
         },
     ),
     "Partition": _manifest(
@@ -164,7 +163,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "minInsyncReplicas": 2,
             "controllerEpoch": 5,
             "recovery": "Clean",
-            "reason": "",
+            "reason": "Because",
             "changedAt": NOW,
         },
     ),

@@ -224,7 +224,7 @@ _BROKER: Final = [
         message="status.cleanSinceEpoch must not exceed status.brokerEpoch",
         on="status",
         refused={"status.cleanSinceEpoch": 6},
-        accepted={"status.fenced": True},
+        accepted={"status.cleanSinceEpoch": 5},
     ),
 ]
 

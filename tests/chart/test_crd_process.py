@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.api import Answer, Tries
+from tests.chart.api import PLURALS, Answer, Tries
 from tests.chart.cases import BOUNDS, COMPLETE, GONE, REQUIRED, Also, Manifest, Rule
 from tests.chart.rules import RULES
 from tests.support import strandline_objects as objects
@@ -30,6 +30,54 @@ SENTENCES = {
     "required": "Required value",
     "unique": "Duplicate value",
 }
+PRINTED = {
+    "BrokerCluster": {
+        "NAME": "demo",
+        "BROKERS": "3",
+        "READY": "3",
+        "CONTROLLER": "1",
+        "EPOCH": "5",
+        "OFFLINE": "1",
+        "URP": "1",
+        "STATUS": "Because",
+        "TIMING": "demo",
+    },
+    "ReplicatedTopic": {
+        "NAME": "orders",
+        "CLUSTER": "demo",
+        "PARTS": "6",
+        "RF": "3",
+        "MIN-ISR": "2",
+        "READY": "True",
+        "OFFLINE": "1",
+        "URP": "1",
+        "TOPIC": "Orders",
+        "TOPIC-ID": "uid",
+        "REASON": "Because",
+    },
+    "Broker": {
+        "NAME": "demo-1",
+        "ID": "1",
+        "EPOCH": "5",
+        "CLEAN-SINCE": "3",
+        "HOST": "10.0.0.1",
+        "INCARNATION": "uid/nonce",
+        "VERSION": "0.1.0",
+    },
+    "Partition": {
+        "NAME": "orders-0",
+        "TOPIC": "Orders",
+        "P": "0",
+        "LEADER": "0",
+        "EPOCH": "4",
+        "ISR": "[0,2]",
+        "REPLICAS": "[0,1,2]",
+        "PARTITION-EPOCH": "7",
+        "RECOVERY": "Clean",
+        "REASON": "Because",
+    },
+}
+"""What `kubectl get -o wide` shows of the complete objects, but for their age."""
 NOT_CHECKED = "some validation rules were not checked because the object was invalid"
 """The API server says so after a broken bound: CEL rules wait until the shape is right."""
 
@@ -161,6 +209,17 @@ def test_rule(bench: Bench, rule: Rule) -> None:
 @pytest.mark.parametrize("kind", sorted(COMPLETE))
 def test_complete_objects_are_accepted(bench: Bench, kind: str) -> None:
     assert bench.complete[kind]["status"] == COMPLETE[kind]["status"]
+
+
+@pytest.mark.parametrize("kind", sorted(COMPLETE))
+def test_kubectl_prints_the_columns(bench: Bench, control_plane: ControlPlane, kind: str) -> None:
+    stored = bench.complete[kind]["metadata"]
+    resource = f"{PLURALS[kind]}.strandline.dev/{stored['name']}"
+    printed = control_plane.kubectl("get", resource, "-n", stored["namespace"], "-o", "wide")
+    titles, values = (line.split() for line in printed.splitlines())
+    row = dict(zip(titles, values, strict=True))
+    assert row.pop("AGE")
+    assert row == PRINTED[kind]
 
 
 def test_an_unknown_field_is_refused_by_strict_clients(
