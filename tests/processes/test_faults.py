@@ -6,14 +6,21 @@ Each test ends with the judgement of the whole history against the logs of all r
 from __future__ import annotations
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.broker_group import BrokerGroup
+from strandline import names
+from strandline.errors import ErrorCode
+from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.clients import Sent, producer_of
-from tests.support.load import RATE, Load, acked_history, judge_settled
+from tests.support.eventually import eventually
+from tests.support.load import RATE, Load, acked_history, judge_settled, scan_log
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(150)]
 
 PARTITIONS = 3
+REFUSALS = 100
+"""So many that some were of a batch with another one right behind it."""
+SENDS = 100
 
 
 def topic_under_load(group: BrokerGroup, topic: str, partitions: int = PARTITIONS) -> Load:
@@ -139,6 +146,65 @@ def test_a_frozen_controller_loses_its_office_and_obeys_the_next(group: BrokerGr
     assert load.judged().acked > 0
     assert group.controller() != old
     assert group.partition("controller-frozen", old)["controllerEpoch"] > epoch
+
+
+def produces_refused(group: BrokerGroup, brokers: list[int]) -> float:
+    """Return how many produce requests some brokers refused for want of replicas."""
+    labels = {"api": "Produce", "error": ErrorCode.NOT_ENOUGH_REPLICAS.name}
+    return sum(
+        sample.value
+        for broker in brokers
+        for family in text_string_to_metric_families(group.brokers[broker].get("/metrics")[1])
+        for sample in family.samples
+        if sample.name == names.REQUESTS_TOTAL.name and sample.labels.items() >= labels.items()
+    )
+
+
+def test_what_is_in_doubt_at_a_silent_leader_is_not_written_twice_after_refusals_elsewhere(
+    group: BrokerGroup,
+) -> None:
+    """A client that is told to renumber sends under new numbers what the followers have already."""
+    topic = "in-doubt"
+    topic_id = group.create_topic(topic, partitions=PARTITIONS, min_insync_replicas=3)
+    group.wait_full_isr(topic, PARTITIONS)
+    silent = next(broker for broker in range(3) if broker != group.controller())
+    others = [broker for broker in range(3) if broker != silent]
+    producer = producer_of(group.bootstrap())
+    doubtful = Sent(producer, topic, partition=silent, prefix="doubtful")
+    refused = Sent(producer, topic, partition=others[0], prefix="refused")
+    for sent in (doubtful, refused):
+        sent.send(10)
+        sent.settle()
+
+    for other in others:
+        group.brokers[other].freeze()
+    doubtful.send(1)
+    folder = group.log_folder(silent, topic_id, silent)
+    # It leaves with the answers to the fetches that wait there; nobody acknowledges it.
+    eventually(lambda: len(scan_log(folder, silent, silent)) > 10, FAULT_LIMIT_MS, "doubt")
+    group.brokers[silent].freeze()
+    for other in others:
+        group.brokers[other].thaw()
+    for number in (silent, others[0]):
+        left = f"an ISR without {silent}"
+        group.wait_partition(topic, left, lambda status: silent not in status["isr"], number)
+
+    def refuses() -> bool:
+        for _ in range(SENDS):
+            # Each wakes the library, which then sends behind what is not answered yet.
+            refused.send(1)
+            producer.poll(0.001)
+        return produces_refused(group, others) > REFUSALS
+
+    eventually(refuses, FAULT_LIMIT_MS, "refusals")
+    group.brokers[silent].kill()
+    group.start()
+    group.wait_full_isr(topic, PARTITIONS)
+    for sent in (doubtful, refused):
+        sent.settle()
+    history = acked_history(doubtful.offsets, partition=silent)
+    history.sends.update(acked_history(refused.offsets, partition=others[0]).sends)
+    judge_settled(group, topic, PARTITIONS, history)
 
 
 def test_all_brokers_killed_at_once_lead_again_and_lost_nothing(group: BrokerGroup) -> None:

@@ -44,6 +44,7 @@ from .clock import Clock
 from .metadata_cache import MetadataCache
 from .payloads import Payloads
 from .producer_ids import ProducerIds
+from .refused_batches import RefusedBatches
 from .replica_store import ReplicaStore
 
 
@@ -102,6 +103,7 @@ class ClientRequests:
         self._next_request_id = next_request_id
         self._on_produced = on_produced
         self._on_fetched = on_fetched
+        self._refused = RefusedBatches()
         self._produces: dict[int, _Produce] = {}
         self._fetches: dict[int, asyncio.Future[bool]] = {}
 
@@ -131,8 +133,9 @@ class ClientRequests:
         self._produces[request_id] = produce
         for slot, wanted in enumerate(partitions):
             tp = self._metadata.resolve(wanted.topic_name, wanted.partition)
+            is_appended = False
             try:
-                self._append(
+                is_appended = self._append(
                     wanted,
                     tp,
                     request_id=request_id,
@@ -143,6 +146,9 @@ class ClientRequests:
                 )
             except ProtocolError as refusal:
                 produce.settle(slot, ProducedPartition(error=refusal.code, message=str(refusal)))
+            result = produce.results[slot]
+            if result is not None and not is_appended:
+                self._refused.note(wanted, result.error)
         if not partitions:
             done.set_result(())
         if done.done():
@@ -159,8 +165,14 @@ class ClientRequests:
         slot: int,
         acks: Acks,
         timeout_ms: int,
-    ) -> None:
-        """Check one batch and hand it to the core; raises ProtocolError if it goes no further."""
+    ) -> bool:
+        """Check one batch and hand it to the core; True if it is new in the log.
+
+        Raises:  ProtocolError if it goes no further
+        """
+        shared = self._refused.shared(wanted)
+        if shared is not ErrorCode.NONE:
+            raise ProtocolError(shared, problem="right behind a refused batch")
         if tp is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=wanted.topic_name)
         log = self._store.logs.get(tp)
@@ -188,8 +200,10 @@ class ClientRequests:
         payload: dict[tuple[int, TopicPartition], Buffer] = {(request_id, tp): wanted.batch}
         with self._payloads.held(payload):
             self._submit(event)
-        if log.log_end_offset > before:
+        is_appended = log.log_end_offset > before
+        if is_appended:
             self._on_produced(wanted.topic_name, record_count, len(wanted.batch))
+        return is_appended
 
     def on_produced(self, effect: ReplyProduce) -> None:
         """Take the core's answer for one partition."""
