@@ -1,67 +1,50 @@
-"""What anybody may send to a running broker: refused with the right error, nothing changed."""
+"""What anybody may send to a running broker: refused rightly, nothing changed, one log line."""
 
 from __future__ import annotations
 
-import os
+import random
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
+from contextlib import suppress
 
+import grpc
 import pytest
 
+from strandline.core.events import FetchPartition, FollowerFetchReceived
 from strandline.errors import ErrorCode
-from strandline.kafka_listener.schemas import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, PRODUCE
+from strandline.kafka_listener import schemas
 from strandline.kafka_listener.wire import Message
+from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from strandline.rpc.frames import RecordsFrame, decode, encode_fetch
+from strandline.runtime.log_bound import AT_ONCE
+from strandline_api.v1 import controller_pb2 as pb
 from tests.kafka.requests import fetch, list_offsets, only, produce
 from tests.kafka.support import make_batch
 from tests.kafka.wire_client import WireClient
-from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
-from tests.support.broker_process import BrokerProgram
-from tests.support.clients import Sent, producer_of
-from tests.support.eventually import eventually
-from tests.support.load import scan_log
+from tests.processes.victim import MALFORMED, RECORDS, TOPIC, Victim
+from tests.support.broker_group import BrokerGroup
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
-TOPIC = "bad-input"
-PRODUCE_VERSION, FETCH_VERSION, OFFSETS_VERSION, EPOCH_VERSION = 9, 12, 6, 4
-RECORDS = 5
+PRODUCE, FETCH = (schemas.PRODUCE, 9), (schemas.FETCH, 12)
+LIST_OFFSETS, EPOCH_END = (schemas.LIST_OFFSETS, 6), (schemas.OFFSET_FOR_LEADER_EPOCH, 4)
+METADATA = (schemas.METADATA, 9)
+REPLICATE = "/strandline.v1.Replication/Replicate"
+SESSION = "/strandline.v1.Controller/Session"
+PROBE = "/strandline.v1.Peer/Probe"
+ANSWER_LIMIT_SECONDS = 10
 OVERSIZE_BYTES = 1_100_000
-GARBAGE = os.urandom(4_000)
-
-
-class Victim:
-    """The leader of a partition, and everything about it that must not change."""
-
-    def __init__(self, group: BrokerGroup) -> None:
-        self._group = group
-        self._topic_id = group.create_topic(TOPIC)
-        group.wait_full_isr(TOPIC)
-        sent = Sent(producer_of(group.bootstrap()), TOPIC)
-        sent.send(RECORDS)
-        sent.settle()
-        # An epoch above 0: the one below it is then a leader's that was.
-        first = group.wait_leader(TOPIC)
-        group.brokers[first].kill()
-        group.wait_leader(TOPIC, other_than=first)
-        group.start()
-        group.wait_full_isr(TOPIC)
-        self.leader = group.wait_leader(TOPIC)
-        self.broker: BrokerProgram = group.brokers[self.leader]
-
-    def state(self) -> tuple[dict[str, Any], list[int]]:
-        """Return the partition's status and the length of each replica's log."""
-        lengths = [
-            len(scan_log(self._group.log_folder(broker, self._topic_id), broker, 0))
-            for broker in range(3)
-        ]
-        return self._group.partition(TOPIC), lengths
-
-    def ask(self, api_key: int, version: int, message: Message) -> Message:
-        with WireClient(self.broker.internal_port) as client:
-            return client.ask(api_key, version, message)
+GARBAGE = random.Random(1).randbytes(4_000)
+NO_PROTOCOL = {
+    "random": GARBAGE,
+    "a frame of 2 GiB": b"\x7f\xff\xff\xff" + GARBAGE,
+    "a negative length": b"\xff\xff\xff\xff",
+    "a bad start of HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + GARBAGE,
+    "a long header": b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
+}
 
 
 @pytest.fixture(scope="module")
@@ -72,15 +55,11 @@ def victim(shared_group: BrokerGroup) -> Victim:
 
 @pytest.fixture(autouse=True)
 def unchanged(victim: Victim) -> Iterator[None]:
-    """Compare state and processes before and after each test."""
-    eventually(lambda: victim.state()[1] == [RECORDS] * 3, FAULT_LIMIT_MS, "equal logs")
-    before = victim.state()
+    """Hold each test to it that nothing changed and that nothing more was said."""
     yield
-    assert victim.state() == before
-    assert victim.broker.runs()
-    assert only(victim.ask(PRODUCE, PRODUCE_VERSION, produce(b"", topic=TOPIC)))["error_code"] != 0
-    answer = victim.ask(FETCH, FETCH_VERSION, fetch(0, topic=TOPIC))
-    assert only(answer)["high_watermark"] == RECORDS
+    more = [victim.drain(of=broker) for broker in range(3)]
+    victim.assert_unchanged()
+    assert more == [[], [], []]
 
 
 def corrupt_batch() -> bytes:
@@ -89,115 +68,283 @@ def corrupt_batch() -> bytes:
     return bytes(batch)
 
 
-@pytest.mark.parametrize(
-    ("batch", "topic", "partition", "error"),
-    [
-        pytest.param(corrupt_batch(), TOPIC, 0, ErrorCode.CORRUPT_MESSAGE, id="wrong CRC"),
-        pytest.param(
-            make_batch([b"value"])[:-3], TOPIC, 0, ErrorCode.CORRUPT_MESSAGE, id="a cut batch"
-        ),
-        pytest.param(
-            b"\0" * 30, TOPIC, 0, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, id="an old format"
-        ),
-        pytest.param(
-            make_batch([b"v" * OVERSIZE_BYTES]),
-            TOPIC,
-            0,
-            ErrorCode.MESSAGE_TOO_LARGE,
-            id="oversize",
-        ),
-        pytest.param(
-            make_batch([b"v"]), TOPIC, 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="partition"
-        ),
-        pytest.param(
-            make_batch([b"v"]), TOPIC, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="negative"
-        ),
-        pytest.param(
-            make_batch([b"v"]), "../../etc", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="escape"
-        ),
-    ],
-)
+BAD_BATCHES = [
+    pytest.param(corrupt_batch(), TOPIC, 0, ErrorCode.CORRUPT_MESSAGE, id="wrong CRC"),
+    pytest.param(make_batch([b"v"])[:-3], TOPIC, 0, ErrorCode.CORRUPT_MESSAGE, id="a cut batch"),
+    pytest.param(
+        b"\0" * 30, TOPIC, 0, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, id="an old format"
+    ),
+    pytest.param(
+        make_batch([b"v" * OVERSIZE_BYTES]), TOPIC, 0, ErrorCode.MESSAGE_TOO_LARGE, id="oversize"
+    ),
+    pytest.param(
+        make_batch([b"v"]), TOPIC, 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="partition"
+    ),
+    pytest.param(
+        make_batch([b"v"]), TOPIC, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="negative"
+    ),
+    pytest.param(
+        make_batch([b"v"]), "../../etc", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="escape"
+    ),
+]
+
+
+@pytest.mark.parametrize(("batch", "topic", "partition", "error"), BAD_BATCHES)
 def test_a_bad_batch_is_refused(
     victim: Victim, batch: bytes, topic: str, partition: int, error: ErrorCode
 ) -> None:
     request = produce(batch, topic=topic, partition=partition)
-    answer = only(victim.ask(PRODUCE, PRODUCE_VERSION, request))
-    assert (answer["error_code"], answer["base_offset"]) == (error, -1)
+    with WireClient(victim.broker.internal_port) as client:
+        answer = only(client.ask(*PRODUCE, request))
+        assert (answer["error_code"], answer["base_offset"]) == (error, -1)
+        place = {"api": "Produce", "topic": topic, "partition": partition}
+        victim.assert_refusal_was_told(client, error, place)
+
+
+def test_a_bad_batch_that_wants_no_answer_ends_the_connection(victim: Victim) -> None:
+    with WireClient(victim.broker.internal_port) as client:
+        client.send(*PRODUCE, produce(corrupt_batch(), topic=TOPIC, acks=0))
+        assert client.is_closed_by_server()
+        victim.assert_refusal_was_told(client, ErrorCode.CORRUPT_MESSAGE, {"api": "Produce"})
+
+
+ESCAPES = ["../../etc/passwd", "..", ".", "/etc", "a/b", "a\\b", "a\0b", "", "x" * 300]
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_a_name_that_is_none_is_refused(victim: Victim, name: str) -> None:
+    with WireClient(victim.broker.internal_port) as client:
+        asked = {"topics": [{"name": name}], "allow_auto_topic_creation": True}
+        (topic,) = client.ask(*METADATA, asked)["topics"]
+        assert topic["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+        place = {"api": "Metadata", "topic": name[:249]}
+        victim.assert_refusal_was_told(client, ErrorCode.INVALID_TOPIC_EXCEPTION, place)
 
 
 @pytest.mark.parametrize("offset", [-1, -(1 << 63), RECORDS + 1, (1 << 63) - 1])
 def test_an_offset_outside_the_log_is_out_of_range(victim: Victim, offset: int) -> None:
-    answer = only(victim.ask(FETCH, FETCH_VERSION, fetch(offset, topic=TOPIC)))
-    assert answer["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE
+    with WireClient(victim.broker.internal_port) as client:
+        answer = only(client.ask(*FETCH, fetch(offset, topic=TOPIC)))
+        assert answer["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE
+        place = {"api": "Fetch", "topic": TOPIC, "partition": 0}
+        victim.assert_refusal_was_told(client, ErrorCode.OFFSET_OUT_OF_RANGE, place)
 
 
+def with_epoch(api: tuple[int, int], epoch: int) -> Message:
+    """Return a request by somebody who believes in this leader epoch."""
+    if api == FETCH:
+        request = fetch(0, topic=TOPIC)
+        request["topics"][0]["partitions"][0]["current_leader_epoch"] = epoch
+        return request
+    if api == LIST_OFFSETS:
+        return list_offsets(-1, topic=TOPIC, leader_epoch=epoch)
+    asked = {"index": 0, "current_leader_epoch": epoch, "leader_epoch": 0}
+    return {"replica_id": -1, "topics": [{"name": TOPIC, "partitions": [asked]}]}
+
+
+@pytest.mark.parametrize("api", [FETCH, LIST_OFFSETS, EPOCH_END])
 @pytest.mark.parametrize(
     ("ahead", "error"),
     [(-1, ErrorCode.FENCED_LEADER_EPOCH), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
-def test_another_leader_epoch_is_refused(victim: Victim, ahead: int, error: ErrorCode) -> None:
-    epoch = victim.state()[0]["leaderEpoch"] + ahead
-    request = fetch(0, topic=TOPIC)
-    request["topics"][0]["partitions"][0]["current_leader_epoch"] = epoch
-    assert only(victim.ask(FETCH, FETCH_VERSION, request))["error_code"] == error
-    listed = victim.ask(
-        LIST_OFFSETS, OFFSETS_VERSION, list_offsets(-1, topic=TOPIC, leader_epoch=epoch)
-    )
-    assert only(listed)["error_code"] == error
-    asked = {"index": 0, "current_leader_epoch": epoch, "leader_epoch": 0}
-    ends = victim.ask(
-        OFFSET_FOR_LEADER_EPOCH,
-        EPOCH_VERSION,
-        {"replica_id": -1, "topics": [{"name": TOPIC, "partitions": [asked]}]},
-    )
-    assert only(ends)["error_code"] == error
-
-
-def port_of(broker: BrokerProgram, name: str) -> int:
-    if name == "HTTP":
-        return int(broker.wait_for("http listening")["port"])
-    return int(broker.wait_for("registered")["listeners"][name])
-
-
-@pytest.mark.parametrize("listener", ["INTERNAL", "GRPC", "HTTP"])
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param(GARBAGE, id="random"),
-        pytest.param(b"\x7f\xff\xff\xff" + GARBAGE, id="a frame of 2 GiB"),
-        pytest.param(b"\xff\xff\xff\xff", id="a negative length"),
-        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + GARBAGE, id="a bad start of HTTP/2"),
-        pytest.param(b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", id="a long header"),
-    ],
-)
-def test_garbage_on_a_port_ends_that_connection_alone(
-    victim: Victim, listener: str, data: bytes
+def test_another_leader_epoch_is_refused(
+    victim: Victim, api: tuple[int, int], ahead: int, error: ErrorCode
 ) -> None:
-    lines = len(victim.broker.lines())
-    with socket.create_connection(("127.0.0.1", port_of(victim.broker, listener)), 10) as client:
-        try:
-            client.sendall(data)
-            client.shutdown(socket.SHUT_WR)
-            while client.recv(65_536):
-                continue
-        except OSError:
-            pass  # ended before everything was sent
-    assert len(victim.broker.lines()) <= lines + 1
+    with WireClient(victim.broker.internal_port) as client:
+        answer = only(client.ask(*api, with_epoch(api, victim.leader_epoch + ahead)))
+        assert answer["error_code"] == error
+        victim.assert_refusal_was_told(client, error, {"topic": TOPIC, "partition": 0})
 
 
 def test_an_unknown_version_and_an_unknown_api_end_the_connection(victim: Victim) -> None:
     head = b"\x00\x00\x00\x0a"
-    for api_key, version in ((PRODUCE, 99), (FETCH, 99), (999, 0)):
+    for api_key, version in ((schemas.PRODUCE, 99), (schemas.FETCH, 99), (999, 0)):
         request = api_key.to_bytes(2) + version.to_bytes(2) + b"\0\0\0\1" + b"\xff\xff"
         with socket.create_connection(("127.0.0.1", victim.broker.internal_port), 10) as client:
             client.sendall(head + request)
             assert client.recv(1) == b""
+        line = victim.next_line()
+        assert line["message"] == "unsupported request, connection closed"
+        assert (line["api_key"], line["api_version"]) == (api_key, version)
+
+
+# --- garbage ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listener", ["INTERNAL", "HTTP"])
+@pytest.mark.parametrize("data", NO_PROTOCOL.values(), ids=NO_PROTOCOL)
+def test_garbage_on_a_port_ends_that_connection_alone(
+    victim: Victim, listener: str, data: bytes
+) -> None:
+    port = victim.send_and_wait_for_the_end(listener, data)
+    line = victim.next_line()
+    assert line["message"] == MALFORMED
+    assert line["reason"]
+    # aiohttp knows the host alone.
+    assert line["peer"] == (f"127.0.0.1:{port}" if listener == "INTERNAL" else "127.0.0.1")
+
+
+def test_a_request_that_never_ends_is_told_with_its_connection(victim: Victim) -> None:
+    port = victim.send_and_wait_for_the_end("INTERNAL", b"\0\0\x20\0" + GARBAGE)
+    line = victim.next_line()
+    assert line["message"] == "connection lost within a request"
+    assert line["peer"] == f"127.0.0.1:{port}"
+
+
+def test_garbage_on_the_port_for_brokers_ends_that_connection_alone(victim: Victim) -> None:
+    ports = {victim.send_and_wait_for_the_end("GRPC", data) for data in NO_PROTOCOL.values()}
+    lines = [victim.next_line() for _ in ports]
+    assert {line["message"] for line in lines} == {"connection without a call"}
+    assert {line["peer"] for line in lines} == {f"ipv4:127.0.0.1:{port}" for port in ports}
 
 
 def test_an_unknown_path_is_not_found(victim: Victim) -> None:
-    port = port_of(victim.broker, "HTTP")
+    port = victim.port_of("HTTP")
     for path in ("/../../etc/passwd", "/metrics/x", "/%00"):
         with pytest.raises(urllib.error.HTTPError) as refusal:
             urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5)
         assert refusal.value.code in (400, 404)
         refusal.value.close()
+
+
+# --- the port for brokers, in gRPC ----------------------------------------------------------
+
+
+def follower_fetch(
+    victim: Victim, *, broker_ahead: int = 0, leader_ahead: int = 0, offset: int = RECORDS
+) -> bytes:
+    """Return the fetch of a follower whose epochs differ from the true ones by so much."""
+    follower = (victim.leader + 1) % 3
+    registered = victim.group.get("brokers", f"demo-{follower}")["status"]
+    partition = FetchPartition(
+        tp=TopicPartition(topic_id=TopicId(victim.topic_id), partition=0),
+        fetch_offset=offset,
+        log_start_offset=0,
+        leader_epoch=LeaderEpoch(victim.leader_epoch + leader_ahead),
+        last_fetched_epoch=LeaderEpoch(0),
+    )
+    fetch = FollowerFetchReceived(
+        request_id=1,
+        follower=BrokerId(follower),
+        broker_epoch=BrokerEpoch(registered["brokerEpoch"] + broker_ahead),
+        clean_since_epoch=BrokerEpoch(0),
+        max_wait_ms=0,
+        partitions=(partition,),
+    )
+    return b"".join(encode_fetch(fetch))
+
+
+def answer_to(port: int, method: str, message: bytes) -> bytes | None:
+    """Return the first answer on a stream, None if the stream is ended instead.
+
+    We speak on until there is one, and leave when the other end has: who goes first is told of.
+    """
+    answered = threading.Event()
+
+    def spoken() -> Iterator[bytes]:
+        yield message
+        answered.wait(ANSWER_LIMIT_SECONDS)
+
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = channel.stream_stream(method)(spoken(), timeout=ANSWER_LIMIT_SECONDS)
+        answer: bytes | None = next(call, None)
+        answered.set()
+        for _ in call:
+            pass
+    return answer
+
+
+def fetched(victim: Victim, fetch_bytes: bytes) -> RecordsFrame | None:
+    """Return what the leader answers a follower, None if it ends the stream."""
+    answer = answer_to(victim.port_of("GRPC"), REPLICATE, fetch_bytes)
+    if answer is None:
+        return None
+    (frame, *_) = decode(answer)
+    assert isinstance(frame, RecordsFrame)
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("ahead", "error", "fence"),
+    [
+        ({"broker_ahead": -1}, ErrorCode.STALE_BROKER_EPOCH, "broker_epoch"),
+        ({"leader_ahead": -1}, ErrorCode.FENCED_LEADER_EPOCH, "leader_epoch"),
+    ],
+)
+def test_the_fetch_of_a_stale_follower_is_fenced(
+    victim: Victim, ahead: dict[str, int], error: ErrorCode, fence: str
+) -> None:
+    frame = fetched(victim, follower_fetch(victim, **ahead))
+    assert frame is not None
+    assert (frame.error, bytes(frame.records)) == (error, b"")
+    line = victim.next_line()
+    assert (line["message"], line["fence"], line["detail"]) == ("fenced", fence, "fetch")
+
+
+def test_the_hello_of_a_process_that_was_is_refused(victim: Victim) -> None:
+    group = victim.group
+    controller = group.controller()
+    other = (controller + 1) % 3
+    epoch = group.get("brokers", f"demo-{other}")["status"]["brokerEpoch"] - 1
+    hello = pb.Hello(broker_id=other, broker_epoch=epoch, incarnation="a former one")
+    port = group.brokers[controller].wait_for("registered")["listeners"]["GRPC"]
+    said = pb.SessionUp(hello=hello).SerializeToString()
+    answer = answer_to(port, SESSION, said)
+    assert answer is not None
+    assert pb.SessionDown.FromString(answer).refused.error == ErrorCode.STALE_BROKER_EPOCH
+    line = victim.next_line(of=controller)
+    assert (line["message"], line["fence"]) == ("request fenced", "broker_epoch")
+    assert (line["about_broker_id"], line["detail"]) == (other, "hello of an ended process")
+
+
+OK, UNKNOWN_METHOD = grpc.StatusCode.OK, grpc.StatusCode.UNIMPLEMENTED
+NO_HELLO = pb.SessionUp(heartbeat=pb.Heartbeat(broker_epoch=1)).SerializeToString()
+NONSENSE = [
+    pytest.param(REPLICATE, b"\0\0\0\x09\x63garbage!", OK, "replication stream closed", id="frame"),
+    pytest.param(REPLICATE, b"\xff\xff\xff\xff", OK, "replication stream closed", id="length"),
+    pytest.param(SESSION, b"\xff\xff garbage", OK, "session closed", id="session"),
+    pytest.param(SESSION, NO_HELLO, OK, "session closed", id="no hello"),
+    pytest.param(PROBE, b"\xff\xff", grpc.StatusCode.INVALID_ARGUMENT, "probe refused", id="probe"),
+    pytest.param("/x.Y/Z", b"", UNKNOWN_METHOD, "call not served", id="method"),
+]
+
+
+@pytest.mark.parametrize(("method", "message", "status", "told"), NONSENSE)
+def test_nonsense_ends_its_call_alone(
+    victim: Victim, method: str, message: bytes, status: grpc.StatusCode, told: str
+) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{victim.port_of('GRPC')}") as channel:
+        assert ended(channel.stream_stream(method)(iter([message]), timeout=10)) is status
+    line = victim.next_line()
+    assert line["message"] == told
+    assert line["peer"].startswith("ipv4:127.0.0.1:")
+
+
+def ended(call: grpc.Call) -> grpc.StatusCode:
+    """Wait for the end of a call that is answered with nothing, and return how it ended."""
+    with suppress(grpc.RpcError):
+        assert list(call) == []
+    return call.code()
+
+
+def test_a_negative_offset_ends_the_stream(victim: Victim) -> None:
+    assert fetched(victim, follower_fetch(victim, offset=-1)) is None
+    line = victim.next_line()
+    assert line["message"] == "replication stream closed"
+    assert line["cause"] == "a fetch has a negative partition or offset"
+
+
+# --- how much is said -------------------------------------------------------------------
+
+
+def test_a_flood_of_garbage_fills_no_log(victim: Victim) -> None:
+    """Comes last of this file: the lines of this kind are used up for a while."""
+    for _ in range(10 * AT_ONCE):
+        victim.send_and_wait_for_the_end("INTERNAL", b"\xff\xff\xff\xff")
+    flood = victim.drain()
+    assert {line["message"] for line in flood} == {MALFORMED}
+    assert 0 < len(flood) <= AT_ONCE
+    _, metrics = victim.broker.get("/metrics")
+    counted = 'strandline_requests_total{api="unknown",error="INVALID_REQUEST"} '
+    (sample,) = (line for line in metrics.splitlines() if line.startswith(counted))
+    assert float(sample.removeprefix(counted)) >= 10 * AT_ONCE

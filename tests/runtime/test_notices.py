@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 
+from strandline.controller.notices import BrokerDead
 from strandline.core.effects import BecameFollower, BecameLeader, ReplicaFailed
-from strandline.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from strandline.runtime.clock import Clock
+from strandline.runtime.logs import JsonLines
 from strandline.runtime.metrics import Metrics
-from strandline.runtime.notices import CoreNotices
+from strandline.runtime.notices import ControllerNotices, CoreNotices
 
 TP = TopicPartition(topic_id=TopicId("t"), partition=0)
 OTHER_TP = TopicPartition(topic_id=TopicId("t"), partition=1)
@@ -55,3 +58,17 @@ def test_deletion_of_what_was_never_led_changes_nothing() -> None:
     notices = leading()
     notices.replica_deleted(TopicPartition(topic_id=TopicId("u"), partition=0))
     assert len(notices.leader_since) == 2
+
+
+def test_a_line_about_another_broker_still_says_who_wrote_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines = JsonLines()
+    lines.bind(broker_id=1, broker_epoch=7)
+    dead = BrokerDead(
+        broker_id=BrokerId(2), broker_epoch=BrokerEpoch(4), reason="probe", detect_ms=90
+    )
+    ControllerNotices(Metrics(), lease_name="lease").tell(dead)
+    line = json.loads(lines.format(caplog.records[-1]))
+    assert (line["broker_id"], line["broker_epoch"]) == (1, 7)
+    assert (line["about_broker_id"], line["about_broker_epoch"]) == (2, 4)

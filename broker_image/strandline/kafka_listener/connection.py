@@ -27,7 +27,12 @@ from strandline.kafka_listener.codec import (
 )
 from strandline.kafka_listener.frames import FrameAssembler
 from strandline.kafka_listener.handlers import HANDLERS
-from strandline.kafka_listener.observer import ClientNames, ListenerObserver
+from strandline.kafka_listener.observer import (
+    CLIENT_NAME_MAX_CHARACTERS,
+    ClientNames,
+    ListenerObserver,
+)
+from strandline.kafka_listener.refusals import refusal_in
 from strandline.kafka_listener.reply import Later, Reply, RequestContext
 from strandline.kafka_listener.schemas import API_VERSIONS, APIS, FETCH, Api
 from strandline.kafka_listener.wire import MalformedRequest
@@ -112,6 +117,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Forget everything that was under way for this client."""
+        if self._frames.is_partial and self._is_reading and not self._is_ending:
+            logger.info("connection lost within a request", extra=self._who())
         self._is_lost = self._is_ending = True
         self._shared.budget.forget(self._wake)
         for answer in self._answers:
@@ -153,6 +160,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once."""
+        self._is_ending = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -295,14 +303,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
         logger.error("request failed, connection closed", extra=fields, exc_info=cause)
         self._close_with(answer, ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _fields(self, answer: Answer) -> dict[str, object]:
+    def _who(self) -> dict[str, object]:
         return {
             "peer": self._peer,
             "listener": self._shared.context.listener_name,
+            "client": self._client_name[:CLIENT_NAME_MAX_CHARACTERS],
+        }
+
+    def _fields(self, answer: Answer) -> dict[str, object]:
+        return {
+            **self._who(),
             "api": answer.api_name,
             "api_key": answer.header.api_key,
             "api_version": answer.header.version,
-            "client": self._client_name,
         }
 
     # --- answers out ----------------------------------------------------------------------
@@ -334,6 +347,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             result.add_done_callback(done)
 
     def _ready(self, answer: Answer, reply: Reply) -> None:
+        refusal = refusal_in(reply)
+        if refusal is not None:
+            fields = {**self._fields(answer), **refusal.fields()}
+            logger.log(refusal.level, "request refused", extra=fields)
         answer.ready(reply, answer.header.version, self._loop.time())
         self._give_back(answer)
 

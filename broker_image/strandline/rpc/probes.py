@@ -7,17 +7,21 @@ back-off never answers in a peer's place.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from strandline.controller.events import ProbeVerdict
 from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch
 from strandline_api.v1 import controller_pb2 as pb
 
 from .streams import OWN_CONNECTION
+
+log = logging.getLogger(__name__)
 
 SERVICE = "strandline.v1.Peer"
 
@@ -37,8 +41,14 @@ def peer_service(
     """Return the gRPC service that answers probes."""
 
     async def probe(
-        _request: pb.ProbeRequest, _context: grpc.aio.ServicerContext[object, object]
+        request: bytes, context: grpc.aio.ServicerContext[bytes, pb.ProbeAnswer]
     ) -> pb.ProbeAnswer:
+        try:
+            # Whoever asks learns who is here: of the request nothing but its form matters.
+            pb.ProbeRequest.FromString(request)
+        except DecodeError as error:
+            log.warning("probe refused", extra={"peer": context.peer(), "cause": str(error)})
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a probe")
         return pb.ProbeAnswer(
             broker_id=identity.broker_id,
             broker_epoch=identity.broker_epoch,
@@ -48,7 +58,6 @@ def peer_service(
 
     handler = grpc.unary_unary_rpc_method_handler(
         probe,
-        request_deserializer=pb.ProbeRequest.FromString,
         response_serializer=pb.ProbeAnswer.SerializeToString,
     )
     return grpc.method_handlers_generic_handler(SERVICE, {"Probe": handler})

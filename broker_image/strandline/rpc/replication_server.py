@@ -28,8 +28,9 @@ SERVICE = "strandline.v1.Replication"
 class FollowerStream:
     """Where the answer to a fetch goes."""
 
-    def __init__(self, writer: CoalescingWriter) -> None:
+    def __init__(self, writer: CoalescingWriter, peer: str) -> None:
         self._writer = writer
+        self._peer = peer
         self.broken = asyncio.Event()
 
     def send_records(self, frame: RecordsFrame, records: Sequence[Buffer]) -> None:
@@ -46,7 +47,8 @@ class FollowerStream:
         try:
             self._writer.put(frame)
         except StreamOverflow as error:
-            log.warning("replication stream given up", extra={"cause": str(error)})
+            fields = {"peer": self._peer, "cause": str(error)}
+            log.warning("replication stream given up", extra=fields)
             self.broken.set()
 
 
@@ -61,7 +63,7 @@ def replication_service(
 
     async def replicate(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         writer = CoalescingWriter(context.write, settings)
-        stream = FollowerStream(writer)
+        stream = FollowerStream(writer, context.peer())
         tasks = {
             asyncio.create_task(writer.run()),
             asyncio.create_task(_read(context, stream, on_fetch)),
@@ -72,7 +74,8 @@ def replication_service(
             for task in done:
                 error = failure_of(task)
                 if isinstance(error, BadFrame):
-                    log.warning("replication stream closed", extra={"cause": str(error)})
+                    fields = {"peer": context.peer(), "cause": str(error)}
+                    log.warning("replication stream closed", extra=fields)
                 elif error is not None:
                     raise error
         finally:

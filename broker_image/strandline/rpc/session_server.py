@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from strandline.config.network import GrpcConfig
 from strandline.controller.effects import (
@@ -106,7 +107,7 @@ class SessionServer:
         """Return the gRPC service to register."""
         handler = grpc.stream_stream_rpc_method_handler(
             self._serve,
-            request_deserializer=pb.SessionUp.FromString,
+            request_deserializer=_session_up,
             response_serializer=pb.SessionDown.SerializeToString,
         )
         return grpc.method_handlers_generic_handler(SERVICE, {"Session": handler})
@@ -158,7 +159,8 @@ class SessionServer:
             for task in done:
                 error = failure_of(task)
                 if isinstance(error, ValueError):
-                    log.warning("session closed", extra={"cause": str(error)})
+                    fields = {"peer": context.peer(), "cause": str(error)}
+                    log.warning("session closed", extra=fields)
                 elif error is not None:
                     raise error
         finally:
@@ -202,6 +204,14 @@ class SessionServer:
             full=True,
         )
         return pb.SessionDown(update_metadata=message)
+
+
+def _session_up(data: bytes) -> pb.SessionUp:
+    """Return the message; ValueError, as for any other nonsense of a broker, if it is none."""
+    try:
+        return pb.SessionUp.FromString(data)
+    except DecodeError as error:
+        raise ValueError(str(error)) from error
 
 
 def _decode_up(message: pb.SessionUp, session: _Session) -> tuple[Event, ...]:

@@ -48,6 +48,7 @@ from strandline.rpc.session_client import (
     ShutdownAnswered,
 )
 from strandline.rpc.session_server import SessionServer
+from strandline.rpc.strangers import not_served, tell_of_silent_connections
 from strandline.rpc.streams import channel_options
 
 from . import settings_of
@@ -134,6 +135,7 @@ class BrokerService:
         self._tasks = [
             asyncio.create_task(self._link.run(), name="controller link"),
             asyncio.create_task(self._serve_clients(), name="kafka listener"),
+            asyncio.create_task(tell_of_silent_connections(), name="silent connections"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._end_with)
@@ -304,6 +306,7 @@ class BrokerService:
                 self._sessions.service(),
                 peer_service(identity, lambda: self._replicas.controller_epoch),
                 replication_service(self._peers.on_fetch, self._peers.on_follower_gone, settings),
+                not_served(),
             )
         )
         port = self._context.grpc_socket.getsockname()[1]

@@ -2,6 +2,7 @@
 
 `configure` is called once by `main`. Every line carries broker_id, and broker_epoch once
 it is known. A message never contains a value, so that lines can be counted by message.
+Lines that others can cause are bounded in number (`log_bound`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 from typing import Final, TextIO
+
+from .log_bound import PeerLineBound
 
 ROOT: Final = "strandline"
 _FIELDS: Final = "fields"
@@ -54,6 +57,7 @@ def configure(stream: TextIO = sys.stdout, level: int = logging.INFO) -> JsonLin
     formatter = JsonLines()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(formatter)
+    handler.addFilter(PeerLineBound())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     # Libraries speak only of what someone should look at; our own lines obey the level.

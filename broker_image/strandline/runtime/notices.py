@@ -183,12 +183,20 @@ MESSAGES: Final[dict[type, str]] = {
 }
 
 
+WRITERS_OWN: Final = frozenset({"broker_id", "broker_epoch"})
+"""What every line says of the broker that wrote it."""
+
+
 def _named(notice: object) -> dict[str, object]:
-    """Return a notice's fields, partitions spelled as people read them."""
+    """Return a notice's fields, partitions spelled as people read them.
+
+    A broker that a notice is about is told apart from the one that writes the line.
+    """
     values: dict[str, object] = {}
     for key, value in asdict(notice).items():  # type: ignore[call-overload]  # every notice is one
         if key == "tp":
             values["partition"] = f"{value['topic_id']}-{value['partition']}"
         else:
-            values[key] = value.value if isinstance(value, Enum) else value
+            told = f"about_{key}" if key in WRITERS_OWN else key
+            values[told] = value.value if isinstance(value, Enum) else value
     return values

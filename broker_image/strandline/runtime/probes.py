@@ -8,17 +8,52 @@ the pod's probe. ready: latched by whoever is injected, never lag or ISR. Called
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from strandline import names
 
+from .logs import fields
 from .metrics import CONTENT_TYPE, Metrics
 
 HEADER_BYTES_MAX: Final = 8 << 10
 SHUTDOWN_SECONDS: Final = 0.2
+REASON_SHOWN_CHARACTERS: Final = 200
+
+_log = logging.getLogger(__name__)
+
+
+class _MalformedRequests(logging.Filter):
+    """Turns what aiohttp says of bytes that are no HTTP into a line like those of other ports.
+
+    aiohttp has no other place to hear of them. It tells some at DEBUG, with nothing in the log,
+    and the rest as errors with a traceback, although nothing here failed.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Rewrite a line about a malformed request; of others let those pass that matter."""
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError):
+            return record.levelno > logging.DEBUG
+        (peer,) = record.args if isinstance(record.args, tuple) else ("",)
+        reason = str(error.message)[:REASON_SHOWN_CHARACTERS]
+        _log.warning(
+            "malformed request, connection closed", extra=fields(peer=str(peer), reason=reason)
+        )
+        return False
+
+
+def _http_logger() -> logging.Logger:
+    """Return the logger to hand to aiohttp; what it says at DEBUG must reach the filter."""
+    logger = logging.getLogger(f"{__name__}.http")
+    logger.setLevel(logging.DEBUG)
+    if not logger.filters:
+        logger.addFilter(_MalformedRequests())
+    return logger
 
 
 class ProbeServer:
@@ -41,6 +76,7 @@ class ProbeServer:
         self._runner = web.AppRunner(
             application,
             access_log=None,
+            logger=_http_logger(),
             max_line_size=HEADER_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
             shutdown_timeout=SHUTDOWN_SECONDS,

@@ -1,0 +1,157 @@
+"""Starts that cannot succeed end with status 2 and a remedy; those that may, wait and say so."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from strandline.config.network import ObservabilityConfig
+from tests.support import strandline_objects as objects
+from tests.support.broker_process import BrokerProgram
+from tests.support.control_plane import ControlPlane
+from tests.support.eventually import eventually
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+
+REFUSED = 2
+REPORT_INTERVAL_SECONDS = ObservabilityConfig().waiting_report_interval_ms / 1000
+TWO_REPORTS_LIMIT_MS = 60_000
+BETWEEN_ATTEMPTS_SECONDS = 5.0
+"""A report comes with the first attempt after it is due."""
+
+Mount = Callable[[str], Path]
+
+
+def broker_program(
+    folder: Path, *, kubeconfig: Path, namespace: str = "nowhere", broker_id: int = 0
+) -> BrokerProgram:
+    return BrokerProgram(
+        folder,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        cluster=objects.CLUSTER,
+        broker_id=broker_id,
+    )
+
+
+@pytest.fixture
+def without_api(tmp_path: Path) -> Iterator[BrokerProgram]:
+    """Provide a broker with no API server: what it refuses here, it refuses before all else."""
+    program = broker_program(tmp_path / "broker", kubeconfig=unreachable(tmp_path))
+    yield program
+    program.clean_up()
+
+
+def unreachable(folder: Path) -> Path:
+    """Return a kubeconfig of an API server that is not there."""
+    path = folder / "kubeconfig"
+    path.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: none\n"
+        "clusters: [{name: none, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "users: [{name: none, user: {token: none}}]\n"
+        "contexts: [{name: none, context: {cluster: none, user: none}}]\n"
+    )
+    return path
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Mount]:
+    """Provide a maker of small volumes; permissions would not keep root from writing.
+
+    A test names it before its broker, which then ends before its volume does.
+    """
+    mounted: list[Path] = []
+
+    def mount(options: str) -> Path:
+        path = tmp_path / "volume"
+        path.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", options, "strandline-test", str(path)]
+        assert subprocess.run(command, check=False).returncode == 0, "mounting a tmpfs needs root"
+        mounted.append(path)
+        return path
+
+    yield mount
+    for path in mounted:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+def refusal_of(program: BrokerProgram, data_dir: Path) -> str:
+    """Start a broker, wait for its end and return why it refused; it says nothing else."""
+    program.start(data_dir=data_dir)
+    assert program.exit_status() == REFUSED
+    (line,) = program.lines()
+    assert (line["level"], line["message"]) == ("ERROR", "refusing to start")
+    return str(line["cause"])
+
+
+def test_a_read_only_directory_is_refused_with_its_remedy(
+    volume: Mount, without_api: BrokerProgram
+) -> None:
+    path = volume("ro,size=1m")
+    cause = refusal_of(without_api, path)
+    assert cause.startswith(f"data directory {path} is read-only: mount the volume writable")
+
+
+def test_a_full_directory_is_refused_with_its_remedy_and_taken_once_there_is_space(
+    volume: Mount, without_api: BrokerProgram
+) -> None:
+    path = volume("size=64k")
+    filler = path / "filler"
+    with pytest.raises(OSError, match="No space left"):
+        filler.write_bytes(bytes(128 << 10))
+    cause = refusal_of(without_api, path)
+    assert cause.startswith(f"data directory {path} is full: free space")
+    assert filler.exists()
+    filler.unlink()
+    without_api.start(data_dir=path)
+    without_api.wait_for("waiting")
+
+
+def test_a_broker_that_waits_says_for_what_every_ten_seconds(
+    control_plane: ControlPlane, crds: None, namespace: str, tmp_path: Path
+) -> None:
+    kubeconfig = objects.broker_account(control_plane, namespace)
+    control_plane.apply([objects.cluster(namespace), objects.broker(namespace, 1)])
+    waiting = {
+        "127.0.0.1:1": broker_program(tmp_path / "a", kubeconfig=unreachable(tmp_path)),
+        "leases/demo-broker-1": broker_program(
+            tmp_path / "b", kubeconfig=kubeconfig, namespace=namespace, broker_id=1
+        ),
+        "brokers/demo-2": broker_program(
+            tmp_path / "c", kubeconfig=kubeconfig, namespace=namespace, broker_id=2
+        ),
+    }
+    try:
+        for program in waiting.values():
+            program.start()
+        for missing, program in waiting.items():
+            eventually(partial(has_reported_twice, program), TWO_REPORTS_LIMIT_MS, missing)
+            (first, second, *_) = reports(program)
+            late = second - first - REPORT_INTERVAL_SECONDS
+            assert 0 <= late < BETWEEN_ATTEMPTS_SECONDS
+            line = program.said("waiting")
+            assert line
+            assert (line["waiting_for"], line["level"]) == ("registration", "WARNING")
+            assert missing in line["cause"]
+            assert program.runs()
+    finally:
+        for program in waiting.values():
+            program.clean_up()
+
+
+def has_reported_twice(program: BrokerProgram) -> bool:
+    return len(reports(program)) > 1
+
+
+def reports(program: BrokerProgram) -> list[float]:
+    """Return when a broker said that it waits, in seconds."""
+    return [
+        datetime.fromisoformat(line["time"]).timestamp()
+        for line in program.lines()
+        if line["message"] == "waiting"
+    ]
