@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.support.broker_group import BrokerGroup
+from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
+from tests.support.broker_process import BrokerProgram
 from tests.support.clients import Sent, producer_of, read_all
+from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
@@ -35,3 +39,52 @@ def test_nothing_acknowledged_is_lost_when_the_leader_is_killed(group: BrokerGro
     group.start()
     group.wait_full_isr("orders")
     assert read_all(group.bootstrap(), "orders", 400) == sent.offsets
+
+
+ESTABLISHED = "01"
+MANY_PARTITIONS = 12
+
+
+def connections(client: BrokerProgram, port: int) -> int:
+    """Return how many connections a broker's process has to a port of this machine."""
+    process = Path("/proc") / str(client.process.pid)
+    links = (str(fd.readlink()) for fd in (process / "fd").iterdir() if fd.is_symlink())
+    sockets = {link.removeprefix("socket:[").removesuffix("]") for link in links}
+    rows = [
+        row.split()
+        for table in ("tcp", "tcp6")
+        for row in (process / "net" / table).read_text().splitlines()[1:]
+    ]
+    return sum(
+        1
+        for row in rows
+        if row[9] in sockets
+        and row[3] == ESTABLISHED
+        and int(row[2].rpartition(":")[2], base=16) == port
+    )
+
+
+def test_a_broker_replicates_from_another_on_one_connection(group: BrokerGroup) -> None:
+    """However many partitions it follows there; a stream has its connection for itself."""
+    group.create_topic("many", partitions=MANY_PARTITIONS)
+    group.wait_full_isr("many", MANY_PARTITIONS)
+    assert sorted(group.leaders("many", MANY_PARTITIONS)) == sorted([0, 1, 2] * 4)
+    producer = producer_of(group.bootstrap())
+    sent = [Sent(producer, "many", partition=number) for number in range(MANY_PARTITIONS)]
+    for each in sent:
+        each.send(10)
+    for each in sent:
+        each.settle()
+    ports = [broker.wait_for("registered")["listeners"]["GRPC"] for broker in group.brokers]
+    controller = group.controller()
+
+    def one_each() -> bool:
+        for leader, port in enumerate(ports):
+            # Every broker has its session with the controller, on a connection of its own.
+            wanted = 2 if leader == controller else 1
+            for number, follower in enumerate(group.brokers):
+                if number != leader:
+                    assert connections(follower, int(port)) == wanted, (number, leader)
+        return True
+
+    eventually(one_each, FAULT_LIMIT_MS, "one replication connection for each pair")

@@ -25,12 +25,10 @@ from strandline.core.events import (
     FetchAnswered,
     FetchedPartition,
     FetchFailed,
-    FetchWaitReceived,
     FollowerFetchReceived,
     LeaderAndIsrReceived,
     LiveBrokersChanged,
     LogDirectoryLost,
-    ProduceReceived,
     StatePersisted,
     StopReplicaReceived,
     Ticked,
@@ -39,7 +37,6 @@ from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
 from strandline.model import (
     Acks,
-    BatchSpan,
     BrokerId,
     ControllerEpoch,
     IsrEntry,
@@ -48,8 +45,10 @@ from strandline.model import (
     PartitionCommand,
     PartitionEpoch,
     PartitionState,
+    TopicSettings,
 )
 
+from .clients import Clients
 from .looking import ANY_FETCH, Looking
 from .promises import Promises
 from .show import show
@@ -58,13 +57,14 @@ from .world_broker import NAME, TP, Broker, Record
 FOREVER_MS = 10_000_000
 
 
-class World(Looking):
+class World(Looking, Clients):
     """Brokers, the state the controller has committed, and messages on their way."""
 
     def __init__(self) -> None:
         self.now_ms = 0
         self.brokers: dict[int, Broker] = {}
         self.stored: PartitionState
+        self.settings = TopicSettings()
         self.fetches: dict[int, SendFetch] = {}
         self.replies: dict[int, deque[FetchAnswered]] = {}
         self.reply_payloads: dict[tuple[int, int], list[Record]] = {}
@@ -123,10 +123,15 @@ class World(Looking):
         self._store(leader=BrokerId(int(leader)), isr=self._entries(isr), raise_leader_epoch=1)
         return self.do_announce(to=to, new=new)
 
-    def do_commit(self, isr: str, to: str | None = None, min_isr: str = "") -> list[str]:
-        """Commit another ISR under the same leadership and announce it."""
-        minimum = int(min_isr or self.stored.min_insync_replicas)
-        self.stored = replace(self.stored, min_insync_replicas=minimum)
+    def do_commit(
+        self, isr: str, to: str | None = None, min_isr: str = "", replicas: str = ""
+    ) -> list[str]:
+        """Commit another ISR or assignment under the same leadership and announce it."""
+        self.stored = replace(
+            self.stored,
+            min_insync_replicas=int(min_isr or self.stored.min_insync_replicas),
+            replicas=tuple(map(BrokerId, _ids(replicas))) or self.stored.replicas,
+        )
         self._store(leader=self.stored.leader, isr=self._entries(isr), raise_leader_epoch=0)
         return self.do_announce(to=to)
 
@@ -145,6 +150,7 @@ class World(Looking):
                 tp=TP,
                 topic_name=NAME,
                 state=self.stored if state == "stored" else self.saved,
+                settings=self.settings,
                 is_new=new == "yes",
             )
             event = LeaderAndIsrReceived(
@@ -155,6 +161,11 @@ class World(Looking):
             )
             printed += self._step(broker, event)
         return printed
+
+    def do_configure(self, segment_bytes: str) -> list[str]:
+        """Change the topic's settings; brokers learn of them with the next command."""
+        self.settings = replace(self.settings, segment_bytes=int(segment_bytes))
+        return []
 
     def do_save(self) -> list[str]:
         """Remember the stored state, for a controller whose view will be old."""
@@ -207,49 +218,6 @@ class World(Looking):
         proposal = self.proposals[int(broker)][int(nth)]
         state = self.stored if stored == "yes" else None
         return self._answer(int(broker), proposal.request_id, ErrorCode[error], state)
-
-    # --- clients ------------------------------------------------------------------------
-
-    def do_produce(
-        self,
-        to: str,
-        names: str,
-        acks: str = "all",
-        timeout_ms: str = "30000",
-        le: str = "",
-        again_at: str = "",
-    ) -> list[str]:
-        broker = self.brokers[int(to)]
-        request_id, records_sent = self._next_id(), names.split(",")
-        required = {"all": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}[acks]
-        broker.payloads[request_id] = [(LeaderEpoch(-1), name) for name in records_sent]
-        self.produced[request_id] = (records_sent, required)
-        duplicate = None
-        if again_at:
-            base = int(again_at)
-            duplicate = BatchSpan(
-                base_offset=base,
-                next_offset=base + len(records_sent),
-                leader_epoch=LeaderEpoch(0),
-                size_bytes=1,
-            )
-        event = ProduceReceived(
-            request_id=request_id,
-            tp=TP,
-            acks=required,
-            record_count=len(records_sent),
-            size_bytes=100,
-            timeout_ms=int(timeout_ms),
-            leader_epoch=LeaderEpoch(int(le)) if le else None,
-            duplicate=duplicate,
-        )
-        return self._step(broker, event)
-
-    def do_wait(self, at: str, seen: str, max_wait_ms: str = "500") -> list[str]:
-        event = FetchWaitReceived(
-            request_id=self._next_id(), watches=((TP, int(seen)),), max_wait_ms=int(max_wait_ms)
-        )
-        return self._step(self.brokers[int(at)], event)
 
     # --- replication --------------------------------------------------------------------
 
@@ -343,9 +311,15 @@ class World(Looking):
         self.proposals.pop(killed, None)
         return []
 
-    def do_start(self, broker: str, log: str = "kept") -> list[str]:
-        """Begin a new process: log=kept is a clean start, a number loses what is above it."""
+    def do_start(self, broker: str, log: str = "kept", begin: str = "") -> list[str]:
+        """Begin a new process: log=kept is a clean start, a number loses what is above it.
+
+        begin is the offset where the log begins from now on: its older segments are deleted.
+        """
         started = self.brokers[int(broker)]
+        if begin:
+            started.disk.begin_at(int(begin))
+            self.promises.forget_below(int(begin))
         if log != "kept":
             started.clean_since_epoch = type(started.broker_epoch)(started.broker_epoch + 1)
             started.disk.cut(int(log))

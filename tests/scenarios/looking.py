@@ -36,16 +36,31 @@ class Looking:
         return printed
 
     def do_logs(self) -> list[str]:
-        return [records(each, broker.disk.log) for each, broker in self.brokers.items()]
+        return [
+            records(each, broker.disk.log[broker.disk.log_start_offset :])
+            for each, broker in self.brokers.items()
+        ]
 
     def do_stored(self) -> list[str]:
         stored = self.stored
         epochs = f"leader_epoch={stored.leader_epoch} partition_epoch={stored.partition_epoch}"
         return [f"leader={stored.leader} {epochs} isr={value(stored.isr)}"]
 
-    def do_latest(self, at: str) -> list[str]:
-        error, offset, _ = self.brokers[int(at)].replicas.list_offset(TP, -1, None)
-        return [f"{error.name} {offset}"]
+    def do_disk(self, at: str) -> list[str]:
+        """Show what a new process would find of the partition."""
+        disk = self.brokers[int(at)].disk
+        told = f"told=({disk.leader_epoch}, {disk.partition_epoch}) isr={value(disk.isr)}"
+        if not disk.exists:
+            return [f"no log, {told}"]
+        span = f"[{disk.log_start_offset}, {len(disk.log)})"
+        return [f"log={span} segment_bytes={disk.settings.segment_bytes} {told}"]
+
+    def do_offset(self, at: str, of: str) -> list[str]:
+        """Ask for the earliest or latest offset, or for that of a timestamp."""
+        timestamp = {"earliest": -2, "latest": -1}.get(of)
+        wanted = int(of) if timestamp is None else timestamp
+        error, offset, epoch = self.brokers[int(at)].replicas.list_offset(TP, wanted, None)
+        return [f"{error.name} {offset} leader_epoch={epoch}"]
 
     def do_epoch_end(self, at: str, asked: str) -> list[str]:
         error, end = self.brokers[int(at)].replicas.end_offset_for_epoch(

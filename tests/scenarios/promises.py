@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.core.views import PartitionView, RoleName
 from strandline.model import LeaderEpoch, PartitionState
 
-from .world_broker import TP, Broker, Record
+from .world_broker import TP, Broker, Disk
 
 
 class Promises:
@@ -14,6 +14,11 @@ class Promises:
     def __init__(self) -> None:
         self.acknowledged: dict[int, str] = {}
         self.seen_offsets: dict[tuple[int, LeaderEpoch], int] = {}
+
+    def forget_below(self, offset: int) -> None:
+        """Promise no more what was deleted on purpose."""
+        for deleted in [each for each in self.acknowledged if each < offset]:
+            del self.acknowledged[deleted]
 
     def check(self, brokers: dict[int, Broker], stored: PartitionState) -> None:
         """Fail if a promise is broken."""
@@ -25,7 +30,7 @@ class Promises:
                 raise AssertionError(f"broker {broker_id}: log and core end apart")
             if view.role is RoleName.LEADER:
                 self._check_leader(broker_id, broker, view, stored)
-        _check_histories([broker.disk.log for broker in brokers.values()])
+        _check_histories([broker.disk for broker in brokers.values()])
 
     def _check_leader(
         self, broker_id: int, broker: Broker, view: PartitionView, stored: PartitionState
@@ -40,13 +45,12 @@ class Promises:
                     raise AssertionError(f"acknowledged {name} at {offset} is lost")
 
 
-def _check_histories(logs: list[list[Record]]) -> None:
-    for one in logs:
-        for other in logs:
-            same = [
-                offset
-                for offset, (left, right) in enumerate(zip(one, other, strict=False))
-                if left[0] == right[0]
-            ]
-            if same and one[: same[-1] + 1] != other[: same[-1] + 1]:
+def _check_histories(disks: list[Disk]) -> None:
+    for one in disks:
+        for other in disks:
+            begin = max(one.log_start_offset, other.log_start_offset)
+            left, right = one.log[begin:], other.log[begin:]
+            pairs = enumerate(zip(left, right, strict=False), start=1)
+            same = [count for count, (mine, theirs) in pairs if mine[0] == theirs[0]]
+            if same and left[: same[-1]] != right[: same[-1]]:
                 raise AssertionError("two histories under one offset and epoch")

@@ -5,7 +5,7 @@ The disk outlives the process; a log is a list of (leader epoch, record name) by
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from strandline.core.effects import (
     AppendAsFollower,
@@ -35,18 +35,25 @@ from strandline.model import (
     PartitionEpoch,
     TopicId,
     TopicPartition,
+    TopicSettings,
 )
 
 TP = TopicPartition(topic_id=TopicId("t"), partition=0)
 NAME = "orders"
 Record = tuple[LeaderEpoch, str]
+DELETED: Record = (LeaderEpoch(-1), "")
 
 
 @dataclass(slots=True)
 class Disk:
-    """What a process leaves behind: one log from offset 0, its files, the state file."""
+    """What a process leaves behind: one log, its files, the state file.
+
+    log[n] is the record at offset n; below log_start_offset it holds DELETED.
+    """
 
     exists: bool = False
+    settings: TopicSettings = TopicSettings()
+    log_start_offset: int = 0
     log: list[Record] = field(default_factory=list)
     epochs: tuple[EpochStart, ...] = ()
     high_watermark: int = 0
@@ -60,6 +67,22 @@ class Disk:
         del self.log[keep:]
         self.epochs = tuple(entry for entry in self.epochs if entry.start_offset < keep)
 
+    def begin_at(self, offset: int) -> None:
+        """Delete the records below an offset, as when old segments are removed."""
+        kept = self.log[offset:]
+        self.log = [DELETED] * offset + kept
+        self.log_start_offset = offset
+        epochs: dict[int, EpochStart] = {}
+        for each in self.epochs:
+            start = max(each.start_offset, offset)
+            epochs[start] = replace(each, start_offset=start)
+        self.epochs = tuple(epochs.values())
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything; the next record has this offset."""
+        self.log = [DELETED] * offset
+        self.log_start_offset = offset
+
     def hosted(self) -> HostedPartition:
         """Return what is found at start."""
         return HostedPartition(
@@ -68,9 +91,9 @@ class Disk:
             leader_epoch=self.leader_epoch,
             partition_epoch=self.partition_epoch,
             isr=self.isr,
-            log_start_offset=0,
+            log_start_offset=self.log_start_offset,
             log_end_offset=len(self.log),
-            high_watermark=min(self.high_watermark, len(self.log)),
+            high_watermark=min(max(self.high_watermark, self.log_start_offset), len(self.log)),
             epochs=self.epochs,
         )
 
@@ -131,8 +154,9 @@ class Broker:
     def _perform(self, effect: Effect) -> None:
         disk = self.disk
         match effect:
-            case CreateReplica():
+            case CreateReplica(settings=settings):
                 disk.exists = True
+                disk.settings = settings
             case DeleteReplica():
                 self.disk = Disk(controller_epoch=disk.controller_epoch)
             case AppendAsLeader(request_id=request_id, base_offset=base, leader_epoch=epoch):
@@ -143,8 +167,8 @@ class Broker:
                 disk.log += self.payloads.pop(request_id)
             case TruncateTo(offset=offset):
                 del disk.log[offset:]
-            case RestartLogAt():
-                raise AssertionError("no log begins above 0 in scenarios")
+            case RestartLogAt(offset=offset):
+                disk.restart_at(offset)
             case WriteEpochCheckpoint(epochs=epochs):
                 disk.epochs = epochs
             case WriteHighWatermarkCheckpoint(high_watermarks=marks):

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from strandline.controller.brokers import BrokerView
-from strandline.core.effects import Effect, HighWatermarkAdvanced
+from strandline.core.effects import Effect
 from strandline.core.events import AlterPartitionAnswered
 from strandline.core.fetchers import Fetcher, Fetchers, Outstanding
-from strandline.core.high_watermark import holding_ends, next_high_watermark
 from strandline.core.isr import PendingShrink, Stable
 from strandline.core.isr_keeper import IsrKeeper
 from strandline.core.leader import LeaderReplica
@@ -45,27 +44,18 @@ def planted(mutant: Mutant) -> Iterator[None]:
         setattr(mutant.owner, mutant.name, original)
 
 
+_ADVANCE = LeaderReplica.advance_high_watermark
+_MAY_JOIN = LeaderReplica._may_join
+
+
 def _watermark_over_committed_isr(self: LeaderReplica, now_ms: int) -> list[Effect]:
-    """Count the committed ISR alone: a joiner in flight does not hold back."""
-    ends = holding_ends(
-        self.keeper.isr.entries,
-        self.followers,
-        is_eligible=lambda *_: False,
-        leader_end=self.log.log_end_offset,
-        now_ms=now_ms,
-        lag_time_max_ms=self.around.settings.replica_lag_time_max_ms,
-    )
-    high_watermark = next_high_watermark(
-        ends,
-        high_watermark=self.log.high_watermark,
-        leader_end=self.log.log_end_offset,
-        in_sync_count=self._in_sync_count(),
-        min_insync_replicas=self.min_insync_replicas,
-    )
-    if high_watermark == self.log.high_watermark:
-        return []
-    self.log.raise_high_watermark(high_watermark)
-    return [HighWatermarkAdvanced(tp=self.log.tp, high_watermark=high_watermark)]
+    """Count the committed ISR alone: neither a joiner in flight nor one to come holds back."""
+    isr, live = self.keeper.isr, self.around.live
+    self.keeper.isr, self.around.live = Stable(entries=isr.entries), {}
+    try:
+        return _ADVANCE(self, now_ms)
+    finally:
+        self.keeper.isr, self.around.live = isr, live
 
 
 def _write_without_version(
@@ -107,14 +97,11 @@ def _any_answer_is_ours(
 
 def _join_before_epoch_start(self: LeaderReplica, broker_id: BrokerId, now_ms: int) -> bool:
     """Let a follower join that has reached the inherited high watermark only."""
-    progress = self.followers[broker_id]
-    return (
-        progress.last_fetch_ms is not None
-        and now_ms - progress.last_fetch_ms <= self.around.settings.replica_lag_time_max_ms
-        and progress.log_end_offset >= self.log.high_watermark
-        and self.around.is_live(broker_id, progress.broker_epoch)
-        and self.keeper.may_ask_for(broker_id, now_ms)
-    )
+    epoch_start_offset, self.epoch_start_offset = self.epoch_start_offset, 0
+    try:
+        return _MAY_JOIN(self, broker_id, now_ms)
+    finally:
+        self.epoch_start_offset = epoch_start_offset
 
 
 def _any_own_entry(self: Surroundings, entry: IsrEntry | None) -> bool:
@@ -162,11 +149,13 @@ LOST_DATA_TRUSTED = Mutant(
     "ISR entries of lost data trusted", BrokerView, "covers", lambda *_: True
 )
 
-FOUND_BY_SEARCH = (
+FOUND_SOON = (
     WATERMARK_OVER_COMMITTED_ISR,
     WRITE_WITHOUT_VERSION,
-    NO_ANSWER_MEANS_NOT_APPLIED,
     LEAVERS_STOP_COUNTING,
-    ANSWERS_WITHOUT_REQUEST_ID,
     LOST_DATA_TRUSTED,
 )
+"""Found by random search within so few schedules that the fast tier looks for them."""
+
+FOUND_LATE = (NO_ANSWER_MEANS_NOT_APPLIED, ANSWERS_WITHOUT_REQUEST_ID)
+"""Found by random search, but by so many schedules that only the full gate looks for them."""

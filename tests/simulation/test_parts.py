@@ -19,10 +19,12 @@ from strandline.model import (
     PartitionState,
 )
 from strandline.simulation.disk import Disk, RecordLog, new_batch
+from strandline.simulation.happenings import Happened, Happening
 from strandline.simulation.network import Network
-from strandline.simulation.plan import EVERYBODY, Conditions
+from strandline.simulation.plan import EVERYBODY, Conditions, Fault, FaultKind
 from strandline.simulation.store import Store, obeys_rules
 from strandline.simulation.timeline import Timeline
+from strandline.simulation.world import World
 from tests.simulation.directed import JOIN_BELOW_EPOCH_START
 
 STATE = PartitionState(
@@ -145,7 +147,7 @@ def test_a_lost_process_leaves_a_state_write_done_or_not() -> None:
 
 def test_a_cut_loses_one_direction_and_ends() -> None:
     timeline = Timeline()
-    network = Network(timeline, seed=1, conditions=Conditions())
+    network = Network(timeline, seed=1, conditions=Conditions(), happened=Happened())
     heard: list[str] = []
     network.cut(1, 2, until_ms=10)
     assert not network.send(1, 2, "x", heard.append, "lost")
@@ -158,7 +160,7 @@ def test_a_cut_loses_one_direction_and_ends() -> None:
 
 
 def test_everybody_can_be_cut_off() -> None:
-    network = Network(Timeline(), seed=1, conditions=Conditions())
+    network = Network(Timeline(), seed=1, conditions=Conditions(), happened=Happened())
     network.cut(EVERYBODY, 2, until_ms=10)
     assert not network.send(1, 2, "x", list)
     assert network.send(2, 1, "x", list)
@@ -169,7 +171,8 @@ def test_everybody_can_be_cut_off() -> None:
 def test_first_copies_keep_their_order_and_late_ones_do_not() -> None:
     timeline = Timeline()
     conditions = Conditions(delay_max_ms=20, duplicates=500, slow=100, slow_max_ms=200)
-    network = Network(timeline, seed=1, conditions=conditions)
+    happened = Happened()
+    network = Network(timeline, seed=1, conditions=conditions, happened=happened)
     heard: list[int] = []
     for number in range(100):
         network.send(1, 2, "x", heard.append, number, repeatable=True)
@@ -177,4 +180,34 @@ def test_first_copies_keep_their_order_and_late_ones_do_not() -> None:
         pass
     firsts = list(dict.fromkeys(heard))
     assert sorted(firsts) == list(range(100))
-    assert len(heard) > 100
+    assert len(heard) == 100 + happened[Happening.MESSAGE_REPEATED] > 100
+
+
+# --- machines ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_another_boot"),
+    [
+        (FaultKind.POWER_LOSS, True),
+        (FaultKind.WIPE, True),
+        (FaultKind.STOP, True),
+        (FaultKind.CRASH, False),
+        (FaultKind.PAUSE, False),
+    ],
+    ids=lambda value: value.value if isinstance(value, FaultKind) else f"another boot: {value}",
+)
+def test_what_loses_data_boots_the_machine(kind: FaultKind, is_another_boot: bool) -> None:
+    fault = Fault(at_ms=1_500, kind=kind, target="2", for_ms=100)
+    world = World(replace(JOIN_BELOW_EPOCH_START, faults=(fault,)))
+
+    def boot_id_at(ms: int) -> str:
+        while world.timeline.now_ms < ms:
+            world.timeline.run_next()
+        registration = world.store.brokers[BrokerId(2)].registration
+        assert registration is not None
+        return registration.boot_id
+
+    before = boot_id_at(1_400)
+    assert (boot_id_at(3_000) != before) is is_another_boot
+    assert world.happened[kind] == 1

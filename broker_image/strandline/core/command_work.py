@@ -6,6 +6,8 @@ order and whether, `partition` what a role change means.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from strandline.errors import ErrorCode
 from strandline.model import ControllerEpoch, PartitionCommand, TopicPartition
 
@@ -138,6 +140,8 @@ class CommandWork:
                 return self._delete(command)
             case LiveBrokersChanged() as command:
                 return self._announce(command, now_ms)
+            case _:
+                assert_never(judged.command)
 
     def _take_roles(
         self, command: LeaderAndIsrReceived, verdicts: tuple[ErrorCode, ...], now_ms: int
@@ -234,3 +238,5 @@ def _refuse(command: Command, error: ErrorCode) -> list[Effect]:
             ]
         case LiveBrokersChanged():
             return []
+        case _:
+            assert_never(command)

@@ -78,8 +78,6 @@ class Fetcher:
 
     def next_wakeup_ms(self) -> int | None:
         """Return when `Fetchers.plan` has something to do without an event."""
-        if not self.turn:
-            return None
         times = list(self.delayed.values())
         if self.outstanding is not None:
             times.append(self.outstanding.deadline_ms)

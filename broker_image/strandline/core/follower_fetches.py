@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from strandline.errors import ErrorCode
+from strandline.errors import ErrorCode, InvariantViolation
 from strandline.model import BrokerId, TopicPartition
 
 from .effects import Effect, Fenced, ReadPartition, ReplyFetch
 from .events import FetchPartition, FollowerFetchReceived
 from .leader import LeaderReplica
 from .partition import Partition
+from .progress import FollowerProgress
 from .purgatory import DelayedFollowerFetch, Purgatory
 from .reads import find_leader, read_for_follower, refused
 
@@ -113,25 +114,25 @@ class FollowerFetches:
         news = [
             read
             for read in reads
-            if _is_urgent(read) or self._told(delayed.follower, read) != read.high_watermark
+            if _is_urgent(read)
+            or self._progress(delayed.follower, read).high_watermark_told != read.high_watermark
         ]
         self._note_told(delayed.follower, news)
         return ReplyFetch(
             request_id=delayed.request_id, follower=delayed.follower, partitions=tuple(news)
         )
 
-    def _told(self, follower: BrokerId, read: ReadPartition) -> int | None:
-        leader = find_leader(self._partitions.get(read.tp), None)
-        if isinstance(leader, ErrorCode) or follower not in leader.followers:
-            return None
-        return leader.followers[follower].high_watermark_told
-
     def _note_told(self, follower: BrokerId, reads: Sequence[ReadPartition]) -> None:
         for read in reads:
             if read.error is ErrorCode.NONE and read.diverging is None:
-                leader = find_leader(self._partitions.get(read.tp), None)
-                if isinstance(leader, LeaderReplica):
-                    leader.followers[follower].high_watermark_told = read.high_watermark
+                self._progress(follower, read).high_watermark_told = read.high_watermark
+
+    def _progress(self, follower: BrokerId, read: ReadPartition) -> FollowerProgress:
+        """Return what is known of a follower where a read for it was not refused."""
+        role = self._partitions[read.tp].role
+        if not isinstance(role, LeaderReplica):
+            raise InvariantViolation("only a leader reads for followers", tp=read.tp)
+        return role.followers[follower]
 
 
 def fenced(error: ErrorCode, request: str) -> list[Effect]:

@@ -9,6 +9,7 @@ epoch settles it, a refusal included (ADR 0006).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from strandline.model import BrokerId, IsrEntry
 
@@ -108,6 +109,8 @@ def not_applied(isr: Pending, committed: tuple[IsrEntry, ...]) -> frozenset[Brok
             return frozenset({isr.joiner.broker_id}) - ids
         case PendingShrink():
             return isr.leavers & ids
+        case _:
+            assert_never(isr)
 
 
 def _ids(entries: tuple[IsrEntry, ...]) -> frozenset[BrokerId]:

@@ -163,12 +163,11 @@ class LeaderReplica:
         Exactly the process that fetched joins, and only while the controller announces it
         (KIP-841, KIP-903).
         """
-        if self.keeper.may_propose:
-            for broker_id in sorted(self.followers):
-                if broker_id not in self.keeper.isr.isr and self._may_join(broker_id, now_ms):
-                    broker_epoch = self.followers[broker_id].broker_epoch
-                    joiner = IsrEntry(broker_id=broker_id, broker_epoch=broker_epoch)
-                    return self.keeper.propose_joiner(joiner, now_ms)
+        for broker_id in sorted(self.followers):
+            if broker_id not in self.keeper.isr.isr and self._may_join(broker_id, now_ms):
+                broker_epoch = self.followers[broker_id].broker_epoch
+                joiner = IsrEntry(broker_id=broker_id, broker_epoch=broker_epoch)
+                return self.keeper.propose_joiner(joiner, now_ms)
         return []
 
     def on_alter_partition_answered(

@@ -76,8 +76,9 @@ class Partition:
             if state.leader != known.leader:
                 # The leader changes with its epoch or not at all.
                 return ErrorCode.INVALID_UPDATE_VERSION, []
-            if self._may_continue(state):
-                return self._continue(state, now_ms)
+            effects = self._continue(state, now_ms)
+            if effects is not None:
+                return self._answer(state), effects
         return self._take_role(state, now_ms)
 
     def fail(self, reason: str) -> list[Effect]:
@@ -91,19 +92,16 @@ class Partition:
         refused = state.leader == self.around.broker_id and not isinstance(self.role, LeaderReplica)
         return ErrorCode.STALE_BROKER_EPOCH if refused else ErrorCode.NONE
 
-    def _may_continue(self, state: PartitionState) -> bool:
-        if isinstance(self.role, LeaderReplica):
-            return self.around.is_present_self(state.entry_of(self.around.broker_id))
-        return isinstance(self.role, FollowerReplica) and self.around.broker_id in state.replicas
-
-    def _continue(self, state: PartitionState, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
-        self.told = state
-        effects: list[Effect] = []
-        if isinstance(self.role, LeaderReplica):
-            effects = self.role.adopt(state, now_ms)
-        elif isinstance(self.role, FollowerReplica):
-            self.role.state = state
-        return self._answer(state), effects
+    def _continue(self, state: PartitionState, now_ms: int) -> list[Effect] | None:
+        """Go on in the present role under a later state; return None if that role is over."""
+        me = self.around.broker_id
+        if isinstance(self.role, LeaderReplica) and self.around.is_present_self(state.entry_of(me)):
+            self.told = state
+            return self.role.adopt(state, now_ms)
+        if isinstance(self.role, FollowerReplica) and me in state.replicas:
+            self.told = self.role.state = state
+            return []
+        return None
 
     def _take_role(self, state: PartitionState, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
         self.told = state

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, assert_never
 
 from strandline.errors import InvariantViolation
 from strandline.model import BrokerEpoch, BrokerId, TopicPartition
@@ -83,6 +83,8 @@ def _key(operation: Delayed) -> Key:
             return "fetch", operation.request_id, None
         case DelayedFollowerFetch():
             return "follower_fetch", operation.request_id, operation.follower
+        case _:
+            assert_never(operation)
 
 
 class Purgatory:
@@ -132,6 +134,8 @@ class Purgatory:
                     self._fetch.setdefault(tp, {})[key] = seen
             case DelayedFollowerFetch():
                 self._follower[delayed.follower] = delayed
+            case _:
+                assert_never(delayed)
         self._sequence += 1
         self._purge_deadlines()
         heapq.heappush(self._deadlines, (delayed.deadline_ms, self._sequence, key))
@@ -209,6 +213,8 @@ class Purgatory:
                     _discard(self._fetch, tp, key)
             case DelayedFollowerFetch():
                 del self._follower[delayed.follower]
+            case _:
+                assert_never(delayed)
 
     def _purge_deadlines(self) -> None:
         # Completed requests leave their deadline behind; more of them than waiting ones

@@ -8,6 +8,7 @@ therefore the only thing that completes requests.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from strandline.errors import ErrorCode
 from strandline.model import Acks, TopicPartition
@@ -168,6 +169,8 @@ class Requests:
                     done.append(WakeFetch(request_id=delayed.request_id, expired=True))
                 case DelayedFollowerFetch():
                     done.append(self._followers.answer_in_full(delayed))
+                case _:
+                    assert_never(delayed)
             done.append(RequestExpired(operation=delayed.operation))
         return done
 

@@ -2,7 +2,9 @@
 
 A call is applied once or never; its answer may be lost, and a call that was given up may
 still be applied up to two seconds later. Reads are quorum reads at the moment they arrive.
-Watches deliver each change after a delay, sometimes twice, and not in order if so planned.
+A list takes its time to come back, as long as a watch may lag behind, so it may be old when it
+arrives. Watches deliver each change after a delay, sometimes twice, and not in order if so
+planned.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from strandline.controller.store_events import Outcome, WatchLost
 from strandline.model import BrokerId, LeaseRecord
 
 from .chance import Chance, key_of
+from .happenings import Happened, Happening
 from .plan import Conditions
 from .timeline import Action, Timeline
 
@@ -52,13 +55,20 @@ class Api:
     """One API server."""
 
     def __init__(
-        self, timeline: Timeline, *, seed: int, conditions: Conditions, timeout_ms: int
+        self,
+        timeline: Timeline,
+        *,
+        seed: int,
+        conditions: Conditions,
+        timeout_ms: int,
+        happened: Happened,
     ) -> None:
         self._timeline = timeline
+        self._happened = happened
         self._seed = seed
         self._conditions = conditions
         self._timeout_ms = timeout_ms
-        self._chances: dict[BrokerId, Chance] = {}
+        self._chances: dict[tuple[BrokerId, str], Chance] = {}
         self._outage_until_ms = 0
         self._cut_until_ms: dict[BrokerId, int] = {}
         self._lease_watches: dict[BrokerId, _Watch] = {}
@@ -124,6 +134,7 @@ class Api:
         self._timeline.after(there_ms, self._apply, caller, apply, answer, back_ms, watch)
 
     def _give_up(self, caller: Caller, answer: Callable[[Outcome, Value | None], None]) -> None:
+        self._happened[Happening.CALL_UNANSWERED] += 1
         self._timeline.after(self._timeout_ms, caller.deliver, answer, Outcome.UNKNOWN, None)
 
     def _apply(
@@ -135,11 +146,22 @@ class Api:
         watch: bool,  # noqa: FBT001  # travels through the timeline by position
     ) -> None:
         found = apply()
-        arrival_ms = self._timeline.now_ms + back_ms
+        now_ms = self._timeline.now_ms
+        arrival_ms = now_ms + back_ms
         if watch:
+            arrival_ms = now_ms + self._list_back_ms(caller.broker_id, back_ms)
             self._watches[caller.broker_id] = self._new_watch(caller, arrival_ms)
-        outcome = Outcome.CONFLICT if found is None else Outcome.OK
+        outcome = Outcome.OK
+        if found is None:
+            outcome = Outcome.CONFLICT
+            self._happened[Happening.WRITE_REFUSED] += 1
         self._timeline.at(arrival_ms, caller.deliver, answer, outcome, found)
+
+    def _list_back_ms(self, broker_id: BrokerId, back_ms: int) -> int:
+        """Return how long the answer of a list takes; in time for a caller that waits for it."""
+        conditions, chance = self._conditions, self._chance(broker_id, "list")
+        slow_ms = chance.between(1, conditions.watch_delay_max_ms)
+        return max(back_ms, min(slow_ms, self._timeout_ms - conditions.api_delay_max_ms - 1))
 
     # --- watches --------------------------------------------------------------------------
 
@@ -172,7 +194,10 @@ class Api:
         silent_ms = self._silent_until_ms(watch.caller.broker_id)
         arrival_ms = max(now_ms + delay_ms, silent_ms + delay_ms, watch.from_ms)
         if conditions.watch_in_order:
-            arrival_ms = watch.last_arrival_ms = max(arrival_ms, watch.last_arrival_ms)
+            arrival_ms = max(arrival_ms, watch.last_arrival_ms)
+        elif arrival_ms < watch.last_arrival_ms:
+            self._happened[Happening.WATCH_OVERTAKEN] += 1
+        watch.last_arrival_ms = max(arrival_ms, watch.last_arrival_ms)
         self._timeline.at(arrival_ms, watch.caller.deliver, action, *arguments)
         if chance.happens(conditions.watch_duplicates):
             late_ms = chance.between(0, conditions.api_late_max_ms)
@@ -182,8 +207,9 @@ class Api:
         key = key_of(self._seed, "watch", caller.broker_id, self._timeline.now_ms)
         return _Watch(caller, Chance(key), from_ms=from_ms)
 
-    def _chance(self, broker_id: BrokerId) -> Chance:
-        chance = self._chances.get(broker_id)
+    def _chance(self, broker_id: BrokerId, kind: str = "api") -> Chance:
+        chance = self._chances.get((broker_id, kind))
         if chance is None:
-            chance = self._chances[broker_id] = Chance(key_of(self._seed, "api", broker_id))
+            key = key_of(self._seed, kind, broker_id)
+            chance = self._chances[broker_id, kind] = Chance(key)
         return chance

@@ -115,11 +115,13 @@ class RecordLog:
             found.append(batch)
         return found
 
-    def lose_tail(self, keep_per_mille: int) -> None:
-        """Keep that share of the batches, and everything that was flushed."""
+    def lose_tail(self, keep_per_mille: int) -> int:
+        """Keep that share of the batches, and all that was flushed; return the records lost."""
+        before = self.end
         kept = len(self.batches) * keep_per_mille // 1000
         offset = self.start if kept == 0 else self.batches[kept - 1].span.next_offset
         self.truncate_to(max(offset, self.flushed))
+        return before - self.end
 
 
 @dataclass(slots=True, kw_only=True)
@@ -153,11 +155,10 @@ class Disk:
             self.write_state(self.state_writes[0])
         self.state_writes.clear()
 
-    def lose_power(self, keep_per_mille: int) -> None:
-        """Lose what was never flushed."""
+    def lose_power(self, keep_per_mille: int) -> int:
+        """Lose what was never flushed; return how many records that is."""
         self._void()
-        for log in self.logs.values():
-            log.lose_tail(keep_per_mille)
+        return sum(log.lose_tail(keep_per_mille) for log in self.logs.values())
 
     def wipe(self, log_dir_id: str) -> None:
         """Become an empty disk."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .chance import Chance, key_of
+from .happenings import Happened, Happening
 from .plan import EVERYBODY, Conditions
 from .timeline import Action, Timeline
 
@@ -23,8 +24,11 @@ class _Link:
 class Network:
     """All links of one schedule."""
 
-    def __init__(self, timeline: Timeline, *, seed: int, conditions: Conditions) -> None:
+    def __init__(
+        self, timeline: Timeline, *, seed: int, conditions: Conditions, happened: Happened
+    ) -> None:
         self._timeline = timeline
+        self._happened = happened
         self._seed = seed
         self._conditions = conditions
         self._links: dict[tuple[int, int, str], _Link] = {}
@@ -67,10 +71,13 @@ class Network:
         delay_ms = chance.between(conditions.delay_min_ms, conditions.delay_max_ms)
         if source != destination:
             if fate % 1000 < conditions.loss or self.is_cut(source, destination):
+                self._happened[Happening.MESSAGE_LOST] += 1
                 return False
             if (fate >> 16) % 1000 < conditions.slow:
+                self._happened[Happening.MESSAGE_SLOW] += 1
                 delay_ms += chance.between(0, conditions.slow_max_ms)
             if repeatable and (fate >> 32) % 1000 < conditions.duplicates:
+                self._happened[Happening.MESSAGE_REPEATED] += 1
                 late_ms = chance.between(0, conditions.slow_max_ms)
                 self._timeline.at(now_ms + delay_ms + late_ms, arrive, *arguments)
         arrival_ms = max(now_ms + delay_ms, link.last_arrival_ms)

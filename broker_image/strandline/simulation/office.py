@@ -33,6 +33,7 @@ from strandline.core.events import (
 from strandline.model import ControllerEpoch
 
 from .alarm import Driven
+from .happenings import Happening
 from .link import identity_of
 from .plan import Timing
 from .sessions import Session
@@ -170,15 +171,26 @@ class Office:
     def load(self, effect: done.LoadCluster) -> None:
         """Perform LoadCluster: quorum lists, then watches from there."""
         store = self._world.store
-        self._call(
-            lambda: (tuple(store.partitions.values()), tuple(store.brokers.values())),
-            lambda outcome, found: ClusterLoaded(
+
+        def loaded(outcome: Outcome, found: Any) -> Event:
+            partitions, brokers, version = found or ((), (), store.version)
+            if version != store.version:
+                self._world.happened[Happening.LIST_STALE] += 1
+            return ClusterLoaded(
                 request_id=effect.request_id,
                 outcome=outcome,
-                partitions=() if found is None else found[0],
-                brokers=() if found is None else found[1],
+                partitions=partitions,
+                brokers=brokers,
                 topics=(store.topic,),
+            )
+
+        self._call(
+            lambda: (
+                tuple(store.partitions.values()),
+                tuple(store.brokers.values()),
+                store.version,
             ),
+            loaded,
             watch=True,
         )
 
@@ -198,7 +210,7 @@ class Office:
     def write_status(self, effect: done.WritePartitionStatus) -> None:
         """Perform WritePartitionStatus."""
         self._call(
-            lambda: self._world.write_status(effect),
+            lambda: self._world.write_status(self._process, effect),
             lambda outcome, found: PartitionAnswered(
                 request_id=effect.request_id, outcome=outcome, partition=found
             ),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from strandline.errors import InvariantViolation
 
+from .happenings import Happened
 from .plan import Plan
 from .promises import CORE_HOLDS, EVERYTHING_HEALS, PromiseBroken
 from .timeline import Timeline
@@ -40,7 +41,12 @@ class Outcome:
     healed_after_ms: int
     elections: int
     controllers: int
+    deciders: int
+    """Different brokers that committed something as controller."""
     losses: int
+    not_back_max: int
+    """How many replicas of one partition had lost data and not joined again, at the most."""
+    happened: Happened
     acknowledged: int
     acknowledged_after_election: int
     offline: int
@@ -114,7 +120,10 @@ def _outcome(world: World, promise: str, detail: str) -> Outcome:
         healed_after_ms=world.timeline.now_ms - plan.calm_ms,
         elections=sum(promises.elections.values()),
         controllers=world.controllers_elected,
+        deciders=len(world.deciders),
         losses=world.losses,
+        not_back_max=world.not_back_max,
+        happened=world.happened,
         acknowledged=sum(map(len, promises.acknowledged.values())),
         acknowledged_after_election=max(promises.acknowledged_after.values()),
         offline=sum(1 for state in states if state is None or state.leader < 0),

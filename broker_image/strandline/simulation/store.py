@@ -32,10 +32,10 @@ TOPIC = TopicId("topic")
 
 
 class Store:
-    """The objects of one cluster."""
+    """The objects of one cluster; version rises with every write."""
 
     def __init__(self, plan: Plan) -> None:
-        self._version = 0
+        self.version = 0
         self.lease = LeaseRecord(
             name="c-controller",
             resource_version=self._next_version(),
@@ -85,8 +85,8 @@ class Store:
         self.partition_names = {found.tp: name for name, found in self.partitions.items()}
 
     def _next_version(self) -> str:
-        self._version += 1
-        return str(self._version)
+        self.version += 1
+        return str(self.version)
 
     def state(self, tp: TopicPartition) -> PartitionState | None:
         """Return the committed state of a partition."""

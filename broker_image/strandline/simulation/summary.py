@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .happenings import Happened, Happening
+from .plan import FaultKind
 from .run import Outcome
 
 
@@ -25,6 +27,17 @@ class Summary:
         telling = sum(1 for outcome in self.outcomes if not outcome.is_vacuous)
         return telling / len(self.outcomes) if self.outcomes else 0.0
 
+    @property
+    def handed_over_share(self) -> float:
+        """Return the share of schedules in which more than one broker decided as controller."""
+        several = sum(1 for outcome in self.outcomes if outcome.deciders > 1)
+        return several / len(self.outcomes) if self.outcomes else 0.0
+
+    @property
+    def happened(self) -> Happened:
+        """Return what happened in all schedules together."""
+        return sum((outcome.happened for outcome in self.outcomes), Happened())
+
     def table(self, seconds: float) -> str:
         """Return the figures as lines of text."""
         count = len(self.outcomes)
@@ -35,6 +48,8 @@ class Summary:
             ("events per schedule", _mean([o.events for o in self.outcomes])),
             ("leader elections per schedule", _mean([o.elections for o in self.outcomes])),
             ("controllers per schedule", _mean([o.controllers for o in self.outcomes])),
+            ("two brokers decided in", f"{100 * self.handed_over_share:.1f} %"),
+            *self._happened_rows(),
             ("crashes with lost data", f"{sum(o.losses for o in self.outcomes)}"),
             ("partitions left offline", f"{sum(o.offline for o in self.outcomes)}"),
             ("records acknowledged per schedule", _mean([o.acknowledged for o in self.outcomes])),
@@ -44,6 +59,11 @@ class Summary:
         ]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value:>10}" for name, value in rows)
+
+    def _happened_rows(self) -> list[tuple[str, str]]:
+        happened = self.happened
+        faults = [(f"faults: {kind.value}", f"{happened[kind]}") for kind in FaultKind]
+        return faults + [(kind.value, f"{happened[kind]}") for kind in Happening]
 
 
 def _mean(values: Sequence[int]) -> str:

@@ -35,6 +35,7 @@ from strandline.model import (
 from .api import Api
 from .clients import Clients, Consuming, Producing
 from .disk import Disk
+from .happenings import Happened, Happening
 from .link import broker_of
 from .network import Network
 from .plan import EVERYBODY, Conditions, Fault, FaultKind, Plan
@@ -68,12 +69,16 @@ class World:
         self.conditions = plan.conditions
         self.timeline = Timeline()
         self.store = Store(plan)
-        self.network = Network(self.timeline, seed=plan.seed, conditions=plan.conditions)
+        self.happened = Happened()
+        self.network = Network(
+            self.timeline, seed=plan.seed, conditions=plan.conditions, happened=self.happened
+        )
         self.api = Api(
             self.timeline,
             seed=plan.seed,
             conditions=plan.conditions,
             timeout_ms=plan.timing.api_timeout_ms,
+            happened=self.happened,
         )
         self.machines = {
             broker_id: Machine(broker_id, Disk(log_dir_id=f"dir-{broker_id}-0"))
@@ -85,7 +90,12 @@ class World:
         self.trace: deque[tuple[int, object, object]] = deque(maxlen=TRACE_LENGTH)
         self.digest = 0
         self.controllers_elected = 0
+        self.deciders: set[BrokerId] = set()
+        """The brokers that committed the state of a partition as controller."""
         self.losses = 0
+        self.not_back: dict[str, set[BrokerId]] = {name: set() for name in self.store.partitions}
+        """By partition, who lost data and has not joined its ISR since."""
+        self.not_back_max = 0
         self.clients = Clients(self)
         self._last_session = 0
         self._stopped_for_ms: dict[BrokerId, int] = {}
@@ -205,7 +215,7 @@ class World:
             self.api.show(BrokerObserved(broker=stored))
         return stored
 
-    def write_status(self, effect: WritePartitionStatus) -> StoredPartition | None:
+    def write_status(self, writer: Process, effect: WritePartitionStatus) -> StoredPartition | None:
         """Apply a status write, judge it, and show it."""
         known = self.store.partitions[effect.name]
         stored = self.store.put_partition_status(effect.name, effect.resource_version, effect.state)
@@ -213,6 +223,12 @@ class World:
             if known.resource_version == effect.resource_version:
                 raise PromiseBroken(EPOCHS_NEVER_FALL, old=known.state, new=effect.state)
             return None
+        self.deciders.add(writer.broker_id)
+        self.not_back[effect.name] -= {
+            entry.broker_id
+            for entry in effect.state.isr
+            if entry.broker_epoch > self.machines[entry.broker_id].disk.void_epoch
+        }
         self.note(effect.name, effect.state)
         self.promises.on_committed_state(known.tp, known.state, effect.state)
         self.api.show(PartitionObserved(partition=stored))
@@ -263,6 +279,7 @@ class World:
         until_ms = self.timeline.now_ms + fault.for_ms
         self.note(fault.target, fault)
         if fault.kind is FaultKind.API_OUTAGE:
+            self.happened[fault.kind] += 1
             self.api.outage(until_ms)
             return
         target = self._resolve(fault.target)
@@ -271,11 +288,14 @@ class World:
         machine = self.machines[target]
         match fault.kind:
             case FaultKind.CUT:
+                self.happened[fault.kind] += 1
                 self.network.cut(target, fault.peer, until_ms)
             case FaultKind.ISOLATE:
+                self.happened[fault.kind] += 1
                 self.network.cut(target, EVERYBODY, until_ms)
                 self.network.cut(EVERYBODY, target, until_ms)
             case FaultKind.API_CUT:
+                self.happened[fault.kind] += 1
                 self.api.cut(target, until_ms)
             case _ if machine.process is not None:
                 self._inflict_on(machine, machine.process, fault)
@@ -284,6 +304,9 @@ class World:
 
     def _inflict_on(self, machine: Machine, process: Process, fault: Fault) -> None:
         broker_id = machine.broker_id
+        loses = fault.kind in (FaultKind.POWER_LOSS, FaultKind.WIPE)
+        spared = loses and not self._may_lose(broker_id)
+        self.happened[FaultKind.CRASH if spared else fault.kind] += 1
         match fault.kind:
             case FaultKind.PAUSE:
                 process.pause()
@@ -293,7 +316,7 @@ class World:
                 process.stop()
             case FaultKind.WATCH_LOST:
                 self.api.lose_watches(process)
-            case FaultKind.POWER_LOSS | FaultKind.WIPE if self._may_lose(broker_id):
+            case FaultKind.POWER_LOSS | FaultKind.WIPE if not spared:
                 self._lose(machine, fault)
             case _:
                 self._end(machine, dark=False)
@@ -306,8 +329,12 @@ class World:
         wiped = fault.kind is FaultKind.WIPE
         if wiped:
             machine.disk.wipe(f"dir-{machine.broker_id}-{machine.boots}")
-        else:
-            machine.disk.lose_power(fault.keep_per_mille)
+        elif machine.disk.lose_power(fault.keep_per_mille) > 0:
+            self.happened[Happening.TAIL_LOST] += 1
+        for name, found in self.store.partitions.items():
+            if machine.broker_id in found.assigned:
+                self.not_back[name].add(machine.broker_id)
+                self.not_back_max = max(self.not_back_max, len(self.not_back[name]))
         self.promises.on_lost(machine.broker_id, wiped=wiped)
         self.timeline.after(fault.for_ms, self.start, machine.broker_id)
 
