@@ -6,6 +6,7 @@ judgement of the load's history against the logs of all replicas.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 
@@ -13,9 +14,8 @@ import pytest
 
 from strandline.cli.faults import delete_pod, kill_broker
 from tests.support.cluster import Cluster
-from tests.support.commands import run as run_program
 from tests.support.eventually import eventually
-from tests.support.installed import BROKERS, RELEASE, Installed
+from tests.support.installed import BROKERS, PARTITIONS, RELEASE, Installed
 
 pytestmark = pytest.mark.pods
 
@@ -103,7 +103,43 @@ def test_a_killed_node_costs_a_pause_and_its_broker_starts_clean(
         after = installed.broker_status(victim)
         assert after["brokerEpoch"] > before["brokerEpoch"]
         assert after["cleanSinceEpoch"] == before["cleanSinceEpoch"]
-        run.judged_but_for_repeats()
+        run.judged()
+
+
+def test_a_topic_grows_under_load_and_is_empty_when_made_again(installed: Installed) -> None:
+    kubernetes = installed.kubernetes
+    topic, added = "grown", PARTITIONS
+    with installed.under_load(topic) as run:
+        leader = run.view.seen().partitions[0].leader
+        run.fault("delete leader's pod", lambda: delete_pod(kubernetes, leader))
+        old = installed.topic_id(topic)
+        more = json.dumps({"spec": {"partitions": PARTITIONS + 2}})
+        kubernetes.kubectl("patch", f"rtopic/{topic}", "--type=merge", f"--patch={more}")
+        grown = set(range(PARTITIONS + 2))
+        eventually(lambda: installed.led(topic) == grown, LIMIT_MS, "leaders of the new ones")
+        installed.wait_ready(topic)
+        run.judged()
+        assert installed.topic_id(topic) == old
+
+        client = run.load.name
+        assert installed.read(client, topic, added) == []
+        installed.write(client, topic, added, "first")
+        assert installed.read(client, topic, added) == ["0 first"]
+        assert len(installed.read(client, topic, 0)) > 0
+
+        kubernetes.kubectl("delete", f"rtopic/{topic}")
+        installed.create_topic(topic)
+        assert installed.topic_id(topic) != old
+        assert [installed.read(client, topic, number) for number in range(PARTITIONS)] == [
+            [] for _ in range(PARTITIONS)
+        ]
+        installed.write(client, topic, 0, "anew")
+        assert installed.read(client, topic, 0) == ["0 anew"]
+        eventually(
+            lambda: not any(old in folder for folder in installed.log_folders()),
+            LIMIT_MS,
+            "the old topic's logs gone from every broker",
+        )
 
 
 def test_an_upgrade_under_load_restarts_no_broker_and_a_deleted_one_gets_the_new_image(
@@ -111,10 +147,8 @@ def test_an_upgrade_under_load_restarts_no_broker_and_a_deleted_one_gets_the_new
 ) -> None:
     newer = {name: f"{installed.images[name]}-next" for name in ("broker", "operator")}
     for node in cluster.nodes():
-        socket = cluster.folder / "nodes" / node / "containerd.sock"
         for name, reference in newer.items():
-            tag = ("images", "tag", "--force", installed.images[name], reference)
-            run_program(["ctr", f"--address={socket}", "--namespace=k8s.io", *tag])
+            cluster.tag_image(node, installed.images[name], reference)
     with installed.under_load("upgrade") as run:
         pods, operator = run.view.seen().pods, installed.operator_pods()
         installed.helm("upgrade", {**installed.images, **newer})

@@ -24,7 +24,7 @@ import yaml
 
 from strandline import names
 from tests.support.cluster import Cluster
-from tests.support.commands import CommandFailed, programs
+from tests.support.commands import REPOSITORY, CommandFailed, programs, run
 from tests.support.eventually import eventually
 from tests.support.fixtures import namespace_name
 from tests.support.partition_watch import Committed, Watch
@@ -380,6 +380,27 @@ def test_prometheus_scrapes_each_second_under_its_own_account(observed: Observed
     ):
         with pytest.raises(CommandFailed):
             observed.cluster.kubectl("auth", "can-i", *refused, f"--as={account}")
+
+
+def test_the_analysis_is_on_one_node_alone_and_its_wheel_is_not_built_again(
+    observed: Observed,
+) -> None:
+    cluster, wanted = observed.cluster, f"localhost/{RELEASE}-analysis:"
+    holders = [
+        node
+        for node in cluster.nodes()
+        if any(reference.startswith(wanted) for reference in cluster.images_of(node))
+    ]
+    assert holders == [ANALYSIS_NODE]
+    command = [str(REPOSITORY / "hack" / "analysis"), "wheel"]
+    before = wheels(run(command, limit_seconds=JOB_LIMIT_SECONDS))
+    assert len(before) == 1
+    assert wheels(run(command, limit_seconds=JOB_LIMIT_SECONDS)) == before
+
+
+def wheels(printed: str) -> dict[str, int]:
+    folder = Path(printed.splitlines()[-1])
+    return {wheel.name: wheel.stat().st_mtime_ns for wheel in folder.glob("pyspark-*.whl")}
 
 
 def test_elections_found_are_those_that_were_committed(observed: Observed) -> None:

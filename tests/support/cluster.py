@@ -116,6 +116,19 @@ class Cluster:
         """Return the names of all nodes, the control plane's first."""
         return [line.split()[0] for line in self.node("list").splitlines()]
 
+    def images_of(self, node: str) -> list[str]:
+        """Return the references of the images that a node has."""
+        return self._containerd(node, "images", "ls", "-q").splitlines()
+
+    def tag_image(self, node: str, reference: str, newer: str) -> None:
+        """Give an image of a node one more reference."""
+        self._containerd(node, "images", "tag", "--force", reference, newer)
+
+    def _containerd(self, node: str, *args: str) -> str:
+        socket = self.folder / "nodes" / node / "containerd.sock"
+        command = ["ctr", f"--address={socket}", "--namespace=k8s.io", *args]
+        return run(command, limit_seconds=COMMAND_LIMIT_SECONDS)
+
 
 def _script(name: str, *args: str, limit_seconds: int) -> str:
     return run([str(CLUSTER_SCRIPTS / name), *args], limit_seconds=limit_seconds)
