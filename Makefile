@@ -65,12 +65,16 @@ requirements: $(READY) ## pin what each image and the tests install, with hashes
 	@$(PY) -m uv $(COMPILE) pyproject.toml --extra dev -o requirements/dev.txt
 
 ##@ Run
-.PHONY: demo demo-down cluster-up cluster-down
+.PHONY: demo demo-down bench cluster-up cluster-down
 demo: $(READY) ## a real cluster, a topic under load, two faults, a verdict; CLUSTER=kind|hack|current
 	@CLUSTER="$(CLUSTER)" IMAGES="$(IMAGES)" LOAD="$(LOAD)" $(PY) -m strandline.cli.demo
 
 demo-down: $(READY) ## remove what the demo made
 	@$(PY) -m strandline.cli.demo --down
+
+RUNS ?= 5
+bench: $(READY) ## measure faults, starts and idle brokers RUNS times on the cluster under hack/
+	@$(PY) -m bench --runs $(RUNS)
 
 cluster-up: ## start a real Kubernetes on this machine: one control plane, three workers
 	@.ci/machine

@@ -9,7 +9,7 @@ import pytest
 
 from strandline.checker.history import History
 from strandline.checker.judge import Verdict, judge
-from strandline.cli import demo, demo_cluster
+from strandline.cli import demo, demo_analysis, demo_cluster
 from strandline.cli.cluster_view import (
     ClusterSeen,
     PartitionSeen,
@@ -197,8 +197,14 @@ def test_an_existing_cluster_needs_images_or_a_way_to_load_them(
 ) -> None:
     (tmp_path / "pyproject.toml").write_text('version = "1.2.3"\n')
     place = demo_cluster.choose(tmp_path, "current", print)
-    images = demo_cluster.load_images(tmp_path, place, print)
+    images = demo_cluster.load_images(tmp_path, place, demo_cluster.IMAGES, print)
     assert images["broker"] == "example.org/team/strandline-broker:1.2.3"
+    observers = demo_analysis.load_images(tmp_path, place, print)
+    assert observers.images["analysis"] == "example.org/team/strandline-analysis:1.2.3"
+    official = demo_analysis.OFFICIAL_PROMETHEUS.rpartition(":")
+    assert f"prometheus.image.repository={official[0]}" in observers.chart_values()
+    assert f"prometheus.image.tag={official[2]}" in observers.chart_values()
+    assert observers.node_selector() == {}
     monkeypatch.setenv("IMAGES", "")
     with pytest.raises(demo_cluster.DemoFailed, match="needs IMAGES"):
         demo_cluster.choose(tmp_path, "current", print)

@@ -52,6 +52,8 @@ LISTS = {
     "requirements/operator.txt": PINNED,
     "requirements/dev.txt": PINNED,
 }
+STRICT = "[tool.mypy]\nstrict = true\n"
+OVERRIDE = "[[tool.mypy.overrides]]\n"
 MAKEFILE = "help: ## list the verbs\nproto: ## generate\n"
 ROW = f"{NAMES}: nobody exports LAG"
 TABLE = "| Promise | Test or command | State |\n|---|---|---|\n"
@@ -154,6 +156,24 @@ OFFENCES = (
         {**LISTS, "pyproject.toml": PROJECT, "requirements/dev.txt": f"--pre\n{PINNED}"},
         "an option",
     ),
+    Planted(
+        registers.loosened_types, {"pyproject.toml": "[tool.mypy]\nstrict = false\n"}, "not strict"
+    ),
+    Planted(
+        registers.loosened_types,
+        {"pyproject.toml": f"{STRICT}disallow_any_generics = false\n"},
+        "mypy.disallow_any_generics = False",
+    ),
+    Planted(
+        registers.loosened_types,
+        {"pyproject.toml": f"{STRICT}{OVERRIDE}module = ['a.*']\nignore_errors = true\n"},
+        "mypy is loosened for ['a.*']: {'ignore_errors': True}",
+    ),
+    Planted(
+        registers.loosened_types,
+        {"pyproject.toml": f"{STRICT}{OVERRIDE}module = ['*']\nignore_missing_imports = true\n"},
+        "mypy is loosened for *",
+    ),
     Planted(registers.verbs_that_are_not, {"Makefile": MAKEFILE + "x:\n"}, "x has no help"),
     Planted(registers.verbs_that_are_not, {"Makefile": "x: ## does\n"}, "no help"),
     Planted(
@@ -205,6 +225,10 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (registers.metrics_without_exporter, {NAMES: "LAG = gauge()\n", METRICS: "names.LAG\n"}),
     (registers.repeated_error_numbers, {ERRORS: "class ErrorCode:\n    A = 1\n    B = 2\n"}),
     (registers.loose_requirements, {**LISTS, "pyproject.toml": PROJECT}),
+    (
+        registers.loosened_types,
+        {"pyproject.toml": f"{STRICT}{OVERRIDE}module = ['a.*']\nignore_missing_imports = true\n"},
+    ),
     (registers.verbs_that_are_not, {"Makefile": MAKEFILE, "README.md": "`make proto`"}),
     (reach.unreached_modules, {MAIN: "from strandline.log import x\n", LOG: ""}),
     (

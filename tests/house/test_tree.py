@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -31,12 +32,17 @@ RULES: tuple[Rule, ...] = (
     registers.metrics_without_exporter,
     registers.repeated_error_numbers,
     registers.loose_requirements,
+    registers.loosened_types,
     registers.verbs_that_are_not,
     registers.stale_generated_code,
     reach.unreached_modules,
     reach.unread_settings,
     promises.unkept_promises,
     promises.lowered_floor,
+)
+VERBS = (
+    *("help", "demo", "demo-down", "test", "test-fast", "lint", "types", "proto", "images"),
+    *("cluster-up", "cluster-down", "sim", "bench"),
 )
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as run; run()"
 
@@ -56,6 +62,28 @@ def test_import_contracts_are_kept() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_makefile_has_the_verb_and_lists_it(verb: str) -> None:
+    assert re.search(rf"^  {verb} +\S", make("help"), re.MULTILINE)
+    assert make("--dry-run", verb, f"PY={sys.executable}")
+
+
+def test_continuous_integration_is_make_test() -> None:
+    commands = [
+        line
+        for line in (ROOT / ".ci" / "run").read_text().splitlines()
+        if line and not line.startswith(("#", "set ", "cd ", "export CI="))
+    ]
+    assert commands == ["exec make test"]
+    assert make("--dry-run", "test", f"PY={sys.executable}") == f".ci/tiers {sys.executable}\n"
+
+
+def make(*args: str) -> str:
+    done = subprocess.run(["make", *args], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("code", list(ErrorCode), ids=lambda code: code.name)

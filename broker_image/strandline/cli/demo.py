@@ -20,12 +20,20 @@ from pathlib import Path
 from strandline.checker.judge import Verdict
 from strandline.errors import StrandlineError
 
-from . import demo_analysis
+from . import demo_analysis, release
 from . import demo_cluster as places
 from .cluster_view import ClusterView
 from .demo_screen import Screen
-from .faults import delete_pod, is_well, kill_broker, run_fault
-from .kubectl import CommandFailed, Kubernetes
+from .faults import (
+    WARM_UP_SECONDS,
+    delete_pod,
+    gather,
+    is_well,
+    kill_broker,
+    run_fault,
+    settle,
+)
+from .kubectl import Kubernetes
 from .load_pod import LoadPod
 from .verdict import ACKED_MIN, FaultSeen, judge_run, scan, vacuity
 
@@ -35,11 +43,6 @@ PARTITIONS = 6
 RATE = 110.0
 """Records a second and partition; a hundred acknowledgements are promised."""
 READY_SECONDS = 240
-WARM_UP_SECONDS = 60.0
-SETTLE_SECONDS = 90.0
-REMOVE_SECONDS = 180.0
-GRACE_SECONDS = 2
-"""Pods of a demo that is removed hand nothing over."""
 
 TRY_NEXT = """\
 Try next (KUBECONFIG={kubeconfig}{path}):
@@ -82,13 +85,13 @@ def _demo(root: Path, screen: Screen) -> int:
         places.remember(place)
     kubernetes = place.kubernetes()
     with screen.step("images"):
-        images = places.load_images(root, place, screen.say)
+        images = places.load_images(root, place, places.IMAGES, screen.say)
         observers = demo_analysis.load_images(root, place, screen.say)
     with screen.step("an empty namespace strandline-demo"):
-        _remove_namespace(kubernetes)
+        release.remove(kubernetes)
     with screen.step("helm install strandline helm/strandline"):
-        values = _values(kubernetes, images) + demo_analysis.chart_values(observers)
-        made_crds = _install(root, kubernetes, values)
+        values = release.values(kubernetes, images) + observers.chart_values()
+        made_crds = release.install(root, kubernetes, values)
         places.remember(replace(place, made_crds=place.made_crds or made_crds))
     with screen.step("kubectl apply -f examples/orders.yaml, until the topic is Ready"):
         kubernetes.kubectl("apply", "-f", str(root / "examples" / "orders.yaml"))
@@ -98,47 +101,15 @@ def _demo(root: Path, screen: Screen) -> int:
         )
     since_ms = time.time_ns() // 1_000_000
     passed, faults = _break_and_judge(kubernetes, images["client"], screen)
-    if observers:
-        with screen.step("a Spark job reads what Prometheus scraped of it"):
-            said = demo_analysis.analyse(root, kubernetes, values, faults, since_ms)
-        print(said)
+    with screen.step("a Spark job reads what Prometheus scraped of it"):
+        said = demo_analysis.analyse(
+            root, kubernetes, values, faults, observers=observers, since_ms=since_ms
+        )
+    print(said)
     path = f", {place.programs} first in PATH" if place.programs else ""
     shown = TRY_NEXT.format(kubeconfig=place.kubeconfig, path=path, namespace=places.NAMESPACE)
     print(f"\n{shown}")
     return 0 if passed else 1
-
-
-def _values(kubernetes: Kubernetes, images: dict[str, str]) -> list[str]:
-    """Return the chart's values for these images on this cluster."""
-    values = ["defaultCluster.spec.timing=demo"]
-    for name in ("broker", "operator"):
-        repository, _, tag = images[name].rpartition(":")
-        values += [f"{name}.image.repository={repository}", f"{name}.image.tag={tag}"]
-    if _owner_of_crds(kubernetes) not in (None, places.NAMESPACE):
-        values.append("crds.enabled=false")
-    return values
-
-
-def _install(root: Path, kubernetes: Kubernetes, values: Sequence[str]) -> bool:
-    """Install the chart; tell whether the custom resource definitions are of a demo."""
-    owner = _owner_of_crds(kubernetes)
-    kubernetes.helm(
-        *("install", places.RELEASE, str(root / "helm" / "strandline")),
-        *("--create-namespace", "--wait", f"--timeout={READY_SECONDS}s"),
-        *(f"--set={value}" for value in values),
-        limit_seconds=READY_SECONDS + 10,
-    )
-    return owner in {None, places.NAMESPACE}
-
-
-def _owner_of_crds(kubernetes: Kubernetes) -> str | None:
-    """Return the namespace of the release that brought the definitions, None without any."""
-    try:
-        found = kubernetes.get("crd", "partitions.strandline.dev")
-    except CommandFailed:
-        return None
-    annotations: dict[str, str] = found["metadata"].get("annotations", {})
-    return annotations.get("meta.helm.sh/release-namespace", "")
 
 
 def _break_and_judge(
@@ -165,7 +136,7 @@ def _faults(
     with screen.watching(view, load):
         if not screen.wait(lambda: is_well(view, load), WARM_UP_SECONDS):
             raise places.DemoFailed("the load is not acknowledged on all partitions")
-        _gather(load, screen, ACKED_MIN // 3)
+        gather(load, ACKED_MIN // 3, wait=screen.wait)
         screen.table(view, load)
         leader = view.seen().partitions[0].leader
         faults.append(
@@ -179,7 +150,7 @@ def _faults(
             )
         )
         _announce(faults[-1], view, load, screen)
-        _gather(load, screen, ACKED_MIN // 3)
+        gather(load, ACKED_MIN // 3, wait=screen.wait)
         controller = view.seen().controller
         if controller == leader:
             raise places.DemoFailed(f"broker {leader}, which came back, is controller again")
@@ -194,21 +165,8 @@ def _faults(
             )
         )
         _announce(faults[-1], view, load, screen)
-        _gather(load, screen, ACKED_MIN // 3)
+        gather(load, ACKED_MIN // 3, wait=screen.wait)
     return faults
-
-
-def _gather(load: LoadPod, screen: Screen, count: int) -> None:
-    """Let some more records be acknowledged."""
-    begun = load.last()
-    wanted = count + (0 if begun is None else begun.acked_total)
-
-    def enough() -> bool:
-        report = load.last()
-        return report is not None and report.acked_total >= wanted
-
-    if not screen.wait(enough, WARM_UP_SECONDS):
-        raise places.DemoFailed(f"{count} records were not acknowledged in {WARM_UP_SECONDS:g} s")
 
 
 def _announce(fault: FaultSeen, view: ClusterView, load: LoadPod, screen: Screen) -> None:
@@ -226,12 +184,7 @@ def _judge(
     screen: Screen,
 ) -> bool:
     with screen.step("the load stops, every ISR fills"):
-        load.stop()
-        if not screen.wait(load.ended, SETTLE_SECONDS):
-            raise places.DemoFailed(f"the load did not end in {SETTLE_SECONDS:g} s")
-        if not screen.wait(lambda: view.seen().has_full_isrs, SETTLE_SECONDS):
-            raise places.DemoFailed(f"not every ISR is full after {SETTLE_SECONDS:g} s")
-    replicas = {number: each.replicas for number, each in view.seen().partitions.items()}
+        replicas = settle(view, load, wait=screen.wait)
     with screen.step("every replica's log is read, the history judged against them"):
         scanned = scan(kubernetes, range(BROKERS), topic=TOPIC)
         verdict = judge_run(load.history(), scanned, replicas)
@@ -276,33 +229,11 @@ def _down(root: Path, screen: Screen) -> int:
     else:
         with screen.step("namespace strandline-demo goes, the cluster stays"):
             kubernetes = place.kubernetes()
-            _remove_namespace(kubernetes)
+            release.remove(kubernetes)
             if place.made_crds:
-                _remove_crds(kubernetes)
+                release.remove_definitions(kubernetes)
     places.forget()
     return 0
-
-
-def _remove_crds(kubernetes: Kubernetes) -> None:
-    """Remove the definitions unless somebody else has objects of these kinds by now."""
-    kinds = [f"{kind}.strandline.dev" for kind in places.KINDS]
-    if _owner_of_crds(kubernetes) != places.NAMESPACE:
-        return
-    if kubernetes.kubectl("get", ",".join(kinds), "--all-namespaces", "--no-headers"):
-        return
-    kubernetes.kubectl("delete", "--ignore-not-found", *(f"crd/{kind}" for kind in kinds))
-
-
-def _remove_namespace(kubernetes: Kubernetes) -> None:
-    """Remove an earlier demo; the operator first, which would bring pods back."""
-    name = places.NAMESPACE
-    if not kubernetes.kubectl("get", "namespace", name, "--ignore-not-found"):
-        return
-    if places.RELEASE in kubernetes.helm("list", "--all", "--short").split():
-        kubernetes.helm("uninstall", places.RELEASE, "--wait", limit_seconds=REMOVE_SECONDS)
-    kubernetes.kubectl("delete", "statefulsets", "--all", "--cascade=orphan")
-    kubernetes.kubectl("delete", "pods", "--all", "--wait=false", f"--grace-period={GRACE_SECONDS}")
-    kubernetes.kubectl("delete", "namespace", name, limit_seconds=REMOVE_SECONDS)
 
 
 if __name__ == "__main__":

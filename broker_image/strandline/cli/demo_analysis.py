@@ -2,14 +2,15 @@
 
 A small Prometheus scrapes every broker once a second while the demo runs; then the Spark job
 reads its samples as a Kubernetes Job and prints the elections and ISR intervals it found.
-Only the cluster under hack/ has these images: elsewhere the demo goes without and says so.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,32 +19,43 @@ from .kubectl import Kubernetes
 from .verdict import FaultSeen
 
 NODE = "worker1"
-"""The node that has the analysis image: a gigabyte is loaded once."""
+"""The node under hack/ that has the analysis image: a gigabyte is loaded once."""
+OFFICIAL_PROMETHEUS = "prom/prometheus:v2.53.3"
 JOB_SECONDS = 600.0
 POLL_SECONDS = 1.0
 JOB = f"{places.RELEASE}-analysis"
 
 
-def load_images(root: Path, place: places.Place, say: Callable[[str], None]) -> dict[str, str]:
-    """Bring the images of Prometheus and of the analysis; return name -> reference, or nothing."""
-    if place.kind != "hack":
-        say("  Prometheus and the analysis are shown on the cluster under hack/ alone")
-        return {}
-    program = root / "hack" / "images"
-    prometheus = places.script(program, "load", "prometheus", say=say)[-1]
-    analysis = places.script(program, "load", "--nodes", NODE, "analysis", say=say)[-1]
-    return {"prometheus": prometheus, "analysis": analysis}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observers:
+    """Images of Prometheus and of the analysis; node is the one that has the latter, or empty."""
+
+    images: dict[str, str]
+    node: str = ""
+
+    def chart_values(self) -> list[str]:
+        """Return the chart's values that turn Prometheus on."""
+        values = ["prometheus.enabled=true"]
+        for name, reference in self.images.items():
+            repository, _, tag = reference.rpartition(":")
+            values += [f"{name}.image.repository={repository}", f"{name}.image.tag={tag}"]
+        return values
+
+    def node_selector(self) -> dict[str, str]:
+        """Return where the analysis may run."""
+        return {"kubernetes.io/hostname": self.node} if self.node else {}
 
 
-def chart_values(images: dict[str, str]) -> list[str]:
-    """Return the chart's values that turn Prometheus on."""
-    if not images:
-        return []
-    values = ["prometheus.enabled=true"]
-    for name, reference in images.items():
-        repository, _, tag = reference.rpartition(":")
-        values += [f"{name}.image.repository={repository}", f"{name}.image.tag={tag}"]
-    return values
+def load_images(root: Path, place: places.Place, say: Callable[[str], None]) -> Observers:
+    """Bring both images; where images come from a registry, Prometheus is the official one."""
+    if place.kind == "hack":
+        prometheus = places.load_images(root, place, ["prometheus"], say)
+        analysis = places.load_images(root, place, ["analysis"], say, node=NODE)
+        return Observers(images=prometheus | analysis, node=NODE)
+    if place.kind == "kind" or os.environ.get("IMAGES"):
+        analysis = places.load_images(root, place, ["analysis"], say)
+        return Observers(images={"prometheus": OFFICIAL_PROMETHEUS} | analysis)
+    return Observers(images=places.load_images(root, place, ["prometheus", "analysis"], say))
 
 
 def analyse(
@@ -51,6 +63,8 @@ def analyse(
     kubernetes: Kubernetes,
     values: Sequence[str],
     faults: Sequence[FaultSeen],
+    *,
+    observers: Observers,
     since_ms: int,
 ) -> str:
     """Run the Job over everything since then and return what it printed.
@@ -72,7 +86,7 @@ def analyse(
         *(f"--set={value}" for value in values),
         *("--set=analysis.enabled=true", f"--set=analysis.start={moment:%Y-%m-%dT%H:%M:%SZ}"),
         f"--set-json=analysis.faults={json.dumps(given)}",
-        f"--set-json=analysis.nodeSelector={json.dumps({'kubernetes.io/hostname': NODE})}",
+        f"--set-json=analysis.nodeSelector={json.dumps(observers.node_selector())}",
         *("--show-only", "templates/analysis.yaml", f"--kube-version={_version(kubernetes)}"),
     )
     kubernetes.kubectl("apply", "-f", "-", stdin=manifest)

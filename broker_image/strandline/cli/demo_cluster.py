@@ -13,7 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,12 +29,12 @@ DOCKERFILES = {
     "broker": "broker_image/Dockerfile",
     "operator": "operator/Dockerfile",
     "client": "hack/client/Dockerfile",
+    "analysis": "spark/Dockerfile",
 }
 WORKERS = 3
 BUILD_SECONDS = 3600.0
 """Bound of one script: installing compiles Kubernetes on a machine that never did."""
 _OWN_CLOCK = re.compile(r"^\[ *[0-9.]+s\] ")
-KINDS = ("partitions", "replicatedtopics", "brokers", "brokerclusters")
 
 
 class DemoFailed(StrandlineError):
@@ -57,10 +57,10 @@ class Place:
         return Kubernetes(Path(self.kubeconfig), NAMESPACE, programs)
 
 
-def cache_folder() -> Path:
-    """Return where the demo keeps its state and its kubeconfig files."""
+def cache_folder(name: str = "demo") -> Path:
+    """Return where the demo, or another by its name, keeps its state and its files."""
     cache = os.environ.get("STRANDLINE_CACHE") or Path.home() / ".cache" / "strandline"
-    folder = Path(cache) / "demo"
+    folder = Path(cache) / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -96,7 +96,7 @@ def choose(root: Path, wanted: str, say: Callable[[str], None]) -> Place:
     started_before = before is not None and before.started
     match kind:
         case "hack":
-            place = _hack_cluster(root, say)
+            place = hack_cluster(root, say)
         case "kind":
             place = _kind_cluster(root, say)
         case "current":
@@ -108,20 +108,31 @@ def choose(root: Path, wanted: str, say: Callable[[str], None]) -> Place:
     return place
 
 
-def load_images(root: Path, place: Place, say: Callable[[str], None]) -> dict[str, str]:
-    """Build the images and bring them to every node; return name -> reference."""
+def load_images(
+    root: Path,
+    place: Place,
+    names: Sequence[str],
+    say: Callable[[str], None],
+    *,
+    node: str = "",
+) -> dict[str, str]:
+    """Build images and bring them to every node, or under hack/ to one; return name -> reference.
+
+    With IMAGES=<repository> they are there already.
+    """
     if place.kind == "hack":
-        printed = script(root / "hack" / "images", "load", *IMAGES, say=say)
-        return dict(zip(IMAGES, printed[-len(IMAGES) :], strict=True))
+        where = ("--nodes", node) if node else ()
+        printed = script(root / "hack" / "images", "load", *where, *names, say=say)
+        return dict(zip(names, printed[-len(names) :], strict=True))
     if place.kind == "kind":
-        return {name: _kind_image(root, name, say) for name in IMAGES}
-    repository, load = os.environ.get("IMAGES", ""), os.environ.get("LOAD", "")
-    if repository:
+        return {name: _kind_image(root, name, say) for name in names}
+    if repository := os.environ.get("IMAGES", ""):
         version = _version(root)
-        return {name: f"{repository}/strandline-{name}:{version}" for name in IMAGES}
-    script(root / "hack" / "images", "save", *IMAGES, say=say)
+        return {name: f"{repository}/strandline-{name}:{version}" for name in names}
+    load = os.environ.get("LOAD", "")
+    script(root / "hack" / "images", "save", *names, say=say)
     references = {}
-    for name in IMAGES:
+    for name in names:
         archive = run([str(root / "hack" / "images"), "archive", name]).strip()
         say(f"  {load} {archive}")
         run([*shlex.split(load), archive], limit_seconds=BUILD_SECONDS)
@@ -146,7 +157,11 @@ def _kind_works() -> bool:
     return shutil.which("helm") is not None
 
 
-def _hack_cluster(root: Path, say: Callable[[str], None]) -> Place:
+def hack_cluster(root: Path, say: Callable[[str], None]) -> Place:
+    """Find or start the cluster under hack/; started is false if it was up.
+
+    Raises:  DemoFailed naming everything that is missing
+    """
     check = subprocess.run([root / ".ci" / "machine"], capture_output=True, text=True, check=False)
     if check.returncode != 0:
         also = "(Or docker, kind, kubectl and helm, all working.)"
@@ -185,8 +200,8 @@ def _current_cluster() -> Place:
     if not (os.environ.get("IMAGES") or os.environ.get("LOAD")):
         raise DemoFailed(
             "CLUSTER=current needs IMAGES=<repository> with strandline-broker, "
-            "strandline-operator and strandline-client in it, or LOAD='command' that brings an "
-            "image archive into the cluster"
+            "strandline-operator, strandline-client and strandline-analysis in it, or "
+            "LOAD='command' that brings an image archive into the cluster"
         )
     content = run(["kubectl", "config", "view", "--minify", "--flatten", "--raw"])
     kubeconfig = cache_folder() / "current.kubeconfig"

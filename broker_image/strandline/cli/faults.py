@@ -1,7 +1,7 @@
 """Faults for brokers in pods, and what each of them did to a load.
 
-Called by the demo and by the tests on real pods. A fault is over when a leader or an ISR has
-changed and then every replica is in sync again, every pod ready, and every partition
+Called by the demo, the bench and the tests on real pods. A fault is over when a leader or an
+ISR has changed and then every replica is in sync again, every pod ready, and every partition
 acknowledges; the gap is by the load's own clock.
 """
 
@@ -21,6 +21,8 @@ SILENT_MAX_MS = 300
 """A partition whose last acknowledgement is younger than this is served."""
 RECOVERY_SECONDS = 60.0
 """Bound until every ISR is full again; acknowledgements come back much earlier."""
+WARM_UP_SECONDS = 60.0
+SETTLE_SECONDS = 90.0
 BROKERS = 3
 
 Wait = Callable[[Callable[[], bool], float], bool]
@@ -85,6 +87,35 @@ def run_fault(
     )
     view.say(f"over: longest gap {seen.longest_gap_ms} ms")
     return seen
+
+
+def gather(load: LoadPod, count: int, *, wait: Wait) -> None:
+    """Let some more records be acknowledged.
+
+    Raises:  NotRecovered
+    """
+    begun = load.last()
+    wanted = count + (0 if begun is None else begun.acked_total)
+
+    def enough() -> bool:
+        report = load.last()
+        return report is not None and report.acked_total >= wanted
+
+    if not wait(enough, WARM_UP_SECONDS):
+        raise NotRecovered(f"{count} records were not acknowledged in {WARM_UP_SECONDS:g} s")
+
+
+def settle(view: ClusterView, load: LoadPod, *, wait: Wait) -> dict[int, tuple[int, ...]]:
+    """End the load and wait until every ISR is full; return the replicas by partition.
+
+    Raises:  NotRecovered
+    """
+    load.stop()
+    if not wait(load.ended, SETTLE_SECONDS):
+        raise NotRecovered(f"the load did not end in {SETTLE_SECONDS:g} s")
+    if not wait(lambda: view.seen().has_full_isrs, SETTLE_SECONDS):
+        raise NotRecovered(f"not every ISR is full after {SETTLE_SECONDS:g} s")
+    return {number: each.replicas for number, each in view.seen().partitions.items()}
 
 
 def is_well(view: ClusterView, load: LoadPod) -> bool:

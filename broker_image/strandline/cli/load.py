@@ -40,6 +40,7 @@ UNKNOWN_ERRORS = frozenset(
 """Ends of a delivery after which the record may be in the log."""
 QUEUE_MAX = 100_000
 """Records the library may hold; over it the load waits, so the history never grows unbounded."""
+SOCKET_TIMEOUT_MS = 10_000
 READ_OUT_SECONDS = 30.0
 """How long the consumer may take at the end to read what was acknowledged last."""
 POLL_SECONDS_MAX = 0.01
@@ -196,6 +197,8 @@ def main(arguments: list[str] | None = None) -> int:
             "enable.idempotence": True,
             "linger.ms": 5,
             "delivery.timeout.ms": options.delivery_timeout_ms,
+            # A request to a broker that fell silent is given up long before its records are.
+            "socket.timeout.ms": SOCKET_TIMEOUT_MS,
             "queue.buffering.max.messages": QUEUE_MAX,
             "retry.backoff.ms": 20,
             "retry.backoff.max.ms": 100,

@@ -112,6 +112,22 @@ def loose_requirements(root: Path) -> list[str]:
     return found
 
 
+def loosened_types(root: Path) -> list[str]:
+    """Find a type checker that is not strict, or an exception beyond libraries without types."""
+    mypy = tomllib.loads((root / "pyproject.toml").read_text()).get("tool", {}).get("mypy", {})
+    found = [] if mypy.get("strict") is True else ["pyproject.toml: mypy is not strict"]
+    found += [
+        f"pyproject.toml: mypy.{key} = {mypy[key]}" for key in sorted(mypy) if mypy[key] is False
+    ]
+    for override in mypy.get("overrides", []):
+        rest = {**override}
+        modules = rest.pop("module")
+        if rest != {"ignore_missing_imports": True}:
+            found.append(f"pyproject.toml: mypy is loosened for {modules}: {rest}")
+        found += [f"pyproject.toml: mypy is loosened for {each}" for each in modules if each == "*"]
+    return found
+
+
 def verbs_that_are_not(root: Path) -> list[str]:
     """Find verbs without a help text, and documents that name a verb that does not exist.
 

@@ -1,0 +1,145 @@
+"""Brokers that go, one at a time, under load: the longest gap without acknowledgements.
+
+Each run breaks the same four things in the same order. A broker's process is killed once at
+most in one pod: the kubelet would start it again the second time only after a pause of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from strandline.cli.cluster_view import ClusterSeen, ClusterView
+from strandline.cli.faults import NotRecovered, delete_pod, gather, kill_broker, run_fault
+from strandline.cli.kubectl import Kubernetes
+from strandline.cli.load_pod import LoadPod
+
+from .figures import (
+    GRACEFUL_CONTROLLER,
+    GRACEFUL_LEADER,
+    KILLED_CONTROLLER,
+    KILLED_LEADER,
+    QUIET,
+    START_ALONE,
+    Figure,
+)
+from .processes import start_of
+from .run import Run
+
+QUIET_ACKS = 2_000
+"""Acknowledgements between two faults, about three seconds: the gap without a fault is theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What is broken, whom it strikes, and the figure of its gap."""
+
+    figure: Figure
+    name: str
+    strikes: Callable[[ClusterSeen], int]
+    inject: Callable[[Kubernetes, int], None]
+
+
+def the_controller(seen: ClusterSeen) -> int:
+    """Return the broker that is the controller.
+
+    Raises:  NotRecovered if none is recorded
+    """
+    if seen.controller < 0:
+        raise NotRecovered("no broker is the controller")
+    return seen.controller
+
+
+def a_leader_to_kill(seen: ClusterSeen) -> int:
+    """Return a leader that is not the controller, one whose pod had the fewest restarts."""
+    return min(_leaders(seen), key=lambda broker: (_restarts(seen, broker), broker))
+
+
+def a_leader_to_delete(seen: ClusterSeen) -> int:
+    """Return a leader that is not the controller, one whose pod had the most restarts."""
+    return min(_leaders(seen), key=lambda broker: (-_restarts(seen, broker), broker))
+
+
+# The controller first: on a new topic every broker leads its share, and so does the controller.
+FAULTS = (
+    Fault(
+        figure=KILLED_CONTROLLER,
+        name="kill -9 of the controller",
+        strikes=the_controller,
+        inject=kill_broker,
+    ),
+    Fault(
+        figure=KILLED_LEADER,
+        name="kill -9 of a leader",
+        strikes=a_leader_to_kill,
+        inject=kill_broker,
+    ),
+    Fault(
+        figure=GRACEFUL_LEADER,
+        name="delete a leader's pod",
+        strikes=a_leader_to_delete,
+        inject=delete_pod,
+    ),
+    Fault(
+        figure=GRACEFUL_CONTROLLER,
+        name="delete the controller's pod",
+        strikes=the_controller,
+        inject=delete_pod,
+    ),
+)
+
+
+def break_brokers(run: Run, view: ClusterView, load: LoadPod) -> None:
+    """Inject every fault once, each after a quiet while, and note what it did."""
+    for fault in FAULTS:
+        note_quiet(run, load)
+        seen = view.seen()
+        broker = fault.strikes(seen)
+        told = run_fault(
+            f"{fault.name}, broker {broker}",
+            partial(fault.inject, run.site.kubernetes, broker),
+            broker=broker,
+            view=view,
+            load=load,
+            wait=run.site.screen.wait,
+        )
+        run.faults.append(told)
+        run.note(
+            fault.figure,
+            told.longest_gap_ms / 1000,
+            broker=broker,
+            controller=seen.controller,
+            led=[each.number for each in seen.partitions.values() if each.leader == broker],
+            changed=list(told.changed),
+            gaps_ms=told.gaps_ms,
+        )
+        start = start_of(run.site.kubernetes, broker)
+        run.note(
+            START_ALONE,
+            start.seconds,
+            broker=broker,
+            after=fault.figure.key,
+            own_seconds=start.own_seconds,
+            evidence=start.evidence,
+        )
+
+
+def note_quiet(run: Run, load: LoadPod) -> None:
+    """Let the load run for a while with nothing broken, and note its longest gap."""
+    load.mark()
+    gather(load, QUIET_ACKS, wait=run.site.screen.wait)
+    gaps = load.gaps_since_mark()
+    run.note(QUIET, max(gaps.values()) / 1000, gaps_ms=gaps)
+
+
+def _leaders(seen: ClusterSeen) -> list[int]:
+    leaders = {each.leader for each in seen.partitions.values()} - {seen.controller, -1}
+    if not leaders:
+        raise NotRecovered(f"nobody leads but broker {seen.controller}, the controller")
+    return sorted(leaders)
+
+
+def _restarts(seen: ClusterSeen, broker: int) -> int:
+    pod = seen.pods.get(f"default-{broker}")
+    return 0 if pod is None else pod.restarts

@@ -1,0 +1,41 @@
+"""What brokers use that have nothing to do."""
+
+from __future__ import annotations
+
+import time
+
+from strandline.cli.cluster_view import partition_of
+from strandline.cli.demo import BROKERS, PARTITIONS
+from strandline.cli.faults import NotRecovered
+
+from .figures import IDLE_CPU
+from .processes import cpu_percent, look
+from .run import LOAD, READY_SECONDS, Run, apply_topic
+
+IDLE_PARTITIONS = 100
+SETTLE_SECONDS = 20.0
+"""After the last replica is in sync: flushes and checkpoints of the start are over by then."""
+WINDOW_SECONDS = 60.0
+
+
+def measure_idle(run: Run) -> None:
+    """Note the CPU of all three brokers together, without a client, a scrape or a watcher."""
+    kubernetes, screen = run.site.kubernetes, run.site.screen
+    kubernetes.kubectl("delete", "pod", LOAD, limit_seconds=READY_SECONDS)
+    # Two topics are there already; three replicas of each partition on three brokers.
+    apply_topic(kubernetes, "idle", IDLE_PARTITIONS - 2 * PARTITIONS)
+
+    def whole() -> bool:
+        found = [
+            partition_of(each) for each in kubernetes.get("partitions.strandline.dev")["items"]
+        ]
+        return len(found) == IDLE_PARTITIONS and all(each.has_full_isr for each in found)
+
+    if not screen.wait(whole, READY_SECONDS):
+        raise NotRecovered(f"{IDLE_PARTITIONS} partitions did not come to have full ISRs")
+    time.sleep(SETTLE_SECONDS)
+    before = [look(kubernetes, broker) for broker in range(BROKERS)]
+    time.sleep(WINDOW_SECONDS)
+    after = [look(kubernetes, broker) for broker in range(BROKERS)]
+    used = [cpu_percent(*pair) for pair in zip(before, after, strict=True)]
+    run.note(IDLE_CPU, sum(used), brokers=used, seconds=WINDOW_SECONDS)
