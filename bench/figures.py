@@ -56,7 +56,7 @@ SET_BACK = Figure(
     key="back.statefulset", title="a StatefulSet deleted with --cascade=orphan is back", aim=1.0
 )
 CASCADE_READY = Figure(
-    key="cascade.ready", title="StatefulSet deleted with its pods: topic Ready and served again"
+    key="cascade.ready", title="StatefulSet deleted with its pods: topic Ready, ISRs full again"
 )
 CASCADE_GAP = Figure(key="gap.cascade", title="the same: longest gap without acks")
 IDLE_CPU = Figure(

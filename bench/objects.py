@@ -7,10 +7,11 @@ announced or done, and ends with the first sight of its successor.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 
 from strandline.cli.cluster_view import ClusterView
-from strandline.cli.faults import NotRecovered, run_fault
+from strandline.cli.faults import BROKERS, NotRecovered, Wait, run_fault
 from strandline.cli.kubectl import Kubernetes
 from strandline.cli.load_pod import LoadPod
 from strandline.kube.objects import CLUSTER_LABEL
@@ -27,6 +28,8 @@ from .run import TOPIC, Run, note_starts
 from .watch import Sighting, Watch
 
 BACK_SECONDS = 60.0
+CASCADE_SECONDS = 240.0
+"""Three brokers end at once, nobody is left to take over, and three pods start anew."""
 SERVICES = ("default-bootstrap", "default-brokers")
 STATEFUL_SET = "default"
 
@@ -57,7 +60,7 @@ def _delete(run: Run, figure: Figure, kind: str, name: str, *options: str) -> st
 def _delete_with_pods(run: Run, view: ClusterView, load: LoadPod) -> None:
     """Delete the StatefulSet and, as is the default, all of its pods; note how it comes back."""
     kubernetes = run.site.kubernetes
-    before = {name: pod.uid for name, pod in view.seen().pods.items()}
+    clock = _WholeAgain(view, run.site.screen.wait)
     with (
         Watch(kubernetes, "statefulset", STATEFUL_SET) as sets,
         Watch(kubernetes, "rtopic", TOPIC) as topic,
@@ -69,24 +72,48 @@ def _delete_with_pods(run: Run, view: ClusterView, load: LoadPod) -> None:
             partial(_delete_set, kubernetes),
             view=view,
             load=load,
-            wait=run.site.screen.wait,
+            wait=clock.wait,
+            limit_seconds=CASCADE_SECONDS,
         )
-        well_at = time.monotonic()
         run.faults.append(told)
-        kept = [name for name, pod in view.seen().pods.items() if before.get(name) == pod.uid]
-        if kept:
-            raise NotRecovered(f"{kept} outlived their StatefulSet: the run shows nothing")
+        if clock.whole_at is None:
+            raise NotRecovered("pods outlived their StatefulSet: the run shows nothing")
         going = sets.until(lambda seen: _goes(seen, uid), BACK_SECONDS)
         # Ready alone says little here: with every broker gone nobody is left to say otherwise.
         unready_at = _last_unready(topic)
         ready = topic.until(lambda seen: seen.ready, BACK_SECONDS, after=unready_at)
     run.note(
         CASCADE_READY,
-        max(well_at, ready.at) - going.at,
+        max(clock.whole_at, ready.at) - going.at,
         was_unready=unready_at > 0,
     )
     run.note(CASCADE_GAP, told.longest_gap_ms / 1000, gaps_ms=told.gaps_ms)
     note_starts(run, after=CASCADE_READY.key)
+
+
+class _WholeAgain:
+    """Waits, and notes when every pod was a new one and ready, and every ISR full."""
+
+    def __init__(self, view: ClusterView, wait: Wait) -> None:
+        self._view = view
+        self._wait = wait
+        self._old = {pod.uid for pod in view.seen().pods.values()}
+        self.whole_at: float | None = None
+
+    def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait as the one given at the start does."""
+
+        def look() -> bool:
+            if self.whole_at is None and self._is_whole():
+                self.whole_at = time.monotonic()
+            return condition()
+
+        return self._wait(look, seconds)
+
+    def _is_whole(self) -> bool:
+        seen = self._view.seen()
+        new = [pod for pod in seen.pods.values() if pod.ready and pod.uid not in self._old]
+        return len(new) == BROKERS and seen.has_full_isrs
 
 
 def _delete_set(kubernetes: Kubernetes) -> None:

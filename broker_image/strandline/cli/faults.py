@@ -60,6 +60,7 @@ def run_fault(
     view: ClusterView,
     load: LoadPod,
     wait: Wait,
+    limit_seconds: float = RECOVERY_SECONDS,
 ) -> FaultSeen:
     """Inject a fault under load, wait until it is over, and return what it did.
 
@@ -71,10 +72,10 @@ def run_fault(
     view.say(f"FAULT {name}")
     at_ms = time.time_ns() // 1_000_000
     inject()
-    over = wait(lambda: bool(view.changed_since_mark()) and is_well(view, load), RECOVERY_SECONDS)
+    over = wait(lambda: bool(view.changed_since_mark()) and is_well(view, load), limit_seconds)
     changed = tuple(view.changed_since_mark())
     if changed and not over:
-        raise NotRecovered(f"{name}: not over after {RECOVERY_SECONDS:g} s: {ailments(view, load)}")
+        raise NotRecovered(f"{name}: not over after {limit_seconds:g} s: {ailments(view, load)}")
     after = load.last()
     seen = FaultSeen(
         name=name,

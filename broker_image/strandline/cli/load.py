@@ -28,7 +28,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from strandline.checker.history import Outcome, Sent, outcome_line, sent_line
 
-from .reader import Reader
+from .reader import CONNECT_TIMEOUT_MS, Reader
 
 UNKNOWN_ERRORS = frozenset(
     {
@@ -199,6 +199,7 @@ def main(arguments: list[str] | None = None) -> int:
             "delivery.timeout.ms": options.delivery_timeout_ms,
             # A request to a broker that fell silent is given up long before its records are.
             "socket.timeout.ms": SOCKET_TIMEOUT_MS,
+            "socket.connection.setup.timeout.ms": CONNECT_TIMEOUT_MS,
             "queue.buffering.max.messages": QUEUE_MAX,
             "retry.backoff.ms": 20,
             "retry.backoff.max.ms": 100,

@@ -14,6 +14,9 @@ from strandline.checker.history import Read, read_line
 
 TAKEN_MAX = 500
 """Records taken at once: enough to keep up, few enough not to hold the producer up."""
+CONNECT_TIMEOUT_MS = 2_000
+"""A pod that came back has another address, and nobody answers at its old one: by default the
+library would wait there for half a minute."""
 RETRIED_ERRORS = frozenset(
     {
         KafkaError._TRANSPORT,  # noqa: SLF001 - the library names its local errors so
@@ -42,6 +45,7 @@ class Reader:
                 "fetch.error.backoff.ms": 50,
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
+                "socket.connection.setup.timeout.ms": CONNECT_TIMEOUT_MS,
                 "topic.metadata.refresh.fast.interval.ms": 20,
             }
         )

@@ -15,6 +15,7 @@ import struct
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from strandline.core.events import FetchPartition, FollowerFetchReceived
 from strandline.errors import ErrorCode, StrandlineError
@@ -38,6 +39,8 @@ _END = struct.Struct("!Q")
 
 PARTITIONS_PER_FETCH_MAX = 20_000
 """Bound on what one fetch may name: a length field read from the wire allocates nothing larger."""
+TOPIC_IDS_CACHED_MAX = 10_000
+"""Each fetch names every topic again: their ids are not spelled anew each time."""
 
 
 class BadFrame(StrandlineError):
@@ -81,7 +84,7 @@ def encode_fetch(fetch: FollowerFetchReceived) -> list[Buffer]:
     )
     for part in fetch.partitions:
         body += _FETCH_PARTITION.pack(
-            uuid.UUID(part.tp.topic_id).bytes,
+            _topic_bytes(part.tp.topic_id),
             part.tp.partition,
             part.fetch_offset,
             part.log_start_offset,
@@ -96,7 +99,7 @@ def encode_records(frame: RecordsFrame, records: Sequence[Buffer]) -> list[Buffe
     diverging = frame.diverging
     fixed = _RECORDS.pack(
         frame.request_id,
-        uuid.UUID(frame.tp.topic_id).bytes,
+        _topic_bytes(frame.tp.topic_id),
         frame.tp.partition,
         frame.error,
         frame.high_watermark,
@@ -196,4 +199,14 @@ def _decode_records(body: memoryview) -> RecordsFrame:
 
 
 def _topic_partition(topic: bytes, partition: int) -> TopicPartition:
-    return TopicPartition(topic_id=TopicId(str(uuid.UUID(bytes=topic))), partition=partition)
+    return TopicPartition(topic_id=_topic_id(topic), partition=partition)
+
+
+@lru_cache(maxsize=TOPIC_IDS_CACHED_MAX)
+def _topic_id(topic: bytes) -> TopicId:
+    return TopicId(str(uuid.UUID(bytes=topic)))
+
+
+@lru_cache(maxsize=TOPIC_IDS_CACHED_MAX)
+def _topic_bytes(topic_id: TopicId) -> bytes:
+    return uuid.UUID(topic_id).bytes

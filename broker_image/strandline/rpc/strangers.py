@@ -23,7 +23,7 @@ from grpc._cython import cygrpc
 
 log = logging.getLogger(__name__)
 
-SWEEP_SECONDS: Final = 1.0
+SWEEP_SECONDS: Final = 2.0
 """A line is at most two sweeps late; a sweep without new connections asks one question."""
 CONNECTIONS_PER_SWEEP_MAX: Final = 100
 """What is more waits for the next sweep, if gRPC remembers it for so long."""

@@ -14,7 +14,8 @@ class Traffic:
         self._records = metrics.counter(names.PRODUCED_RECORDS_TOTAL)
         self._bytes = metrics.counter(names.PRODUCED_BYTES_TOTAL)
         self._fetched = metrics.counter(names.FETCHED_BYTES_TOTAL)
-        self._replicated = metrics.counter(names.REPLICATION_BYTES_TOTAL)
+        replicated = metrics.counter(names.REPLICATION_BYTES_TOTAL)
+        self._replicated = {way: replicated.labels(way) for way in ("in", "out")}
 
     def produced(self, topic: str, records: int, size_bytes: int) -> None:
         """Count a batch that was appended for a client."""
@@ -27,4 +28,4 @@ class Traffic:
 
     def replicated(self, direction: str, size_bytes: int) -> None:
         """Count record bytes of replication streams; direction is in or out."""
-        self._replicated.labels(direction).inc(size_bytes)
+        self._replicated[direction].inc(size_bytes)
