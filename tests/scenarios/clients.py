@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from strandline.core.events import Event, FetchWaitReceived, ProduceReceived, RequestCancelled
 from strandline.model import Acks, BatchSpan, LeaderEpoch
 
 from .world_broker import TP, Broker
 
 
-class Clients:
+class Clients(ABC):
     """The clients' half of `World`."""
 
     brokers: dict[int, Broker]
@@ -59,8 +61,8 @@ class Clients:
         """Let the client of a request go away."""
         return self._step(self.brokers[int(at)], RequestCancelled(request_id=int(request)))
 
-    def _next_id(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def _next_id(self) -> int: ...
 
-    def _step(self, broker: Broker, event: Event) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def _step(self, broker: Broker, event: Event) -> list[str]: ...
