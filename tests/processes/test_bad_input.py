@@ -18,6 +18,7 @@ from strandline.errors import ErrorCode
 from strandline.kafka_listener import schemas
 from strandline.kafka_listener.wire import Message
 from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from strandline.rpc.fetch_session import FollowerFetchSession
 from strandline.rpc.frames import RecordsFrame, decode, encode_fetch
 from strandline.runtime.log_bound import AT_ONCE
 from strandline_api.v1 import controller_pb2 as pb
@@ -222,6 +223,7 @@ def follower_fetch(
         log_start_offset=0,
         leader_epoch=LeaderEpoch(victim.leader_epoch + leader_ahead),
         last_fetched_epoch=LeaderEpoch(0),
+        high_watermark=RECORDS,
     )
     fetch = FollowerFetchReceived(
         request_id=1,
@@ -231,7 +233,7 @@ def follower_fetch(
         max_wait_ms=0,
         partitions=(partition,),
     )
-    return b"".join(encode_fetch(fetch))
+    return b"".join(encode_fetch(FollowerFetchSession().frame_of(fetch)))
 
 
 def answer_to(port: int, method: str, message: bytes) -> bytes | None:

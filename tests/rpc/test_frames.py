@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.core.events import FetchPartition, FollowerFetchReceived
+from strandline.core.events import FetchPartition
 from strandline.errors import ErrorCode
 from strandline.model import (
     BrokerEpoch,
@@ -22,6 +22,7 @@ from strandline.rpc.frames import (
     PARTITIONS_PER_FETCH_MAX,
     BadFrame,
     EndFrame,
+    FetchFrame,
     RecordsFrame,
     decode,
     encode_end,
@@ -38,13 +39,14 @@ partitions = st.builds(
     partition=int32,
 )
 fetches = st.builds(
-    FollowerFetchReceived,
+    FetchFrame,
     request_id=st.integers(0, 2**64 - 1),
     follower=int32.map(BrokerId),
     broker_epoch=int64.map(BrokerEpoch),
     clean_since_epoch=int64.map(BrokerEpoch),
     max_wait_ms=st.integers(0, 2**32 - 1),
-    partitions=st.lists(
+    session_epoch=st.integers(0, 2**64 - 1),
+    changed=st.lists(
         st.builds(
             FetchPartition,
             tp=partitions,
@@ -52,9 +54,11 @@ fetches = st.builds(
             log_start_offset=int64,
             leader_epoch=epochs,
             last_fetched_epoch=epochs,
+            high_watermark=int64,
         ),
         max_size=5,
     ).map(tuple),
+    forgotten=st.lists(partitions, max_size=5).map(tuple),
 )
 records = st.builds(
     RecordsFrame,
@@ -69,7 +73,7 @@ records = st.builds(
 )
 
 
-def fetch_of(count: int) -> FollowerFetchReceived:
+def fetch_of(changed: int, forgotten: int = 0) -> FetchFrame:
     tp = TopicPartition(topic_id=TopicId(str(uuid.UUID(int=7))), partition=0)
     part = FetchPartition(
         tp=tp,
@@ -77,20 +81,23 @@ def fetch_of(count: int) -> FollowerFetchReceived:
         log_start_offset=0,
         leader_epoch=LeaderEpoch(0),
         last_fetched_epoch=LeaderEpoch(-1),
+        high_watermark=0,
     )
-    return FollowerFetchReceived(
+    return FetchFrame(
         request_id=1,
         follower=BrokerId(1),
         broker_epoch=BrokerEpoch(1),
         clean_since_epoch=BrokerEpoch(1),
         max_wait_ms=500,
-        partitions=(part,) * count,
+        session_epoch=0,
+        changed=(part,) * changed,
+        forgotten=(tp,) * forgotten,
     )
 
 
 @given(fetch=fetches, answers=st.lists(records, max_size=4), end=st.integers(0, 2**64 - 1))
 def test_many_frames_in_one_message_come_back_as_they_were(
-    fetch: FollowerFetchReceived, answers: list[RecordsFrame], end: int
+    fetch: FetchFrame, answers: list[RecordsFrame], end: int
 ) -> None:
     parts = [encode_fetch(fetch)]
     for answer in answers:
@@ -105,7 +112,7 @@ def test_many_frames_in_one_message_come_back_as_they_were(
 def test_garbage_is_refused_or_is_a_frame(garbage: bytes) -> None:
     try:
         for frame in decode(garbage):
-            assert isinstance(frame, FollowerFetchReceived | RecordsFrame | EndFrame)
+            assert isinstance(frame, FetchFrame | RecordsFrame | EndFrame)
     except BadFrame:
         pass
 
@@ -118,25 +125,26 @@ def test_a_cut_message_is_refused(cut: int) -> None:
 
 
 def test_a_fetch_may_not_name_more_partitions_than_the_bound() -> None:
-    at_the_bound = b"".join(encode_fetch(fetch_of(PARTITIONS_PER_FETCH_MAX)))
-    (frame,) = decode(at_the_bound)
-    assert isinstance(frame, FollowerFetchReceived)
-    assert len(frame.partitions) == PARTITIONS_PER_FETCH_MAX
-    over = b"".join(encode_fetch(fetch_of(PARTITIONS_PER_FETCH_MAX + 1)))
-    with pytest.raises(BadFrame, match="at most"):
-        list(decode(over))
+    bound = PARTITIONS_PER_FETCH_MAX
+    (frame,) = decode(b"".join(encode_fetch(fetch_of(bound, bound))))
+    assert isinstance(frame, FetchFrame)
+    assert (len(frame.changed), len(frame.forgotten)) == (bound, bound)
+    for changed, forgotten in ((bound + 1, 0), (0, bound + 1)):
+        over = b"".join(encode_fetch(fetch_of(changed, forgotten)))
+        with pytest.raises(BadFrame, match="at most"):
+            list(decode(over))
 
 
-def test_a_negative_offset_is_refused() -> None:
-    fetch = fetch_of(1)
-    message = bytearray(b"".join(encode_fetch(fetch)))
-    message[-24] = 0xFF  # the sign of log_start_offset
+@pytest.mark.parametrize("from_the_end", [8, 24, 32, 36], ids=["hw", "start", "offset", "number"])
+def test_a_negative_offset_is_refused(from_the_end: int) -> None:
+    message = bytearray(b"".join(encode_fetch(fetch_of(1))))
+    message[-from_the_end] |= 0x80
     with pytest.raises(BadFrame, match="negative"):
         list(decode(message))
 
 
 def test_an_unknown_error_number_is_refused() -> None:
-    tp = fetch_of(1).partitions[0].tp
+    tp = fetch_of(1).changed[0].tp
     frame = RecordsFrame(
         request_id=1,
         tp=tp,

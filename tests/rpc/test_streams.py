@@ -23,7 +23,7 @@ from strandline.rpc.streams import (
     write_message,
 )
 
-from .test_frames import fetch_of
+from .test_fetch_session import whole_fetch
 
 SETTINGS = GrpcConfig()
 OnFetch = Callable[[FollowerFetchReceived, FollowerStream], None]
@@ -67,7 +67,7 @@ def test_an_answer_of_a_large_batch_arrives_whole() -> None:
             on_broken=lambda: pytest.fail("the stream broke"),
         )
         for _ in range(3):
-            client.send(fetch_of(1))
+            client.send(whole_fetch(1))
             request_id, (frame,) = await answers.get()
             assert request_id == 1
             assert frame.records == batch
@@ -95,7 +95,7 @@ def test_a_leader_that_goes_away_is_reported_once() -> None:
             on_answer=lambda _r, _f: pytest.fail("no answer"),
             on_broken=on_broken,
         )
-        client.send(fetch_of(1))
+        client.send(whole_fetch(1))
         await fetched.wait()
         await server.stop(None)
         await told.wait()
@@ -113,7 +113,7 @@ def test_a_follower_that_goes_away_takes_its_waiting_fetches_with_it() -> None:
         client = ReplicationClient(
             address, SETTINGS, on_answer=lambda _r, _f: None, on_broken=lambda: None
         )
-        client.send(fetch_of(1))
+        client.send(whole_fetch(1))
         stream = await fetched.get()
         await client.close()
         await stream.broken.wait()
@@ -137,7 +137,7 @@ def test_garbage_on_the_stream_ends_that_stream_alone() -> None:
             on_answer=lambda request, _f: answers.put_nowait(request),
             on_broken=lambda: pytest.fail("the stream broke"),
         )
-        client.send(fetch_of(1))
+        client.send(whole_fetch(1))
         assert await answers.get() == 1
         await client.close()
         await server.stop(None)

@@ -116,7 +116,9 @@ class FetchPartition:
     """One partition of a follower's fetch; fetch_offset is the follower's log end offset.
 
     last_fetched_epoch is the epoch of the follower's last batch or epoch entry,
-    NO_EPOCH for an empty log.
+    NO_EPOCH for an empty log. high_watermark is the one the follower knows, so that a leader
+    need not remember what it told, nor guess whether that arrived (KIP-1166); consumers
+    send none.
     """
 
     tp: TopicPartition
@@ -124,6 +126,7 @@ class FetchPartition:
     log_start_offset: int
     leader_epoch: LeaderEpoch
     last_fetched_epoch: LeaderEpoch
+    high_watermark: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

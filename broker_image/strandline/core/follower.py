@@ -59,6 +59,7 @@ class FollowerReplica:
             log_start_offset=self.log.log_start_offset,
             leader_epoch=self.leader_epoch,
             last_fetched_epoch=self.log.epochs.newest,
+            high_watermark=self.log.high_watermark,
         )
 
     def on_fetched(

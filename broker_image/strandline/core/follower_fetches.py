@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from strandline.errors import ErrorCode, InvariantViolation
+from strandline.errors import ErrorCode
 from strandline.model import BrokerId, TopicPartition
 
 from .effects import Effect, Fenced, ReadPartition, ReplyFetch
 from .events import FetchPartition, FollowerFetchReceived
 from .leader import LeaderReplica
 from .partition import Partition
-from .progress import FollowerProgress
 from .purgatory import DelayedFollowerFetch, Purgatory
 from .reads import find_leader, read_for_follower, refused
 
@@ -60,19 +59,11 @@ class FollowerFetches:
         if event.max_wait_ms > 0 and reads and not any(map(_is_urgent, reads)):
             self._purgatory.add(delayed)
             return effects
-        return [*effects, self._reply(delayed, reads)]
+        return [*effects, _reply(delayed, reads)]
 
-    def answer_with_news(self, delayed: DelayedFollowerFetch) -> ReplyFetch:
-        """Answer a fetch whose wait is over because something happened."""
-        return self._reply(delayed, self._read(delayed))
-
-    def answer_in_full(self, delayed: DelayedFollowerFetch) -> ReplyFetch:
-        """Answer a fetch at its deadline: high watermarks are repeated, in case one got lost."""
-        reads = self._read(delayed)
-        self._note_told(delayed.follower, reads)
-        return ReplyFetch(
-            request_id=delayed.request_id, follower=delayed.follower, partitions=tuple(reads)
-        )
+    def answer(self, delayed: DelayedFollowerFetch) -> ReplyFetch:
+        """Answer a fetch whose wait is over: something happened, or its time has come."""
+        return _reply(delayed, self._read(delayed))
 
     def _end_former(self, waiting: DelayedFollowerFetch | None) -> list[Effect]:
         """End the fetch that a new one supersedes: nobody takes its answer any more."""
@@ -109,31 +100,6 @@ class FollowerFetches:
                 reads.append(read_for_follower(leader, fetch))
         return reads
 
-    def _reply(self, delayed: DelayedFollowerFetch, reads: Sequence[ReadPartition]) -> ReplyFetch:
-        """Answer with what is news: records, refusals, and high watermarks not told yet."""
-        news = [
-            read
-            for read in reads
-            if _is_urgent(read)
-            or self._progress(delayed.follower, read).high_watermark_told != read.high_watermark
-        ]
-        self._note_told(delayed.follower, news)
-        return ReplyFetch(
-            request_id=delayed.request_id, follower=delayed.follower, partitions=tuple(news)
-        )
-
-    def _note_told(self, follower: BrokerId, reads: Sequence[ReadPartition]) -> None:
-        for read in reads:
-            if read.error is ErrorCode.NONE and read.diverging is None:
-                self._progress(follower, read).high_watermark_told = read.high_watermark
-
-    def _progress(self, follower: BrokerId, read: ReadPartition) -> FollowerProgress:
-        """Return what is known of a follower where a read for it was not refused."""
-        role = self._partitions[read.tp].role
-        if not isinstance(role, LeaderReplica):
-            raise InvariantViolation("only a leader reads for followers", tp=read.tp)
-        return role.followers[follower]
-
 
 def fenced(error: ErrorCode, request: str) -> list[Effect]:
     """Return the notice that belongs to a refusal by an epoch."""
@@ -142,6 +108,19 @@ def fenced(error: ErrorCode, request: str) -> list[Effect]:
     if error is ErrorCode.STALE_BROKER_EPOCH:
         return [Fenced(fence="broker_epoch", detail=request)]
     return []
+
+
+def _reply(delayed: DelayedFollowerFetch, reads: Sequence[ReadPartition]) -> ReplyFetch:
+    """Answer with what is news: records, refusals, and high watermarks the follower lacks.
+
+    Shape:   reads[i] was read for delayed.partitions[i]
+    """
+    news = tuple(
+        read
+        for fetch, read in zip(delayed.partitions, reads, strict=True)
+        if _is_urgent(read) or read.high_watermark != fetch.high_watermark
+    )
+    return ReplyFetch(request_id=delayed.request_id, follower=delayed.follower, partitions=news)
 
 
 def _refuse_all(event: FollowerFetchReceived, error: ErrorCode) -> list[Effect]:

@@ -31,7 +31,6 @@ class FollowerProgress:
     last_fetch_ms: int | None = None
     last_fetch_leader_end: int = UNKNOWN_END
     last_caught_up_ms: int | None = None
-    high_watermark_told: int = UNKNOWN_END
 
     @property
     def has_fetched(self) -> bool:

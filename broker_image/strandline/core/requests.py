@@ -143,7 +143,7 @@ class Requests:
         grown, committed, changed = _touched(effects)
         done: list[Effect] = []
         followers = self._purgatory.take_follower_fetches([*grown, *changed])
-        done += [self._followers.answer_with_news(delayed) for delayed in followers]
+        done += [self._followers.answer(delayed) for delayed in followers]
         for tp in [*changed, *committed]:
             leader = find_leader(self._partitions.get(tp), None)
             if isinstance(leader, ErrorCode):
@@ -168,7 +168,7 @@ class Requests:
                 case DelayedFetch():
                     done.append(WakeFetch(request_id=delayed.request_id, expired=True))
                 case DelayedFollowerFetch():
-                    done.append(self._followers.answer_in_full(delayed))
+                    done.append(self._followers.answer(delayed))
                 case _:
                     assert_never(delayed)
             done.append(RequestExpired(operation=delayed.operation))

@@ -4,9 +4,9 @@ A message is a sequence of frames `[u32 length of the rest | u8 kind | body]`, b
 Called by `replication_client` and `replication_server`; knows nothing of sockets. Invariant:
 a frame that this module cannot parse completely raises `BadFrame`; nothing is guessed.
 
-Kinds: FETCH (follower -> leader: everything it wants), RECORDS (leader -> follower: one
-partition of an answer) and END (the answer is complete). An answer is several frames so
-that it can be cut into messages of bounded size without copying record bytes.
+Kinds: FETCH (follower -> leader: what changed in what it wants, see `fetch_session`), RECORDS
+(leader -> follower: one partition of an answer) and END (the answer is complete). An answer is
+several frames so that it can be cut into messages of bounded size without copying record bytes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
-from strandline.core.events import FetchPartition, FollowerFetchReceived
+from strandline.core.events import FetchPartition
 from strandline.errors import ErrorCode, StrandlineError
 from strandline.model import (
     BrokerEpoch,
@@ -32,19 +33,38 @@ Buffer = bytes | bytearray | memoryview
 
 FETCH, RECORDS, END = 1, 2, 3
 _HEAD = struct.Struct("!IB")
-_FETCH = struct.Struct("!QiqqII")  # request, follower, broker epoch, clean since, max wait, count
-_FETCH_PARTITION = struct.Struct("!16siqqii")
+_FETCH = struct.Struct("!QiqqIQII")  # ..., max wait, session epoch, changed, forgotten
+_CHANGED = struct.Struct("!16siqqiiq")
+_FORGOTTEN = struct.Struct("!16si")
 _RECORDS = struct.Struct("!Q16sihqqBiq")  # ..., has diverging, diverging epoch, its end
 _END = struct.Struct("!Q")
 
 PARTITIONS_PER_FETCH_MAX = 20_000
-"""Bound on what one fetch may name: a length field read from the wire allocates nothing larger."""
+"""Bound on what one fetch may ask for, and on what it may forget."""
 TOPIC_IDS_CACHED_MAX = 10_000
-"""Each fetch names every topic again: their ids are not spelled anew each time."""
+"""Each record frame names its topic again: ids are not spelled anew each time."""
 
 
 class BadFrame(StrandlineError):
     """A peer sent bytes that are no frame of ours; its stream is closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchFrame:
+    """A fetch by its difference from the one before it on the same stream.
+
+    session_epoch counts the fetches of a stream from 0; changed holds what is asked for anew
+    or from elsewhere, forgotten what is asked for no more.
+    """
+
+    request_id: int
+    follower: BrokerId
+    broker_epoch: BrokerEpoch
+    clean_since_epoch: BrokerEpoch
+    max_wait_ms: int
+    session_epoch: int
+    changed: tuple[FetchPartition, ...]
+    forgotten: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +87,10 @@ class EndFrame:
     request_id: int
 
 
-Frame = FollowerFetchReceived | RecordsFrame | EndFrame
+Frame = FetchFrame | RecordsFrame | EndFrame
 
 
-def encode_fetch(fetch: FollowerFetchReceived) -> list[Buffer]:
+def encode_fetch(fetch: FetchFrame) -> list[Buffer]:
     """Return the frame as a list of buffers to be joined once."""
     body = bytearray(
         _FETCH.pack(
@@ -79,18 +99,23 @@ def encode_fetch(fetch: FollowerFetchReceived) -> list[Buffer]:
             fetch.broker_epoch,
             fetch.clean_since_epoch,
             fetch.max_wait_ms,
-            len(fetch.partitions),
+            fetch.session_epoch,
+            len(fetch.changed),
+            len(fetch.forgotten),
         )
     )
-    for part in fetch.partitions:
-        body += _FETCH_PARTITION.pack(
+    for part in fetch.changed:
+        body += _CHANGED.pack(
             _topic_bytes(part.tp.topic_id),
             part.tp.partition,
             part.fetch_offset,
             part.log_start_offset,
             part.leader_epoch,
             part.last_fetched_epoch,
+            part.high_watermark,
         )
+    for tp in fetch.forgotten:
+        body += _FORGOTTEN.pack(_topic_bytes(tp.topic_id), tp.partition)
     return [_HEAD.pack(1 + len(body), FETCH), body]
 
 
@@ -149,34 +174,50 @@ def _decode_body(kind: int, body: memoryview) -> Frame:
     raise BadFrame(f"unknown frame kind {kind} of {len(body)} bytes")
 
 
-def _decode_fetch(body: memoryview) -> FollowerFetchReceived:
-    request_id, follower, broker_epoch, clean_since, max_wait, count = _FETCH.unpack_from(body)
-    if count > PARTITIONS_PER_FETCH_MAX:
-        raise BadFrame(f"a fetch of {count} partitions, at most {PARTITIONS_PER_FETCH_MAX}")
-    if len(body) != _FETCH.size + count * _FETCH_PARTITION.size:
-        raise BadFrame(f"a fetch of {count} partitions has {len(body)} bytes")
-    partitions = []
-    for topic, partition, offset, start, epoch, last_epoch in _FETCH_PARTITION.iter_unpack(
-        body[_FETCH.size :]
-    ):
-        if min(partition, offset, start) < 0:
-            raise BadFrame("a fetch has a negative partition or offset")
-        partitions.append(
-            FetchPartition(
-                tp=_topic_partition(topic, partition),
-                fetch_offset=offset,
-                log_start_offset=start,
-                leader_epoch=LeaderEpoch(epoch),
-                last_fetched_epoch=LeaderEpoch(last_epoch),
-            )
+def _decode_fetch(body: memoryview) -> FetchFrame:
+    (
+        request_id,
+        follower,
+        broker_epoch,
+        clean_since,
+        max_wait,
+        session_epoch,
+        changed,
+        forgotten,
+    ) = _FETCH.unpack_from(body)
+    if max(changed, forgotten) > PARTITIONS_PER_FETCH_MAX:
+        raise BadFrame(
+            f"a fetch changes {changed} and forgets {forgotten} partitions, "
+            f"at most {PARTITIONS_PER_FETCH_MAX} each"
         )
-    return FollowerFetchReceived(
+    changed_end = _FETCH.size + changed * _CHANGED.size
+    if len(body) != changed_end + forgotten * _FORGOTTEN.size:
+        raise BadFrame(f"a fetch of {changed} and {forgotten} partitions has {len(body)} bytes")
+    return FetchFrame(
         request_id=request_id,
         follower=BrokerId(follower),
         broker_epoch=BrokerEpoch(broker_epoch),
         clean_since_epoch=BrokerEpoch(clean_since),
         max_wait_ms=max_wait,
-        partitions=tuple(partitions),
+        session_epoch=session_epoch,
+        changed=tuple(map(_fetch_partition, _CHANGED.iter_unpack(body[_FETCH.size : changed_end]))),
+        forgotten=tuple(
+            _topic_partition(*fields) for fields in _FORGOTTEN.iter_unpack(body[changed_end:])
+        ),
+    )
+
+
+def _fetch_partition(fields: tuple[Any, ...]) -> FetchPartition:
+    topic, partition, offset, start, epoch, last_epoch, high_watermark = fields
+    if min(partition, offset, start, high_watermark) < 0:
+        raise BadFrame("a fetch has a negative partition or offset")
+    return FetchPartition(
+        tp=_topic_partition(topic, partition),
+        fetch_offset=offset,
+        log_start_offset=start,
+        leader_epoch=LeaderEpoch(epoch),
+        last_fetched_epoch=LeaderEpoch(last_epoch),
+        high_watermark=high_watermark,
     )
 
 

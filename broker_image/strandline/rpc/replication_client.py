@@ -15,6 +15,7 @@ import grpc.aio
 from strandline.config.network import GrpcConfig
 from strandline.core.events import FollowerFetchReceived
 
+from .fetch_session import FollowerFetchSession
 from .frames import BadFrame, EndFrame, RecordsFrame, decode, encode_fetch
 from .streams import CoalescingWriter, channel_options, failure_of
 
@@ -37,11 +38,15 @@ class ReplicationClient:
         self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
         self._call = self._channel.stream_stream(METHOD)()
         self._writer = CoalescingWriter(self._call.write, settings)
+        self._session = FollowerFetchSession()
         self._task = asyncio.create_task(self._run(), name=f"replication to {address}")
 
     def send(self, fetch: FollowerFetchReceived) -> None:
-        """Queue a fetch; what becomes of it is an answer or a broken stream."""
-        self._writer.put(encode_fetch(fetch))
+        """Queue a fetch; what becomes of it is an answer or a broken stream.
+
+        Raises:  StreamOverflow when the leader has stopped reading; the stream is of no more use
+        """
+        self._writer.put(encode_fetch(self._session.frame_of(fetch)))
 
     async def close(self) -> None:
         """End the stream; on_broken is not called any more."""

@@ -17,7 +17,8 @@ import grpc.aio
 from strandline.config.network import GrpcConfig
 from strandline.core.events import FollowerFetchReceived
 
-from .frames import BadFrame, Buffer, RecordsFrame, decode, encode_end, encode_records
+from .fetch_session import LeaderFetchSession
+from .frames import BadFrame, Buffer, FetchFrame, RecordsFrame, decode, encode_end, encode_records
 from .streams import CoalescingWriter, StreamOverflow, failure_of
 
 log = logging.getLogger(__name__)
@@ -92,11 +93,12 @@ def replication_service(
 async def _read(
     context: grpc.aio.ServicerContext[bytes, bytes], stream: FollowerStream, on_fetch: OnFetch
 ) -> None:
+    session = LeaderFetchSession()
     while True:
         message = await context.read()
         if message is grpc.aio.EOF:
             return
         for frame in decode(message):
-            if not isinstance(frame, FollowerFetchReceived):
+            if not isinstance(frame, FetchFrame):
                 raise BadFrame("a follower sent records")
-            on_fetch(frame, stream)
+            on_fetch(session.fetch_of(frame), stream)

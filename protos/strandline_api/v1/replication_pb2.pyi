@@ -3,7 +3,8 @@
 isort:skip_file
 Bulk replication between two brokers: one bidirectional stream per broker pair.
 
-The follower opens the stream and sends fetches, the leader sends what was fetched.
+The follower opens the stream and sends fetches, the leader sends what was fetched. The stream
+is the fetch session: each fetch says only what changed since the one before it.
 Both directions carry Frames with identity serializers (no protobuf parsing): `frames` is
 what stands on the wire, a sequence of
     [u32 length of the rest | u8 kind | fixed struct | payload]
