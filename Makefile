@@ -32,7 +32,7 @@ test: $(READY) ## everything: lint, types, then the tiers fast, processes, pods
 	@.ci/tiers $(PY)
 
 test-fast: $(READY) ## the fast tier alone: pure tests, scenarios, schedules, house rules
-	@$(PY) -m pytest --tier=fast -q
+	@$(PY) -m pytest --tier=fast -q -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 lint: $(READY) ## style, format and layers
 	@$(PY) -m ruff check .
@@ -88,10 +88,11 @@ cluster-down: ## stop it and remove everything it made
 
 $(VENV)/.tools: requirements/dev.txt
 	@.ci/machine
+	@echo "$(VENV): installing pinned Python packages, one to three minutes"
 	@$$(.ci/machine --python) -m venv --clear $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.tools pyproject.toml
-	@$(VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
