@@ -5,14 +5,18 @@ Loaded by pytest alone. A test belongs to exactly one tier, by its marker: `proc
 not "deselected", so that any deselection that remains is somebody's accident. With CI
 set, a skipped, expected-to-fail or deselected test fails the run. A run of a whole tier
 fails if fewer tests passed than tests/floor.toml says.
+
+`-n` runs the tests in workers of pytest-xdist. Then each worker collects, and tells what it
+left out when it ends; the session that started the workers hears of every test and judges.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +25,8 @@ pytest_plugins = ["tests.support.fixtures"]
 TIERS = ("fast", "processes", "pods")
 HERE = Path(__file__).resolve().parent
 FLOOR = HERE / "floor.toml"
+LEFT_OUT = "left_out"
+"""Key of what a worker tells: the tests that were deselected in it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,66 +35,115 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SuiteRules(config), "suite-rules")
+    if hasattr(config, "workerinput") and config.pluginmanager.hasplugin("hypothesispytest"):
+        examples_take_any_time()
+
+
+def examples_take_any_time() -> None:
+    """Lift Hypothesis's 200 ms per example, as it does itself where CI is set.
+
+    Workers take turns on the cores: the time of one example then tells of its neighbours. The
+    timeout of each test stays.
+    """
+    import hypothesis
+
+    hypothesis.settings.register_profile("workers", deadline=None)
+    hypothesis.settings.load_profile("workers")
+
+
+class Misplaced(Exception):
+    """A test belongs to no single tier."""
 
 
 def tier_of(item: pytest.Item) -> str:
     """Return the tier of a test.
 
-    Raises: UsageError if it carries two tiers' markers or lies in a tier's folder unmarked
+    Raises: Misplaced if it carries two tiers' markers or lies in a tier's folder unmarked
     """
     marked = [tier for tier in TIERS if item.get_closest_marker(tier)]
     if len(marked) > 1:
-        raise pytest.UsageError(f"{item.nodeid}: one tier, not {' and '.join(marked)}")
+        raise Misplaced(f"{item.nodeid}: one tier, not {' and '.join(marked)}")
     folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
     tier = marked[0] if marked else "fast"
     if folder in TIERS and folder != tier:
-        raise pytest.UsageError(f"{item.nodeid}: lies in tests/{folder} without its marker")
+        raise Misplaced(f"{item.nodeid}: lies in tests/{folder} without its marker")
     return tier
 
 
 class SuiteRules:
-    """Counts what happened to the tests of a session and judges it at the end."""
+    """Counts what happened to the tests of a session and judges it at the end.
+
+    In a worker it judges nothing: a worker sees a part of the tests only.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._strict = bool(os.environ.get("CI"))
-        self._tier_of: dict[str, str] = {}
-        self._passed: Counter[str] = Counter()
-        self._unwanted: list[str] = []
+        self._told: dict[str, list[str]] | None = getattr(config, "workeroutput", None)
+        self._passed: defaultdict[str, set[str]] = defaultdict(set)
+        self._unwanted: set[str] = set()
+        self._lost: list[str] = []
         self._offences: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep the tests of the chosen tier, before -k and -m look at them."""
+        """Keep the tests of the chosen tier, before -k and -m look at them.
+
+        The tier becomes a property of each test, which its reports carry out of a worker. A
+        misplaced test becomes an error of collection, because workers pass those on.
+        """
         wanted = self._config.getoption("tier")
-        self._tier_of = {item.nodeid: tier_of(item) for item in items}
-        if wanted:
-            items[:] = [item for item in items if self._tier_of[item.nodeid] == wanted]
+        kept = []
+        for item in items:
+            try:
+                tier = tier_of(item)
+            except Misplaced as misplaced:
+                report = pytest.CollectReport(item.nodeid, "failed", str(misplaced), [])
+                self._config.hook.pytest_collectreport(report=report)
+                continue
+            item.user_properties.append(("tier", tier))
+            if wanted in (None, tier):
+                kept.append(item)
+        items[:] = kept
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        """Remember tests that -k, -m or --deselect removed."""
-        self._unwanted += [f"deselected: {item.nodeid}" for item in items]
+        """Remember tests that -k, -m or --deselect removed; every worker removes the same."""
+        self._unwanted |= {f"deselected: {item.nodeid}" for item in items}
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remember a module that skipped itself."""
         if report.skipped:
-            self._unwanted.append(f"skipped: {report.nodeid}")
+            self._unwanted.add(f"skipped: {report.nodeid}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count what passed; remember what did not run or was expected to fail."""
         if hasattr(report, "wasxfail"):
-            self._unwanted.append(f"expected to fail: {report.nodeid}")
+            self._unwanted.add(f"expected to fail: {report.nodeid}")
         elif report.skipped:
-            self._unwanted.append(f"skipped: {report.nodeid}")
+            self._unwanted.add(f"skipped: {report.nodeid}")
         elif type(report) is pytest.TestReport and report.when == "call" and report.passed:
-            self._passed[self._tier_of[report.nodeid]] += 1
+            tier = dict(report.user_properties)["tier"]
+            assert isinstance(tier, str)
+            self._passed[tier].add(report.nodeid)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object | None) -> None:
+        """Take what an ended worker tells; one that tells nothing may have left out anything."""
+        told = getattr(node, "workeroutput", None) or {}
+        if error or LEFT_OUT not in told:
+            self._lost.append(f"worker {node.gateway.id} was lost: {error}")
+        self._unwanted |= set(told.get(LEFT_OUT, ()))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail a session that ran well but not in full."""
+        if self._told is not None:
+            self._told[LEFT_OUT] = sorted(self._unwanted)
+            return
         if exitstatus != pytest.ExitCode.OK or self._config.getoption("collectonly"):
             return
-        self._offences = [*(self._unwanted if self._strict else []), *self._below_floor()]
+        left_out = sorted(self._unwanted) if self._strict else []
+        self._offences = [*self._lost, *left_out, *self._below_floor()]
         if self._offences:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -107,7 +162,7 @@ class SuiteRules:
         floor = tomllib.loads(FLOOR.read_text())["floor"]
         wanted = self._config.getoption("tier")
         return [
-            f"tier {tier}: {self._passed[tier]} tests passed, tests/floor.toml demands {least}"
+            f"tier {tier}: {len(self._passed[tier])} tests passed, tests/floor.toml demands {least}"
             for tier, least in floor.items()
-            if wanted in (None, tier) and self._passed[tier] < least
+            if wanted in (None, tier) and len(self._passed[tier]) < least
         ]

@@ -271,7 +271,8 @@ def test_every_rule_is_tried_on_an_offence() -> None:
 
 def test_changed_proto_makes_generated_code_stale(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
-    shutil.copytree(ROOT / "protos", tmp_path / "protos")
+    compiled = shutil.ignore_patterns("__pycache__")  # others may be writing there
+    shutil.copytree(ROOT / "protos", tmp_path / "protos", ignore=compiled)
     assert registers.stale_generated_code(tmp_path) == []
     source = next((tmp_path / "protos").rglob("*.proto"))
     source.write_text(source.read_text() + "\nmessage Planted { int64 offset = 1; }\n")

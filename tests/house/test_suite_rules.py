@@ -1,12 +1,19 @@
-"""The suite's own rules, tried on small suites that run under a copy of tests/conftest.py."""
+"""The suite's own rules, tried on small suites that run under a copy of tests/conftest.py.
+
+Each suite runs in a process of its own. To import pytest takes longer than to run a small
+suite, so one process imports it and forks for each.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, NamedTuple
 
 import pytest
 
@@ -25,34 +32,80 @@ SKIPPED = "import pytest\n@pytest.mark.skip\ndef test_b(): pass\n"
 SKIPPED_MODULE = "import pytest\npytest.skip('no', allow_module_level=True)\n"
 XFAILED = "import pytest\n@pytest.mark.xfail\ndef test_b(): assert False\n"
 POD = "import pytest\n@pytest.mark.pods\ndef test_pod(): pass\n"
+DESELECTED = "def test_c(): pass\n"
+TWO_WORKERS = ("-p", "xdist", "-n2", "--dist=loadfile")
+ONE_WORKER = ("-p", "xdist", "-n1", "--max-worker-restart=0")
+DIES_AT_THE_END = """import os
+import pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workerinput"):
+        os._exit(0)
+"""
 TWO_TIERS = "import pytest\n@pytest.mark.pods\n@pytest.mark.processes\ndef test_pod(): pass\n"
+FORKING = """
+import json, os, sys
+import pytest, pytest_timeout, yaml
+
+for line in sys.stdin:
+    told = json.loads(line)
+    child = os.fork()
+    if not child:
+        os.environ["CI"] = told["ci"]
+        os.chdir(told["folder"])
+        sys.path.insert(0, told["folder"])
+        output = os.open("output", os.O_WRONLY | os.O_CREAT)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.exit(pytest.main(["-p", "pytest_timeout", *told["args"]]))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 
 
-def run(
-    folder: Path, tests: dict[str, str], *args: str, ci: str = "true", floor: int = 0
-) -> subprocess.CompletedProcess[str]:
-    """Run a suite of its own under our conftest."""
-    suite = folder / "suite"
-    suite.mkdir()
-    shutil.copy(ROOT / "tests" / "conftest.py", suite)
-    (folder / "pytest.ini").write_text(SETTINGS)
-    (suite / "floor.toml").write_text(f"[floor]\nfast = {floor}\nprocesses = 0\npods = 0\n")
-    for name, text in tests.items():
-        (suite / name).parent.mkdir(exist_ok=True)
-        (suite / name).write_text(text)
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "pytest_timeout", *args],
-        cwd=folder,
-        env={
-            **os.environ,
-            "CI": ci,
-            "PYTHONPATH": str(ROOT),
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+class Done(NamedTuple):
+    """How a run ended, and all it printed."""
+
+    returncode: int
+    output: str
+
+
+class Suites:
+    """Runs suites under our conftest."""
+
+    def __init__(self, requests: IO[str], answers: IO[str]) -> None:
+        self._requests = requests
+        self._answers = answers
+
+    def run(
+        self, folder: Path, tests: dict[str, str], *args: str, ci: str = "true", floor: int = 0
+    ) -> Done:
+        """Run a suite of its own in a folder of its own."""
+        suite = folder / "suite"
+        suite.mkdir()
+        shutil.copy(ROOT / "tests" / "conftest.py", suite)
+        (folder / "pytest.ini").write_text(SETTINGS)
+        (suite / "floor.toml").write_text(f"[floor]\nfast = {floor}\nprocesses = 0\npods = 0\n")
+        for name, text in tests.items():
+            (suite / name).parent.mkdir(exist_ok=True)
+            (suite / name).write_text(text)
+        request = {"folder": str(folder), "args": args, "ci": ci}
+        print(json.dumps(request), file=self._requests, flush=True)
+        code = int(self._answers.readline())
+        return Done(code, (folder / "output").read_text())
+
+
+@pytest.fixture(scope="module")
+def suites() -> Iterator[Suites]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-c", FORKING]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        yield Suites(process.stdin, process.stdout)
+        process.stdin.close()
+        assert process.wait(10) == 0
 
 
 @pytest.mark.parametrize(
@@ -66,33 +119,36 @@ def run(
     ids=["skip", "module skip", "xfail", "deselected"],
 )
 def test_ci_fails_a_run_that_left_something_out(
-    tmp_path: Path, tests: dict[str, str], args: list[str], sentence: str
+    suites: Suites, tmp_path: Path, tests: dict[str, str], args: list[str], sentence: str
 ) -> None:
-    done = run(tmp_path, tests, *args)
+    done = suites.run(tmp_path, tests, *args)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
-    assert sentence in done.stdout
+    assert sentence in done.output
 
 
-def test_developer_may_leave_something_out(tmp_path: Path) -> None:
-    assert run(tmp_path, {"test_x.py": PASSING + SKIPPED}, ci="").returncode == pytest.ExitCode.OK
-
-
-def test_other_tiers_do_not_count_as_deselected(tmp_path: Path) -> None:
-    done = run(tmp_path, {"test_x.py": PASSING, "test_y.py": POD}, "--tier=pods", "-v")
+def test_developer_may_leave_something_out(suites: Suites, tmp_path: Path) -> None:
+    done = suites.run(tmp_path, {"test_x.py": PASSING + SKIPPED}, ci="")
     assert done.returncode == pytest.ExitCode.OK
-    assert "test_pod" in done.stdout
-    assert "test_a" not in done.stdout
+
+
+def test_other_tiers_do_not_count_as_deselected(suites: Suites, tmp_path: Path) -> None:
+    done = suites.run(tmp_path, {"test_x.py": PASSING, "test_y.py": POD}, "--tier=pods", "-v")
+    assert done.returncode == pytest.ExitCode.OK
+    assert "test_pod" in done.output
+    assert "test_a" not in done.output
 
 
 @pytest.mark.parametrize(("floor", "code"), [(2, 0), (3, 1)])
-def test_floor_is_the_least_number_of_passed_tests(tmp_path: Path, floor: int, code: int) -> None:
-    done = run(tmp_path, {"test_x.py": TWO}, "--tier=fast", ci="", floor=floor)
+def test_floor_is_the_least_number_of_passed_tests(
+    suites: Suites, tmp_path: Path, floor: int, code: int
+) -> None:
+    done = suites.run(tmp_path, {"test_x.py": TWO}, "--tier=fast", ci="", floor=floor)
     assert done.returncode == code
-    assert ("2 tests passed, tests/floor.toml demands 3" in done.stdout) == bool(code)
+    assert ("2 tests passed, tests/floor.toml demands 3" in done.output) == bool(code)
 
 
-def test_floor_does_not_judge_a_part_of_the_suite(tmp_path: Path) -> None:
-    done = run(tmp_path, {"test_x.py": TWO}, "--tier=fast", "suite/test_x.py", floor=3)
+def test_floor_does_not_judge_a_part_of_the_suite(suites: Suites, tmp_path: Path) -> None:
+    done = suites.run(tmp_path, {"test_x.py": TWO}, "--tier=fast", "suite/test_x.py", floor=3)
     assert done.returncode == pytest.ExitCode.OK
 
 
@@ -105,8 +161,38 @@ def test_floor_does_not_judge_a_part_of_the_suite(tmp_path: Path) -> None:
     ids=["two tiers", "wrong folder"],
 )
 def test_test_of_two_tiers_or_in_a_wrong_folder_is_refused(
-    tmp_path: Path, name: str, text: str, sentence: str
+    suites: Suites, tmp_path: Path, name: str, text: str, sentence: str
 ) -> None:
-    done = run(tmp_path, {name: text})
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert sentence in done.stderr + done.stdout
+    done = suites.run(tmp_path, {name: text})
+    assert done.returncode == pytest.ExitCode.INTERRUPTED
+    assert sentence in done.output
+
+
+def test_what_workers_left_out_and_passed_is_judged_as_one_run(
+    suites: Suites, tmp_path: Path
+) -> None:
+    tests = {
+        "test_x.py": TWO + DESELECTED,
+        "test_y.py": SKIPPED_MODULE,
+        "test_z.py": PASSING + SKIPPED,
+        "test_xfail.py": XFAILED,
+        "test_pod.py": POD,
+    }
+    left_out = ("--tier=fast", "--deselect=suite/test_x.py::test_c")
+    done = suites.run(tmp_path, tests, *TWO_WORKERS, *left_out, floor=4)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert done.output.partition("not a full run")[2].splitlines()[1:-1] == [
+        "deselected: suite/test_x.py::test_c",
+        "expected to fail: suite/test_xfail.py::test_b",
+        "skipped: suite/test_y.py",
+        "skipped: suite/test_z.py::test_b",
+        "tier fast: 3 tests passed, tests/floor.toml demands 4",
+    ]
+
+
+def test_worker_that_died_without_a_word_fails_the_run(suites: Suites, tmp_path: Path) -> None:
+    (tmp_path / "planted.py").write_text(DIES_AT_THE_END)
+    done = suites.run(tmp_path, {"test_x.py": TWO}, *ONE_WORKER, "-p", "planted", ci="", floor=2)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "worker gw0 was lost" in done.output
+    assert "tests passed" not in done.output

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from kio.schema.errors import ErrorCode as KafkaErrorCode
 
 from strandline.errors import ErrorCode
 from strandline.names import ALL_METRICS, Metric, MetricKind
-from tests.house.rules import conduct, layers, promises, reach, registers, shape, words
+from tests.house.rules import conduct, layers, promises, reach, registers, shape, tree, words
 
 ROOT = Path(__file__).resolve().parents[2]
 Rule = Callable[[Path], list[str]]
@@ -45,6 +46,19 @@ VERBS = (
     *("cluster-up", "cluster-down", "sim", "bench"),
 )
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as run; run()"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _remembered_tree() -> Iterator[None]:
+    """Let all rules share one reading of the tree, and forget it after the last.
+
+    The garbage collector rests meanwhile: syntax trees are very many objects and no garbage,
+    and to look through them time and again takes longer than to make them.
+    """
+    gc.disable()
+    yield
+    tree.forget()
+    gc.enable()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

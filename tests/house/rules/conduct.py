@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.house.rules import tree
@@ -35,7 +35,7 @@ def impure(root: Path) -> list[str]:
     found = []
     for folder in tree.PURE:
         for path in tree.python_files(root, folder):
-            found += [f"{path}:{line}: {what}" for line, what in _worldly(tree.parse(root, path))]
+            found += [f"{path}:{line}: {what}" for line, what in _worldly(tree.nodes(root, path))]
     return found
 
 
@@ -43,7 +43,7 @@ def unfinished(root: Path) -> list[str]:
     """Find assert and NotImplementedError in what is shipped: neither holds a promise."""
     found = []
     for path in tree.shipped_files(root):
-        for node in ast.walk(tree.parse(root, path)):
+        for node in tree.nodes(root, path):
             if isinstance(node, ast.Assert):
                 found.append(f"{path}:{node.lineno}: assert; raise InvariantViolation")
             if isinstance(node, ast.Name) and node.id in {"NotImplementedError", "NotImplemented"}:
@@ -62,7 +62,7 @@ def swallowing(root: Path) -> list[str]:
             continue
         found += [
             f"{path}:{node.lineno}: catches everything"
-            for node in ast.walk(tree.parse(root, path))
+            for node in tree.nodes(root, path)
             if isinstance(node, ast.ExceptHandler) and _catches_everything(node)
         ]
     return found
@@ -74,7 +74,7 @@ def sleeping(root: Path) -> list[str]:
     for path in tree.python_files(root, tree.TESTS):
         if path == MAY_SLEEP:
             continue
-        for node in ast.walk(tree.parse(root, path)):
+        for node in tree.nodes(root, path):
             if isinstance(node, ast.Call) and tree.dotted(node.func) in {"time.sleep", "sleep"}:
                 found.append(f"{path}:{node.lineno}: sleeps")
             if isinstance(node, ast.Call) and tree.dotted(node.func) == "asyncio.sleep":
@@ -103,8 +103,8 @@ def unexplained_type_ignores(root: Path) -> list[str]:
     return found
 
 
-def _worldly(module: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(module):
+def _worldly(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id in WORLDLY_BUILTINS:
                 yield node.lineno, f"calls {node.func.id}"

@@ -7,7 +7,7 @@ looked at; imports for type checking count as imports.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.house.rules import tree
@@ -71,7 +71,7 @@ def forbidden_imports(root: Path) -> list[str]:
     found = []
     for path in tree.shipped_files(root):
         module = tree.module_name(path)
-        for line, target in imports_of(tree.parse(root, path), module, path):
+        for line, target in imports_of(tree.nodes(root, path), module, path):
             if _is_in(target, OURS) and not _may_import(module, target):
                 found.append(f"{path}:{line}: {module} may not import {target}")
     return found
@@ -88,10 +88,10 @@ def ambiguous_names(root: Path) -> list[str]:
     return found
 
 
-def imports_of(module: ast.Module, name: str, path: Path) -> Iterator[tuple[int, str]]:
+def imports_of(nodes: Iterable[ast.AST], name: str, path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line, imported module or member) with relative imports resolved."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    for node in ast.walk(module):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name

@@ -63,7 +63,7 @@ def unread_settings(root: Path) -> list[str]:
     taken: dict[str, set[str]] = {name: set() for name in concerns}
     for path in tree.shipped_files(root):
         if not path.is_relative_to(CONFIG):
-            nodes = [n for n in ast.walk(tree.parse(root, path)) if isinstance(n, _TELLING)]
+            nodes = [n for n in tree.nodes(root, path) if isinstance(n, _TELLING)]
             words = {
                 n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in nodes
             }
@@ -133,7 +133,7 @@ class _Reader:
 
 def _imported(root: Path, module: str, path: Path) -> Iterator[str]:
     """Yield every name an import may stand for: packages on the way, modules, members."""
-    for _, target in imports_of(tree.parse(root, path), module, path):
+    for _, target in imports_of(tree.nodes(root, path), module, path):
         parts = target.split(".")
         yield from (".".join(parts[: length + 1]) for length in range(len(parts)))
 

@@ -37,7 +37,7 @@ def metric_names_elsewhere(root: Path) -> list[str]:
         f"{path}:{node.lineno}: {node.value} belongs into names.py"
         for path in tree.shipped_files(root)
         if path != NAMES
-        for node in ast.walk(tree.parse(root, path))
+        for node in tree.nodes(root, path)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and METRIC_NAME.fullmatch(node.value)
@@ -68,7 +68,7 @@ def metrics_without_exporter(root: Path) -> list[str]:
         node.attr if isinstance(node, ast.Attribute) else node.id
         for path in tree.shipped_files(root)
         if path != NAMES and not path.is_relative_to(tree.ANALYSIS)
-        for node in ast.walk(tree.parse(root, path))
+        for node in tree.nodes(root, path)
         if isinstance(node, ast.Attribute | ast.Name)
     }
     return [f"{NAMES}: nobody exports {name}" for name in sorted(declared - used)]
@@ -77,7 +77,7 @@ def metrics_without_exporter(root: Path) -> list[str]:
 def repeated_error_numbers(root: Path) -> list[str]:
     """Find error names that share a number: an enum would silently make them one."""
     numbers: Counter[str] = Counter()
-    for node in ast.walk(tree.parse(root, ERRORS)):
+    for node in tree.nodes(root, ERRORS):
         if isinstance(node, ast.ClassDef) and node.name == "ErrorCode":
             numbers.update(
                 ast.unparse(each.value) for each in node.body if isinstance(each, ast.Assign)

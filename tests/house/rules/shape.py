@@ -23,7 +23,7 @@ def too_long(root: Path) -> list[str]:
         count = len(tree.lines(root, path))
         if count > limit:
             found.append(f"{path}: {count} lines, at most {limit}")
-        for node in ast.walk(tree.parse(root, path)):
+        for node in tree.nodes(root, path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 if length > FUNCTION_LINES_MAX:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from strandline.log.folders import PartitionMetadata, folder_of
@@ -31,7 +32,7 @@ class Workshop:
     def environment(self) -> LogEnvironment:
         return LogEnvironment(pool=self.pool, limits=self.limits)
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         return folder_of(self.root, TP)
 
