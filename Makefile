@@ -65,12 +65,15 @@ requirements: $(READY) ## pin what each image and the tests install, with hashes
 	@$(PY) -m uv $(COMPILE) pyproject.toml --extra dev -o requirements/dev.txt
 
 ##@ Run
-.PHONY: demo demo-down bench cluster-up cluster-down
+.PHONY: demo demo-down push bench cluster-up cluster-down
 demo: $(READY) ## a real cluster, a topic under load, two faults, a verdict; CLUSTER=kind|hack|current
 	@CLUSTER="$(CLUSTER)" IMAGES="$(IMAGES)" LOAD="$(LOAD)" $(PY) -m strandline.cli.demo
 
 demo-down: $(READY) ## remove what the demo made
 	@$(PY) -m strandline.cli.demo --down
+
+push: $(READY) ## build our images with docker and push them to IMAGES=<repository>, for CLUSTER=current
+	@IMAGES="$(IMAGES)" $(PY) -m strandline.cli.demo --push
 
 RUNS ?= 5
 bench: $(READY) ## measure faults, starts and idle brokers RUNS times on the cluster under hack/
@@ -87,7 +90,7 @@ cluster-down: ## stop it and remove everything it made
 # --- the environment --------------------------------------------------------------------
 
 $(VENV)/.tools: requirements/dev.txt
-	@.ci/machine
+	@.ci/machine --for $(MAKECMDGOALS)
 	@echo "$(VENV): installing pinned Python packages, one to three minutes"
 	@$$(.ci/machine --python) -m venv --clear $(VENV)
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt

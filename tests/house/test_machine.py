@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.house.test_tree import ROOT
 
 TOOLS = ("bash", "env", "head", "id", "sort", "uname")
@@ -16,7 +18,7 @@ OLD_GO = "#!/bin/sh\necho go1.23.9\n"
 
 
 def machine(
-    folder: Path, programs: dict[str, str], python: str, *args: str
+    folder: Path, programs: dict[str, str], python: str, *args: str, cluster: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run the check where only these programs can be found."""
     for tool in TOOLS:
@@ -26,7 +28,7 @@ def machine(
         (folder / name).chmod(0o755)
     return subprocess.run(
         [str(ROOT / ".ci" / "machine"), *args],
-        env={"PATH": str(folder), "PYTHON": python},
+        env={"PATH": str(folder), "PYTHON": python, "CLUSTER": cluster},
         capture_output=True,
         text=True,
         check=False,
@@ -57,6 +59,50 @@ def test_python_that_is_too_old_is_not_taken(tmp_path: Path) -> None:
 def test_python_asked_for_is_taken(tmp_path: Path) -> None:
     done = machine(tmp_path, {}, sys.executable, "--python")
     assert done.stdout.strip() == sys.executable
+
+
+KIND = dict.fromkeys(("docker", "kind", "kubectl", "helm"), "")
+
+
+@pytest.mark.parametrize("verbs", [["lint"], ["demo-down"], ["push"], ["demo"], []])
+def test_python_is_enough_where_no_cluster_of_our_own_is_needed(
+    tmp_path: Path, verbs: list[str]
+) -> None:
+    done = machine(tmp_path, KIND, sys.executable, "--for", *verbs)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("verbs", [["test"], ["bench"], ["lint", "test"]])
+def test_verbs_on_a_cluster_of_our_own_need_more_whatever_else_is_there(
+    tmp_path: Path, verbs: list[str]
+) -> None:
+    done = machine(tmp_path, KIND, sys.executable, "--for", *verbs)
+    assert done.returncode == 1
+    assert "Go 1.24 or newer" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("lacking", "cluster", "status"),
+    [("helm", "", 1), ("helm", "current", 0), ("helm", "kind", 0), ("", "hack", 1)],
+)
+def test_the_demo_needs_what_the_cluster_it_will_use_needs(
+    tmp_path: Path, lacking: str, cluster: str, status: int
+) -> None:
+    programs = {name: text for name, text in KIND.items() if name != lacking}
+    done = machine(tmp_path, programs, sys.executable, "--for", "demo", cluster=cluster)
+    assert done.returncode == status
+    assert ("Go 1.24 or newer" in done.stderr) == bool(status)
+
+
+def test_an_environment_is_made_after_asking_for_the_verb(tmp_path: Path) -> None:
+    planned = subprocess.run(
+        ["make", "--dry-run", "demo", "CLUSTER=kind", f"VENV={tmp_path}/venv"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert planned.stdout.splitlines()[0] == ".ci/machine --for demo"
 
 
 def test_machine_of_this_run_lacks_nothing_it_used() -> None:

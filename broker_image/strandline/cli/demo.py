@@ -2,6 +2,7 @@
 
     python -m strandline.cli.demo          run from the repository's root, as `make demo` does
     python -m strandline.cli.demo --down   remove what the demo made
+    python -m strandline.cli.demo --push   fill the repository that IMAGES names
 
 CLUSTER=kind, hack or current chooses the Kubernetes. Exit code 0 means that nothing was lost
 and that enough happened to say so.
@@ -33,8 +34,9 @@ from .faults import (
     run_fault,
     settle,
 )
-from .kubectl import Kubernetes
+from .kubectl import CommandFailed, Kubernetes
 from .load_pod import LoadPod
+from .pod_trouble import ImagesMissing, check_images, explain
 from .verdict import ACKED_MIN, FaultSeen, judge_run, scan, vacuity
 
 TOPIC = "orders"
@@ -65,7 +67,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the demo, or remove what it made."""
     parser = argparse.ArgumentParser(description=__doc__, prog="strandline.cli.demo")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--down", action="store_true", help="remove what the demo made")
+    verbs = parser.add_mutually_exclusive_group()
+    verbs.add_argument("--down", action="store_true", help="remove what the demo made")
+    verbs.add_argument("--push", action="store_true", help="build our images and push them")
     options = parser.parse_args(arguments)
     root = Path.cwd()
     if not (root / "helm" / "strandline").is_dir():
@@ -73,6 +77,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     screen = Screen()
     try:
+        if options.push:
+            return _push(root, screen)
         return _down(root, screen) if options.down else _demo(root, screen)
     except StrandlineError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -89,10 +95,46 @@ def _demo(root: Path, screen: Screen) -> int:
         observers = demo_analysis.load_images(root, place, screen.say)
     with screen.step("an empty namespace strandline-demo"):
         release.remove(kubernetes)
+        kubernetes.kubectl("create", "namespace", places.NAMESPACE)
+    if place.kind != "hack":
+        with screen.step("a pod of each image, which ends at once"):
+            found = _check(kubernetes, images | observers.images, place, screen)
+            images = {name: found[name] for name in images}
+            observers = replace(observers, images={name: found[name] for name in observers.images})
+    try:
+        passed = _run(root, place, images, observers, screen)
+    except CommandFailed as error:
+        raise places.DemoFailed("\n".join([str(error), *explain(kubernetes)])) from error
+    path = f", {place.programs} first in PATH" if place.programs else ""
+    shown = TRY_NEXT.format(kubeconfig=place.kubeconfig, path=path, namespace=places.NAMESPACE)
+    print(f"\n{shown}")
+    return 0 if passed else 1
+
+
+def _check(
+    kubernetes: Kubernetes, images: dict[str, str], place: places.Place, screen: Screen
+) -> dict[str, str]:
+    """Return name -> reference, fixed to what the repository has now."""
+    try:
+        return check_images(kubernetes, images, screen.say, movable=places.movable(place))
+    except ImagesMissing as error:
+        raise places.DemoFailed(f"{error}\n{places.how_images_come(place)}".strip()) from error
+
+
+def _run(
+    root: Path,
+    place: places.Place,
+    images: dict[str, str],
+    observers: demo_analysis.Observers,
+    screen: Screen,
+) -> bool:
+    """Install, break, judge and analyse; tell whether the promise was kept."""
+    kubernetes = place.kubernetes()
     with screen.step("helm install strandline helm/strandline"):
         values = release.values(kubernetes, images) + observers.chart_values()
-        made_crds = release.install(root, kubernetes, values)
-        places.remember(replace(place, made_crds=place.made_crds or made_crds))
+        # Before they are made: an install that fails leaves them behind.
+        places.remember(replace(place, made_crds=release.brings_definitions(kubernetes)))
+        release.install(root, kubernetes, values)
     with screen.step("kubectl apply -f examples/orders.yaml, until the topic is Ready"):
         kubernetes.kubectl("apply", "-f", str(root / "examples" / "orders.yaml"))
         kubernetes.kubectl(
@@ -106,10 +148,7 @@ def _demo(root: Path, screen: Screen) -> int:
             root, kubernetes, values, faults, observers=observers, since_ms=since_ms
         )
     print(said)
-    path = f", {place.programs} first in PATH" if place.programs else ""
-    shown = TRY_NEXT.format(kubeconfig=place.kubeconfig, path=path, namespace=places.NAMESPACE)
-    print(f"\n{shown}")
-    return 0 if passed else 1
+    return passed
 
 
 def _break_and_judge(
@@ -216,6 +255,13 @@ def report(
     passed = verdict.kept_the_promise and not reasons
     screen.say("PASSED: every acknowledged record is on every replica" if passed else "FAILED")
     return passed
+
+
+def _push(root: Path, screen: Screen) -> int:
+    repository = os.environ.get("IMAGES", "")
+    with screen.step(f"our images into {repository or 'a repository'}"):
+        places.push_images(root, repository, screen.say)
+    return 0
 
 
 def _down(root: Path, screen: Screen) -> int:

@@ -13,7 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -31,6 +31,12 @@ DOCKERFILES = {
     "client": "hack/client/Dockerfile",
     "analysis": "spark/Dockerfile",
 }
+KIND_NEEDS = (
+    ("docker", "info"),
+    ("kind", "version"),
+    ("kubectl", "version", "--client"),
+    ("helm", "version"),
+)
 WORKERS = 3
 BUILD_SECONDS = 3600.0
 """Bound of one script: installing compiles Kubernetes on a machine that never did."""
@@ -80,8 +86,9 @@ def remembered() -> Place | None:
 
 
 def forget() -> None:
-    """Note that nothing is left."""
-    (cache_folder() / "state.json").unlink(missing_ok=True)
+    """Note that nothing is left, and keep no copy of how to reach a cluster."""
+    for name in ("state.json", "kind.kubeconfig", "current.kubeconfig"):
+        (cache_folder() / name).unlink(missing_ok=True)
 
 
 def choose(root: Path, wanted: str, say: Callable[[str], None]) -> Place:
@@ -89,7 +96,7 @@ def choose(root: Path, wanted: str, say: Callable[[str], None]) -> Place:
 
     Raises:  DemoFailed naming everything that is missing
     """
-    kind = wanted or ("kind" if _kind_works() else "hack")
+    kind = wanted or ("hack" if _kind_lacks() else "kind")
     before = remembered()
     if before is not None and before.kind != kind:
         raise DemoFailed(f"an earlier demo is up (CLUSTER={before.kind}): make demo-down first")
@@ -127,8 +134,7 @@ def load_images(
     if place.kind == "kind":
         return {name: _kind_image(root, name, say) for name in names}
     if repository := os.environ.get("IMAGES", ""):
-        version = _version(root)
-        return {name: f"{repository}/strandline-{name}:{version}" for name in names}
+        return {name: _in_repository(root, repository, name) for name in names}
     load = os.environ.get("LOAD", "")
     script(root / "hack" / "images", "save", *names, say=say)
     references = {}
@@ -140,21 +146,53 @@ def load_images(
     return references
 
 
+def push_images(root: Path, repository: str, say: Callable[[str], None]) -> None:
+    """Build our images with docker and push them to where IMAGES=<repository> looks for them."""
+    if not repository:
+        raise DemoFailed("make push needs IMAGES=<repository>, as in example.org/team")
+    for name in DOCKERFILES:
+        reference = _in_repository(root, repository, name)
+        run(["docker", "tag", _docker_build(root, name, say), reference])
+        say(f"  docker push {reference}")
+        run(["docker", "push", "--quiet", reference], limit_seconds=BUILD_SECONDS)
+
+
+def movable(place: Place) -> Collection[str]:
+    """Return the images whose tag a `make push` moves; elsewhere a tag tells the content."""
+    return DOCKERFILES if place.kind == "current" and os.environ.get("IMAGES") else ()
+
+
+def how_images_come(place: Place) -> str:
+    """Say what a person can do where the nodes of this place lack an image."""
+    if place.kind != "current":
+        return ""
+    if repository := os.environ.get("IMAGES", ""):
+        return (
+            f"make push IMAGES={repository} builds ours with docker and pushes them; the nodes "
+            "pull them without a secret, and Prometheus from docker.io"
+        )
+    return f"LOAD='{os.environ.get('LOAD', '')}' must bring an archive to every node of the cluster"
+
+
 def remove_cluster(root: Path, place: Place, say: Callable[[str], None]) -> None:
     """Take down a cluster that the demo started."""
     if place.kind == "hack":
         script(root / "hack" / "cluster" / "down", say=say)
     elif place.kind == "kind":
-        run(["kind", "delete", "cluster", "--name", KIND_NAME], limit_seconds=BUILD_SECONDS)
+        # With the kubeconfig of our own: kind would else look into the user's.
+        where = ("--name", KIND_NAME, "--kubeconfig", place.kubeconfig)
+        run(["kind", "delete", "cluster", *where], limit_seconds=BUILD_SECONDS)
 
 
-def _kind_works() -> bool:
-    for command in (("docker", "info"), ("kind", "version"), ("kubectl", "version", "--client")):
+def _kind_lacks() -> list[str]:
+    """Return what each program that kind needs says if it does not work here."""
+    lacks = []
+    for command in KIND_NEEDS:
         try:
             run(command, limit_seconds=20)
-        except CommandFailed:
-            return False
-    return shutil.which("helm") is not None
+        except CommandFailed as error:
+            lacks.append(f"  - {error}")
+    return lacks
 
 
 def hack_cluster(root: Path, say: Callable[[str], None]) -> Place:
@@ -164,8 +202,8 @@ def hack_cluster(root: Path, say: Callable[[str], None]) -> Place:
     """
     check = subprocess.run([root / ".ci" / "machine"], capture_output=True, text=True, check=False)
     if check.returncode != 0:
-        also = "(Or docker, kind, kubectl and helm, all working.)"
-        raise DemoFailed(f"{check.stderr.strip()}\n{also}")
+        also = ["Or docker, kind, kubectl and helm, all working:", *_kind_lacks()]
+        raise DemoFailed("\n".join([check.stderr.strip(), *also]))
     scripts = root / "hack" / "cluster"
     script(scripts / "install", say=say)
     printed = script(scripts / "up", "--workers", str(WORKERS), say=say)
@@ -176,12 +214,17 @@ def hack_cluster(root: Path, say: Callable[[str], None]) -> Place:
 
 
 def _kind_cluster(root: Path, say: Callable[[str], None]) -> Place:
+    if lacks := _kind_lacks():
+        raise DemoFailed("\n".join(["CLUSTER=kind needs what does not work here:", *lacks]))
     kubeconfig = cache_folder() / "kind.kubeconfig"
     exists = KIND_NAME in run(["kind", "get", "clusters"]).split()
+    place = Place(kind="kind", kubeconfig=str(kubeconfig), programs="", started=not exists)
     if exists:
         run(["kind", "export", "kubeconfig", "--name", KIND_NAME, "--kubeconfig", str(kubeconfig)])
     else:
         say("  kind create cluster")
+        # Before it is made: half a cluster, after an interruption, has to go as well.
+        remember(place)
         config = root / "kind-config.yaml"
         run(
             [
@@ -190,7 +233,7 @@ def _kind_cluster(root: Path, say: Callable[[str], None]) -> Place:
             ],
             limit_seconds=BUILD_SECONDS,
         )
-    return Place(kind="kind", kubeconfig=str(kubeconfig), programs="", started=not exists)
+    return place
 
 
 def _current_cluster() -> Place:
@@ -214,18 +257,26 @@ def _current_cluster() -> Place:
 
 def _kind_image(root: Path, name: str, say: Callable[[str], None]) -> str:
     """Build with docker; the tag is the content's, so a changed image is another one."""
-    say(f"  docker build {name}")
-    built = run(
-        ["docker", "build", "--quiet", "--file", str(root / DOCKERFILES[name]), str(root)],
-        limit_seconds=BUILD_SECONDS,
-    ).strip()
+    built = _docker_build(root, name, say)
     reference = f"localhost/strandline-{name}:{_version(root)}-{built.removeprefix('sha256:')[:12]}"
     run(["docker", "tag", built, reference])
+    say(f"  kind load {reference}")
     run(
         ["kind", "load", "docker-image", reference, "--name", KIND_NAME],
         limit_seconds=BUILD_SECONDS,
     )
     return reference
+
+
+def _docker_build(root: Path, name: str, say: Callable[[str], None]) -> str:
+    """Build an image and return its id."""
+    say(f"  docker build {name}")
+    command = ["docker", "build", "--quiet", "--file", str(root / DOCKERFILES[name]), str(root)]
+    return run(command, limit_seconds=BUILD_SECONDS).strip()
+
+
+def _in_repository(root: Path, repository: str, name: str) -> str:
+    return f"{repository.rstrip('/')}/strandline-{name}:{_version(root)}"
 
 
 def _version(root: Path) -> str:

@@ -24,21 +24,24 @@ def values(kubernetes: Kubernetes, images: dict[str, str]) -> list[str]:
     for name in ("broker", "operator"):
         repository, _, tag = images[name].rpartition(":")
         chosen += [f"{name}.image.repository={repository}", f"{name}.image.tag={tag}"]
-    if _owner_of_definitions(kubernetes) not in (None, kubernetes.namespace):
+    if not brings_definitions(kubernetes):
         chosen.append("crds.enabled=false")
     return chosen
 
 
-def install(root: Path, kubernetes: Kubernetes, chosen: Sequence[str]) -> bool:
-    """Install the chart; tell whether the custom resource definitions are of this release."""
-    owner = _owner_of_definitions(kubernetes)
+def brings_definitions(kubernetes: Kubernetes) -> bool:
+    """Tell whether the custom resource definitions are, or will be, those of this release."""
+    return _owner_of_definitions(kubernetes) in {None, kubernetes.namespace}
+
+
+def install(root: Path, kubernetes: Kubernetes, chosen: Sequence[str]) -> None:
+    """Install the chart."""
     kubernetes.helm(
         *("install", RELEASE, str(root / "helm" / "strandline")),
         *("--create-namespace", "--wait", f"--timeout={INSTALL_SECONDS}s"),
         *(f"--set={value}" for value in chosen),
         limit_seconds=INSTALL_SECONDS + 10,
     )
-    return owner in {None, kubernetes.namespace}
 
 
 def remove(kubernetes: Kubernetes) -> None:

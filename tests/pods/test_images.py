@@ -1,0 +1,33 @@
+"""What a person is told, and how soon, where the nodes cannot get an image."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from strandline.cli.kubectl import Kubernetes
+from strandline.cli.pod_trouble import LABEL, ImagesMissing, check_images
+from tests.support.cluster import Cluster
+from tests.support.commands import programs
+
+pytestmark = pytest.mark.pods
+
+NOBODYS = "localhost/nobody/has-this:1"
+
+
+def test_an_image_that_no_node_gets_is_told_and_those_there_are_not(
+    cluster: Cluster, pods_namespace: str
+) -> None:
+    images = cluster.load_images("broker")
+    kubernetes = Kubernetes(cluster.kubeconfig, pods_namespace, programs())
+    said: list[str] = []
+    assert check_images(kubernetes, images, said.append) == images
+    assert said == []
+    with pytest.raises(ImagesMissing) as told:
+        check_images(kubernetes, {**images, "missing": NOBODYS}, said.append)
+    assert re.search(rf"{NOBODYS}: (ErrImagePull|ImagePullBackOff): ", str(told.value))
+    assert images["broker"] not in str(told.value)
+    (line,) = said
+    assert line.startswith(f"  {NOBODYS}: ")
+    assert kubernetes.get("pods,serviceaccounts", "-l", LABEL)["items"] == []
