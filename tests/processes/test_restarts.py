@@ -6,16 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from strandline.log.checkpoint import HighWatermarkCheckpoint
+from strandline.model import TopicId, TopicPartition
 from tests.support import strandline_objects as objects
 from tests.support.broker_group import BrokerGroup
 from tests.support.broker_process import BrokerProgram
 from tests.support.clients import Sent, producer_of, read_all
+from tests.support.eventually import eventually
 from tests.support.load import RATE, Load, acked_history, judge_settled
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
 PARTITIONS = 3
 CUT_BYTES = 100
+CHECKPOINT_LIMIT_MS = 30_000
 SHUTDOWN_PROGRESS = "controlled shutdown goes on"
 
 
@@ -73,30 +77,42 @@ def test_all_brokers_stopped_at_once_end_soon_and_lose_nothing(group: BrokerGrou
     judge_settled(group, "stopped", 1, history)
 
 
+@pytest.mark.parametrize(
+    ("checkpointed", "evidence"),
+    [(True, "LogsDamaged"), (False, "NoProof")],
+    ids=["noticed", "unnoticed"],
+)
 def test_a_follower_that_lost_its_tail_leaves_the_isr_and_gets_it_again(
-    group: BrokerGroup,
+    group: BrokerGroup, checkpointed: bool, evidence: str
 ) -> None:
-    topic_id = group.create_topic("cut-follower")
-    group.wait_full_isr("cut-follower")
-    sent = Sent(producer_of(group.bootstrap()), "cut-follower")
+    """A high watermark on disk above the log's end tells of the loss; without it the boot does."""
+    topic = f"cut-follower-{evidence.lower()}"
+    topic_id = group.create_topic(topic)
+    tp = TopicPartition(topic_id=TopicId(topic_id), partition=0)
+    group.wait_full_isr(topic)
+    sent = Sent(producer_of(group.bootstrap()), topic)
     sent.send(300)
     sent.settle()
-    leader = group.wait_leader("cut-follower")
+    leader = group.wait_leader(topic)
     follower = next(broker for broker in range(3) if broker not in (leader, group.controller()))
-    before = group.partition("cut-follower")
+    before = group.partition(topic)
     victim = group.brokers[follower]
+    checkpoint = HighWatermarkCheckpoint(victim.data_dir)
+    eventually(lambda: checkpoint.read().get(tp) == 300, CHECKPOINT_LIMIT_MS, "a checkpoint of 300")
     victim.kill()
+    if not checkpointed:
+        checkpoint.write({other: end for other, end in checkpoint.read().items() if other != tp})
     cut_last_segment(group.log_folder(follower, topic_id))
     another_boot(victim)
     group.start()
     line = victim.wait_for("registered")
-    assert line["evidence"] == "NoProof"
+    assert line["evidence"] == evidence
     assert line["clean_since_epoch"] == line["broker_epoch"]
-    group.wait_full_isr("cut-follower")
-    after = group.partition("cut-follower")
+    group.wait_full_isr(topic)
+    after = group.partition(topic)
     assert (after["leader"], after["leaderEpoch"]) == (before["leader"], before["leaderEpoch"])
     assert after["partitionEpoch"] >= before["partitionEpoch"] + 2
-    judge_settled(group, "cut-follower", 1, acked_history(sent.offsets))
+    judge_settled(group, topic, 1, acked_history(sent.offsets))
 
 
 def test_an_unclean_last_isr_member_leads_only_where_the_topic_allows_it(
