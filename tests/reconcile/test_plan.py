@@ -250,6 +250,7 @@ def test_brokers_are_restricted_pods_that_the_operator_alone_rolls() -> None:
         "http": 8080,
     }
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
     assert spec["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
 
 

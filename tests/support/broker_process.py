@@ -76,14 +76,19 @@ class BrokerProgram:
         """Be somebody else to the API server from the next start on."""
         self._environment["KUBECONFIG"] = str(kubeconfig)
 
+    def environment(self, *, data_dir: Path | None = None) -> dict[str, str]:
+        """Return the environment of a process, which says who it is and where things are."""
+        return {**self._environment, "DATA_DIR": str(data_dir or self.data_dir)}
+
     def start(self, *, data_dir: Path | None = None) -> None:
         """Start a process; its log lines begin anew."""
+        self._check_end()
         self._runs += 1
         self.started_at = time.monotonic()
         with self._log_path().open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "strandline.runtime.main", f"--config={self.config_path}"],
-                env={**self._environment, "DATA_DIR": str(data_dir or self.data_dir)},
+                env=self.environment(data_dir=data_dir),
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
@@ -112,11 +117,17 @@ class BrokerProgram:
         return found
 
     def check_log(self) -> None:
-        """Fail if any run of this broker wrote something that is not a log line, or met a bug."""
+        """Fail if any run of this broker wrote what is no log line, met a bug, or crashed."""
+        self._check_end()
         for run in range(1, self._runs + 1):
             for line in (self.folder / f"log-{run}.jsonl").read_text().splitlines():
                 assert line.startswith("{"), line
                 assert "unhandled in event loop" not in line, line
+
+    def _check_end(self) -> None:
+        """Fail if the last process died of a signal that no test sends (SIGSEGV, SIGABRT)."""
+        status = None if self._process is None else self._process.poll()
+        assert status is None or status >= 0 or status == -signal.SIGKILL, status
 
     def said(self, message: str) -> dict[str, Any] | None:
         """Return the last log line with this message, None if there is none."""

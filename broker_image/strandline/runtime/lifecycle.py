@@ -6,6 +6,7 @@ Start:  lock the data directory; read meta, marker, state file; open ports; find
 End:    a signal, another registration under our id, a failed service.
 Stop:   services drain, then bring everything to disk; then the clean-shutdown marker;
         then the Lease is released.
+Close:  after every end, orderly or not, services let nobody in any more.
 `services` are the parts that hold replicas and talk to others; each obeys `Service`, and
 none is known here by name.
 """
@@ -115,6 +116,14 @@ class Service(Protocol):
 
     async def stop(self) -> None:
         """Bring everything to disk; when this returns, a stop counts as clean."""
+        ...
+
+    async def close(self) -> None:
+        """Let nobody in any more: the event loop ends next.
+
+        Called at every end of a broker that had registered: after `stop`, and where a failure
+        left `start`, `drain` or `stop` half done or never called. Never raises.
+        """
         ...
 
 
@@ -330,6 +339,8 @@ class BrokerProcess:
             await asyncio.to_thread(context.directory.mark_failed)
         finally:
             await _cancel(presence)
+            for service in reversed(services):
+                await service.close()
         if end is ExitCode.STOPPED:
             await keeper.release()
             _log.info("stopped")

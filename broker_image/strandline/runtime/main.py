@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import faulthandler
 import logging
 import sys
 from collections.abc import Sequence
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     parser = argparse.ArgumentParser(prog="strandline.runtime.main", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="the cluster's YAML file")
     given = parser.parse_args(arguments)
+    # A crash of native code leaves the Python stack of every thread in the pod's log.
+    faulthandler.enable()
     log_format = configure()
     try:
         config = load_broker_config(given.config)
