@@ -52,11 +52,13 @@ def test_a_leader_with_a_full_disk_gives_way_and_nothing_acknowledged_is_lost(
     sent.settle()
     assert group.wait_leader("full", other_than=0) in (1, 2)
     assert group.brokers[0].exit_status() == 1
+    group.brokers[0].check_log()
     failed = group.brokers[0].said("failed")
     assert failed is not None
     assert "ENOSPC" in failed["cause"]
     assert read_all(group.bootstrap(), "full", ENOUGH_TO_FILL) == sent.offsets
     for survivor in group.brokers[1:]:
+        survivor.check_log()
         _, text = survivor.get("/metrics")
         assert f"{LOG_DIRECTORY_FAILED.name} 0.0" in text
         assert survivor.runs()

@@ -178,6 +178,7 @@ def test_a_running_broker_ends_when_another_registered_under_its_id(
     assert broker.exit_status() == 3
     assert broker.said("superseded")
     assert broker.said("stopped") is None
+    broker.check_log()
     # Without a marker: nobody may take this end for an orderly one.
     broker.boot(2)
     assert restarted(broker)["evidence"] in {"NoProof", "MetaBehind"}

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
 import grpc.aio
 
@@ -110,7 +111,7 @@ class BrokerService:
         self._loaded = LoadedLogs()
         self._full_state_obeyed = asyncio.Event()
         self._kafka: kafka_server.KafkaListener | None = None
-        self._grpc: grpc.aio.Server | None = None
+        self._begun = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- lifecycle.Service -----------------------------------------------------------------
@@ -130,6 +131,10 @@ class BrokerService:
         for hosted in self._loaded.hosted:
             self._driver.submit(ReplicaLoaded(hosted=hosted))
         await self._start_grpc(registration)
+        self._begun.push_async_callback(self._peers.close)
+        self._begun.callback(self._driver.stop)
+        self._begun.push_async_callback(self._host.stop)
+        self._begun.push_async_callback(self._end_clients)
         seen = ControllerEpochSeen(controller_epoch=self._store.controller_epoch)
         self._host.submit(seen)
         self._host.start()
@@ -167,40 +172,27 @@ class BrokerService:
 
     async def stop(self) -> None:
         """Leave the office, close all streams, bring everything to disk."""
-        for task in self._tasks:
-            task.remove_done_callback(self._end_with)
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._kafka is not None:
-            await self._kafka.close()
+        await self._end_clients()
         self._host.submit(StopRequested())
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 await self._host.settled()
         except TimeoutError:
             _log.warning("controller lease not released in time")
-        await self._host.stop()
-        self._driver.stop()
-        await self._peers.close()
         await self.close()
         await self._store.stop(dict(self._replicas.high_watermarks()))
 
     async def close(self) -> None:
-        """Stop gRPC's server while its tasks still live.
+        """End what `start` began, the last first; nothing more is brought to disk."""
+        await self._begun.aclose()
 
-        A loop that ends first drops the task that waits for the next call; gRPC's own threads
-        then write that call into memory which Python has given to somebody else (grpcio 1.85:
-        RPCState of a pending grpc_server_request_call).
-        """
-        if self._grpc is None:
-            return
-        # Not a timeout around it: cancelling the stop would cancel the waiting task as well.
-        stopping = asyncio.create_task(self._grpc.stop(None), name="gRPC server stops")
-        await asyncio.wait([stopping], timeout=STOP_SECONDS)
-        if not stopping.done():
-            _log.error("gRPC server does not stop", extra=fields(seconds=STOP_SECONDS))
-        elif (error := stopping.exception()) is not None:
-            _log.error("gRPC server stopped badly", exc_info=error)
+    async def _end_clients(self) -> None:
+        for task in self._tasks:
+            task.remove_done_callback(self._end_with)
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._kafka is not None:
+            await self._kafka.close()
 
     # --- parts -----------------------------------------------------------------------------
 
@@ -318,7 +310,7 @@ class BrokerService:
         )
         settings = self._context.config.grpc
         options = (*channel_options(settings), ("grpc.so_reuseport", 1))
-        self._grpc = server = grpc.aio.server(options=options)
+        server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers(
             (
                 self._sessions.service(),
@@ -330,6 +322,10 @@ class BrokerService:
         port = self._context.grpc_socket.getsockname()[1]
         server.add_insecure_port(f"0.0.0.0:{port}")
         await server.start()
+        # A loop that ends first drops the task that waits for the next call; gRPC's own threads
+        # then write that call into memory which Python has given to somebody else (grpcio 1.85:
+        # RPCState of a pending grpc_server_request_call).
+        self._begun.push_async_callback(server.stop, None)
 
     def _end_with_broken_promise(self, violation: InvariantViolation) -> None:
         violations = self._context.metrics.counter(names.INVARIANT_VIOLATIONS_TOTAL)

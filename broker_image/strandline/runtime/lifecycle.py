@@ -54,6 +54,8 @@ GRPC_LISTENER: Final = "GRPC"
 INTERNAL_LISTENER: Final = "INTERNAL"
 FIELD_MANAGER: Final = "strandline-broker"
 INCARNATION_NONCE_BYTES: Final = 4
+CLOSE_SECONDS: Final = 5.0
+"""How long a service may take to end what it began, once nothing is brought to disk any more."""
 _log = logging.getLogger(__name__)
 
 
@@ -119,10 +121,10 @@ class Service(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let nobody in any more: the event loop ends next.
+        """End whatever still runs and let nobody in any more: the event loop ends next.
 
-        Called at every end of a broker that had registered: after `stop`, and where a failure
-        left `start`, `drain` or `stop` half done or never called. Never raises.
+        Called at every end of a broker that had registered, also after `stop`, and where a
+        failure left `start`, `drain` or `stop` half done or never called.
         """
         ...
 
@@ -339,8 +341,7 @@ class BrokerProcess:
             await asyncio.to_thread(context.directory.mark_failed)
         finally:
             await _cancel(presence)
-            for service in reversed(services):
-                await service.close()
+            await _close(services)
         if end is ExitCode.STOPPED:
             await keeper.release()
             _log.info("stopped")
@@ -428,6 +429,18 @@ class BrokerProcess:
             return task.result() if task.done() else None
         finally:
             await _cancel([task, asked])
+
+
+async def _close(services: Sequence[Service]) -> None:
+    """Close services, the last first; one that hangs or fails does not keep the process alive."""
+    for service in reversed(services):
+        # Not asyncio.timeout: cancelling gRPC's stop cancels the task that it waits for as well.
+        closing = asyncio.create_task(service.close(), name="service closes")
+        await asyncio.wait([closing], timeout=CLOSE_SECONDS)
+        if not closing.done():
+            _log.error("does not close", extra=fields(seconds=CLOSE_SECONDS))
+        elif (error := closing.exception()) is not None:
+            _log.error("closed badly", exc_info=error)
 
 
 async def _cancel(tasks: Sequence[asyncio.Future[Any]]) -> None:
