@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import grpc
 import pytest
 
-from strandline.rpc.probes import SERVICE
-from strandline.rpc.streams import OWN_CONNECTION
 from tests.runtime.conftest import MakeBroker
 from tests.support import strandline_objects as objects
 from tests.support.broker_process import BrokerProgram
@@ -23,9 +17,6 @@ from tests.support.eventually import eventually
 pytestmark = pytest.mark.processes
 
 WITHIN_MS = 15_000
-CALLERS = 4
-CALL_AGAIN_SECONDS = 0.001
-"""Between calls nobody answered, so that the callers leave the broker some of the machine."""
 
 
 def stored_status(control_plane: ControlPlane, namespace: str) -> dict[str, Any]:
@@ -182,47 +173,6 @@ def test_a_running_broker_ends_when_another_registered_under_its_id(
     # Without a marker: nobody may take this end for an orderly one.
     broker.boot(2)
     assert restarted(broker)["evidence"] in {"NoProof", "MetaBehind"}
-
-
-def test_calls_that_arrive_while_a_broker_ends_do_not_change_how_it_ends(
-    control_plane: ControlPlane, prepared: str, make_broker: MakeBroker
-) -> None:
-    # gRPC's threads take calls as long as they live: whatever they then write must still be ours.
-    broker = make_broker()
-    port = restarted(broker)["listeners"]["GRPC"]
-    with probed_without_pause(port):
-        objects.patch_status(control_plane, prepared, "broker/demo-0", {"brokerEpoch": 7})
-        assert broker.exit_status() == 3
-
-
-@contextmanager
-def probed_without_pause(port: int) -> Iterator[None]:
-    """Call a broker's Peer service from several threads until told to end."""
-    over = threading.Event()
-    answered = threading.Event()
-
-    def call() -> None:
-        with grpc.insecure_channel(f"127.0.0.1:{port}", options=[OWN_CONNECTION]) as channel:
-            probe = channel.unary_unary(f"/{SERVICE}/Probe")
-            while not over.is_set():
-                try:
-                    probe(b"", timeout=1)
-                    answered.set()
-                except grpc.RpcError as error:
-                    if error.code() is not grpc.StatusCode.UNAVAILABLE:
-                        continue
-                    over.wait(CALL_AGAIN_SECONDS)
-
-    callers = [threading.Thread(target=call) for _ in range(CALLERS)]
-    for caller in callers:
-        caller.start()
-    try:
-        assert answered.wait(WITHIN_MS / 1000), "nobody answers probes"
-        yield
-    finally:
-        over.set()
-        for caller in callers:
-            caller.join()
 
 
 def test_two_processes_with_one_id_leave_one(

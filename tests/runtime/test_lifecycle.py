@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -11,8 +12,15 @@ import pytest
 from strandline.config.broker import load_broker_config
 from strandline.errors import StorageError
 from strandline.model import Registration
-from strandline.runtime.lifecycle import BrokerProcess, Context, ExitCode
+from strandline.runtime.lifecycle import (
+    BrokerProcess,
+    Context,
+    ExitCode,
+    Service,
+    ServiceFactory,
+)
 from strandline.runtime.logs import JsonLines
+from strandline.runtime.main import make_services
 from tests.runtime.conftest import MakeBroker
 from tests.support import strandline_objects as objects
 from tests.support.control_plane import ControlPlane
@@ -20,15 +28,23 @@ from tests.support.control_plane import ControlPlane
 pytestmark = pytest.mark.processes
 
 LIFE_LIMIT_SECONDS = 20
+CONNECT_LIMIT_SECONDS = 5
 
 
 class Recorder:
     """A service that writes down what it is asked for, and fails where it is told to."""
 
-    def __init__(self, *, fails_in: str, at_start: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        fails_in: str = "",
+        at_start: Callable[[], None] = lambda: None,
+        at_close: Callable[[], None] = lambda: None,
+    ) -> None:
         self.asked: list[str] = []
         self._fails_in = fails_in
         self._at_start = at_start
+        self._at_close = at_close
 
     async def load(self, *, clean: bool) -> bool:  # noqa: ARG002 - its signature
         self._note("load")
@@ -49,6 +65,7 @@ class Recorder:
 
     async def close(self) -> None:
         self._note("close")
+        await asyncio.to_thread(self._at_close)
 
     def _note(self, what: str) -> None:
         self.asked.append(what)
@@ -56,33 +73,41 @@ class Recorder:
             raise StorageError(f"{what} fails")
 
 
-def live(
-    make_broker: MakeBroker,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    fails_in: str = "",
-    at_start: Callable[[], None],
-) -> tuple[ExitCode, list[str]]:
-    """Live one life with a recording service; return how it ended and what was asked for."""
+Live = Callable[[ServiceFactory], ExitCode]
+
+
+@pytest.fixture
+def live(prepared: str, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch) -> Live:
+    """Provide a function that lives one life of a broker in this process, with services given."""
     program = make_broker()
     monkeypatch.setenv("KUBECONFIG", program.environment()["KUBECONFIG"])
     config = load_broker_config(program.config_path, program.environment())
-    recorders: list[Recorder] = []
 
-    def make_services(_: Context) -> list[Recorder]:
-        recorders.append(Recorder(fails_in=fails_in, at_start=at_start))
-        return recorders
-
-    async def run() -> ExitCode:
+    async def run(make_services: ServiceFactory) -> ExitCode:
         async with asyncio.timeout(LIFE_LIMIT_SECONDS):
             return await BrokerProcess(config, make_services, log_format=JsonLines()).run()
 
-    end = asyncio.run(run())
-    return end, recorders[0].asked
+    return lambda make_services: asyncio.run(run(make_services))
 
 
 def be_told_to_stop() -> None:
     signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.fixture
+def be_superseded(control_plane: ControlPlane, prepared: str) -> Callable[[], None]:
+    """Provide what registers another broker under the same id."""
+    return lambda: objects.patch_status(
+        control_plane, prepared, "broker/demo-0", {"brokerEpoch": 7}
+    )
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), CONNECT_LIMIT_SECONDS).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
@@ -99,27 +124,40 @@ def be_told_to_stop() -> None:
     ],
 )
 def test_services_are_closed_once_after_whatever_was_asked_of_them(
-    prepared: str,
-    make_broker: MakeBroker,
-    monkeypatch: pytest.MonkeyPatch,
-    fails_in: str,
-    end: ExitCode,
-    asked: list[str],
+    live: Live, fails_in: str, end: ExitCode, asked: list[str]
 ) -> None:
-    assert live(make_broker, monkeypatch, fails_in=fails_in, at_start=be_told_to_stop) == (
-        end,
-        asked,
-    )
+    recorder = Recorder(fails_in=fails_in, at_start=be_told_to_stop)
+    assert live(lambda _: [recorder]) == end
+    assert recorder.asked == asked
 
 
 def test_services_of_a_superseded_broker_are_closed_without_a_stop(
-    control_plane: ControlPlane,
-    prepared: str,
-    make_broker: MakeBroker,
-    monkeypatch: pytest.MonkeyPatch,
+    live: Live, be_superseded: Callable[[], None]
 ) -> None:
-    def register_another() -> None:
-        objects.patch_status(control_plane, prepared, "broker/demo-0", {"brokerEpoch": 7})
+    recorder = Recorder(at_start=be_superseded)
+    assert live(lambda _: [recorder]) is ExitCode.SUPERSEDED
+    assert recorder.asked == ["load", "start", "close"]
 
-    ended = live(make_broker, monkeypatch, at_start=register_another)
-    assert ended == (ExitCode.SUPERSEDED, ["load", "start", "close"])
+
+def test_a_superseded_broker_takes_no_calls_when_its_event_loop_ends(
+    live: Live, be_superseded: Callable[[], None]
+) -> None:
+    # Whatever gRPC took after that would be written into memory which is no longer its own.
+    seen: list[bool] = []
+
+    def services(context: Context) -> list[Service]:
+        port = context.grpc_socket.getsockname()[1]
+
+        def look() -> None:
+            seen.append(accepts(port))
+
+        def look_and_be_superseded() -> None:
+            look()
+            be_superseded()
+
+        # Services start in this order and are closed in the opposite one.
+        first, last = Recorder(at_close=look), Recorder(at_start=look_and_be_superseded)
+        return [first, *make_services(context), last]
+
+    assert live(services) is ExitCode.SUPERSEDED
+    assert seen == [True, False]

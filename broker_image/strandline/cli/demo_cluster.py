@@ -73,13 +73,13 @@ def cache_folder(name: str = "demo") -> Path:
 
 def remember(place: Place) -> None:
     """Note what `demo-down` will have to remove."""
-    (cache_folder() / "state.json").write_text(json.dumps(asdict(place)), encoding="utf-8")
+    _state().write_text(json.dumps(asdict(place)), encoding="utf-8")
 
 
 def remembered() -> Place | None:
     """Return what the last demo noted, None if there is nothing to remove."""
     try:
-        noted = json.loads((cache_folder() / "state.json").read_text(encoding="utf-8"))
+        noted = json.loads(_state().read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     return Place(**noted)
@@ -87,8 +87,17 @@ def remembered() -> Place | None:
 
 def forget() -> None:
     """Note that nothing is left, and keep no copy of how to reach a cluster."""
-    for name in ("state.json", "kind.kubeconfig", "current.kubeconfig"):
-        (cache_folder() / name).unlink(missing_ok=True)
+    for path in (_state(), _kubeconfig("kind"), _kubeconfig("current")):
+        path.unlink(missing_ok=True)
+
+
+def _state() -> Path:
+    return cache_folder() / "state.json"
+
+
+def _kubeconfig(kind: str) -> Path:
+    """Return where the demo keeps its own copy of how to reach a cluster of this kind."""
+    return cache_folder() / f"{kind}.kubeconfig"
 
 
 def choose(root: Path, wanted: str, say: Callable[[str], None]) -> Place:
@@ -216,7 +225,7 @@ def hack_cluster(root: Path, say: Callable[[str], None]) -> Place:
 def _kind_cluster(root: Path, say: Callable[[str], None]) -> Place:
     if lacks := _kind_lacks():
         raise DemoFailed("\n".join(["CLUSTER=kind needs what does not work here:", *lacks]))
-    kubeconfig = cache_folder() / "kind.kubeconfig"
+    kubeconfig = _kubeconfig("kind")
     exists = KIND_NAME in run(["kind", "get", "clusters"]).split()
     place = Place(kind="kind", kubeconfig=str(kubeconfig), programs="", started=not exists)
     if exists:
@@ -247,7 +256,7 @@ def _current_cluster() -> Place:
             "LOAD='command' that brings an image archive into the cluster"
         )
     content = run(["kubectl", "config", "view", "--minify", "--flatten", "--raw"])
-    kubeconfig = cache_folder() / "current.kubeconfig"
+    kubeconfig = _kubeconfig("current")
     if remembered() is not None and kubeconfig.exists() and kubeconfig.read_text() != content:
         raise DemoFailed("an earlier demo is up in another cluster: make demo-down first")
     kubeconfig.touch(mode=0o600)

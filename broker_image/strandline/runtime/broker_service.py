@@ -187,6 +187,7 @@ class BrokerService:
         await self._begun.aclose()
 
     async def _end_clients(self) -> None:
+        """Serve clients no more; a stop does so before it leaves the office, every close again."""
         for task in self._tasks:
             task.remove_done_callback(self._end_with)
             task.cancel()
