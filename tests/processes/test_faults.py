@@ -57,7 +57,7 @@ def test_a_killed_leader_is_replaced_and_comes_back(group: BrokerGroup) -> None:
     assert load.judged().acked > 0
 
 
-def test_a_killed_controller_that_leads_is_replaced_in_both_offices(group: BrokerGroup) -> None:
+def test_a_killed_controller_that_leads_is_replaced_in_both_roles(group: BrokerGroup) -> None:
     load = topic_under_load(group, "controller-killed")
     controller = group.controller()
     group.brokers[controller].kill()
@@ -132,7 +132,7 @@ def test_a_leader_frozen_until_its_connections_were_given_up_comes_back(
     assert group.brokers[victim].runs()
 
 
-def test_a_frozen_controller_loses_its_office_and_obeys_the_next(group: BrokerGroup) -> None:
+def test_a_frozen_controller_steps_down_and_obeys_the_next(group: BrokerGroup) -> None:
     load = topic_under_load(group, "controller-frozen")
     old = group.controller()
     epoch = group.partition("controller-frozen", old)["controllerEpoch"]

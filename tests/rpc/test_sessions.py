@@ -22,7 +22,7 @@ from strandline.controller.effects import (
 )
 from strandline.controller.events import (
     CommandAnswered,
-    Event,
+    ControllerEvent,
     HeartbeatReceived,
     HostedReplica,
     HostedReported,
@@ -117,7 +117,7 @@ class Ends:
     """Both ends of one session, with what each has been told."""
 
     def __init__(self) -> None:
-        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self.events: asyncio.Queue[ControllerEvent] = asyncio.Queue()
         self.messages: asyncio.Queue[Down] = asyncio.Queue()
         self.broken = asyncio.Event()
         self.server = SessionServer(BrokerId(0), GrpcConfig(), on_event=self.events.put_nowait)

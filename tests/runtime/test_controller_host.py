@@ -10,7 +10,7 @@ import pytest
 
 from strandline.controller.controller import Controller
 from strandline.controller.effects import LoadCluster
-from strandline.controller.events import Event
+from strandline.controller.events import ControllerEvent
 from strandline.controller.store_events import BrokerObserved, ClusterLoaded, WatchLost
 from strandline.controller.timing import ControllerTiming
 from strandline.errors import (
@@ -66,17 +66,17 @@ class EmptyStore:
 
 
 class NoLease:
-    """The Lease does not exist, so that nobody comes into office."""
+    """The Lease does not exist, so that no controller becomes active."""
 
     async def get(self, _: str) -> None:
         return None
 
 
 class Hosted:
-    """A controller outside of office over such a store, and every event it was told."""
+    """An inactive controller over such a store, and every event it was told."""
 
     def __init__(self, failure: Exception) -> None:
-        self.told: list[Event] = []
+        self.told: list[ControllerEvent] = []
         self.broken: list[InvariantViolation] = []
         self.uncaught: list[BaseException] = []
         self.store = EmptyStore(failure)

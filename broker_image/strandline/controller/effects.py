@@ -1,4 +1,4 @@
-"""What the controller wants done; `notices.py` holds what it tells.
+"""What the controller wants done; `notices.py` holds what it reports.
 
 Performed in list order. Every command is complete in itself: the performer decides
 nothing. Store calls run concurrently with each other; their answers may come in any order.
@@ -23,7 +23,7 @@ from strandline.model import (
     TopicPartition,
 )
 
-from .notices import Notice
+from .notices import ControllerNotice
 
 # --- commands on the store --------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class StopWatching:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPartition:
+class ReadStoredPartition:
     """Quorum GET of a Partition; answered by `PartitionAnswered`."""
 
     request_id: int
@@ -143,7 +143,7 @@ class ProbeBroker:
 class CloseSession:
     """Send the error with the highest controller epoch known here, then end the stream.
 
-    NOT_CONTROLLER: dial again, whoever holds the Lease. STALE_BROKER_EPOCH: a newer process
+    NOT_CONTROLLER: dial the present Lease holder again. STALE_BROKER_EPOCH: a newer process
     of that id is registered. BROKER_ID_NOT_REGISTERED: write the registration back first.
     No `SessionBroken` follows.
     """
@@ -155,7 +155,7 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendFullState:
-    """First command of a session: what this broker replicates, and everybody's metadata.
+    """First command of a session: the partitions it hosts, and all metadata.
 
     A hosted partition that is absent from `partitions` is not to be deleted.
     """
@@ -221,7 +221,7 @@ class AnswerIsrChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerShutdown:
-    """Tell a broker how many partitions with other replicas it still leads."""
+    """Answer how many partitions with other replicas a leaving broker still leads."""
 
     session_id: int
     request_id: int
@@ -230,7 +230,7 @@ class AnswerShutdown:
     remaining: int
 
 
-Command = (
+ControllerCommand = (
     ReadLease
     | WriteLease
     | ReadEpochFloor
@@ -238,7 +238,7 @@ Command = (
     | WriteControllerRecord
     | LoadCluster
     | StopWatching
-    | ReadPartition
+    | ReadStoredPartition
     | WritePartitionStatus
     | ReadBroker
     | ReadTopics
@@ -251,4 +251,4 @@ Command = (
     | AnswerIsrChange
     | AnswerShutdown
 )
-Effect = Command | Notice
+ControllerEffect = ControllerCommand | ControllerNotice

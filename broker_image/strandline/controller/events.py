@@ -1,4 +1,4 @@
-"""Everything that can happen to a controller or to a candidate for that office.
+"""Everything that can happen to a controller, active or candidate.
 
 Made by the shells (`kube`, `rpc`, `runtime`) and by the simulator; consumed by
 `Controller.step` alone. Times are ms of the driver's monotonic clock. `store_events.py`
@@ -56,7 +56,7 @@ class ProbeVerdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedReplica:
-    """A replica on a broker's disk; leader and partition epoch are the last it was told.
+    """A replica on a broker's disk; leader and partition epoch are the last it applied.
 
     last_epoch is the leader epoch of the last batch, NO_EPOCH for an empty log.
     """
@@ -156,7 +156,7 @@ class CommandAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
-    """The process stops: leave the office and release the Lease."""
+    """The process stops: resign and release the Lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ class Ticked:
     """Time passed; sent at or after `Controller.next_wakeup_ms`."""
 
 
-Event = (
+ControllerEvent = (
     HeartbeatReceived
     | PartitionObserved
     | PartitionAnswered

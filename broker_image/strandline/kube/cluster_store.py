@@ -5,7 +5,7 @@ read. Every write carries the resourceVersion of the very read it was decided on
 raises `StoreConflict` if that read is no longer the truth; nothing is retried here.
 
 The lists and watches a controller lives on leave a malformed object out and tell of it:
-one of them must not keep every controller out of office. What is left out is not deleted:
+one of them must not keep every candidate from becoming active. What is left out is not deleted:
 data goes only by `list_topic_ids`, which reads nothing but uids. Reads of one object, and
 the watches that follow one, are strict.
 """

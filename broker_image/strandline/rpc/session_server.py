@@ -28,7 +28,7 @@ from strandline.controller.effects import (
 )
 from strandline.controller.events import (
     CommandAnswered,
-    Event,
+    ControllerEvent,
     HeartbeatReceived,
     HostedReplica,
     HostedReported,
@@ -95,7 +95,11 @@ class SessionServer:
     """All sessions of this process; on_event is the controller's driver."""
 
     def __init__(
-        self, broker_id: BrokerId, settings: GrpcConfig, *, on_event: Callable[[Event], None]
+        self,
+        broker_id: BrokerId,
+        settings: GrpcConfig,
+        *,
+        on_event: Callable[[ControllerEvent], None],
     ) -> None:
         self._broker_id = broker_id
         self._queue_max = settings.session_queue_max
@@ -214,7 +218,7 @@ def _session_up(data: bytes) -> pb.SessionUp:
         raise ValueError(str(error)) from error
 
 
-def _decode_up(message: pb.SessionUp, session: _Session) -> tuple[Event, ...]:
+def _decode_up(message: pb.SessionUp, session: _Session) -> tuple[ControllerEvent, ...]:
     """Return the events of a broker's message; ValueError ends its session."""
     kind = message.WhichOneof("message")
     if kind == "hello":
@@ -266,7 +270,7 @@ def _decode_up(message: pb.SessionUp, session: _Session) -> tuple[Event, ...]:
             raise ValueError(f"unknown broker message {other}")
 
 
-def _hello(hello: pb.Hello, session: _Session) -> tuple[Event, ...]:
+def _hello(hello: pb.Hello, session: _Session) -> tuple[ControllerEvent, ...]:
     if session.broker_id is not None:
         raise ValueError("a second hello on one stream")
     session.broker_id = BrokerId(hello.broker_id)
@@ -285,7 +289,7 @@ def _hello(hello: pb.Hello, session: _Session) -> tuple[Event, ...]:
 
 def _heartbeat(
     heartbeat: pb.Heartbeat, session: _Session, broker_id: BrokerId
-) -> tuple[Event, ...]:
+) -> tuple[ControllerEvent, ...]:
     alive = HeartbeatReceived(
         session_id=session.session_id,
         broker_id=broker_id,

@@ -1,4 +1,4 @@
-"""A broker's replicas, its candidate for the controller's office, and everybody who talks to them.
+"""A broker's replicas, its controller, and everybody who talks to them.
 
 One `lifecycle.Service`: made before registration, loads the logs, starts under the
 registration, serves clients after the first full state, hands leadership over when it drains,
@@ -17,8 +17,7 @@ import grpc.aio
 
 from strandline import names
 from strandline.controller.controller import Controller
-from strandline.controller.events import Event as ControllerEvent
-from strandline.controller.events import StopRequested
+from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen, HolderDied, LeaseObserved
 from strandline.core.effects import Effect
 from strandline.core.events import (
@@ -171,7 +170,7 @@ class BrokerService:
             await asyncio.sleep(SHUTDOWN_RETRY_SECONDS)
 
     async def stop(self) -> None:
-        """Leave the office, close all streams, bring everything to disk."""
+        """Resign as controller, close all streams, bring everything to disk."""
         await self._end_clients()
         self._host.submit(StopRequested())
         try:
@@ -187,7 +186,7 @@ class BrokerService:
         await self._begun.aclose()
 
     async def _end_clients(self) -> None:
-        """Serve clients no more; a stop does so before it leaves the office, every close again."""
+        """Serve clients no more; a stop does so before the resignation, every close again."""
         for task in self._tasks:
             task.remove_done_callback(self._end_with)
             task.cancel()

@@ -16,22 +16,22 @@ from typing import TypeVar
 
 from strandline.controller.controller import Controller
 from strandline.controller.effects import (
-    Effect,
+    ControllerEffect,
     LoadCluster,
     ProbeBroker,
     ReadBroker,
     ReadControllerRecord,
     ReadEpochFloor,
     ReadLease,
-    ReadPartition,
+    ReadStoredPartition,
     ReadTopics,
     StopWatching,
     WriteControllerRecord,
     WriteLease,
     WritePartitionStatus,
 )
-from strandline.controller.events import Event, ProbeAnswered, ProbeVerdict, Ticked
-from strandline.controller.notices import Notice
+from strandline.controller.events import ControllerEvent, ProbeAnswered, ProbeVerdict, Ticked
+from strandline.controller.notices import ControllerNotice
 from strandline.controller.store_events import (
     BrokerObserved,
     BrokerRead,
@@ -39,10 +39,10 @@ from strandline.controller.store_events import (
     ControllerRecordAnswered,
     EpochFloorRead,
     LeaseAnswered,
-    Outcome,
     PartitionAnswered,
     PartitionDeleted,
     PartitionObserved,
+    StoreOutcome,
     TopicDeleted,
     TopicObserved,
     TopicsRead,
@@ -95,8 +95,8 @@ class ControllerHost:
         sessions: SessionServer,
         clock: Clock,
         on_lease: Callable[[LeaseRecord | None], None],
-        on_notice: Callable[[Notice], None],
-        on_step: Callable[[Event, float], None],
+        on_notice: Callable[[ControllerNotice], None],
+        on_step: Callable[[ControllerEvent, float], None],
         on_broken_promise: Callable[[InvariantViolation], None],
     ) -> None:
         self._store = store
@@ -111,7 +111,7 @@ class ControllerHost:
         self._lease_watch: asyncio.Task[None] | None = None
         self._partitions: dict[str, StoredPartition] = {}
         self._topics: dict[str, StoredTopic] = {}
-        self._driver: Driver[Event, Effect] = Driver(
+        self._driver: Driver[ControllerEvent, ControllerEffect] = Driver(
             controller,
             perform=self._perform,
             tick=Ticked(),
@@ -122,7 +122,7 @@ class ControllerHost:
         )
 
     @property
-    def submit(self) -> Callable[[Event], None]:
+    def submit(self) -> Callable[[ControllerEvent], None]:
         """Where sessions and the broker's own life report what happened."""
         return self._driver.submit
 
@@ -148,9 +148,9 @@ class ControllerHost:
 
     # --- effects -------------------------------------------------------------------------
 
-    def _perform(self, effects: Sequence[Effect]) -> None:
+    def _perform(self, effects: Sequence[ControllerEffect]) -> None:
         for effect in effects:
-            if isinstance(effect, Notice):
+            if isinstance(effect, ControllerNotice):
                 self._on_notice(effect)
             elif isinstance(effect, SessionEffect):
                 self._sessions.perform(effect)
@@ -165,11 +165,11 @@ class ControllerHost:
         task.add_done_callback(self._calls.discard)
         task.add_done_callback(_raise_unexpected)
 
-    async def _call(self, effect: Effect) -> None:
+    async def _call(self, effect: ControllerEffect) -> None:
         match effect:
             case WritePartitionStatus():
                 await self._write_partition(effect)
-            case ReadPartition(request_id=request_id, name=name):
+            case ReadStoredPartition(request_id=request_id, name=name):
                 outcome, found = await _outcome(self._store.get_partition(name))
                 self._answer_partition(request_id, outcome, found)
             case ReadBroker(request_id=request_id, broker_id=broker_id):
@@ -182,9 +182,9 @@ class ControllerHost:
             case ProbeBroker():
                 await self._probe(effect)
             case _:
-                await self._call_for_office(effect)
+                await self._call_for_election(effect)
 
-    async def _call_for_office(self, effect: Effect) -> None:
+    async def _call_for_election(self, effect: ControllerEffect) -> None:
         match effect:
             case ReadLease(request_id=request_id):
                 outcome, lease = await _outcome(self._leases.get(self._lease_name))
@@ -220,7 +220,7 @@ class ControllerHost:
         self._answer_partition(effect.request_id, outcome, written)
 
     def _answer_partition(
-        self, request_id: int, outcome: Outcome, found: StoredPartition | None
+        self, request_id: int, outcome: StoreOutcome, found: StoredPartition | None
     ) -> None:
         answer = PartitionAnswered(request_id=request_id, outcome=outcome, partition=found)
         self.submit(answer)
@@ -228,7 +228,7 @@ class ControllerHost:
     async def _read_floor(self, request_id: int) -> None:
         outcome, partitions = await _outcome(self._store.list_partitions())
         record = None
-        if outcome is Outcome.OK:
+        if outcome is StoreOutcome.OK:
             outcome, record = await _outcome(self._store.get_controller_record())
         epochs = (
             [p.state.controller_epoch for p in partitions.values if p.state] if partitions else []
@@ -286,7 +286,7 @@ class ControllerHost:
         self.submit(
             ClusterLoaded(
                 request_id=request_id,
-                outcome=Outcome.OK,
+                outcome=StoreOutcome.OK,
                 partitions=partitions.values,
                 brokers=brokers.values,
                 topics=topics.values,
@@ -360,19 +360,21 @@ class ControllerHost:
             await asyncio.sleep(WATCH_RESTART_SECONDS)
 
 
-async def _outcome(call: Awaitable[Value], *, writes: bool = False) -> tuple[Outcome, Value | None]:
+async def _outcome(
+    call: Awaitable[Value], *, writes: bool = False
+) -> tuple[StoreOutcome, Value | None]:
     """Return what is known of a call: a refusal wrote nothing, silence may have written."""
     try:
-        return Outcome.OK, await call
+        return StoreOutcome.OK, await call
     except StoreUnavailable as error:
         _log.debug("store call unanswered", extra=fields(cause=str(error)))
-        return Outcome.UNKNOWN, None
+        return StoreOutcome.UNKNOWN, None
     except CoordinationError as error:
         _log.debug("store call refused", extra=fields(cause=str(error)))
-        return (Outcome.CONFLICT if writes else Outcome.UNKNOWN), None
+        return (StoreOutcome.CONFLICT if writes else StoreOutcome.UNKNOWN), None
 
 
-def _no_storage(error: StorageError) -> Event:
+def _no_storage(error: StorageError) -> ControllerEvent:
     raise InvariantViolation("the controller has no disk", cause=str(error))
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from strandline import names
 from strandline.controller import notices as controller_notices
-from strandline.controller.events import Event as ControllerEvent
+from strandline.controller.events import ControllerEvent
 from strandline.core import effects as core_notices
 from strandline.model import ElectionKind, TopicPartition
 
@@ -132,7 +132,7 @@ class ControllerNotices:
             for phase in PHASES:
                 metrics.histogram(names.FAILOVER_SECONDS).labels(kind.value, phase)
 
-    def tell(self, notice: controller_notices.Notice) -> None:
+    def tell(self, notice: controller_notices.ControllerNotice) -> None:
         """Log and count one fact."""
         match notice:
             case controller_notices.LeaderElected():
@@ -179,7 +179,7 @@ MESSAGES: Final[dict[type, str]] = {
     controller_notices.IsrRefused: "isr refused",
     controller_notices.MinIsrChanged: "min isr changed",
     controller_notices.StoreConflicted: "store conflicted",
-    controller_notices.TopicGone: "topic gone",
+    controller_notices.TopicDeletionConfirmed: "topic deletion confirmed",
 }
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from strandline.controller.events import Event
-from strandline.controller.store_events import Outcome, WatchLost
+from strandline.controller.events import ControllerEvent
+from strandline.controller.store_events import StoreOutcome, WatchLost
 from strandline.model import BrokerId, LeaseRecord
 
 from .chance import Chance, key_of
@@ -34,7 +34,7 @@ class Caller(Protocol):
         """Run an action in the process, unless it is dead; later, if it is paused."""
         ...
 
-    def control(self, event: Event) -> None:
+    def control(self, event: ControllerEvent) -> None:
         """Hand an event to the controller of the process."""
         ...
 
@@ -106,7 +106,7 @@ class Api:
         self,
         caller: Caller,
         apply: Callable[[], Value | None],
-        answer: Callable[[Outcome, Value | None], None],
+        answer: Callable[[StoreOutcome, Value | None], None],
         *,
         watch: bool = False,
     ) -> None:
@@ -133,15 +133,17 @@ class Api:
             return
         self._timeline.after(there_ms, self._apply, caller, apply, answer, back_ms, watch)
 
-    def _give_up(self, caller: Caller, answer: Callable[[Outcome, Value | None], None]) -> None:
+    def _give_up(
+        self, caller: Caller, answer: Callable[[StoreOutcome, Value | None], None]
+    ) -> None:
         self._happened[Happening.CALL_UNANSWERED] += 1
-        self._timeline.after(self._timeout_ms, caller.deliver, answer, Outcome.UNKNOWN, None)
+        self._timeline.after(self._timeout_ms, caller.deliver, answer, StoreOutcome.UNKNOWN, None)
 
     def _apply(
         self,
         caller: Caller,
         apply: Callable[[], Value | None],
-        answer: Callable[[Outcome, Value | None], None],
+        answer: Callable[[StoreOutcome, Value | None], None],
         back_ms: int,
         watch: bool,  # noqa: FBT001  # travels through the timeline by position
     ) -> None:
@@ -151,9 +153,9 @@ class Api:
         if watch:
             arrival_ms = now_ms + self._list_back_ms(caller.broker_id, back_ms)
             self._watches[caller.broker_id] = self._new_watch(caller, arrival_ms)
-        outcome = Outcome.OK
+        outcome = StoreOutcome.OK
         if found is None:
-            outcome = Outcome.CONFLICT
+            outcome = StoreOutcome.CONFLICT
             self._happened[Happening.WRITE_REFUSED] += 1
         self._timeline.at(arrival_ms, caller.deliver, answer, outcome, found)
 
@@ -178,7 +180,7 @@ class Api:
         if watch is not None and watch.caller is caller:
             del self._watches[caller.broker_id]
 
-    def show(self, event: Event) -> None:
+    def show(self, event: ControllerEvent) -> None:
         """Tell everybody who watches."""
         for _, watch in sorted(self._watches.items()):
             self._show(watch, watch.caller.control, event)

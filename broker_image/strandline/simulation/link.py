@@ -19,7 +19,7 @@ from strandline.controller.events import (
     SessionOpened,
     ShutdownRequested,
 )
-from strandline.controller.store_events import ControllerEpochSeen, HolderDied, Outcome
+from strandline.controller.store_events import ControllerEpochSeen, HolderDied, StoreOutcome
 from strandline.core.effects import AnswerLeaderAndIsr, AnswerStopReplica, ProposeIsr
 from strandline.core.events import AlterPartitionAnswered
 from strandline.errors import ErrorCode
@@ -72,9 +72,9 @@ class Link:
             return
         world = self._process.world
 
-        def on_found(outcome: Outcome, found: StoredBroker | None) -> None:
+        def on_found(outcome: StoreOutcome, found: StoredBroker | None) -> None:
             if number == self._dial_number and self._session is None:
-                self._connect(holder, found if outcome is Outcome.OK else None)
+                self._connect(holder, found if outcome is StoreOutcome.OK else None)
 
         world.api.call(self._process, lambda: world.store.brokers[holder], on_found)
 

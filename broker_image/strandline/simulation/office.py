@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.controller import effects as done
 from strandline.controller.controller import Controller
 from strandline.controller.events import (
-    Event,
+    ControllerEvent,
     ProbeAnswered,
     ProbeVerdict,
     SessionBroken,
@@ -20,8 +20,8 @@ from strandline.controller.store_events import (
     ControllerRecordAnswered,
     EpochFloorRead,
     LeaseAnswered,
-    Outcome,
     PartitionAnswered,
+    StoreOutcome,
     TopicsRead,
 )
 from strandline.controller.timing import ControllerTiming, LeaseTiming
@@ -69,7 +69,7 @@ class Office:
             rank=process.broker_id,
             timing=controller_timing(process.world.plan.timing),
         )
-        self._driven: Driven[Event, done.Effect] = Driven(
+        self._driven: Driven[ControllerEvent, done.ControllerEffect] = Driven(
             self.controller,
             timeline=process.world.timeline,
             deliver=process.deliver,
@@ -77,19 +77,19 @@ class Office:
             tick=Ticked(),
         )
 
-    def control(self, event: Event) -> None:
+    def control(self, event: ControllerEvent) -> None:
         """Step the controller."""
         self._world.note(self._process.broker_id, event)
         self._driven.step(event)
 
     # --- the server's end of sessions -----------------------------------------------------
 
-    def on_hello(self, session: Session, events: tuple[Event, ...]) -> None:
+    def on_hello(self, session: Session, events: tuple[ControllerEvent, ...]) -> None:
         """Open a session."""
         self._sessions[session.number] = session
         self.on_up(session, events)
 
-    def on_up(self, session: Session, events: tuple[Event, ...]) -> None:
+    def on_up(self, session: Session, events: tuple[ControllerEvent, ...]) -> None:
         """Take what a broker says."""
         if session.number in self._sessions:
             for event in events:
@@ -109,7 +109,7 @@ class Office:
 
     # --- effects --------------------------------------------------------------------------
 
-    def _perform(self, effects: Sequence[done.Effect]) -> None:
+    def _perform(self, effects: Sequence[done.ControllerEffect]) -> None:
         for effect in effects:
             hand = _HANDS.get(type(effect))
             if hand is None:
@@ -172,7 +172,7 @@ class Office:
         """Perform LoadCluster: quorum lists, then watches from there."""
         store = self._world.store
 
-        def loaded(outcome: Outcome, found: Any) -> Event:
+        def loaded(outcome: StoreOutcome, found: Any) -> ControllerEvent:
             partitions, brokers, version = found or ((), (), store.version)
             if version != store.version:
                 self._world.happened[Happening.LIST_STALE] += 1
@@ -198,7 +198,7 @@ class Office:
         """Perform StopWatching."""
         self._world.api.stop_watching(self._process)
 
-    def read_partition(self, effect: done.ReadPartition) -> None:
+    def read_partition(self, effect: done.ReadStoredPartition) -> None:
         """Perform ReadPartition."""
         self._call(
             lambda: self._world.store.partitions[effect.name],
@@ -311,11 +311,11 @@ class Office:
     def _call(
         self,
         apply: Callable[[], Any],
-        event: Callable[[Outcome, Any], Event],
+        event: Callable[[StoreOutcome, Any], ControllerEvent],
         *,
         watch: bool = False,
     ) -> None:
-        def answer(outcome: Outcome, found: Any) -> None:
+        def answer(outcome: StoreOutcome, found: Any) -> None:
             self.control(event(outcome, found))
 
         self._world.api.call(self._process, apply, answer, watch=watch)
@@ -329,7 +329,7 @@ _HANDS: dict[type, Callable[[Office, Any], None]] = {
     done.WriteControllerRecord: Office.write_record,
     done.LoadCluster: Office.load,
     done.StopWatching: Office.stop_watching,
-    done.ReadPartition: Office.read_partition,
+    done.ReadStoredPartition: Office.read_partition,
     done.WritePartitionStatus: Office.write_status,
     done.ReadBroker: Office.read_broker,
     done.ReadTopics: Office.read_topics,

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from strandline.controller.events import Event as ControllerEvent
-from strandline.controller.events import StopRequested
-from strandline.controller.store_events import ControllerEpochSeen, LeaseObserved, Outcome
+from strandline.controller.events import ControllerEvent, StopRequested
+from strandline.controller.store_events import ControllerEpochSeen, LeaseObserved, StoreOutcome
 from strandline.core import effects as done
 from strandline.core.events import (
     Event,
@@ -132,8 +131,8 @@ class Process:
         world = self.world
         store = world.store
 
-        def on_read(outcome: Outcome, found: tuple[StoredBroker, BrokerEpoch] | None) -> None:
-            if outcome is not Outcome.OK or found is None:
+        def on_read(outcome: StoreOutcome, found: tuple[StoredBroker, BrokerEpoch] | None) -> None:
+            if outcome is not StoreOutcome.OK or found is None:
                 self._register_later()
                 return
             self._decide(*found)
@@ -176,7 +175,7 @@ class Process:
         )
         world = self.world
 
-        def on_written(_: Outcome, written: StoredBroker | None) -> None:
+        def on_written(_: StoreOutcome, written: StoredBroker | None) -> None:
             if written is None:
                 self._register_later()
             else:

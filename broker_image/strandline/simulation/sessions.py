@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from strandline.controller.events import Event as ControllerEvent
+from strandline.controller.events import ControllerEvent
 from strandline.model import BrokerId
 
 if TYPE_CHECKING:

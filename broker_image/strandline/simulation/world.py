@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from strandline.controller.effects import Effect as ControllerEffect
-from strandline.controller.effects import WritePartitionStatus
+from strandline.controller.effects import ControllerEffect, WritePartitionStatus
 from strandline.controller.elections import UNCLEAN_LAST_REPLICA
 from strandline.controller.events import ProbeVerdict
 from strandline.controller.notices import ControllerElected

@@ -16,21 +16,21 @@ from strandline.model import (
 )
 
 from .notices import (
+    ControllerNotice,
     IsrAccepted,
     IsrRefused,
     LeaderElected,
     MinIsrChanged,
-    Notice,
     PartitionOffline,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class StatusWrite:
     """A status write: from which state to which, and why.
 
     requester is set for an AlterPartition, refusal with it if that was refused; since_ms is
-    when the work on the partition was first asked for.
+    when the partition was first queued.
     """
 
     before: PartitionState | None
@@ -41,12 +41,12 @@ class Written:
     since_ms: int
 
 
-def report(
-    written: Written, partition: StoredPartition, *, now_ms: int, detect_ms: int
-) -> list[Notice]:
+def notices_of(
+    written: StatusWrite, partition: StoredPartition, *, now_ms: int, detect_ms: int
+) -> list[ControllerNotice]:
     """Return the notices of one committed write; detect_ms is the former leader's death."""
     before, after = written.before, written.after
-    notices: list[Notice] = []
+    notices: list[ControllerNotice] = []
     if written.kind is not None:
         notices.append(_elected(written, written.kind, partition, now_ms, detect_ms))
     elif written.requester is not None or after.leader != NO_LEADER:
@@ -73,7 +73,11 @@ def report(
 
 
 def _elected(
-    written: Written, kind: ElectionKind, partition: StoredPartition, now_ms: int, detect_ms: int
+    written: StatusWrite,
+    kind: ElectionKind,
+    partition: StoredPartition,
+    now_ms: int,
+    detect_ms: int,
 ) -> LeaderElected:
     before, after = written.before, written.after
     return LeaderElected(
@@ -90,7 +94,7 @@ def _elected(
     )
 
 
-def _isr_changed(written: Written, partition: StoredPartition) -> list[Notice]:
+def _isr_changed(written: StatusWrite, partition: StoredPartition) -> list[ControllerNotice]:
     """Report an accepted, a refused or the controller's own change of an ISR, if it is one."""
     before, after, requester = written.before, written.after, written.requester
     if written.refusal and requester is not None:

@@ -1,11 +1,11 @@
-"""What brokers are told: every committed change, whoever wrote it.
+"""Propagation: sends every committed change to the brokers, whichever process wrote it.
 
 Collects during one step and is flushed at its end, so that one command carries all
 partitions that changed together. Order of a flush: live brokers, LeaderAndIsr to the
-replicas, metadata to everybody (KAFKA-4443: who is told to follow must know the leader's
-address). LeaderAndIsr goes out at each partition epoch; metadata that differs in the ISR
+replicas, metadata to all brokers (KAFKA-4443: a new follower must know the address of its
+leader). LeaderAndIsr goes out at each partition epoch; metadata that differs in the ISR
 alone is coalesced (period, quiet time and maximum of Kafka's isr-change-propagation).
-Invariant: no session hears of a lower partition epoch after a higher one.
+Invariant: no session receives a lower partition epoch after a higher one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from strandline.model import (
 
 from .brokers import BrokerEntry, Brokers
 from .effects import (
-    Effect,
+    ControllerEffect,
     SendFullState,
     SendLeaderAndIsr,
     SendStopReplica,
@@ -42,7 +42,7 @@ from .timing import ControllerTiming
 
 @dataclass(slots=True, kw_only=True)
 class _Coalesced:
-    """Partitions whose metadata changed in the ISR alone, and when they are looked at next."""
+    """Partitions whose metadata changed in the ISR alone, and when they are checked next."""
 
     partitions: set[TopicPartition] = field(default_factory=set)
     changed_ms: int = 0
@@ -50,8 +50,8 @@ class _Coalesced:
     look_ms: int = 0
 
 
-class Announcements:
-    """Commands to the sessions of one term of office."""
+class Propagator:
+    """Sends the commands of one controller epoch to the sessions of the brokers."""
 
     def __init__(
         self,
@@ -78,16 +78,16 @@ class Announcements:
 
     @property
     def next_wakeup_ms(self) -> int | None:
-        """When coalesced metadata is looked at next."""
+        """When coalesced metadata is checked next."""
         return self._coalesced.look_ms if self._coalesced.partitions else None
 
     def state_of(self, tp: TopicPartition) -> PartitionState | None:
-        """Return the last state that was, or is about to be, announced."""
+        """Return the last state that was sent, or is about to be."""
         command = self._commands.get(tp)
         return None if command is None else command.state
 
     def replicas_of_topic(self, topic_id: TopicId) -> dict[TopicPartition, frozenset[BrokerId]]:
-        """Return the partitions of a topic that were announced, and to whom."""
+        """Return the partitions of a topic that were sent, each with its receivers."""
         return {
             tp: frozenset(command.state.replicas)
             for tp, command in self._commands.items()
@@ -95,14 +95,14 @@ class Announcements:
         }
 
     def partition_changed(self, stored: StoredPartition, now_ms: int) -> None:
-        """Announce the state of a partition unless it is not newer than the last one."""
-        self._announce(stored, now_ms, first=False)
+        """Send the state of a partition if it is newer than the last one that was sent."""
+        self._propagate(stored, now_ms, first=False)
 
     def partition_created(self, stored: StoredPartition, now_ms: int) -> None:
-        """Announce a partition that this controller created: replicas must not know it yet."""
-        self._announce(stored, now_ms, first=True)
+        """Send a partition that this controller created: replicas must not know it yet."""
+        self._propagate(stored, now_ms, first=True)
 
-    def _announce(self, stored: StoredPartition, now_ms: int, *, first: bool) -> None:
+    def _propagate(self, stored: StoredPartition, now_ms: int, *, first: bool) -> None:
         state, before = stored.state, self._commands.get(stored.tp)
         if state is None:
             return
@@ -142,20 +142,20 @@ class Announcements:
                 )
 
     def forget(self, tp: TopicPartition) -> None:
-        """Tell clients that a partition is no more: its topic is gone."""
+        """Remove a partition from the metadata: its topic was deleted."""
         if self._commands.pop(tp, None) is not None:
             self._removed.add(tp)
         self._changed.pop(tp, None)
         self._at_once.discard(tp)
         self._coalesced.partitions.discard(tp)
 
-    def resend(self, broker: BrokerEntry, tps: Sequence[TopicPartition]) -> list[Effect]:
-        """Tell a broker again what it seems not to know."""
+    def resend(self, broker: BrokerEntry, tps: Sequence[TopicPartition]) -> list[ControllerEffect]:
+        """Send these partitions again to a broker that lacks their state."""
         commands = [self._known(self._commands[tp]) for tp in tps if tp in self._commands]
         return list(self._leader_and_isr(broker, commands))
 
-    def full_state(self, broker: BrokerEntry) -> list[Effect]:
-        """Open a session: everything the broker replicates, and everybody's metadata."""
+    def full_state(self, broker: BrokerEntry) -> list[ControllerEffect]:
+        """Open a session: the partitions the broker hosts, and all metadata."""
         commands = tuple(self._known(self._commands[tp]) for tp in sorted(self._commands))
         session_id, request_id = broker.session_id, self._new_request_id()
         if session_id is None:
@@ -174,8 +174,10 @@ class Announcements:
             )
         ]
 
-    def stop_replicas(self, broker: BrokerEntry, tps: Sequence[TopicPartition]) -> list[Effect]:
-        """Have a broker delete logs of topics that are confirmed to be gone."""
+    def stop_replicas(
+        self, broker: BrokerEntry, tps: Sequence[TopicPartition]
+    ) -> list[ControllerEffect]:
+        """Make a broker delete the logs of topics whose deletion is confirmed."""
         if broker.session_id is None or not tps:
             return []
         return [
@@ -195,10 +197,10 @@ class Announcements:
         refused = [tp for tp, e in event.partitions if e is ErrorCode.TOPIC_ALREADY_EXISTS]
         return sorted(tp for tp in refused if tp in about)
 
-    def flush(self, now_ms: int) -> list[Effect]:
+    def flush(self, now_ms: int) -> list[ControllerEffect]:
         """Send what the step brought together, and coalesced metadata that is due."""
         sessions, live = self._brokers.sessions(), self._brokers.live()
-        effects: list[Effect] = []
+        effects: list[ControllerEffect] = []
         if live != self._live:
             self._live = live
             for broker in sessions:
@@ -234,7 +236,7 @@ class Announcements:
 
     def _leader_and_isr(
         self, broker: BrokerEntry, commands: Sequence[PartitionCommand]
-    ) -> Iterator[Effect]:
+    ) -> Iterator[ControllerEffect]:
         for part in _parts(commands, self._timing.command_partitions_max):
             request_id = self._new_request_id()
             new = frozenset(command.tp for command in part if command.is_new)
@@ -254,7 +256,7 @@ class Announcements:
 
     def _metadata(
         self, broker: BrokerEntry, commands: Sequence[PartitionCommand]
-    ) -> Iterator[Effect]:
+    ) -> Iterator[ControllerEffect]:
         removed = tuple(sorted(self._removed))
         for part in _parts(commands, self._timing.command_partitions_max) or [()]:
             if broker.session_id is not None:
@@ -269,7 +271,7 @@ class Announcements:
                 )
 
     def _known(self, command: PartitionCommand) -> PartitionCommand:
-        """Return the command as it is for everybody who may have heard of it before."""
+        """Return the command for brokers that may have received it before: not as new."""
         if not command.is_new:
             return command
         return PartitionCommand(

@@ -1,13 +1,13 @@
-"""A new controller's first steps: Lease, controller epoch, record, quorum lists.
+"""Controller election: Lease, controller epoch, record, quorum lists.
 
-The way into office, in this order (ADR 0003): read the epoch floor; take the Lease and the
-epoch with one write; record both in the BrokerCluster by compare-and-swap; list everything;
-only then decide. Two processes can not record one epoch: the record's write fails for the
-second, which gives the Lease up and tries with a higher one. Who learns of a higher epoch
-leaves office.
+A candidate becomes active in this order (ADR 0003): read the epoch floor; take the Lease and
+the epoch with one write; record both in the BrokerCluster by compare-and-swap; list
+everything; only then decide. Two processes can not record one epoch: the record's write fails
+for the second, which releases the Lease and tries with a higher one. A controller that sees a
+higher epoch resigns.
 
 Phases: Candidate -> ReadingFloor -> AwaitingLease -> Recording (<-> CheckingRecord)
--> Loading -> InOffice; every phase can fall back to Candidate.
+-> Loading -> Active; every phase can fall back to Candidate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from strandline.model import BrokerId, ControllerEpoch, ControllerRecord
 
 from .effects import (
-    Effect,
+    ControllerEffect,
     LoadCluster,
     ReadControllerRecord,
     ReadEpochFloor,
@@ -28,13 +28,13 @@ from .effects import (
 from .lease_election import LeaseEffect, LeaseElector
 from .lease_observation import LeaseLost, LeaseWon, MayTake
 from .notices import ControllerResigned, LeaseLostOrLeft, LeaseTaken
-from .store_events import ClusterLoaded, ControllerRecordAnswered, EpochFloorRead, Outcome
+from .store_events import ClusterLoaded, ControllerRecordAnswered, EpochFloorRead, StoreOutcome
 from .timing import LeaseTiming
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Somebody else, or nobody, is the controller."""
+    """This broker is not the controller; another one may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,18 +82,20 @@ class Loading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InOffice:
-    """Decisions may be made with this epoch."""
+class Active:
+    """This broker is the active controller and decides with this epoch."""
 
     epoch: ControllerEpoch
     since_ms: int
 
 
-Phase = Candidate | ReadingFloor | AwaitingLease | Recording | CheckingRecord | Loading | InOffice
+ElectionPhase = (
+    Candidate | ReadingFloor | AwaitingLease | Recording | CheckingRecord | Loading | Active
+)
 
 
-class Office:
-    """The office of the controller as one broker sees it."""
+class ControllerElection:
+    """The election of the controller as one broker takes part in it."""
 
     def __init__(
         self,
@@ -111,21 +113,21 @@ class Office:
         self.elector = LeaseElector(
             identity=identity, rank=rank, timing=timing, new_request_id=new_request_id
         )
-        self.phase: Phase = Candidate()
+        self.phase: ElectionPhase = Candidate()
 
     @property
     def epoch(self) -> ControllerEpoch | None:
-        """The epoch to decide with; None outside of office."""
-        return self.phase.epoch if isinstance(self.phase, InOffice) else None
+        """The epoch to decide with; None while inactive."""
+        return self.phase.epoch if isinstance(self.phase, Active) else None
 
     @property
     def since_ms(self) -> int:
-        """When the Lease was won, valid in office."""
-        return self.phase.since_ms if isinstance(self.phase, InOffice) else 0
+        """When the Lease was won, valid while active."""
+        return self.phase.since_ms if isinstance(self.phase, Active) else 0
 
     @property
     def highest_epoch_known(self) -> ControllerEpoch:
-        """What a refused broker is told; never above an epoch that somebody took."""
+        """The epoch sent to a refused broker; never above an epoch that a controller took."""
         return self._seen_epoch
 
     @property
@@ -136,7 +138,7 @@ class Office:
             due.append(self.phase.retry_ms)
         return min((ms for ms in due if ms is not None), default=None)
 
-    def tick(self, now_ms: int) -> list[Effect]:
+    def tick(self, now_ms: int) -> list[ControllerEffect]:
         """Renew or lose the Lease; repeat a failed read."""
         effects = self.follow(self.elector.tick(now_ms), now_ms)
         phase = self.phase
@@ -144,9 +146,9 @@ class Office:
             effects.extend(self._read_again(phase) if phase.retry_ms <= now_ms else [])
         return effects
 
-    def follow(self, decisions: list[LeaseEffect], now_ms: int) -> list[Effect]:
+    def follow(self, decisions: list[LeaseEffect], now_ms: int) -> list[ControllerEffect]:
         """Turn what the elector decided into phases; pass its calls on."""
-        effects: list[Effect] = []
+        effects: list[ControllerEffect] = []
         for decision in decisions:
             match decision:
                 case MayTake():
@@ -161,13 +163,13 @@ class Office:
                     effects.append(decision)
         return effects
 
-    def on_floor(self, event: EpochFloorRead, now_ms: int) -> list[Effect]:
+    def on_floor(self, event: EpochFloorRead, now_ms: int) -> list[ControllerEffect]:
         """Take the Lease with an epoch above everything that is known."""
         if not isinstance(self.phase, ReadingFloor) or self.phase.request_id != event.request_id:
             return []
         self.phase = Candidate()
         lease = self.elector.lease
-        if event.outcome is not Outcome.OK or event.record is None or lease is None:
+        if event.outcome is not StoreOutcome.OK or event.record is None or lease is None:
             self.elector.decline(now_ms)
             return []
         floor = max(
@@ -181,8 +183,8 @@ class Office:
             self.phase = AwaitingLease(record=event.record)
         return self.follow(writes, now_ms)
 
-    def _on_won(self, won: LeaseWon, now_ms: int) -> list[Effect]:
-        effects: list[Effect] = [
+    def _on_won(self, won: LeaseWon, now_ms: int) -> list[ControllerEffect]:
+        effects: list[ControllerEffect] = [
             LeaseTaken(
                 holder_identity=won.lease.holder_identity,
                 controller_epoch=won.lease.controller_epoch,
@@ -195,7 +197,7 @@ class Office:
 
     def _record(
         self, epoch: ControllerEpoch, found: ControllerRecord, since_ms: int
-    ) -> list[Effect]:
+    ) -> list[ControllerEffect]:
         """Write our record over the one found, which is lower."""
         record = replace(
             found,
@@ -207,11 +209,11 @@ class Office:
         self.phase = Recording(epoch=epoch, record=record, request_id=request_id, since_ms=since_ms)
         return [WriteControllerRecord(request_id=request_id, record=record)]
 
-    def on_record(self, event: ControllerRecordAnswered, now_ms: int) -> list[Effect]:
+    def on_record(self, event: ControllerRecordAnswered, now_ms: int) -> list[ControllerEffect]:
         """Go on when the record is ours; otherwise find out, try again, or give up."""
         phase = self.phase
         if isinstance(phase, Recording) and phase.request_id == event.request_id:
-            if event.outcome is Outcome.OK:
+            if event.outcome is StoreOutcome.OK:
                 return self._load(phase.epoch, phase.since_ms)
             request_id = self._new_request_id()
             self.phase = CheckingRecord(
@@ -224,8 +226,8 @@ class Office:
 
     def _on_record_read(
         self, phase: CheckingRecord, event: ControllerRecordAnswered, now_ms: int
-    ) -> list[Effect]:
-        if event.outcome is not Outcome.OK:
+    ) -> list[ControllerEffect]:
+        if event.outcome is not StoreOutcome.OK:
             self.phase = replace(phase, retry_ms=now_ms + self._timing.retry_period_ms)
             return []
         record = event.record
@@ -239,35 +241,35 @@ class Office:
             return self.resign("controller epoch taken by another holder", now_ms)
         return self._record(phase.epoch, record, phase.since_ms)
 
-    def _load(self, epoch: ControllerEpoch, since_ms: int) -> list[Effect]:
+    def _load(self, epoch: ControllerEpoch, since_ms: int) -> list[ControllerEffect]:
         self._seen_epoch = max(self._seen_epoch, epoch)
         request_id = self._new_request_id()
         self.phase = Loading(epoch=epoch, request_id=request_id, since_ms=since_ms)
         return [LoadCluster(request_id=request_id)]
 
-    def _read_again(self, phase: CheckingRecord | Loading) -> list[Effect]:
+    def _read_again(self, phase: CheckingRecord | Loading) -> list[ControllerEffect]:
         request_id = self._new_request_id()
         self.phase = replace(phase, request_id=request_id, retry_ms=None)
         if isinstance(phase, Loading):
             return [LoadCluster(request_id=request_id)]
         return [ReadControllerRecord(request_id=request_id)]
 
-    def on_loaded(self, event: ClusterLoaded, now_ms: int) -> list[Effect]:
-        """Enter office with the lists, unless they show a higher epoch."""
+    def on_loaded(self, event: ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
+        """Become active with the lists, unless they show a higher epoch."""
         phase = self.phase
         if not isinstance(phase, Loading) or phase.request_id != event.request_id:
             return []
-        if event.outcome is not Outcome.OK:
+        if event.outcome is not StoreOutcome.OK:
             self.phase = replace(phase, retry_ms=now_ms + self._timing.retry_period_ms)
             return []
         for partition in event.partitions:
             if partition.state is not None and partition.state.controller_epoch > phase.epoch:
                 return self.see_epoch(partition.state.controller_epoch, now_ms)
-        self.phase = InOffice(epoch=phase.epoch, since_ms=phase.since_ms)
+        self.phase = Active(epoch=phase.epoch, since_ms=phase.since_ms)
         return []
 
-    def see_epoch(self, epoch: ControllerEpoch, now_ms: int) -> list[Effect]:
-        """Remember an epoch somebody told; leave office if it is above ours."""
+    def see_epoch(self, epoch: ControllerEpoch, now_ms: int) -> list[ControllerEffect]:
+        """Remember an epoch that was seen; resign if it is above ours."""
         self._seen_epoch = max(self._seen_epoch, epoch)
         phase = self.phase
         if isinstance(phase, Candidate | ReadingFloor | AwaitingLease):
@@ -276,22 +278,22 @@ class Office:
             return self.resign("higher controller epoch seen", now_ms)
         return []
 
-    def resign(self, reason: str, now_ms: int) -> list[Effect]:
-        """Leave office and give the Lease up, staying a candidate."""
+    def resign(self, reason: str, now_ms: int) -> list[ControllerEffect]:
+        """Resign and release the Lease, staying a candidate."""
         effects = self._leave(reason)
         return effects + self.follow(self.elector.release(now_ms), now_ms)
 
-    def stop(self, now_ms: int) -> list[Effect]:
-        """Leave office for good."""
+    def stop(self, now_ms: int) -> list[ControllerEffect]:
+        """Resign for good."""
         effects = self._leave("stopped")
         return effects + self.follow(self.elector.stop(now_ms), now_ms)
 
-    def _leave(self, reason: str) -> list[Effect]:
+    def _leave(self, reason: str) -> list[ControllerEffect]:
         phase, self.phase = self.phase, Candidate()
-        effects: list[Effect] = []
-        if isinstance(phase, (Loading, InOffice)):
+        effects: list[ControllerEffect] = []
+        if isinstance(phase, (Loading, Active)):
             effects.append(StopWatching())
-        if isinstance(phase, InOffice):
+        if isinstance(phase, Active):
             effects.append(ControllerResigned(controller_epoch=phase.epoch, reason=reason))
         if not isinstance(phase, Candidate):
             effects.append(LeaseLostOrLeft(reason=reason))

@@ -1,4 +1,4 @@
-"""The way into office and out of it, with two candidates and a store that loses answers."""
+"""Controller elections and resignations: two candidates, a store that loses answers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from strandline.controller.store_events import (
     HolderDied,
     LeaseAnswered,
     LeaseObserved,
-    Outcome,
+    StoreOutcome,
     WatchLost,
 )
 from strandline.errors import ErrorCode
 from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch
 
-from .setups import in_office, three_brokers
+from .setups import three_brokers, with_active_controller
 from .store import LEASE_FREE, state
 from .world import Mode
 
@@ -54,7 +54,7 @@ def test_epoch_is_above_everything_that_is_known() -> None:
 
 
 def test_renewed_lease_is_not_taken_and_an_unchanged_one_is_after_its_duration() -> None:
-    world = in_office(state())
+    world = with_active_controller(state())
     world.advance(20_000)
     assert world.nodes[0].controller.epoch == 1
     world.nodes[0].frozen = True
@@ -65,7 +65,7 @@ def test_renewed_lease_is_not_taken_and_an_unchanged_one_is_after_its_duration()
 
 
 def test_lease_of_a_dead_holder_is_taken_early() -> None:
-    world = in_office(state())
+    world = with_active_controller(state())
     world.nodes[0].frozen = True
     world.deliver(1, HolderDied(holder_identity="broker-9/pod-9"))
     world.advance(100)
@@ -76,7 +76,7 @@ def test_lease_of_a_dead_holder_is_taken_early() -> None:
 
 
 def test_stop_releases_the_lease_and_the_next_takes_it_at_once() -> None:
-    world = in_office(state())
+    world = with_active_controller(state())
     world.deliver(0, StopRequested())
     assert world.nodes[0].controller.is_stopped
     assert world.store.lease is not None
@@ -89,7 +89,7 @@ def test_stop_releases_the_lease_and_the_next_takes_it_at_once() -> None:
 
 
 def test_stop_during_a_renewal_reads_before_it_releases() -> None:
-    world = in_office(state())
+    world = with_active_controller(state())
     world.hold(WriteLease, Mode.DELAY)
     world.advance(600)
     world.deliver(0, StopRequested())
@@ -130,7 +130,7 @@ def test_missing_broker_cluster_is_waited_for() -> None:
 
 
 def test_holder_that_can_not_renew_resigns_before_another_may_take() -> None:
-    world = in_office(state(), nodes=(0,))
+    world = with_active_controller(state(), nodes=(0,))
     world.hold(WriteLease, Mode.DELAY)
     world.advance(1_900)
     assert world.nodes[0].controller.epoch == 1
@@ -139,8 +139,8 @@ def test_holder_that_can_not_renew_resigns_before_another_may_take() -> None:
     assert [notice.reason for notice in resigned] == ["renew deadline passed"]
 
 
-def test_stopped_process_does_nothing_with_an_office_it_lost() -> None:
-    world = in_office(state())
+def test_stopped_process_does_nothing_with_a_lease_it_lost() -> None:
+    world = with_active_controller(state())
     world.nodes[0].frozen = True
     world.advance(4_000)
     before = len(world.nodes[0].effects)
@@ -165,13 +165,13 @@ def test_t43_late_answer_of_ones_own_put_after_another_holder_proves_nothing() -
     other = world.store.put_lease(replace(taken, holder_identity="broker-1/pod-1"))
     assert other is not None
     world.deliver(0, LeaseObserved(lease=other))
-    world.deliver(0, LeaseAnswered(request_id=put.request_id, outcome=Outcome.OK, lease=taken))
+    world.deliver(0, LeaseAnswered(request_id=put.request_id, outcome=StoreOutcome.OK, lease=taken))
     assert world.nodes[0].controller.epoch is None
     assert world.store.lease == other
 
 
 def test_t43_late_renewal_after_another_holder_is_checked_not_believed() -> None:
-    world = in_office(state(), nodes=(0,))
+    world = with_active_controller(state(), nodes=(0,))
     world.hold(WriteLease, Mode.DELAY)
     world.advance(600)
     put = world.held[0].effect
@@ -180,29 +180,31 @@ def test_t43_late_renewal_after_another_holder_is_checked_not_believed() -> None
     assert renewed is not None
     other = world.store.put_lease(replace(renewed, holder_identity="broker-1/pod-1"))
     world.deliver(0, LeaseObserved(lease=other))
-    world.deliver(0, LeaseAnswered(request_id=put.request_id, outcome=Outcome.OK, lease=renewed))
+    world.deliver(
+        0, LeaseAnswered(request_id=put.request_id, outcome=StoreOutcome.OK, lease=renewed)
+    )
     assert world.nodes[0].controller.epoch is None
     assert world.store.lease == other
 
 
-def test_late_watch_event_of_an_earlier_holder_costs_a_read_and_not_the_office() -> None:
-    world = in_office(state(), nodes=(0,))
+def test_late_watch_event_of_an_earlier_holder_costs_a_read_and_not_the_lease() -> None:
+    world = with_active_controller(state(), nodes=(0,))
     world.deliver(0, LeaseObserved(lease=replace(LEASE_FREE, holder_identity="broker-7/old")))
     assert world.nodes[0].controller.epoch == 1
     world.deliver(0, LeaseObserved(lease=None))
     assert world.nodes[0].controller.epoch == 1
 
 
-def test_label_edit_of_the_lease_does_not_end_the_office() -> None:
-    world = in_office(state(), nodes=(0,))
+def test_label_edit_of_the_lease_keeps_the_controller_active() -> None:
+    world = with_active_controller(state(), nodes=(0,))
     assert world.store.lease is not None
     world.store.lease = replace(world.store.lease, resource_version=world.store.next_version())
     world.advance(5_000)
     assert world.nodes[0].controller.epoch == 1
 
 
-def test_deleted_lease_ends_the_office() -> None:
-    world = in_office(state(), nodes=(0,))
+def test_deleted_lease_makes_the_controller_resign() -> None:
+    world = with_active_controller(state(), nodes=(0,))
     world.store.lease = None
     world.deliver(0, LeaseObserved(lease=None))
     assert world.nodes[0].controller.epoch is None
@@ -238,8 +240,8 @@ def test_lost_answer_of_the_record_is_found_by_reading() -> None:
         assert world.nodes[0].controller.epoch == 1
 
 
-def test_told_of_a_higher_epoch_resigns_and_returns_with_a_higher_one() -> None:
-    world = in_office(state(), nodes=(0,))
+def test_controller_that_sees_a_higher_epoch_resigns_and_returns_with_a_higher_one() -> None:
+    world = with_active_controller(state(), nodes=(0,))
     world.deliver(0, ControllerEpochSeen(controller_epoch=ControllerEpoch(1)))
     assert world.nodes[0].controller.epoch == 1
     world.deliver(0, ControllerEpochSeen(controller_epoch=ControllerEpoch(5)))
@@ -248,8 +250,8 @@ def test_told_of_a_higher_epoch_resigns_and_returns_with_a_higher_one() -> None:
     assert world.nodes[0].controller.epoch == 6
 
 
-def test_outside_of_office_everybody_is_sent_away() -> None:
-    world = in_office(state(), nodes=(0, 1))
+def test_inactive_controller_refuses_every_broker() -> None:
+    world = with_active_controller(state(), nodes=(0, 1))
     world.deliver(
         1,
         SessionOpened(
@@ -279,7 +281,7 @@ def test_lists_that_fail_are_asked_for_again() -> None:
 
 
 def test_lost_watch_lists_again_and_finds_what_was_missed() -> None:
-    world = in_office(state(), nodes=(0,), partitions=2)
+    world = with_active_controller(state(), nodes=(0,), partitions=2)
     world.nodes[0].cut = True
     world.put_partition(state(leader=1, leader_epoch=1, partition_epoch=1), number=0)
     del world.store.partitions["orders-1"]
@@ -287,14 +289,14 @@ def test_lost_watch_lists_again_and_finds_what_was_missed() -> None:
     world.hold(LoadCluster, Mode.LOSE)
     world.deliver(0, WatchLost())
     world.advance(600)
-    assert world.told(0, 2)[-1].leader == 1
+    assert world.states_sent(0, 2)[-1].leader == 1
     world.alter(1, 0, state().isr[:2], leader_epoch=1)
     assert world.answers(0)[-1].error is ErrorCode.NONE
 
 
 def test_commands_of_two_controllers_never_share_an_id() -> None:
     """A late answer to the former's command must not be taken for one to ours."""
-    world = in_office(state())
+    world = with_active_controller(state())
     world.nodes[0].frozen = True
     world.advance(4_000)
     assert world.nodes[1].controller.epoch == 2

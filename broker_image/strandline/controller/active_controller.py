@@ -1,8 +1,8 @@
-"""One term of office: the parts that decide, and the objects they decide about.
+"""The active controller: the parts that decide, and the objects they decide about.
 
-Made when a controller has loaded the cluster, dropped when it resigns: nothing is carried
-from one term to the next. `sessions.py` and `objects.py` handle its events.
-Invariant: every change of an object is announced here, whoever wrote it.
+Made when a controller has loaded the cluster, dropped when it resigns: no state survives a
+resignation. `broker_events.py` and `object_events.py` handle its events.
+Invariant: every newer state of an object is propagated here, whichever process wrote it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from strandline.model import (
     TopicId,
 )
 
-from .announcements import Announcements
 from .brokers import Brokers
-from .cluster_state import PartitionTable, Slot
-from .effects import CloseSession, Effect, ReadBroker
+from .cluster_state import PartitionEntry, PartitionTable
+from .effects import CloseSession, ControllerEffect, ReadBroker
 from .elections import STATE_LOST, entries_above_registration
 from .liveness import Liveness
-from .partition_work import PartitionWork
+from .partition_reconciler import PartitionReconciler
+from .propagation import Propagator
 from .shutdowns import Shutdowns
 from .timing import ControllerTiming
 from .topic_deletion import TopicDeletion
 
 
-class Term:
-    """What a controller knows and does between its election and its resignation."""
+class ActiveController:
+    """State and parts of a controller between its election and its resignation."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Term:
         self.brokers = Brokers()
         self.table = PartitionTable()
         self.liveness = Liveness(brokers=self.brokers, timing=timing, new_request_id=new_request_id)
-        self.work = PartitionWork(
+        self.reconciler = PartitionReconciler(
             table=self.table,
             brokers=self.brokers,
             topics=self.topics,
@@ -57,7 +57,7 @@ class Term:
             controller_epoch=epoch,
             new_request_id=new_request_id,
         )
-        self.announcements = Announcements(
+        self.propagator = Propagator(
             brokers=self.brokers,
             topics=self.topics,
             timing=timing,
@@ -66,7 +66,7 @@ class Term:
             now_ms=now_ms,
         )
         self.deletion = TopicDeletion(timing=timing, new_request_id=new_request_id)
-        self.shutdowns = Shutdowns(table=self.table, work=self.work, timing=timing)
+        self.shutdowns = Shutdowns(table=self.table, reconciler=self.reconciler, timing=timing)
         self._new_request_id = new_request_id
         self._broker_reads: dict[int, BrokerId] = {}
 
@@ -75,30 +75,30 @@ class Term:
         """When the first of the parts has something to do."""
         due = (
             self.liveness.next_wakeup_ms,
-            self.work.next_wakeup_ms,
-            self.announcements.next_wakeup_ms,
+            self.reconciler.next_wakeup_ms,
+            self.propagator.next_wakeup_ms,
             self.deletion.next_wakeup_ms,
             self.shutdowns.next_wakeup_ms,
         )
         return min((ms for ms in due if ms is not None), default=None)
 
-    def advance(self, now_ms: int) -> list[Effect]:
+    def advance(self, now_ms: int) -> list[ControllerEffect]:
         """Do what is due and what the last event made possible."""
-        effects: list[Effect] = [*self.announcements.flush(now_ms)]
+        effects: list[ControllerEffect] = [*self.propagator.flush(now_ms)]
         effects.extend(self.liveness.tick(now_ms))
         effects.extend(self.deletion.tick(now_ms))
-        effects.extend(self.work.run(now_ms))
+        effects.extend(self.reconciler.run(now_ms))
         effects.extend(self.shutdowns.tick(now_ms))
         return effects
 
-    def resign(self) -> list[Effect]:
+    def resign(self) -> list[ControllerEffect]:
         """Answer what is open and end the sessions."""
-        effects: list[Effect] = [*self.work.resign(), *self.shutdowns.resign()]
+        effects: list[ControllerEffect] = [*self.reconciler.resign(), *self.shutdowns.resign()]
         for entry in self.brokers.sessions():
             effects.extend(self.close(entry.session_id, ErrorCode.NOT_CONTROLLER))
         return effects
 
-    def close(self, session_id: int | None, error: ErrorCode) -> list[Effect]:
+    def close(self, session_id: int | None, error: ErrorCode) -> list[ControllerEffect]:
         """End a session, if there is one."""
         if session_id is None:
             return []
@@ -112,10 +112,15 @@ class Term:
         if epoch > max(self.epoch, self.higher_epoch or self.epoch):
             self.higher_epoch = epoch
 
-    def take_over(
-        self, partition: StoredPartition, slot: Slot, now_ms: int, *, kind: ElectionKind | None
-    ) -> list[Effect]:
-        """Announce an object that is newer than what was known, and look at it.
+    def on_newer_state(
+        self,
+        partition: StoredPartition,
+        entry: PartitionEntry,
+        now_ms: int,
+        *,
+        kind: ElectionKind | None,
+    ) -> list[ControllerEffect]:
+        """Propagate an object that is newer than the known one, and reconcile it.
 
         kind is that of our own write, if this is its result.
         """
@@ -123,29 +128,29 @@ class Term:
         if state is not None:
             self.see_epoch(state.controller_epoch)
             if kind is ElectionKind.NEW:
-                self.announcements.partition_created(partition, now_ms)
+                self.propagator.partition_created(partition, now_ms)
             else:
-                self.announcements.partition_changed(partition, now_ms)
+                self.propagator.partition_changed(partition, now_ms)
             if state.reason == STATE_LOST:
-                slot.state_lost = False
-        self.work.queue(partition.name, now_ms)
-        effects: list[Effect] = []
+                entry.state_lost = False
+        self.reconciler.queue(partition.name, now_ms)
+        effects: list[ControllerEffect] = []
         if state is not None:
             old = entries_above_registration(state, self.brokers.views)
-            effects.extend(self.read_brokers(entry.broker_id for entry in old))
+            effects.extend(self.read_brokers(each.broker_id for each in old))
         return effects
 
     def queue_partitions_of(self, broker_id: BrokerId, now_ms: int) -> list[str]:
-        """Look at all partitions of a broker, those it leads first. Returns all their names."""
+        """Reconcile all partitions of a broker, those it leads first. Returns all their names."""
         led = self.table.led_by(broker_id)
         for name in led:
-            self.work.queue_first(name, now_ms)
+            self.reconciler.queue_first(name, now_ms)
         names = self.table.with_member(broker_id)
         for name in names:
-            self.work.queue(name, now_ms)
+            self.reconciler.queue(name, now_ms)
         return names
 
-    def read_brokers(self, broker_ids: Iterable[BrokerId]) -> list[Effect]:
+    def read_brokers(self, broker_ids: Iterable[BrokerId]) -> list[ControllerEffect]:
         """Ask for quorum reads of these Brokers, at most one at a time of each."""
         wanted = set(broker_ids) - set(self._broker_reads.values())
         return [self.read_broker(broker_id) for broker_id in sorted(wanted)]

@@ -23,12 +23,17 @@ from strandline.controller.events import (
     ProbeVerdict,
     SessionBroken,
 )
-from strandline.controller.notices import BrokerDead, BrokerRegistered, RequestFenced, TopicGone
+from strandline.controller.notices import (
+    BrokerDead,
+    BrokerRegistered,
+    RequestFenced,
+    TopicDeletionConfirmed,
+)
 from strandline.controller.store_events import (
     BrokerRead,
-    Outcome,
     PartitionDeleted,
     PartitionObserved,
+    StoreOutcome,
 )
 from strandline.controller.timing import LeaseTiming
 from strandline.errors import ConfigError, ErrorCode
@@ -42,9 +47,9 @@ from strandline.model import (
     TopicPartition,
 )
 
-from .setups import in_office, three_brokers
+from .setups import three_brokers, with_active_controller
 from .store import TOPIC, entry, state, topic, tp
-from .world import Mode, World
+from .world import ControllerWorld, Mode
 
 GHOST = TopicId("uid-ghost")
 
@@ -59,16 +64,18 @@ def replica(found: TopicPartition, partition_epoch: int = 0) -> HostedReplica:
     )
 
 
-def closed(world: World) -> list[tuple[int, ErrorCode]]:
+def closed(world: ControllerWorld) -> list[tuple[int, ErrorCode]]:
     return [(e.session_id, e.error) for e in world.nodes[0].sent(CloseSession)]
 
 
-def dead(world: World) -> list[int]:
+def dead(world: ControllerWorld) -> list[int]:
     return [notice.broker_id for notice in world.nodes[0].sent(BrokerDead)]
 
 
 def test_hello_is_answered_with_the_full_state() -> None:
-    world = in_office(state(replicas=(0, 1), isr=(entry(0), entry(1))), nodes=(0,), partitions=2)
+    world = with_active_controller(
+        state(replicas=(0, 1), isr=(entry(0), entry(1))), nodes=(0,), partitions=2
+    )
     full = world.nodes[0].sent(SendFullState)
     assert [len(effect.partitions) for effect in full] == [2, 2, 0]
     assert [len(effect.metadata) for effect in full] == [2, 2, 2]
@@ -77,7 +84,7 @@ def test_hello_is_answered_with_the_full_state() -> None:
 
 
 def test_hello_of_an_ended_process_is_refused() -> None:
-    world = in_office(state(), nodes=(0,), sessions=(0,))
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
     world.register(1, epoch=3)
     world.settle()
     session_id = world.hello(1, 0, epoch=2)
@@ -88,7 +95,7 @@ def test_hello_of_an_ended_process_is_refused() -> None:
 
 
 def test_hello_that_knows_more_waits_for_a_quorum_read() -> None:
-    world = in_office(state(), nodes=(0,), sessions=(0,))
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
     world.nodes[0].cut = True
     world.register(1, epoch=2)
     world.hold(ReadBroker, Mode.DELAY)
@@ -102,7 +109,7 @@ def test_hello_that_knows_more_waits_for_a_quorum_read() -> None:
 
 
 def test_read_that_began_before_a_hello_says_nothing_about_it() -> None:
-    world = in_office(state(), nodes=(0,), sessions=(0,))
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
     world.nodes[0].cut = True
     world.hold(ReadBroker, Mode.DELAY)
     first = world.hello(1, 0, epoch=2)
@@ -112,7 +119,7 @@ def test_read_that_began_before_a_hello_says_nothing_about_it() -> None:
     world.register(1, epoch=2)
     world.hold(ReadBroker, Mode.DELAY)
     second = world.hello(1, 0)
-    world.deliver(0, BrokerRead(request_id=early.request_id, outcome=Outcome.OK, broker=found))
+    world.deliver(0, BrokerRead(request_id=early.request_id, outcome=StoreOutcome.OK, broker=found))
     assert closed(world) == [(first, ErrorCode.NOT_CONTROLLER)]
     world.held.pop(0)
     world.release()
@@ -130,13 +137,13 @@ def test_read_that_began_before_a_hello_says_nothing_about_it() -> None:
 def test_hello_that_the_quorum_read_does_not_confirm_is_refused(
     epoch: int, incarnation: str | None, error: ErrorCode
 ) -> None:
-    world = in_office(state(), nodes=(0,), sessions=(0,))
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
     session_id = world.hello(1, 0, epoch=epoch, incarnation=incarnation)
     assert closed(world) == [(session_id, error)]
 
 
-def test_hello_without_broker_object_is_told_to_register() -> None:
-    world = in_office(state(), nodes=(0,), sessions=(0,))
+def test_hello_without_broker_object_is_asked_to_register() -> None:
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
     world.nodes[0].cut = True
     world.register(7)
     found = world.store.brokers[7]
@@ -155,7 +162,7 @@ def test_hello_without_broker_object_is_told_to_register() -> None:
 
 
 def test_second_hello_replaces_the_first_waiting_or_not() -> None:
-    world = in_office(state(), nodes=(0,), sessions=(0,))
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
     world.nodes[0].cut = True
     first = world.hello(0, 0)
     second = world.hello(0, 0)
@@ -176,8 +183,8 @@ def test_second_hello_replaces_the_first_waiting_or_not() -> None:
     assert second == world.sessions[0][1]
 
 
-def test_hellos_that_wait_are_sent_away_by_a_resignation() -> None:
-    world = in_office(state(), nodes=(0,), sessions=())
+def test_hellos_that_wait_are_refused_by_a_resignation() -> None:
+    world = with_active_controller(state(), nodes=(0,), sessions=())
     world.nodes[0].cut = True
     world.register(1, epoch=2)
     world.hold(ReadBroker, Mode.DELAY)
@@ -201,7 +208,7 @@ def test_hellos_that_wait_are_sent_away_by_a_resignation() -> None:
 def test_broken_session_is_judged_by_probes(
     verdict: ProbeVerdict, dead_after_ms: int | None
 ) -> None:
-    world = in_office(state(), nodes=(0,))
+    world = with_active_controller(state(), nodes=(0,))
     _, session_id = world.sessions.pop(1)
     world.probes[1] = verdict
     world.deliver(0, SessionBroken(session_id=session_id, broker_id=BrokerId(1)))
@@ -214,7 +221,7 @@ def test_broken_session_is_judged_by_probes(
 
 
 def test_probe_that_is_refused_twice_and_then_answered_does_not_kill() -> None:
-    world = in_office(state(), nodes=(0,))
+    world = with_active_controller(state(), nodes=(0,))
     world.kill(1)
     world.advance(31)
     world.probes[1] = ProbeVerdict.ANSWERED
@@ -223,7 +230,7 @@ def test_probe_that_is_refused_twice_and_then_answered_does_not_kill() -> None:
 
 
 def test_silent_broker_with_an_open_session_is_dead_after_timeout_and_probe() -> None:
-    world = in_office(state(leader=1), nodes=(0,))
+    world = with_active_controller(state(leader=1), nodes=(0,))
     session_id = world.sessions[1][1]
     world.silent.add(1)
     world.probes[1] = ProbeVerdict.NO_ANSWER
@@ -241,7 +248,7 @@ def test_silent_broker_with_an_open_session_is_dead_after_timeout_and_probe() ->
 
 
 def test_silent_broker_that_answers_its_probe_lives() -> None:
-    world = in_office(state(), nodes=(0,))
+    world = with_active_controller(state(), nodes=(0,))
     world.silent.add(1)
     world.advance(10_000)
     assert dead(world) == []
@@ -249,7 +256,7 @@ def test_silent_broker_that_answers_its_probe_lives() -> None:
 
 
 def test_heartbeats_keep_a_broker_alive_and_are_fenced_by_epoch() -> None:
-    world = in_office(state(), nodes=(0,))
+    world = with_active_controller(state(), nodes=(0,))
     world.probes[1] = ProbeVerdict.NO_ANSWER
     world.advance(10_000)
     assert dead(world) == []
@@ -268,7 +275,7 @@ def test_heartbeats_keep_a_broker_alive_and_are_fenced_by_epoch() -> None:
 
 
 def test_late_probe_answer_and_late_break_prove_nothing() -> None:
-    world = in_office(state(), nodes=(0,))
+    world = with_active_controller(state(), nodes=(0,))
     world.deliver(
         0,
         ProbeAnswered(request_id=1, broker_id=BrokerId(1), verdict=ProbeVerdict.OTHER_INCARNATION),
@@ -279,7 +286,7 @@ def test_late_probe_answer_and_late_break_prove_nothing() -> None:
 
 
 def test_older_registration_is_ignored() -> None:
-    world = in_office(state(), nodes=(0,))
+    world = with_active_controller(state(), nodes=(0,))
     world.register(1, epoch=5)
     world.settle()
     count = len(world.nodes[0].effects)
@@ -289,8 +296,8 @@ def test_older_registration_is_ignored() -> None:
     assert not [e for e in world.nodes[0].effects[count:] if isinstance(e, BrokerDead)]
 
 
-def test_live_brokers_are_announced_at_once() -> None:
-    world = in_office(state(), nodes=(0,))
+def test_live_brokers_are_propagated_at_once() -> None:
+    world = with_active_controller(state(), nodes=(0,))
     sent = len(world.nodes[0].sent(SendUpdateMetadata))
     world.kill(1)
     world.advance(61)
@@ -302,7 +309,7 @@ def test_live_brokers_are_announced_at_once() -> None:
 
 
 def test_thirty_second_comparison_sends_what_a_broker_misses() -> None:
-    world = in_office(state(partition_epoch=4), nodes=(0,), partitions=3)
+    world = with_active_controller(state(partition_epoch=4), nodes=(0,), partitions=3)
     session_id = world.sessions[1][1]
     report = HostedReported(
         session_id=session_id,
@@ -317,7 +324,7 @@ def test_thirty_second_comparison_sends_what_a_broker_misses() -> None:
 
 
 def test_data_of_a_topic_is_deleted_only_after_a_quorum_list() -> None:
-    world = in_office(state(), nodes=(0,), partitions=2)
+    world = with_active_controller(state(), nodes=(0,), partitions=2)
     world.hold(ReadTopics, Mode.LOSE)
     world.delete_topic()
     world.settle()
@@ -326,7 +333,7 @@ def test_data_of_a_topic_is_deleted_only_after_a_quorum_list() -> None:
     stops = world.nodes[0].sent(SendStopReplica)
     assert [(s.broker_id, s.partitions) for s in stops] == [(b, (tp(0), tp(1))) for b in (0, 1, 2)]
     assert world.nodes[0].sent(SendUpdateMetadata)[-1].removed == (tp(0), tp(1))
-    assert world.nodes[0].sent(TopicGone)[0].partitions == (tp(0), tp(1))
+    assert world.nodes[0].sent(TopicDeletionConfirmed)[0].partitions == (tp(0), tp(1))
     # A late watch event of the old object does not bring it back.
     found = world.store.partitions["orders-0"]
     count = len(world.nodes[0].sent(SendLeaderAndIsr))
@@ -336,7 +343,7 @@ def test_data_of_a_topic_is_deleted_only_after_a_quorum_list() -> None:
 
 
 def test_topic_that_still_exists_keeps_its_data_whatever_the_watch_says() -> None:
-    world = in_office(state(), nodes=(0,))
+    world = with_active_controller(state(), nodes=(0,))
     found = world.store.topics[TOPIC]
     world.delete_topic()
     world.store.topics[TOPIC] = found
@@ -346,7 +353,7 @@ def test_topic_that_still_exists_keeps_its_data_whatever_the_watch_says() -> Non
 
 
 def test_unknown_data_of_a_returning_broker_is_deleted_after_proof() -> None:
-    world = in_office(state(), nodes=(0,), sessions=(0,))
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
     ghost = TopicPartition(topic_id=GHOST, partition=4)
     world.hello(1, 0, hosted=(replica(tp()), replica(ghost)))
     stops = world.nodes[0].sent(SendStopReplica)
@@ -354,7 +361,7 @@ def test_unknown_data_of_a_returning_broker_is_deleted_after_proof() -> None:
 
 
 def test_data_of_an_unknown_topic_that_exists_is_kept() -> None:
-    world = in_office(state(), nodes=(0,), sessions=(0,))
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
     world.nodes[0].cut = True
     world.put_topic(topic(topic_id=GHOST))
     ghost = TopicPartition(topic_id=GHOST, partition=4)
@@ -363,7 +370,7 @@ def test_data_of_an_unknown_topic_that_exists_is_kept() -> None:
 
 
 def test_topic_created_again_under_its_name_is_another_one() -> None:
-    world = in_office(state(), nodes=(0,))
+    world = with_active_controller(state(), nodes=(0,))
     world.delete_topic()
     world.settle()
     world.put_topic(topic(topic_id=GHOST))
@@ -374,7 +381,7 @@ def test_topic_created_again_under_its_name_is_another_one() -> None:
 
 
 def test_name_that_changed_hands_while_a_request_waited() -> None:
-    world = in_office(state(isr=(entry(0), entry(1))), nodes=(0,))
+    world = with_active_controller(state(isr=(entry(0), entry(1))), nodes=(0,))
     world.hold(WritePartitionStatus, Mode.DELAY)
     world.alter(0, 0, (entry(0),))
     world.put_topic(topic(topic_id=GHOST))
