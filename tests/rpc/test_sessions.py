@@ -32,9 +32,9 @@ from strandline.controller.events import (
     ShutdownRequested,
 )
 from strandline.controller.store_events import ControllerEpochSeen
-from strandline.core.effects import AnswerLeaderAndIsr, ProposeIsr
+from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr
 from strandline.core.events import (
-    AlterPartitionAnswered,
+    AlterPartitionResponseReceived,
     LeaderAndIsrReceived,
     StopReplicaReceived,
 )
@@ -203,7 +203,7 @@ def test_what_a_broker_says_becomes_events() -> None:
             session_id=session_id, request_id=22, broker_id=ONE, broker_epoch=EPOCH
         )
         client.answer(
-            AnswerLeaderAndIsr(
+            ReplyLeaderAndIsr(
                 request_id=23,
                 error=ErrorCode.NONE,
                 partitions=((TP, ErrorCode.TOPIC_ALREADY_EXISTS),),
@@ -284,7 +284,7 @@ def test_answers_carry_what_is_stored(stored: PartitionState | None) -> None:
                 stored=stored,
             )
         )
-        assert await ends.messages.get() == AlterPartitionAnswered(
+        assert await ends.messages.get() == AlterPartitionResponseReceived(
             request_id=5, tp=TP, error=ErrorCode.INVALID_UPDATE_VERSION, stored=stored
         )
         ends.server.perform(

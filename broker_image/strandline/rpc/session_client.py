@@ -15,9 +15,9 @@ import grpc
 import grpc.aio
 
 from strandline.config.network import GrpcConfig
-from strandline.core.effects import AnswerLeaderAndIsr, AnswerStopReplica, ProposeIsr
+from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr, ReplyStopReplica
 from strandline.core.events import (
-    AlterPartitionAnswered,
+    AlterPartitionResponseReceived,
     LeaderAndIsrReceived,
     StopReplicaReceived,
 )
@@ -87,7 +87,7 @@ Down = (
     LeaderAndIsrReceived
     | StopReplicaReceived
     | MetadataUpdate
-    | AlterPartitionAnswered
+    | AlterPartitionResponseReceived
     | ShutdownAnswered
     | SessionRefused
 )
@@ -165,7 +165,7 @@ class SessionClient:
 
     def answer(
         self,
-        answer: AnswerLeaderAndIsr | AnswerStopReplica,
+        answer: ReplyLeaderAndIsr | ReplyStopReplica,
         *,
         highest_controller_epoch: ControllerEpoch,
     ) -> None:
@@ -245,7 +245,7 @@ def decode_down(message: pb.SessionDown) -> Down:
         case "alter_partition_answer":
             answer = message.alter_partition_answer
             stored = convert.state_from_wire(answer.stored) if answer.HasField("stored") else None
-            return AlterPartitionAnswered(
+            return AlterPartitionResponseReceived(
                 request_id=answer.request_id,
                 tp=convert.topic_partition_from_wire(answer.tp),
                 error=ErrorCode(answer.error),

@@ -19,11 +19,11 @@ from strandline.broker_interface import (
     ProducedPartition,
     ProducePartition,
 )
-from strandline.core.effects import ReadPartition, ReplyProduce, WakeFetch
+from strandline.core.effects import CompleteFetch, LogReadInfo, ReplyProduce
 from strandline.core.events import (
+    DelayedFetchReceived,
     Event,
     FetchPartition,
-    FetchWaitReceived,
     ProduceReceived,
     RequestCancelled,
 )
@@ -249,7 +249,9 @@ class ClientRequests:
         request_id = self._next_request_id()
         woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._fetches[request_id] = woken
-        self._submit(FetchWaitReceived(request_id=request_id, watches=watches, max_wait_ms=wait_ms))
+        self._submit(
+            DelayedFetchReceived(request_id=request_id, watches=watches, max_wait_ms=wait_ms)
+        )
         try:
             return await woken
         except asyncio.CancelledError:
@@ -258,7 +260,7 @@ class ClientRequests:
         finally:
             self._fetches.pop(request_id, None)
 
-    def on_woken(self, effect: WakeFetch) -> None:
+    def on_woken(self, effect: CompleteFetch) -> None:
         """Wake a fetch that waits: there is something to see, or its time is over."""
         woken = self._fetches.get(effect.request_id)
         if woken is not None and not woken.done():
@@ -284,7 +286,7 @@ class ClientRequests:
         return _Read(data=tuple(data), size_bytes=size, final=final, watches=tuple(watches))
 
     def _read_partition(
-        self, tp: TopicPartition, allowed: ReadPartition, budget: int, *, is_first: bool
+        self, tp: TopicPartition, allowed: LogReadInfo, budget: int, *, is_first: bool
     ) -> FetchedPartitionData:
         records: tuple[Buffer, ...] = ()
         error = allowed.error

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from strandline.config.network import GrpcConfig
 from strandline.controller.events import ProbeVerdict
-from strandline.core.effects import AnswerLeaderAndIsr, AnswerStopReplica, ProposeIsr
+from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr, ReplyStopReplica
 from strandline.errors import CoordinationError, ErrorCode
 from strandline.kube.cluster_store import ClusterStore
 from strandline.model import BrokerId, ControllerEpoch, LeaseRecord, Registration
@@ -119,7 +119,7 @@ class ControllerLink:
         self._session.propose(proposal)
         return True
 
-    def answer(self, answer: AnswerLeaderAndIsr | AnswerStopReplica) -> None:
+    def answer(self, answer: ReplyLeaderAndIsr | ReplyStopReplica) -> None:
         """Answer a command; without a session the next hello says it all."""
         if self._session is not None:
             epoch = self._highest_controller_epoch()

@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from strandline.core.effects import (
-    AnswerLeaderAndIsr,
-    AnswerStopReplica,
+    CompleteFetch,
     DeleteReplica,
     Effect,
     Notice,
     ProposeIsr,
     ReplyFetch,
+    ReplyLeaderAndIsr,
     ReplyProduce,
+    ReplyStopReplica,
     SendFetch,
-    WakeFetch,
 )
-from strandline.core.events import AlterPartitionAnswered, Event
+from strandline.core.events import AlterPartitionResponseReceived, Event
 from strandline.errors import ErrorCode
 from strandline.model import TopicPartition
 
@@ -74,12 +74,12 @@ class CorePerformer:
     def _talk(
         self,
         effect: ReplyProduce
-        | WakeFetch
+        | CompleteFetch
         | ReplyFetch
         | SendFetch
         | ProposeIsr
-        | AnswerLeaderAndIsr
-        | AnswerStopReplica,
+        | ReplyLeaderAndIsr
+        | ReplyStopReplica,
     ) -> None:
         match effect:
             case ReplyFetch():
@@ -88,16 +88,16 @@ class CorePerformer:
                 self._clients.on_produced(effect)
             case SendFetch():
                 self._peers.send(effect)
-            case WakeFetch():
+            case CompleteFetch():
                 self._clients.on_woken(effect)
             case ProposeIsr():
                 self._propose(effect)
-            case AnswerLeaderAndIsr():
+            case ReplyLeaderAndIsr():
                 self._link.answer(effect)
                 if effect.full and effect.error is ErrorCode.NONE:
                     self._give_up_unsent()
                     self._on_full_state()
-            case AnswerStopReplica():
+            case ReplyStopReplica():
                 self._link.answer(effect)
             case _:
                 assert_never(effect)
@@ -113,7 +113,7 @@ class CorePerformer:
         """Answer what could not be sent, now that there is a session: the core asks again."""
         loop = asyncio.get_running_loop()
         for effect in self._unsent.values():
-            unanswered = AlterPartitionAnswered(
+            unanswered = AlterPartitionResponseReceived(
                 request_id=effect.request_id,
                 tp=effect.tp,
                 error=ErrorCode.NETWORK_EXCEPTION,

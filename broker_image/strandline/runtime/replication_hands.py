@@ -14,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from strandline.config.network import GrpcConfig
-from strandline.core.effects import ReadPartition, ReplyFetch, SendFetch
+from strandline.core.effects import LogReadInfo, ReplyFetch, SendFetch
 from strandline.core.events import (
     Event,
-    FetchAnswered,
     FetchedPartition,
     FetchFailed,
+    FetchResponseReceived,
     FollowerFetchReceived,
     RequestCancelled,
 )
@@ -122,7 +122,7 @@ class ReplicationHands:
             )
         stream.send_end(request_id)
 
-    def _read(self, part: ReadPartition, max_bytes: int) -> list[memoryview]:
+    def _read(self, part: LogReadInfo, max_bytes: int) -> list[memoryview]:
         if part.error is not ErrorCode.NONE or part.from_offset >= part.up_to_offset:
             return []
         return self._store.logs[part.tp].read(
@@ -197,7 +197,9 @@ class ReplicationHands:
 
     def _on_answer(self, broker_id: BrokerId, request_id: int, frames: list[RecordsFrame]) -> None:
         partitions = tuple(self._checked(frame) for frame in frames)
-        answer = FetchAnswered(request_id=request_id, leader=broker_id, partitions=partitions)
+        answer = FetchResponseReceived(
+            request_id=request_id, leader=broker_id, partitions=partitions
+        )
         payloads = {(request_id, frame.tp): frame.records for frame in frames}
         with self._payloads.held(payloads):
             self._submit(answer)

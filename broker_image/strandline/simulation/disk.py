@@ -136,7 +136,7 @@ class Disk:
     meta_epoch: BrokerEpoch | None = None
     marker_epoch: BrokerEpoch | None = None
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
-    told: dict[TopicPartition, PersistedPartition] = field(default_factory=dict)
+    persisted: dict[TopicPartition, PersistedPartition] = field(default_factory=dict)
     logs: dict[TopicPartition, RecordLog] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     state_writes: list[PersistState] = field(default_factory=list)
@@ -147,7 +147,7 @@ class Disk:
         self.state_writes.remove(effect)
         self.controller_epoch = max(self.controller_epoch, effect.controller_epoch)
         for entry in effect.partitions:
-            self.told[entry.tp] = entry
+            self.persisted[entry.tp] = entry
 
     def end_of_process(self, reached_disk: Callable[[], bool]) -> None:
         """Decide about the state writes under way: the first of them may have been done."""
@@ -166,7 +166,7 @@ class Disk:
         self.log_dir_id = log_dir_id
         self.meta_epoch = self.marker_epoch = None
         self.controller_epoch = ControllerEpoch(0)
-        self.told.clear()
+        self.persisted.clear()
         self.logs.clear()
         self.high_watermarks.clear()
 
@@ -182,7 +182,7 @@ class Disk:
 
     def has_lost_logs(self) -> bool:
         """Tell whether there is less than this broker once had."""
-        if any(tp not in self.logs for tp in self.told):
+        if any(tp not in self.logs for tp in self.persisted):
             return True
         return any(
             offset > self.logs[tp].end
@@ -195,11 +195,13 @@ class Disk:
         return [self._hosted(tp, self.logs[tp]) for tp in sorted(self.logs)]
 
     def _hosted(self, tp: TopicPartition, log: RecordLog) -> HostedPartition:
-        told, epochs = self.told.get(tp), log.epochs
+        persisted, epochs = self.persisted.get(tp), log.epochs
         newest = epochs[-1].leader_epoch if epochs else NO_EPOCH
-        if told is not None and newest > told.leader_epoch:
+        if persisted is not None and newest > persisted.leader_epoch:
             raise InvariantViolation(
-                "an epoch is on disk before its records", newest=newest, told=told.leader_epoch
+                "an epoch is on disk before its records",
+                newest=newest,
+                persisted=persisted.leader_epoch,
             )
         found = HostedPartition(
             tp=tp,
@@ -212,11 +214,11 @@ class Disk:
             high_watermark=min(max(self.high_watermarks.get(tp, 0), log.start), log.end),
             epochs=epochs,
         )
-        if told is None:
+        if persisted is None:
             return found
         return replace(
             found,
-            leader_epoch=max(told.leader_epoch, newest),
-            partition_epoch=told.partition_epoch,
-            isr=told.isr,
+            leader_epoch=max(persisted.leader_epoch, newest),
+            partition_epoch=persisted.partition_epoch,
+            isr=persisted.isr,
         )

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.core import effects as done
 from strandline.core.events import (
-    FetchAnswered,
+    DelayedFetchReceived,
     FetchedPartition,
     FetchFailed,
     FetchPartition,
-    FetchWaitReceived,
+    FetchResponseReceived,
     FollowerFetchReceived,
     ProduceReceived,
     StatePersisted,
@@ -64,7 +64,9 @@ class Hands:
         self._fetches[request_id] = Waiting(follower=follower, request_id=event.request_id)
         self.process.core(replace(event, request_id=request_id))
 
-    def on_fetched(self, event: FetchAnswered, batches: dict[TopicPartition, list[Batch]]) -> None:
+    def on_fetched(
+        self, event: FetchResponseReceived, batches: dict[TopicPartition, list[Batch]]
+    ) -> None:
         """Take a leader's answer; the batches last as long as the step."""
         self._fetched = batches
         self.process.core(event)
@@ -109,7 +111,7 @@ class Hands:
             self.waits[request_id] = sender
             watches = ((tp, read.high_watermark),)
             self.process.core(
-                FetchWaitReceived(request_id=request_id, watches=watches, max_wait_ms=wait_ms)
+                DelayedFetchReceived(request_id=request_id, watches=watches, max_wait_ms=wait_ms)
             )
             return
         self._to_client(sender.client, sender.on_read, read.error, position + len(values))
@@ -179,7 +181,7 @@ class Hands:
     def delete(self, effect: done.DeleteReplica) -> None:
         """Perform DeleteReplica."""
         self.process.disk.logs.pop(effect.tp, None)
-        self.process.disk.told.pop(effect.tp, None)
+        self.process.disk.persisted.pop(effect.tp, None)
 
     def reply_produce(self, effect: done.ReplyProduce) -> None:
         """Perform ReplyProduce: from now on an acknowledged record counts."""
@@ -188,8 +190,8 @@ class Hands:
             self.world.promises.on_acknowledged(self.process, effect.tp, effect.base_offset, values)
         self._to_client(sender.client, sender.on_answer, attempt, effect.error)
 
-    def wake_fetch(self, effect: done.WakeFetch) -> None:
-        """Perform WakeFetch: the consumer reads again and does not wait a second time."""
+    def complete_fetch(self, effect: done.CompleteFetch) -> None:
+        """Perform CompleteFetch: the consumer reads again and does not wait a second time."""
         sender = self.waits.pop(effect.request_id)
         sender.waited = True
         self._to_client(sender.client, sender.send_again)
@@ -219,7 +221,7 @@ class Hands:
                     diverging=part.diverging,
                 )
             )
-        answer = FetchAnswered(
+        answer = FetchResponseReceived(
             request_id=waiting.request_id, leader=self.process.broker_id, partitions=tuple(parts)
         )
         follower = waiting.follower
@@ -274,8 +276,8 @@ class Hands:
         self.world.promises.on_proposed(self.process, effect)
         self.process.link.propose(effect)
 
-    def answer_command(self, effect: done.AnswerLeaderAndIsr | done.AnswerStopReplica) -> None:
-        """Perform AnswerLeaderAndIsr and AnswerStopReplica."""
+    def answer_command(self, effect: done.ReplyLeaderAndIsr | done.ReplyStopReplica) -> None:
+        """Perform ReplyLeaderAndIsr and ReplyStopReplica."""
         self.process.link.answer(effect)
 
     def tell(self, notice: done.Notice) -> None:
@@ -294,12 +296,12 @@ _HANDS: dict[type, Callable[[Hands, Any], None]] = {
     done.WriteHighWatermarkCheckpoint: Hands.write_high_watermarks,
     done.DeleteReplica: Hands.delete,
     done.ReplyProduce: Hands.reply_produce,
-    done.WakeFetch: Hands.wake_fetch,
+    done.CompleteFetch: Hands.complete_fetch,
     done.ReplyFetch: Hands.reply_fetch,
     done.SendFetch: Hands.send_fetch,
     done.ProposeIsr: Hands.propose,
-    done.AnswerLeaderAndIsr: Hands.answer_command,
-    done.AnswerStopReplica: Hands.answer_command,
+    done.ReplyLeaderAndIsr: Hands.answer_command,
+    done.ReplyStopReplica: Hands.answer_command,
     done.BecameLeader: Hands.tell,
     done.BecameFollower: Hands.tell,
     done.IsrChanged: Hands.tell,

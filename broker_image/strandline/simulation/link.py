@@ -20,8 +20,8 @@ from strandline.controller.events import (
     ShutdownRequested,
 )
 from strandline.controller.store_events import ControllerEpochSeen, HolderDied, StoreOutcome
-from strandline.core.effects import AnswerLeaderAndIsr, AnswerStopReplica, ProposeIsr
-from strandline.core.events import AlterPartitionAnswered
+from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr, ReplyStopReplica
+from strandline.core.events import AlterPartitionResponseReceived
 from strandline.errors import ErrorCode
 from strandline.model import NO_EPOCH, BrokerId, LeaseRecord, StoredBroker
 
@@ -115,7 +115,7 @@ class Link:
         """Send a proposal; without a session it is unanswered, a moment later."""
         process = self._process
         if self._session is None:
-            unanswered = AlterPartitionAnswered(
+            unanswered = AlterPartitionResponseReceived(
                 request_id=effect.request_id,
                 tp=effect.tp,
                 error=ErrorCode.NETWORK_EXCEPTION,
@@ -137,7 +137,7 @@ class Link:
             repeatable=True,
         )
 
-    def answer(self, effect: AnswerLeaderAndIsr | AnswerStopReplica) -> None:
+    def answer(self, effect: ReplyLeaderAndIsr | ReplyStopReplica) -> None:
         """Answer a command; without a session the next hello says it all."""
         if self._session is not None:
             self._session.up(

@@ -26,7 +26,7 @@ from strandline.controller.store_events import (
 )
 from strandline.controller.timing import ControllerTiming, LeaseTiming
 from strandline.core.events import (
-    AlterPartitionAnswered,
+    AlterPartitionResponseReceived,
     LeaderAndIsrReceived,
     StopReplicaReceived,
 )
@@ -296,7 +296,7 @@ class Office:
 
     def answer_isr_change(self, effect: done.AnswerIsrChange) -> None:
         """Perform AnswerIsrChange."""
-        answer = AlterPartitionAnswered(
+        answer = AlterPartitionResponseReceived(
             request_id=effect.request_id,
             tp=effect.tp,
             error=effect.error,

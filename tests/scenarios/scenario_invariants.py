@@ -5,23 +5,23 @@ from __future__ import annotations
 from strandline.core.views import PartitionView, RoleName
 from strandline.model import LeaderEpoch, PartitionState
 
-from .world_broker import TP, Broker, Disk
+from .world_broker import TP, ScenarioBroker, ScenarioDisk
 
 
-class Promises:
-    """What was promised so far: acknowledged records by offset, high watermarks seen."""
+class ScenarioInvariants:
+    """What must stay so: acknowledged records by offset, high watermarks seen."""
 
     def __init__(self) -> None:
         self.acknowledged: dict[int, str] = {}
         self.seen_offsets: dict[tuple[int, LeaderEpoch], int] = {}
 
     def forget_below(self, offset: int) -> None:
-        """Promise no more what was deleted on purpose."""
+        """Forget what was deleted on purpose."""
         for deleted in [each for each in self.acknowledged if each < offset]:
             del self.acknowledged[deleted]
 
-    def check(self, brokers: dict[int, Broker], stored: PartitionState) -> None:
-        """Fail if a promise is broken."""
+    def check(self, brokers: dict[int, ScenarioBroker], stored: PartitionState) -> None:
+        """Fail if an invariant is broken."""
         for broker_id, broker in brokers.items():
             view = broker.replicas.view(TP) if broker.alive else None
             if view is None or view.role is RoleName.FAILED:
@@ -33,7 +33,7 @@ class Promises:
         _check_histories([broker.disk for broker in brokers.values()])
 
     def _check_leader(
-        self, broker_id: int, broker: Broker, view: PartitionView, stored: PartitionState
+        self, broker_id: int, broker: ScenarioBroker, view: PartitionView, stored: PartitionState
     ) -> None:
         key = (broker_id, view.leader_epoch)
         if view.high_watermark < self.seen_offsets.get(key, 0):
@@ -45,7 +45,7 @@ class Promises:
                     raise AssertionError(f"acknowledged {name} at {offset} is lost")
 
 
-def _check_histories(disks: list[Disk]) -> None:
+def _check_histories(disks: list[ScenarioDisk]) -> None:
     for one in disks:
         for other in disks:
             begin = max(one.log_start_offset, other.log_start_offset)

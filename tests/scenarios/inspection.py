@@ -8,7 +8,7 @@ from strandline.core.events import FetchPartition
 from strandline.model import LeaderEpoch, PartitionState
 
 from .show import picture, records, value
-from .world_broker import TP, Broker
+from .world_broker import TP, ScenarioBroker
 
 ANY_FETCH = FetchPartition(
     tp=TP,
@@ -19,10 +19,10 @@ ANY_FETCH = FetchPartition(
 )
 
 
-class Looking:
-    """The looking half of `World`."""
+class InspectionCommands:
+    """The inspecting half of `ScenarioWorld`."""
 
-    brokers: dict[int, Broker]
+    brokers: dict[int, ScenarioBroker]
     stored: PartitionState
 
     def do_state(self) -> list[str]:
@@ -49,11 +49,11 @@ class Looking:
     def do_disk(self, at: str) -> list[str]:
         """Show what a new process would find of the partition."""
         disk = self.brokers[int(at)].disk
-        told = f"told=({disk.leader_epoch}, {disk.partition_epoch}) isr={value(disk.isr)}"
+        persisted = f"persisted=({disk.leader_epoch}, {disk.partition_epoch}) isr={value(disk.isr)}"
         if not disk.exists:
-            return [f"no log, {told}"]
+            return [f"no log, {persisted}"]
         span = f"[{disk.log_start_offset}, {len(disk.log)})"
-        return [f"log={span} segment_bytes={disk.settings.segment_bytes} {told}"]
+        return [f"log={span} segment_bytes={disk.settings.segment_bytes} {persisted}"]
 
     def do_offset(self, at: str, of: str) -> list[str]:
         """Ask for the earliest or latest offset, or for that of a timestamp."""

@@ -1,6 +1,8 @@
-"""What every role on this broker may look at: who we are, who is live, which figures hold.
+"""What every role of this broker reads: its identity, the live brokers, the settings.
 
-One object per `Replicas`, shared by all partitions. Only `Replicas` changes it.
+One object per `Replicas`, shared by all partitions. `controller_requests` replaces the live
+brokers. `isr_proposer` sets retry times, it and `Replicas` remove them. Every sender of a
+request draws an id.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ _REQUEST_BITS = 32
 
 
 @dataclass(slots=True, kw_only=True)
-class Surroundings:
+class BrokerContext:
     """Identity of this process and the controller's last announcement of live brokers.
 
-    retry_at_ms says when a leader's ISR proposal is sent again; an entry may outlive its
-    proposal, and then its time finds nothing to do.
+    retry_at_ms holds the time at which a leader sends its ISR proposal again; an entry may
+    outlive its proposal, and is then without effect.
     """
 
     broker_id: BrokerId
@@ -40,8 +42,8 @@ class Surroundings:
         broker = self.live.get(broker_id)
         return broker is not None and broker.broker_epoch == broker_epoch
 
-    def is_present_self(self, entry: IsrEntry | None) -> bool:
-        """Tell whether an ISR entry is this very process (ADR 0002)."""
+    def is_own_incarnation(self, entry: IsrEntry | None) -> bool:
+        """Tell whether an ISR entry names this incarnation of this broker (ADR 0002)."""
         return (
             entry is not None
             and entry.broker_id == self.broker_id
