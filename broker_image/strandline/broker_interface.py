@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from strandline.errors import ErrorCode
-from strandline.model import (
+from .errors import ErrorCode
+from .model import (
     Acks,
     BrokerId,
     Endpoint,

@@ -11,8 +11,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-from strandline.errors import StrandlineError
-from strandline.model import BrokerId, TopicId
+from .errors import StrandlineError
+from .model import BrokerId, TopicId
 
 
 class PlacementRefused(StrandlineError):

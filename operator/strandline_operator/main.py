@@ -18,6 +18,7 @@ import kopf
 from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import ConfigError
 from strandline.kube.api import ApiClient
+from strandline.log_fields import fields, fields_of
 
 from .reconcile import Reconciler
 from .registry import make_registry, make_settings
@@ -31,8 +32,6 @@ REFUSED: Final = 2
 DRAIN_SECONDS: Final = 15
 """Time for the passes under way at the end; below the pod's grace period of 30 s."""
 
-_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
 
 class JsonLines(logging.Formatter):
     """One JSON object a line: time, level, message, and the fields of the record."""
@@ -45,8 +44,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        if record.name.startswith("strandline"):
-            line |= {key: val for key, val in vars(record).items() if key not in _STANDARD}
+        line |= fields_of(record)
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
@@ -61,7 +59,7 @@ def main() -> int:
         config = load_operator_config()
         asyncio.run(run(config))
     except ConfigError as error:
-        _log.error("refusing to start", extra={"cause": str(error)})
+        _log.error("refusing to start", extra=fields(cause=str(error)))
         return REFUSED
     return 0
 
@@ -92,7 +90,7 @@ async def run(config: OperatorConfig, stop: asyncio.Event | None = None) -> None
             try:
                 await asyncio.wait_for(work, DRAIN_SECONDS)
             except TimeoutError:
-                _log.error("passes under way were cut off", extra={"seconds": DRAIN_SECONDS})
+                _log.error("passes under way were cut off", extra=fields(seconds=DRAIN_SECONDS))
 
 
 def _liveness(config: OperatorConfig) -> str | None:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from strandline.errors import CoordinationError
 from strandline.kube.api import ApiClient, Object
+from strandline.log_fields import fields
 
 from . import kinds, settings
 from .actions import Action
@@ -110,10 +111,10 @@ class Reconciler:
             except CoordinationError as error:
                 _log.warning(
                     "action failed",
-                    extra={"object": str(key), "action": str(action), "cause": str(error)},
+                    extra=fields(object=str(key), action=str(action), cause=str(error)),
                 )
                 return False
-            _log.info("action done", extra={"object": str(key), "action": str(action)})
+            _log.info("action done", extra=fields(object=str(key), action=str(action)))
         return True
 
     def _plan(self, key: Key) -> list[Action]:
@@ -134,7 +135,7 @@ class Reconciler:
                     found = await self._api.list(kind.resource, self._config.namespace)
                     self.cache.replace(kind, found.items)
             except CoordinationError as error:
-                _log.warning("resync failed", extra={"cause": str(error)})
+                _log.warning("resync failed", extra=fields(cause=str(error)))
                 continue
             for kind in (kinds.CLUSTER, kinds.TOPIC):
                 for value in self.cache.all(kind):

@@ -16,6 +16,7 @@ from strandline.errors import ErrorCode, InvariantViolation
 from strandline.kafka_listener import schemas, server
 from strandline.kafka_listener.settings import ListenerSettings
 from strandline.kafka_listener.wire import Message
+from strandline.log_fields import fields_of
 from strandline.model import Endpoint
 from tests.kafka import requests
 from tests.kafka.requests import only
@@ -163,7 +164,7 @@ def test_what_is_not_served_closes_the_connection_and_is_counted(
     assert observer.unsupported == [(api, "nosuch")]
     (record,) = caplog.records
     assert record.getMessage() == "unsupported request, connection closed"
-    assert (record.__dict__["api_key"], record.__dict__["api_version"]) == asked
+    assert (fields_of(record)["api_key"], fields_of(record)["api_version"]) == asked
     assert is_serving(running)
 
 

@@ -12,6 +12,7 @@ from strandline.kafka_listener import schemas
 from strandline.kafka_listener.refusals import TOPIC_SHOWN_CHARACTERS, refusal_in
 from strandline.kafka_listener.reply import Reply
 from strandline.kafka_listener.wire import Message
+from strandline.log_fields import fields_of
 from tests.kafka import requests
 from tests.kafka.support import ListenerThread, make_batch
 from tests.kafka.wire_client import WireClient
@@ -20,7 +21,9 @@ LOGGER = "strandline.kafka_listener"
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    return [r.__dict__ for r in caplog.records if r.getMessage() == "request refused"]
+    return [
+        {**vars(r), **fields_of(r)} for r in caplog.records if r.getMessage() == "request refused"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -56,10 +56,10 @@ from strandline.model import (
     TopicSettings,
 )
 from strandline.rpc.session_client import (
-    Down,
     MetadataUpdate,
     Replica,
     SessionClient,
+    SessionMessage,
     SessionRefused,
     ShutdownAnswered,
 )
@@ -114,11 +114,11 @@ HOSTED = HostedReplica(
 
 
 class Ends:
-    """Both ends of one session, with what each has been told."""
+    """Both ends of one session, with what each received."""
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[ControllerEvent] = asyncio.Queue()
-        self.messages: asyncio.Queue[Down] = asyncio.Queue()
+        self.messages: asyncio.Queue[SessionMessage] = asyncio.Queue()
         self.broken = asyncio.Event()
         self.server = SessionServer(BrokerId(0), GrpcConfig(), on_event=self.events.put_nowait)
         self.grpc = grpc.aio.server()

@@ -83,11 +83,11 @@ def test_a_leader_that_goes_away_is_reported_once() -> None:
         fetched = asyncio.Event()
         server, address = await serve(lambda _f, _s: fetched.set(), [])
         broken: list[str] = []
-        told = asyncio.Event()
+        reported = asyncio.Event()
 
         def on_broken() -> None:
             broken.append("broken")
-            told.set()
+            reported.set()
 
         client = ReplicationClient(
             address,
@@ -98,7 +98,7 @@ def test_a_leader_that_goes_away_is_reported_once() -> None:
         client.send(whole_fetch(1))
         await fetched.wait()
         await server.stop(None)
-        await told.wait()
+        await reported.wait()
         await client.close()
         assert broken == ["broken"]
 

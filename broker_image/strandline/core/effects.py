@@ -104,7 +104,7 @@ class PersistState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendAsLeader:
-    """Append the payload of (request_id, tp); base_offset and leader_epoch are to be stamped.
+    """Append the records of (request_id, tp); base_offset and leader_epoch are to be stamped.
 
     Both lie outside the CRC. The core counts the records as written from now on.
     """

@@ -76,7 +76,7 @@ class LiveBrokersChanged:
 class ProduceReceived:
     """A validated batch for one partition.
 
-    record_count is last offset delta + 1. The payload stays with the shell under
+    record_count is last offset delta + 1. The record bytes stay with the shell under
     (request_id, tp). duplicate is the range of the same producer batch already in the
     log: nothing is appended, the response carries its offsets and waits for the same HW.
     """

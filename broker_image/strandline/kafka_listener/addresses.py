@@ -11,9 +11,10 @@ from functools import lru_cache
 
 from strandline.broker_interface import MetadataSnapshot, TopicMetadata
 from strandline.errors import ErrorCode
-from strandline.kafka_listener.reply import RequestContext
-from strandline.kafka_listener.wire import Message
 from strandline.model import NO_LEADER, TopicId
+
+from .reply import RequestContext
+from .wire import Message
 
 NO_TOPIC_ID = bytes(16)
 TOPIC_IDS_KEPT = 4_096

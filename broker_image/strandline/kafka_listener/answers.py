@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from strandline.broker_interface import Buffer
 from strandline.errors import ErrorCode
-from strandline.kafka_listener.codec import RequestHeader, encode_response
-from strandline.kafka_listener.observer import ListenerObserver
-from strandline.kafka_listener.reply import Reply
-from strandline.kafka_listener.schemas import Api
+
+from .codec import RequestHeader, encode_response
+from .observer import ListenerObserver
+from .reply import Reply
+from .schemas import Api
 
 JOINED_RESPONSE_MAX_BYTES = 65_536
 """Responses up to this size are joined into one write; larger ones are written per buffer."""

@@ -10,11 +10,12 @@ from collections.abc import Iterable
 
 from strandline.broker_interface import MetadataSnapshot, PartitionMetadata, TopicMetadata
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.kafka_listener.addresses import NO_TOPIC_ID, broker_messages, topic_id_bytes
-from strandline.kafka_listener.reply import Reply, RequestContext, first_error
-from strandline.kafka_listener.schemas import API_VERSIONS, APIS, Api
-from strandline.kafka_listener.wire import Message
 from strandline.model import NO_LEADER, BrokerId
+
+from .addresses import NO_TOPIC_ID, broker_messages, topic_id_bytes
+from .reply import Reply, RequestContext, first_error
+from .schemas import API_VERSIONS, APIS, Api
+from .wire import Message
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Legal topic names; `.` and `..` are excluded besides. Source: Kafka Topic.validate."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from strandline.broker_interface import Buffer
-from strandline.kafka_listener.decoder_compiler import MALFORMED_CAUSES, Decode, compile_decoder
-from strandline.kafka_listener.encoder_compiler import Encode, compile_encoder
-from strandline.kafka_listener.schemas import API_VERSIONS, APIS, Api
-from strandline.kafka_listener.wire import (
+
+from .decoder_compiler import MALFORMED_CAUSES, Decode, compile_decoder
+from .encoder_compiler import Encode, compile_encoder
+from .schemas import API_VERSIONS, APIS, Api
+from .wire import (
     MalformedRequest,
     Message,
     read_varint,

@@ -15,29 +15,31 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from strandline.errors import ErrorCode, InvariantViolation
-from strandline.kafka_listener.answers import Answer, AnswerQueue
-from strandline.kafka_listener.budget import RequestBudget
-from strandline.kafka_listener.cluster_requests import unknown_api_versions
-from strandline.kafka_listener.codec import (
+from strandline.log_fields import fields
+
+from .answers import Answer, AnswerQueue
+from .budget import RequestBudget
+from .cluster_requests import unknown_api_versions
+from .codec import (
     FIXED_HEADER_BYTES,
     RequestHeader,
     client_id_or_empty,
     decode_request,
     read_header,
 )
-from strandline.kafka_listener.frames import FrameAssembler
-from strandline.kafka_listener.handlers import HANDLERS
-from strandline.kafka_listener.observer import (
+from .frames import FrameAssembler
+from .handlers import HANDLERS
+from .observer import (
     CLIENT_NAME_MAX_CHARACTERS,
     ClientNames,
     ListenerObserver,
 )
-from strandline.kafka_listener.refusals import refusal_in
-from strandline.kafka_listener.reply import Later, Reply, RequestContext
-from strandline.kafka_listener.schemas import API_VERSIONS, APIS, FETCH, Api
-from strandline.kafka_listener.wire import MalformedRequest
+from .refusals import refusal_in
+from .reply import Later, Reply, RequestContext
+from .schemas import API_VERSIONS, APIS, FETCH, Api
+from .wire import MalformedRequest
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 NO_HEADER = RequestHeader(api_key=-1, version=-1, correlation_id=-1)
 
@@ -109,16 +111,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         most = self._settings.connections_max
         if len(self._shared.connections) < most:
             return False
-        logger.warning(
+        _log.warning(
             "connection refused, too many connections",
-            extra={"peer": self._peer, "connections_max": most},
+            extra=fields(peer=self._peer, connections_max=most),
         )
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Forget everything that was under way for this client."""
         if self._frames.is_partial and self._is_reading and not self._is_ending:
-            logger.info("connection lost within a request", extra=self._who())
+            _log.info("connection lost within a request", extra=fields(**self._who()))
         self._is_lost = self._is_ending = True
         self._shared.budget.forget(self._wake)
         for answer in self._answers:
@@ -173,7 +175,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         else:
             begun_ms, limit = self._active_at, self._settings.connection_idle_max_ms
         if (now - begun_ms) * 1000 > limit:
-            logger.info("silent connection closed", extra={"peer": self._peer, "limit_ms": limit})
+            _log.info("silent connection closed", extra=fields(peer=self._peer, limit_ms=limit))
             self.abort()
 
     # --- requests in ----------------------------------------------------------------------
@@ -289,18 +291,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
         client = self._client_name or client_id_or_empty(frame)
         label = self._shared.client_names.label(client)
         self._shared.observer.request_unsupported(answer.api_name, label)
-        logger.warning("unsupported request, connection closed", extra=self._fields(answer))
+        _log.warning("unsupported request, connection closed", extra=fields(**self._fields(answer)))
         self._close_with(answer, ErrorCode.UNSUPPORTED_VERSION)
 
     def _refuse(self, answer: Answer, *, reason: str) -> None:
-        fields = {**self._fields(answer), "reason": reason}
-        logger.warning("malformed request, connection closed", extra=fields)
+        _log.warning(
+            "malformed request, connection closed",
+            extra=fields(**self._fields(answer), reason=reason),
+        )
         self._close_with(answer, ErrorCode.INVALID_REQUEST)
 
     def _failed(self, answer: Answer, cause: BaseException) -> None:
         """Report a failure of our own; the client loses its connection and nothing else."""
-        fields = self._fields(answer)
-        logger.error("request failed, connection closed", extra=fields, exc_info=cause)
+        _log.error(
+            "request failed, connection closed",
+            extra=fields(**self._fields(answer)),
+            exc_info=cause,
+        )
         self._close_with(answer, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _who(self) -> dict[str, object]:
@@ -349,8 +356,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _ready(self, answer: Answer, reply: Reply) -> None:
         refusal = refusal_in(reply)
         if refusal is not None:
-            fields = {**self._fields(answer), **refusal.fields()}
-            logger.log(refusal.level, "request refused", extra=fields)
+            _log.log(
+                refusal.level,
+                "request refused",
+                extra=fields(**self._fields(answer), **refusal.fields()),
+            )
         answer.ready(reply, answer.header.version, self._loop.time())
         self._give_back(answer)
 

@@ -18,11 +18,12 @@ from strandline.broker_interface import (
     ProducePartition,
 )
 from strandline.errors import ErrorCode
-from strandline.kafka_listener.addresses import LeaderHints
-from strandline.kafka_listener.offset_requests import known_epoch
-from strandline.kafka_listener.reply import Later, Reply, RequestContext, first_error
-from strandline.kafka_listener.wire import Message
 from strandline.model import Acks
+
+from .addresses import LeaderHints
+from .offset_requests import known_epoch
+from .reply import Later, Reply, RequestContext, first_error
+from .wire import Message
 
 RECORD_BATCH_HEADER_BYTES = 61
 BYTES_BEFORE_BATCH_LENGTH_COUNTS = 12

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from strandline.kafka_listener import cluster_requests, data_requests, offset_requests, schemas
-from strandline.kafka_listener.reply import Later, Reply, RequestContext
-from strandline.kafka_listener.wire import Message
+from . import cluster_requests, data_requests, offset_requests, schemas
+from .reply import Later, Reply, RequestContext
+from .wire import Message
 
 Handler = Callable[[RequestContext, int, Message], Reply | Later]
 """(context, version, request) -> answer."""

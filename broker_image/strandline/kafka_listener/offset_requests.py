@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from strandline.broker_interface import EARLIEST, LATEST, ListedOffset
 from strandline.errors import ErrorCode
-from strandline.kafka_listener.reply import Reply, RequestContext, epoch_or_none, first_error
-from strandline.kafka_listener.wire import Message
 from strandline.model import LeaderEpoch
+
+from .reply import Reply, RequestContext, epoch_or_none, first_error
+from .wire import Message
 
 
 def known_epoch(value: int) -> LeaderEpoch | None:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.errors import ErrorCode
-from strandline.kafka_listener.reply import Reply
-from strandline.kafka_listener.wire import Message
+
+from .reply import Reply
+from .wire import Message
 
 TOPIC_SHOWN_CHARACTERS: Final = 249
 """A legal name is shown whole; of another one no more than this goes into the log."""

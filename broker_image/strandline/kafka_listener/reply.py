@@ -11,8 +11,9 @@ from typing import Any
 
 from strandline.broker_interface import Broker
 from strandline.errors import ErrorCode
-from strandline.kafka_listener.settings import ListenerSettings
-from strandline.kafka_listener.wire import Message
+
+from .settings import ListenerSettings
+from .wire import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

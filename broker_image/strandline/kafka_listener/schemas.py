@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.kafka_listener.schema_language import Field, parse_fields
+from .schema_language import Field, parse_fields
 
 PRODUCE = 0
 FETCH = 1

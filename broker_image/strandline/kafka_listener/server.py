@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from strandline.broker_interface import Broker
-from strandline.kafka_listener.budget import RequestBudget
-from strandline.kafka_listener.connection import KafkaConnection, ListenerState
-from strandline.kafka_listener.observer import ClientNames, ListenerObserver, SilentObserver
-from strandline.kafka_listener.reply import RequestContext
-from strandline.kafka_listener.settings import ListenerSettings
+from strandline.log_fields import fields
 
-logger = logging.getLogger(__name__)
+from .budget import RequestBudget
+from .connection import KafkaConnection, ListenerState
+from .observer import ClientNames, ListenerObserver, SilentObserver
+from .reply import RequestContext
+from .settings import ListenerSettings
+
+_log = logging.getLogger(__name__)
 
 SWEEPS_PER_TIMEOUT = 4
 """Overdue connections are looked for this many times within the shortest of their timeouts."""
@@ -57,7 +59,7 @@ class KafkaListener:
         for connection in list(shared.connections):
             connection.abort()
         await shared.is_empty.wait()
-        logger.info("kafka listener closed", extra={"listener": self.name, "port": self.port})
+        _log.info("kafka listener closed", extra=fields(listener=self.name, port=self.port))
 
 
 async def start(
@@ -94,7 +96,7 @@ async def start(
     else:
         server = await loop.create_server(new_connection, sock=bound, backlog=backlog)
     bound_host, bound_port = server.sockets[0].getsockname()[:2]
-    logger.info("kafka listener open", extra={"listener": listener_name, "port": bound_port})
+    _log.info("kafka listener open", extra=fields(listener=listener_name, port=bound_port))
     return KafkaListener(
         name=listener_name,
         host=bound_host,

@@ -14,12 +14,13 @@ import grpc.aio
 
 from strandline.config.network import GrpcConfig
 from strandline.core.events import FollowerFetchReceived
+from strandline.log_fields import fields
 
 from .fetch_session import FollowerFetchSession
 from .frames import BadFrame, EndFrame, RecordsFrame, decode, encode_fetch
 from .streams import CoalescingWriter, channel_options, failure_of
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 METHOD = "/strandline.v1.Replication/Replicate"
 
@@ -62,7 +63,7 @@ class ReplicationClient:
             for task in done:
                 error = failure_of(task)
                 if isinstance(error, BadFrame):
-                    log.warning("replication stream closed", extra={"cause": str(error)})
+                    _log.warning("replication stream closed", extra=fields(cause=str(error)))
                 elif error is not None:
                     raise error
         finally:

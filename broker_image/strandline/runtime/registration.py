@@ -24,6 +24,7 @@ from strandline.errors import (
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
 from strandline.log.log_dirs import DataDirectory, Meta
+from strandline.log_fields import fields
 from strandline.model import BrokerId, Endpoint, Registration, StoredBroker
 from strandline.start_decision import (
     FoundOnDisk,
@@ -34,7 +35,6 @@ from strandline.start_decision import (
 )
 
 from .clock import Clock
-from .logs import fields
 
 PROTOCOL_VERSION: Final = 1
 _log = logging.getLogger(__name__)

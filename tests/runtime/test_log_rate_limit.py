@@ -1,4 +1,4 @@
-"""Lines that others can cause: each mistake is told, a flood is counted."""
+"""Lines that others can cause: each mistake is logged, a flood is counted."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from collections.abc import Mapping
 
 import pytest
 
-from strandline.runtime.log_bound import AT_ONCE, INTERVAL_SECONDS, KINDS_MAX, PeerLineBound
-from strandline.runtime.logs import fields
+from strandline.log_fields import fields
+from strandline.runtime.log_rate_limit import (
+    BURST_LINES_MAX,
+    INTERVAL_SECONDS,
+    KINDS_MAX,
+    PeerLogRateLimit,
+)
 
 MESSAGE = "malformed request"
 OUR_LOGGER = "strandline.test"
 
 
 class Written:
-    """What passes a bound, at a time that the test sets."""
+    """What passes the limit, at a time that the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
-        self._bound = PeerLineBound(lambda: self.now)
+        self._limit = PeerLogRateLimit(lambda: self.now)
 
     def line(
         self, extra: Mapping[str, object], message: str = MESSAGE, *, logger: str = OUR_LOGGER
@@ -27,7 +32,7 @@ class Written:
         record = logging.getLogger(logger).makeRecord(
             logger, logging.WARNING, "file", 1, message, (), None, extra=extra
         )
-        return record if self._bound.filter(record) else None
+        return record if self._limit.filter(record) else None
 
     def count(self, number: int, extra: Mapping[str, object], message: str = MESSAGE) -> int:
         return sum(self.line(extra, message) is not None for _ in range(number))
@@ -38,14 +43,16 @@ class Written:
     [
         pytest.param({"peer": "10.0.0.1:4000"}, id="beside the message"),
         pytest.param(fields(peer="10.0.0.1:4000"), id="as fields"),
-        pytest.param(fields(fence="leader_epoch", detail="fetch"), id="a fence, told by the core"),
+        pytest.param(
+            fields(fence="leader_epoch", detail="fetch"), id="a fence, noticed by the core"
+        ),
     ],
 )
 def test_a_flood_is_cut_and_the_next_line_counts_what_was_left_out(
     extra: Mapping[str, object],
 ) -> None:
     written = Written()
-    assert written.count(AT_ONCE + 7, extra) == AT_ONCE
+    assert written.count(BURST_LINES_MAX + 7, extra) == BURST_LINES_MAX
     written.now += INTERVAL_SECONDS
     record = written.line(extra)
     assert record is not None
@@ -54,13 +61,18 @@ def test_a_flood_is_cut_and_the_next_line_counts_what_was_left_out(
 
 
 def test_a_line_of_our_own_doing_always_passes() -> None:
-    assert Written().count(10 * AT_ONCE, fields(partition="t-0"), "became leader") == 10 * AT_ONCE
+    assert (
+        Written().count(10 * BURST_LINES_MAX, fields(partition="t-0"), "became leader")
+        == 10 * BURST_LINES_MAX
+    )
 
 
-def test_what_a_library_says_is_bounded_without_a_peer() -> None:
+def test_what_a_library_says_is_limited_without_a_peer() -> None:
     written = Written()
-    passed = [written.line({}, "call failed", logger="grpc._cython") for _ in range(2 * AT_ONCE)]
-    assert sum(record is not None for record in passed) == AT_ONCE
+    passed = [
+        written.line({}, "call failed", logger="grpc._cython") for _ in range(2 * BURST_LINES_MAX)
+    ]
+    assert sum(record is not None for record in passed) == BURST_LINES_MAX
 
 
 @pytest.mark.parametrize(
@@ -73,21 +85,21 @@ def test_what_a_library_says_is_bounded_without_a_peer() -> None:
 )
 def test_a_flood_hides_nothing_but_what_is_alike(other: dict[str, object], message: str) -> None:
     written = Written()
-    written.count(2 * AT_ONCE, {"peer": "10.0.0.1:4000"})
+    written.count(2 * BURST_LINES_MAX, {"peer": "10.0.0.1:4000"})
     assert written.line(other, message) is not None
 
 
 def test_the_port_of_a_peer_makes_no_other_kind() -> None:
     written = Written()
-    passed = [written.line({"peer": f"10.0.0.1:{port}"}) for port in range(2 * AT_ONCE)]
-    assert sum(record is not None for record in passed) == AT_ONCE
+    passed = [written.line({"peer": f"10.0.0.1:{port}"}) for port in range(2 * BURST_LINES_MAX)]
+    assert sum(record is not None for record in passed) == BURST_LINES_MAX
 
 
-def test_kinds_are_bounded_and_rested_ones_forgotten() -> None:
+def test_kinds_are_bounded_and_full_buckets_are_dropped() -> None:
     written = Written()
     for host in range(KINDS_MAX):
         assert written.line({"peer": f"h{host}:1"}) is not None
-    shared = [written.line({"peer": f"more{host}:1"}) for host in range(3 * AT_ONCE)]
-    assert sum(record is not None for record in shared) == AT_ONCE
-    written.now += AT_ONCE * INTERVAL_SECONDS
-    assert written.count(2 * AT_ONCE, {"peer": "new:1"}) == AT_ONCE
+    shared = [written.line({"peer": f"more{host}:1"}) for host in range(3 * BURST_LINES_MAX)]
+    assert sum(record is not None for record in shared) == BURST_LINES_MAX
+    written.now += BURST_LINES_MAX * INTERVAL_SECONDS
+    assert written.count(2 * BURST_LINES_MAX, {"peer": "new:1"}) == BURST_LINES_MAX

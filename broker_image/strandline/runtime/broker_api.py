@@ -42,8 +42,8 @@ from strandline.model import (
 
 from .clock import Clock
 from .metadata_cache import MetadataCache
-from .payloads import Payloads
 from .producer_ids import ProducerIds
+from .record_buffers import RecordBuffers
 from .refused_batches import RefusedBatches
 from .replica_store import ReplicaStore
 
@@ -76,7 +76,7 @@ class _Read:
     watches: tuple[tuple[TopicPartition, int], ...]
 
 
-class ClientRequests:
+class BrokerApi:
     """Answers clients; on_produced and on_fetched hear (topic, records or bytes) for metrics."""
 
     def __init__(
@@ -84,7 +84,7 @@ class ClientRequests:
         *,
         replicas: Replicas,
         store: ReplicaStore,
-        payloads: Payloads,
+        record_buffers: RecordBuffers,
         metadata: MetadataCache,
         producer_ids: ProducerIds,
         clock: Clock,
@@ -95,7 +95,7 @@ class ClientRequests:
     ) -> None:
         self._replicas = replicas
         self._store = store
-        self._payloads = payloads
+        self._record_buffers = record_buffers
         self._metadata = metadata
         self._producer_ids = producer_ids
         self._clock = clock
@@ -197,8 +197,8 @@ class ClientRequests:
             duplicate=duplicate,
         )
         before = log.log_end_offset
-        payload: dict[tuple[int, TopicPartition], Buffer] = {(request_id, tp): wanted.batch}
-        with self._payloads.held(payload):
+        buffers: dict[tuple[int, TopicPartition], Buffer] = {(request_id, tp): wanted.batch}
+        with self._record_buffers.held(buffers):
             self._submit(event)
         is_appended = log.log_end_offset > before
         if is_appended:
@@ -245,26 +245,26 @@ class ClientRequests:
                 deadline_ms = 0
 
     async def _wait(self, watches: tuple[tuple[TopicPartition, int], ...], wait_ms: int) -> bool:
-        """Wait for something to see; True if there is none and no more waiting is granted."""
+        """Wait until a watched partition has news; True if the wait is over without any."""
         request_id = self._next_request_id()
-        woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._fetches[request_id] = woken
+        completed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._fetches[request_id] = completed
         self._submit(
             DelayedFetchReceived(request_id=request_id, watches=watches, max_wait_ms=wait_ms)
         )
         try:
-            return await woken
+            return await completed
         except asyncio.CancelledError:
             self._submit(RequestCancelled(request_id=request_id))
             raise
         finally:
             self._fetches.pop(request_id, None)
 
-    def on_woken(self, effect: CompleteFetch) -> None:
-        """Wake a fetch that waits: there is something to see, or its time is over."""
-        woken = self._fetches.get(effect.request_id)
-        if woken is not None and not woken.done():
-            woken.set_result(effect.expired)
+    def on_fetch_completed(self, effect: CompleteFetch) -> None:
+        """Complete a fetch that waits: there is something to see, or its time is over."""
+        completed = self._fetches.get(effect.request_id)
+        if completed is not None and not completed.done():
+            completed.set_result(effect.expired)
 
     def _read(self, partitions: Sequence[FetchPartitionRequest], max_bytes: int) -> _Read:
         data: list[FetchedPartitionData] = []

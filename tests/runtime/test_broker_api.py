@@ -32,13 +32,13 @@ from strandline.model import (
     TopicPartition,
 )
 from strandline.rpc.session_client import MetadataUpdate
-from strandline.runtime.client_requests import ClientRequests
+from strandline.runtime.broker_api import BrokerApi
 from strandline.runtime.clock import Clock
 from strandline.runtime.driver import Driver
 from strandline.runtime.metadata_cache import MetadataCache
-from strandline.runtime.payloads import Payloads
 from strandline.runtime.producer_ids import ProducerIds
-from strandline.runtime.replica_store import DiskCommand, ReplicaStore
+from strandline.runtime.record_buffers import RecordBuffers
+from strandline.runtime.replica_store import DiskEffect, ReplicaStore
 from tests.log.support.batches import batch
 from tests.support.eventually import aeventually
 
@@ -62,9 +62,9 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.directory = DataDirectory.open(folder)
-        self._payloads = Payloads()
+        self._record_buffers = RecordBuffers()
         self._metadata = MetadataCache("cluster")
-        self._told = 0
+        self._last_request_id = 0
         self._replicas = Replicas(ME, EPOCH, EPOCH, CoreSettings())
         clock = Clock()
         self._driver: Driver[Event, Effect] = Driver(
@@ -83,10 +83,10 @@ class Node:
             on_failure=_fail,
         )
         self._store.start()
-        self._clients = ClientRequests(
+        self._broker_api = BrokerApi(
             replicas=self._replicas,
             store=self._store,
-            payloads=self._payloads,
+            record_buffers=self._record_buffers,
             metadata=self._metadata,
             producer_ids=ProducerIds(ME, EPOCH),
             clock=clock,
@@ -97,17 +97,17 @@ class Node:
         )
 
     def _next_request_id(self) -> int:
-        self._told += 1
-        return self._told
+        self._last_request_id += 1
+        return self._last_request_id
 
     def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, DiskCommand):
-                self._store.perform(effect, self._payloads)
+            if isinstance(effect, DiskEffect):
+                self._store.perform(effect, self._record_buffers)
             elif isinstance(effect, ReplyProduce):
-                self._clients.on_produced(effect)
+                self._broker_api.on_produced(effect)
 
-    async def obey(
+    async def apply_state(
         self,
         leader: BrokerId,
         epoch: int,
@@ -115,7 +115,7 @@ class Node:
         others: tuple[BrokerId, ...] = (),
         min_insync_replicas: int = 1,
     ) -> None:
-        """Be told of a leader and of others in its ISR, and wait until that is obeyed."""
+        """Receive a leader and others in its ISR, and wait until that is applied."""
         isr = tuple(IsrEntry(broker_id=each, broker_epoch=EPOCH) for each in (leader, *others))
         state = PartitionState(
             replicas=(ME, OTHER),
@@ -137,19 +137,19 @@ class Node:
             full=False,
         )
         assert self._metadata.apply(update)
-        told = LeaderAndIsrReceived(
+        received = LeaderAndIsrReceived(
             request_id=self._next_request_id(),
             controller_epoch=CONTROLLER_EPOCH,
             broker_epoch=EPOCH,
             partitions=(command,),
         )
-        self._driver.submit(told)
+        self._driver.submit(received)
 
-        async def obeyed() -> bool:
+        async def applied() -> bool:
             view = self._replicas.view(TP)
             return view is not None and view.leader_epoch == epoch
 
-        await aeventually(obeyed, LIMIT_MS, f"leader epoch {epoch}")
+        await aeventually(applied, LIMIT_MS, f"leader epoch {epoch}")
 
     async def send(
         self,
@@ -160,7 +160,7 @@ class Node:
     ) -> list[ErrorCode]:
         """Send batches one behind the other, each before the one before it is answered."""
         awaited = [
-            self._clients.produce(
+            self._broker_api.produce(
                 [
                     ProducePartition(
                         topic_name=TOPIC,
@@ -196,11 +196,11 @@ def with_node(folder: Path, scenario: Callable[[Node], Awaitable[None]]) -> None
 
 
 async def refuse_as_follower(node: Node, epoch: int) -> None:
-    await node.obey(OTHER, epoch)
+    await node.apply_state(OTHER, epoch)
 
 
 async def refuse_under_min_isr(node: Node, epoch: int) -> None:
-    await node.obey(ME, epoch, min_insync_replicas=2)
+    await node.apply_state(ME, epoch, min_insync_replicas=2)
 
 
 @pytest.mark.parametrize(
@@ -213,14 +213,14 @@ async def refuse_under_min_isr(node: Node, epoch: int) -> None:
 def test_what_came_behind_a_refused_batch_is_refused_alike_until_that_comes_again(
     tmp_path: Path, refuse: Callable[[Node, int], Awaitable[None]], error: ErrorCode
 ) -> None:
-    """A client that is told OUT_OF_ORDER_SEQUENCE_NUMBER renumbers what is in doubt elsewhere."""
+    """A client that receives OUT_OF_ORDER_SEQUENCE_NUMBER renumbers what is in doubt elsewhere."""
 
     async def scenario(node: Node) -> None:
-        await node.obey(ME, 0)
+        await node.apply_state(ME, 0)
         assert await node.send(0) == [NONE]
         await refuse(node, 1)
         assert await node.send(2, 4) == [error, error]
-        await node.obey(ME, 2)
+        await node.apply_state(ME, 2)
         assert await node.send(6, 8) == [error, error]
         assert await node.send(2, 4, 6, 8, 10) == [NONE] * 5
 
@@ -233,9 +233,9 @@ def test_a_producer_not_known_yet_does_not_begin_behind_its_refused_first_batch(
     """The client would take the acknowledgement of the second batch for one of both."""
 
     async def scenario(node: Node) -> None:
-        await node.obey(OTHER, 0)
+        await node.apply_state(OTHER, 0)
         assert await node.send(0) == [NOT_LEADER]
-        await node.obey(ME, 1)
+        await node.apply_state(ME, 1)
         assert await node.send(2) == [NOT_LEADER]
         assert await node.send(0, 2) == [NONE, NONE]
 
@@ -247,7 +247,7 @@ def test_a_partition_not_known_yet_refuses_what_comes_behind_when_it_is_known(
 ) -> None:
     async def scenario(node: Node) -> None:
         assert await node.send(0) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        await node.obey(ME, 0)
+        await node.apply_state(ME, 0)
         assert await node.send(2) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert await node.send(0, 2) == [NONE, NONE]
 
@@ -256,11 +256,11 @@ def test_a_partition_not_known_yet_refuses_what_comes_behind_when_it_is_known(
 
 def test_a_gap_that_no_refusal_explains_is_out_of_order(tmp_path: Path) -> None:
     async def scenario(node: Node) -> None:
-        await node.obey(ME, 0)
+        await node.apply_state(ME, 0)
         assert await node.send(0, 4) == [NONE, OUT_OF_ORDER]
-        await node.obey(OTHER, 1)
+        await node.apply_state(OTHER, 1)
         assert await node.send(2) == [NOT_LEADER]
-        await node.obey(ME, 2)
+        await node.apply_state(ME, 2)
         assert await node.send(6) == [OUT_OF_ORDER], "a batch is missing in between"
         assert await node.send(4) == [OUT_OF_ORDER], "something else came in between"
 
@@ -271,11 +271,11 @@ def test_a_client_that_gave_the_refused_batch_up_is_told_of_the_gap_at_its_retry
     tmp_path: Path,
 ) -> None:
     async def scenario(node: Node) -> None:
-        await node.obey(ME, 0)
+        await node.apply_state(ME, 0)
         assert await node.send(0) == [NONE]
-        await node.obey(OTHER, 1)
+        await node.apply_state(OTHER, 1)
         assert await node.send(2) == [NOT_LEADER]
-        await node.obey(ME, 2)
+        await node.apply_state(ME, 2)
         assert await node.send(4) == [NOT_LEADER]
         assert await node.send(4) == [OUT_OF_ORDER]
 
@@ -284,11 +284,11 @@ def test_a_client_that_gave_the_refused_batch_up_is_told_of_the_gap_at_its_retry
 
 def test_no_more_batches_share_a_refusal_than_can_be_in_flight_behind_it(tmp_path: Path) -> None:
     async def scenario(node: Node) -> None:
-        await node.obey(ME, 0)
+        await node.apply_state(ME, 0)
         assert await node.send(0) == [NONE]
-        await node.obey(OTHER, 1)
+        await node.apply_state(OTHER, 1)
         assert await node.send(2) == [NOT_LEADER]
-        await node.obey(ME, 2)
+        await node.apply_state(ME, 2)
         assert await node.send(4, 6, 8, 10, 12) == [NOT_LEADER] * 4 + [OUT_OF_ORDER]
 
     with_node(tmp_path, scenario)
@@ -298,9 +298,9 @@ def test_what_comes_behind_a_batch_that_was_appended_but_not_acknowledged_is_jud
     tmp_path: Path,
 ) -> None:
     async def scenario(node: Node) -> None:
-        await node.obey(ME, 0, others=(OTHER,))
+        await node.apply_state(ME, 0, others=(OTHER,))
         assert await node.send(0, timeout_ms=0) == [ErrorCode.REQUEST_TIMED_OUT]
-        await node.obey(ME, 1)
+        await node.apply_state(ME, 1)
         assert await node.send(2, 0) == [NONE, NONE]
 
     with_node(tmp_path, scenario)
@@ -308,9 +308,9 @@ def test_what_comes_behind_a_batch_that_was_appended_but_not_acknowledged_is_jud
 
 def test_neither_another_producer_nor_another_epoch_shares_a_refusal(tmp_path: Path) -> None:
     async def scenario(node: Node) -> None:
-        await node.obey(OTHER, 0)
+        await node.apply_state(OTHER, 0)
         assert await node.send((1 << 31) - 2) == [NOT_LEADER]
-        await node.obey(ME, 1)
+        await node.apply_state(ME, 1)
         assert await node.send(0, producer=PRODUCER + 1) == [NONE]
         assert await node.send(0, producer_epoch=1) == [NONE]
 

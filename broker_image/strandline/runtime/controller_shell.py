@@ -1,4 +1,4 @@
-"""Gives the pure controller its hands: the store, the sessions, probes and the clock.
+"""The shell of the pure controller: the store, the sessions, probes and the clock.
 
 Every broker has one, because every broker may become the controller. Store calls run side by
 side, each bounded by the API client's own time limit and answered exactly once; watches are
@@ -57,6 +57,7 @@ from strandline.errors import (
 from strandline.kube.cluster_store import Change, ClusterStore, Listed
 from strandline.kube.lease import LeaseStore
 from strandline.kube.objects import format_micro_time
+from strandline.log_fields import fields
 from strandline.model import (
     ControllerEpoch,
     LeaseRecord,
@@ -70,7 +71,6 @@ from strandline.rpc.session_server import SessionEffect, SessionServer
 
 from .clock import Clock
 from .driver import Driver
-from .logs import fields
 
 _log = logging.getLogger(__name__)
 GRPC_LISTENER = "GRPC"
@@ -82,7 +82,7 @@ For all but the Lease a new watch means new lists, which the controller asks for
 Value = TypeVar("Value")
 
 
-class ControllerHost:
+class ControllerShell:
     """The controller of this broker, acting or waiting."""
 
     def __init__(
@@ -132,7 +132,7 @@ class ControllerHost:
         self._driver.submit(Ticked())
 
     async def stop(self) -> None:
-        """End watches and outstanding calls; the controller has been told before."""
+        """End watches and outstanding calls; the controller must have been stopped before."""
         self._driver.stop()
         tasks = self._calls | self._watches
         if self._lease_watch is not None:

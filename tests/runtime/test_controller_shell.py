@@ -1,4 +1,4 @@
-"""The controller's hands: what they do when the API server does not keep its promises."""
+"""The controller's shell when the API server does not keep its promises."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from strandline.kube.cluster_store import Change, ClusterStore, Listed
 from strandline.kube.lease import LeaseStore
 from strandline.model import BrokerId, StoredBroker, StoredPartition, StoredTopic
 from strandline.rpc.session_server import SessionServer
-from strandline.runtime import controller_host
+from strandline.runtime import controller_shell
 from strandline.runtime.clock import Clock
-from strandline.runtime.controller_host import ControllerHost
+from strandline.runtime.controller_shell import ControllerShell
 from tests.support.eventually import aeventually
 
 LIMIT_MS = 5_000
@@ -72,15 +72,15 @@ class NoLease:
         return None
 
 
-class Hosted:
-    """An inactive controller over such a store, and every event it was told."""
+class RunningShell:
+    """An inactive controller over such a store, and every event it took."""
 
     def __init__(self, failure: Exception) -> None:
-        self.told: list[ControllerEvent] = []
+        self.events: list[ControllerEvent] = []
         self.broken: list[InvariantViolation] = []
         self.uncaught: list[BaseException] = []
         self.store = EmptyStore(failure)
-        self.host = ControllerHost(
+        self.shell = ControllerShell(
             Controller(
                 broker_id=BrokerId(0), identity="broker-0/x", rank=0, timing=ControllerTiming()
             ),
@@ -91,18 +91,18 @@ class Hosted:
             clock=Clock(),
             on_lease=lambda _: None,
             on_notice=lambda _: None,
-            on_step=lambda event, _: self.told.append(event),
+            on_step=lambda event, _: self.events.append(event),
             on_broken_promise=self.broken.append,
         )
 
     def count(self, kind: type) -> int:
-        return sum(isinstance(event, kind) for event in self.told)
+        return sum(isinstance(event, kind) for event in self.events)
 
     async def load(self) -> None:
         """Have everything listed and watched, as the controller asks for it."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: self.uncaught.append(context["exception"]))
-        self.host._perform([LoadCluster(request_id=1)])
+        self.shell._perform([LoadCluster(request_id=1)])
         await aeventually(lambda: self.count(ClusterLoaded) > 0, LIMIT_MS, "the lists")
 
 
@@ -114,23 +114,23 @@ def test_whatever_ends_a_watch_the_controller_is_told_and_lives(
     failure: type[CoordinationError],
 ) -> None:
     async def scenario() -> None:
-        hosted = Hosted(failure("as planned"))
-        await hosted.load()
-        await aeventually(lambda: hosted.count(WatchLost) == 1, LIMIT_MS, "the loss")
-        assert hosted.count(BrokerObserved) == 1
-        await hosted.host.stop()
-        assert hosted.uncaught == []
+        running = RunningShell(failure("as planned"))
+        await running.load()
+        await aeventually(lambda: running.count(WatchLost) == 1, LIMIT_MS, "the loss")
+        assert running.count(BrokerObserved) == 1
+        await running.shell.stop()
+        assert running.uncaught == []
 
     asyncio.run(scenario())
 
 
 def test_error_of_ours_is_not_hidden() -> None:
     async def scenario() -> None:
-        hosted = Hosted(InvariantViolation("a promise"))
-        await hosted.load()
-        await aeventually(lambda: bool(hosted.uncaught), LIMIT_MS, "the error")
-        assert hosted.count(WatchLost) == 0
-        await hosted.host.stop()
+        running = RunningShell(InvariantViolation("a promise"))
+        await running.load()
+        await aeventually(lambda: bool(running.uncaught), LIMIT_MS, "the error")
+        assert running.count(WatchLost) == 0
+        await running.shell.stop()
 
     asyncio.run(scenario())
 
@@ -141,11 +141,11 @@ def test_lost_watch_is_told_only_after_a_pause(
     """A watch that fails at once, again and again, must not flood the API server with lists."""
 
     async def scenario() -> None:
-        monkeypatch.setattr(controller_host, "WATCH_RESTART_SECONDS", LIMIT_MS)
-        hosted = Hosted(StoreForbidden("as planned"))
-        await hosted.load()
+        monkeypatch.setattr(controller_shell, "WATCH_RESTART_SECONDS", LIMIT_MS)
+        running = RunningShell(StoreForbidden("as planned"))
+        await running.load()
         await aeventually(lambda: "watch lost" in caplog.messages, LIMIT_MS, "the loss")
-        assert hosted.count(WatchLost) == 0
-        await hosted.host.stop()
+        assert running.count(WatchLost) == 0
+        await running.shell.stop()
 
     asyncio.run(scenario())

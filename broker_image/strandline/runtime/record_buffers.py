@@ -13,21 +13,23 @@ from strandline.broker_interface import Buffer
 from strandline.errors import InvariantViolation
 from strandline.model import TopicPartition
 
-Key = tuple[int, TopicPartition]
+RequestPartition = tuple[int, TopicPartition]
 
 
-class Payloads:
-    """The bytes of the event that is being stepped."""
+class RecordBuffers:
+    """The record bytes of the event that is being stepped."""
 
     def __init__(self) -> None:
-        self._held: Mapping[Key, Buffer] = {}
+        self._held: Mapping[RequestPartition, Buffer] = {}
 
     @contextmanager
-    def held(self, payloads: Mapping[Key, Buffer]) -> Generator[None]:
-        """Hold payloads while an event is submitted; submissions that carry any never nest."""
+    def held(self, buffers: Mapping[RequestPartition, Buffer]) -> Generator[None]:
+        """Hold buffers while an event is submitted; submissions that carry any never nest."""
         if self._held:
-            raise InvariantViolation("one event with payloads at a time", held=len(self._held))
-        self._held = payloads
+            raise InvariantViolation(
+                "one event with record buffers at a time", held=len(self._held)
+            )
+        self._held = buffers
         try:
             yield
         finally:

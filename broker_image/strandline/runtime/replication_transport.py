@@ -1,4 +1,4 @@
-"""Both ends of replication for one broker: fetches of its followers, fetches of its own.
+"""The transport of replication for one broker: fetches of its followers, fetches of its own.
 
 Turns the core's `SendFetch` and `ReplyFetch` into frames and frames into events. One stream per
 leader process: an address belongs to a broker epoch, and a broker that comes back is another
@@ -25,14 +25,14 @@ from strandline.core.events import (
 )
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.log.record_batch import read_spans
+from strandline.log_fields import fields
 from strandline.model import BatchSpan, BrokerEpoch, BrokerId, LiveBroker, Registration
 from strandline.rpc.frames import RecordsFrame
 from strandline.rpc.replication_client import ReplicationClient
 from strandline.rpc.replication_server import FollowerStream
 from strandline.rpc.streams import StreamOverflow
 
-from .logs import fields
-from .payloads import Payloads
+from .record_buffers import RecordBuffers
 from .replica_store import ReplicaStore
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class _Leader:
     request_id: int = -1
 
 
-class ReplicationHands:
+class ReplicationTransport:
     """Streams from and to peers; submit is the core's driver."""
 
     def __init__(
@@ -56,7 +56,7 @@ class ReplicationHands:
         *,
         registration: Registration,
         store: ReplicaStore,
-        payloads: Payloads,
+        record_buffers: RecordBuffers,
         live_broker: Callable[[BrokerId], LiveBroker | None],
         submit: Callable[[Event], None],
         next_request_id: Callable[[], int],
@@ -67,7 +67,7 @@ class ReplicationHands:
     ) -> None:
         self._registration = registration
         self._store = store
-        self._payloads = payloads
+        self._record_buffers = record_buffers
         self._live_broker = live_broker
         self._submit = submit
         self._partition_fetch_max_bytes = partition_fetch_max_bytes
@@ -200,8 +200,8 @@ class ReplicationHands:
         answer = FetchResponseReceived(
             request_id=request_id, leader=broker_id, partitions=partitions
         )
-        payloads = {(request_id, frame.tp): frame.records for frame in frames}
-        with self._payloads.held(payloads):
+        buffers = {(request_id, frame.tp): frame.records for frame in frames}
+        with self._record_buffers.held(buffers):
             self._submit(answer)
 
     def _checked(self, frame: RecordsFrame) -> FetchedPartition:

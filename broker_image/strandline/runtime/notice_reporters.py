@@ -15,10 +15,10 @@ from strandline import names
 from strandline.controller import notices as controller_notices
 from strandline.controller.events import ControllerEvent
 from strandline.core import effects as core_notices
+from strandline.log_fields import fields
 from strandline.model import ElectionKind, TopicPartition
 
 from .clock import Clock
-from .logs import fields
 from .metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -29,8 +29,8 @@ DIRECTIONS: Final = ("in", "out")
 PHASES: Final = ("detect", "elect")
 
 
-class CoreNotices:
-    """Tells what replicas did; remembers when each one's leadership and ISR last changed."""
+class CoreNoticeReporter:
+    """Reports what replicas did; remembers when each one's leadership and ISR last changed."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics = metrics
@@ -47,7 +47,7 @@ class CoreNotices:
             metrics.counter(names.REPLICATION_BYTES_TOTAL).labels(direction)
         metrics.gauge(names.LOG_DIRECTORY_FAILED).set(0)
 
-    def tell(self, notice: core_notices.Notice) -> None:
+    def report(self, notice: core_notices.Notice) -> None:
         """Log and count one fact."""
         match notice:
             case core_notices.HighWatermarkAdvanced():
@@ -117,7 +117,7 @@ class CoreNotices:
             _log.info("truncated", extra=fields(**_named(notice)))
 
 
-class ControllerNotices:
+class ControllerNoticeReporter:
     """Tells what the controller did."""
 
     def __init__(self, metrics: Metrics, *, lease_name: str) -> None:
@@ -132,7 +132,7 @@ class ControllerNotices:
             for phase in PHASES:
                 metrics.histogram(names.FAILOVER_SECONDS).labels(kind.value, phase)
 
-    def tell(self, notice: controller_notices.ControllerNotice) -> None:
+    def report(self, notice: controller_notices.ControllerNotice) -> None:
         """Log and count one fact."""
         match notice:
             case controller_notices.LeaderElected():
@@ -190,13 +190,13 @@ WRITERS_OWN: Final = frozenset({"broker_id", "broker_epoch"})
 def _named(notice: object) -> dict[str, object]:
     """Return a notice's fields, partitions spelled as people read them.
 
-    A broker that a notice is about is told apart from the one that writes the line.
+    The broker that a notice is about stands apart from the one that writes the line.
     """
     values: dict[str, object] = {}
     for key, value in asdict(notice).items():  # type: ignore[call-overload]  # every notice is one
         if key == "tp":
             values["partition"] = f"{value['topic_id']}-{value['partition']}"
         else:
-            told = f"about_{key}" if key in WRITERS_OWN else key
-            values[told] = value.value if isinstance(value, Enum) else value
+            name = f"about_{key}" if key in WRITERS_OWN else key
+            values[name] = value.value if isinstance(value, Enum) else value
     return values

@@ -1,4 +1,4 @@
-"""Who comes to the gRPC port and is no broker is told of; brokers are not."""
+"""Callers of the gRPC port that are no brokers are logged; brokers are not."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import grpc.aio
 import pytest
 
 from strandline.config.network import GrpcConfig
+from strandline.log_fields import fields_of
 from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch
-from strandline.rpc.probes import Identity, peer_service
+from strandline.rpc.probes import PeerIdentity, peer_service
 from strandline.rpc.session_server import SessionServer
-from strandline.rpc.strangers import SilentConnections, not_served
+from strandline.rpc.unknown_callers import SilentConnections, not_served
 from strandline_api.v1 import controller_pb2 as pb
 
 PROBE = "/strandline.v1.Peer/Probe"
-IDENTITY = Identity(broker_id=BrokerId(0), broker_epoch=BrokerEpoch(1), incarnation="i")
+IDENTITY = PeerIdentity(broker_id=BrokerId(0), broker_epoch=BrokerEpoch(1), incarnation="i")
 Scenario = Callable[[int], Awaitable[None]]
 
 
@@ -69,7 +70,7 @@ def test_a_connection_without_a_call_is_found_once_and_one_with_a_call_is_not() 
         (PROBE, grpc.StatusCode.INVALID_ARGUMENT, "probe refused"),
     ],
 )
-def test_a_call_that_is_none_of_ours_is_refused_and_told(
+def test_a_call_that_is_none_of_ours_is_refused_and_logged(
     caplog: pytest.LogCaptureFixture, method: str, status: grpc.StatusCode, message: str
 ) -> None:
     async def scenario(port: int) -> None:
@@ -82,10 +83,10 @@ def test_a_call_that_is_none_of_ours_is_refused_and_told(
     served(scenario)
     (record,) = caplog.records
     assert record.getMessage() == message
-    assert record.__dict__["peer"].startswith("ipv4:127.0.0.1:")
+    assert fields_of(record)["peer"].startswith("ipv4:127.0.0.1:")
 
 
-def test_a_session_that_speaks_nonsense_is_closed_and_told(
+def test_a_session_that_speaks_nonsense_is_closed_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(port: int) -> None:
@@ -98,4 +99,4 @@ def test_a_session_that_speaks_nonsense_is_closed_and_told(
     served(scenario)
     (record,) = caplog.records
     assert record.getMessage() == "session closed"
-    assert record.__dict__["peer"].startswith("ipv4:127.0.0.1:")
+    assert fields_of(record)["peer"].startswith("ipv4:127.0.0.1:")

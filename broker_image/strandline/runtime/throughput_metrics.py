@@ -7,8 +7,8 @@ from strandline import names
 from .metrics import Metrics
 
 
-class Traffic:
-    """Callbacks of the parts that move record bytes."""
+class ThroughputMetrics:
+    """Counters fed by the parts that move record bytes."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._records = metrics.counter(names.PRODUCED_RECORDS_TOTAL)

@@ -1,4 +1,4 @@
-"""The broker's configuration, cut to what each pure part is made with."""
+"""The settings of each component of a broker, taken from the broker's configuration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from strandline.config.broker import BrokerConfig
 from strandline.controller.timing import ControllerTiming, LeaseTiming
 from strandline.core.settings import CoreSettings
 
-from .controller_link import LinkTiming
+from .controller_session import ControllerSessionTiming
 
 
 def core(config: BrokerConfig) -> CoreSettings:
@@ -46,10 +46,10 @@ def controller(config: BrokerConfig) -> ControllerTiming:
     )
 
 
-def link(config: BrokerConfig) -> LinkTiming:
+def controller_session(config: BrokerConfig) -> ControllerSessionTiming:
     """Return the times of the session with the controller."""
     bounds = config.controller
-    return LinkTiming(
+    return ControllerSessionTiming(
         heartbeat_interval_ms=config.timing.broker_heartbeat_interval_ms,
         redial_ms=bounds.session_retry_ms,
         redial_max_ms=bounds.session_retry_max_ms,

@@ -1,8 +1,8 @@
-"""The broker's connection to whoever is the controller now.
+"""The broker's session with the present controller.
 
 Follows the controller Lease, dials the holder's gRPC listener if the holder's registration
 has the incarnation that signed the Lease, and keeps one session open. When the session breaks
-it looks whether the holder is dead, and tells the local candidate so. It decides nothing about
+it probes the holder, and reports a dead one to the local candidate. It decides nothing about
 replicas: a broker without a session goes on as it was.
 """
 
@@ -18,25 +18,25 @@ from strandline.controller.events import ProbeVerdict
 from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr, ReplyStopReplica
 from strandline.errors import CoordinationError, ErrorCode
 from strandline.kube.cluster_store import ClusterStore
+from strandline.log_fields import fields
 from strandline.model import BrokerId, ControllerEpoch, LeaseRecord, Registration
 from strandline.rpc.probes import probe
 from strandline.rpc.session_client import (
-    Down,
     Replica,
     SessionClient,
+    SessionMessage,
     SessionRefused,
     ShutdownAnswered,
 )
 
 from .clock import Clock
-from .logs import fields
 
 _log = logging.getLogger(__name__)
 GRPC_LISTENER = "GRPC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkTiming:
+class ControllerSessionTiming:
     """Distances and bounds, all ms."""
 
     heartbeat_interval_ms: int
@@ -60,7 +60,7 @@ class Holder:
     address: str
 
 
-class ControllerLink:
+class ControllerSession:
     """One session at a time, with the present holder of the Lease."""
 
     def __init__(
@@ -69,11 +69,11 @@ class ControllerLink:
         registration: Registration,
         store: ClusterStore,
         clock: Clock,
-        timing: LinkTiming,
+        timing: ControllerSessionTiming,
         grpc: GrpcConfig,
         hosted: Callable[[], Sequence[Replica]],
         highest_controller_epoch: Callable[[], ControllerEpoch],
-        on_message: Callable[[Down], None],
+        on_message: Callable[[SessionMessage], None],
         on_holder_died: Callable[[str], None],
     ) -> None:
         self._registration = registration
@@ -172,12 +172,12 @@ class ControllerLink:
         )
 
     async def _hold_session(self, holder: Holder) -> bool:
-        """Run one session to its end; True if somebody answered, were it with a refusal."""
+        """Run one session to its end; True if the holder answered at all, a refusal included."""
         accepted = False
         refused = False
         broken = asyncio.Event()
 
-        def take(message: Down) -> None:
+        def take(message: SessionMessage) -> None:
             nonlocal accepted, refused
             if isinstance(message, SessionRefused):
                 refused = True

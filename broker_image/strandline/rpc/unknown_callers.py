@@ -1,9 +1,9 @@
-"""Whoever comes to the gRPC port and is no broker: one log line for each, nothing else.
+"""Callers of the gRPC port that are no brokers: one log line for each, nothing else.
 
-A call that nobody serves is refused by `not_served`. A connection that speaks no HTTP/2 is
-ended by gRPC before any handler of ours could see it; `tell_of_silent_connections` finds it
-afterwards among the connections that gRPC remembers (channelz). A broker connects because
-it has a call to make, so that a connection without one for an interval is a stranger's.
+`not_served` refuses every call to an unknown method. A connection that speaks no HTTP/2 is
+ended by gRPC before any handler of ours could see it; `log_silent_connections` finds it
+afterwards among the connections that gRPC remembers (channelz). A broker connects
+because it has a call to make: a connection without one for an interval is no broker's.
 
 gRPC forgets ended connections unless GRPC_CHANNELZ_MAX_ORPHANED_NODES says otherwise before it
 is first imported. The functions asked are those behind its grpcio-channelz package.
@@ -21,7 +21,9 @@ import grpc
 import grpc.aio
 from grpc._cython import cygrpc
 
-log = logging.getLogger(__name__)
+from strandline.log_fields import fields
+
+_log = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 2.0
 """A line is at most two sweeps late; a sweep without new connections asks one question."""
@@ -31,13 +33,13 @@ METHOD_SHOWN_CHARACTERS: Final = 100
 
 
 class _NotServed:
-    """A generic handler of gRPC: refuses every call that reaches it and tells who made it."""
+    """A generic handler of gRPC: refuses every call that reaches it and logs its peer."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         method = handler_call_details.method[:METHOD_SHOWN_CHARACTERS]
 
         async def refuse(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
-            log.warning("call not served", extra={"peer": context.peer(), "method": method})
+            _log.warning("call not served", extra=fields(peer=context.peer(), method=method))
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not served")
 
         return grpc.stream_stream_rpc_method_handler(refuse)
@@ -70,20 +72,20 @@ class SilentConnections:
         return silent
 
 
-async def tell_of_silent_connections() -> None:
-    """Log for ever whoever connected and called nothing."""
+async def log_silent_connections() -> None:
+    """Log for ever each connection that made no call."""
     connections = SilentConnections()
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
         for peer in connections.sweep():
-            log.warning("connection without a call", extra={"peer": peer})
+            _log.warning("connection without a call", extra=fields(peer=peer))
 
 
 def _connections(*, from_number: int) -> Iterator[tuple[int, str]]:
     """Yield number and address of each connection to a server here, open or remembered."""
-    for server in _asked(cygrpc.channelz_get_servers, 0).get("server", ()):
+    for server in _channelz(cygrpc.channelz_get_servers, 0).get("server", ()):
         server_id = int(server["ref"]["serverId"])
-        sockets = _asked(
+        sockets = _channelz(
             cygrpc.channelz_get_server_sockets, server_id, from_number, CONNECTIONS_PER_SWEEP_MAX
         )
         for socket in sockets.get("socketRef", ()):
@@ -92,11 +94,11 @@ def _connections(*, from_number: int) -> Iterator[tuple[int, str]]:
 
 
 def _made_a_call(number: int) -> bool:
-    socket = _asked(cygrpc.channelz_get_socket, number).get("socket", {})
+    socket = _channelz(cygrpc.channelz_get_socket, number).get("socket", {})
     return int(socket.get("data", {}).get("streamsStarted", 1)) > 0
 
 
-def _asked(function: Any, *arguments: int) -> dict[str, Any]:
+def _channelz(function: Any, *arguments: int) -> dict[str, Any]:
     """Return gRPC's answer; of what it forgot meanwhile it has none."""
     try:
         answer: dict[str, Any] = json.loads(function(*arguments))

@@ -11,64 +11,64 @@ from strandline.controller.notices import BrokerDead
 from strandline.core.effects import BecameFollower, BecameLeader, ReplicaFailed
 from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from strandline.runtime.clock import Clock
-from strandline.runtime.logs import JsonLines
+from strandline.runtime.logs import BrokerLogFormatter
 from strandline.runtime.metrics import Metrics
-from strandline.runtime.notices import ControllerNotices, CoreNotices
+from strandline.runtime.notice_reporters import ControllerNoticeReporter, CoreNoticeReporter
 
 TP = TopicPartition(topic_id=TopicId("t"), partition=0)
 OTHER_TP = TopicPartition(topic_id=TopicId("t"), partition=1)
 
 
-def leading() -> CoreNotices:
-    notices = CoreNotices(Metrics(), Clock())
+def leading() -> CoreNoticeReporter:
+    reporter = CoreNoticeReporter(Metrics(), Clock())
     for tp in (TP, OTHER_TP):
-        notices.tell(
+        reporter.report(
             BecameLeader(
                 tp=tp, topic_name="orders", leader_epoch=LeaderEpoch(0), start_offset=0, isr=()
             )
         )
-    return notices
+    return reporter
 
 
-def became_follower(notices: CoreNotices) -> None:
-    notices.tell(
+def became_follower(reporter: CoreNoticeReporter) -> None:
+    reporter.report(
         BecameFollower(tp=TP, topic_name="orders", leader=BrokerId(1), leader_epoch=LeaderEpoch(1))
     )
 
 
-def failed(notices: CoreNotices) -> None:
-    notices.tell(ReplicaFailed(tp=TP, reason="disk"))
+def failed(reporter: CoreNoticeReporter) -> None:
+    reporter.report(ReplicaFailed(tp=TP, reason="disk"))
 
 
-def deleted(notices: CoreNotices) -> None:
-    notices.replica_deleted(TP)
+def deleted(reporter: CoreNoticeReporter) -> None:
+    reporter.replica_deleted(TP)
 
 
 @pytest.mark.parametrize("end", [became_follower, failed, deleted])
 def test_leadership_that_ended_is_forgotten_and_the_others_are_kept(
-    end: Callable[[CoreNotices], None],
+    end: Callable[[CoreNoticeReporter], None],
 ) -> None:
-    notices = leading()
-    assert set(notices.leader_since) == set(notices.isr_changed_at) == {TP, OTHER_TP}
-    end(notices)
-    assert set(notices.leader_since) == set(notices.isr_changed_at) == {OTHER_TP}
+    reporter = leading()
+    assert set(reporter.leader_since) == set(reporter.isr_changed_at) == {TP, OTHER_TP}
+    end(reporter)
+    assert set(reporter.leader_since) == set(reporter.isr_changed_at) == {OTHER_TP}
 
 
 def test_deletion_of_what_was_never_led_changes_nothing() -> None:
-    notices = leading()
-    notices.replica_deleted(TopicPartition(topic_id=TopicId("u"), partition=0))
-    assert len(notices.leader_since) == 2
+    reporter = leading()
+    reporter.replica_deleted(TopicPartition(topic_id=TopicId("u"), partition=0))
+    assert len(reporter.leader_since) == 2
 
 
 def test_a_line_about_another_broker_still_says_who_wrote_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    lines = JsonLines()
+    lines = BrokerLogFormatter()
     lines.bind(broker_id=1, broker_epoch=7)
     dead = BrokerDead(
         broker_id=BrokerId(2), broker_epoch=BrokerEpoch(4), reason="probe", detect_ms=90
     )
-    ControllerNotices(Metrics(), lease_name="lease").tell(dead)
+    ControllerNoticeReporter(Metrics(), lease_name="lease").report(dead)
     line = json.loads(lines.format(caplog.records[-1]))
     assert (line["broker_id"], line["broker_epoch"]) == (1, 7)
     assert (line["about_broker_id"], line["about_broker_epoch"]) == (2, 4)
