@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from strandline.checker.judge import Verdict
+from strandline.checker.judge import HistoryVerdict
 from strandline.cli.demo_cluster import cache_folder
 from strandline.cli.demo_screen import HAS_RICH
 
@@ -147,7 +147,7 @@ def write(machine: Machine, settings: dict[str, object], runs: Sequence[Run]) ->
     return path
 
 
-def _said(verdict: Verdict) -> str:
+def _said(verdict: HistoryVerdict) -> str:
     return (
         f"acked {verdict.acked}, lost {verdict.lost}, duplicated {verdict.duplicated}, "
         f"out of order {verdict.out_of_order}, moved {verdict.moved}, "

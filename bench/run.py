@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from strandline.checker.judge import Verdict
+from strandline.checker.judge import HistoryVerdict
 from strandline.cli import release
 from strandline.cli.cluster_view import ClusterView, Event
 from strandline.cli.demo import BROKERS, PARTITIONS, RATE
@@ -60,7 +60,7 @@ class Run:
     site: Site
     samples: list[Sample] = field(default_factory=list)
     faults: list[FaultSeen] = field(default_factory=list)
-    verdict: Verdict | None = None
+    verdict: HistoryVerdict | None = None
     events: list[Event] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
@@ -175,7 +175,7 @@ def _judge(run: Run, view: ClusterView, load: LoadPod) -> None:
         f"unknown {verdict.unknown}, failed {verdict.failed}, read {verdict.read}"
     )
     run.failures += vacuity(verdict.acked, run.faults)
-    if not verdict.kept_the_promise:
+    if not verdict.is_valid:
         run.failures += [
             f"{each.kind} in {TOPIC}-{each.partition}: {each.detail}" for each in verdict.findings
         ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from strandline.checker.history import History
-from strandline.checker.judge import Verdict, judge
+from strandline.checker.judge import HistoryVerdict, judge
 from strandline.cli import demo, demo_analysis, demo_cluster
 from strandline.cli.cluster_view import (
     ClusterSeen,
@@ -36,7 +36,7 @@ SEEN = ClusterSeen(
 )
 
 
-def clean_verdict() -> Verdict:
+def clean_verdict() -> HistoryVerdict:
     return replace(judge(History(), replicas={}), acked=ACKED_MIN)
 
 

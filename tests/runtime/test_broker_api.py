@@ -15,7 +15,7 @@ from strandline.core.events import Event, LeaderAndIsrReceived, StatePersisted, 
 from strandline.core.replicas import Replicas
 from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
-from strandline.log.log_dirs import BrokerState, DataDirectory
+from strandline.log.data_directory import BrokerState, DataDirectory
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.segment import SegmentPool
 from strandline.model import (

@@ -15,7 +15,7 @@ from strandline.core.effects import (
 )
 from strandline.errors import StorageError
 from strandline.log.checkpoint import EpochCheckpoint, HighWatermarkCheckpoint
-from strandline.log.log_dirs import BrokerState, DataDirectory
+from strandline.log.data_directory import BrokerState, DataDirectory
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.segment import SegmentPool
 from strandline.model import (

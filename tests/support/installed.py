@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from strandline.checker.judge import Verdict
+from strandline.checker.judge import HistoryVerdict
 from strandline.cli.cluster_view import ClusterView
 from strandline.cli.faults import is_well, run_fault
 from strandline.cli.kubectl import CommandFailed, Kubernetes
@@ -195,7 +195,7 @@ class UnderLoad:
         assert seen.longest_gap_ms <= FAULT_LIMIT_MS
         return seen
 
-    def judged(self) -> Verdict:
+    def judged(self) -> HistoryVerdict:
         """Stop the load and judge its history; nothing may be lost, and enough must be shown."""
         self.gather(max(0, 5_000 - self.acked()))
         self.load.stop()
@@ -205,7 +205,7 @@ class UnderLoad:
         scanned = scan(self.kubernetes, range(BROKERS), topic=self.topic)
         verdict = judge_run(self.load.history(), scanned, replicas)
         print(f"acked {verdict.acked} unknown {verdict.unknown} lost {verdict.lost}")
-        assert verdict.kept_the_promise, verdict.findings
+        assert verdict.is_valid, verdict.findings
         assert vacuity(verdict.acked, self.faults) == []
         assert self.load.exit_code() == 0
         assert verdict.read >= verdict.acked

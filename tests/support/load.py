@@ -17,8 +17,8 @@ from typing import Any
 
 from kafka.record.memory_records import MemoryRecords
 
-from strandline.checker.history import History, Outcome, Scanned, read_history
-from strandline.checker.judge import Verdict, judge
+from strandline.checker.history import History, Scanned, SendOutcome, read_history
+from strandline.checker.judge import HistoryVerdict, judge
 from strandline.errors import CorruptBatch
 from strandline.log.record_batch import iterate_headers
 from strandline.model import BrokerId, LeaderEpoch
@@ -102,13 +102,13 @@ class Load:
         assert self._process.wait(RUN_LIMIT_SECONDS) == 0
         return read_history(self._history.read_text().splitlines(keepends=True))
 
-    def judged(self) -> Verdict:
+    def judged(self) -> HistoryVerdict:
         """End the load and judge it once every replica holds the whole log."""
         verdict = self.verdict()
-        assert verdict.kept_the_promise, verdict
+        assert verdict.is_valid, verdict
         return verdict
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> HistoryVerdict:
         """End the load and return the judgement, whatever it is."""
         verdict = settled_verdict(self._group, self._topic, self._partitions, self.stop())
         assert verdict.failed == 0, verdict
@@ -124,12 +124,12 @@ class Load:
 def judge_settled(group: BrokerGroup, topic: str, partitions: int, history: History) -> None:
     """Judge a history as `settled_verdict` does, and fail if a promise was broken."""
     verdict = settled_verdict(group, topic, partitions, history)
-    assert verdict.kept_the_promise, verdict
+    assert verdict.is_valid, verdict
 
 
 def settled_verdict(
     group: BrokerGroup, topic: str, partitions: int, history: History, within_ms: int = 30_000
-) -> Verdict:
+) -> HistoryVerdict:
     """Judge a history when every ISR is full and the replicas' logs end at the same offset."""
     group.wait_full_isr(topic, partitions)
     topic_id = group.topic_id(topic)
@@ -158,7 +158,7 @@ def acked_history(*acknowledged: dict[bytes, int], partition: int = 0) -> Histor
         for sequence, (value, offset) in enumerate(offsets.items()):
             text = value.decode()
             lines.append(json.dumps(["sent", f"p{producer}", partition, sequence, text, 0]))
-            lines.append(json.dumps([Outcome.ACKED.value, text, 0, offset]))
+            lines.append(json.dumps([SendOutcome.ACKED.value, text, 0, offset]))
     return read_history(line + "\n" for line in lines)
 
 

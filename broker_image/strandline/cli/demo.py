@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from strandline.checker.judge import Verdict
+from strandline.checker.judge import HistoryVerdict
 from strandline.errors import StrandlineError
 
 from . import demo_analysis, release
@@ -231,7 +231,7 @@ def _judge(
 
 
 def report(
-    verdict: Verdict, faults: Sequence[FaultSeen], load_exit_code: int | None, screen: Screen
+    verdict: HistoryVerdict, faults: Sequence[FaultSeen], load_exit_code: int | None, screen: Screen
 ) -> bool:
     """Print the verdict; True if nothing was lost and the run shows it."""
     for fault in faults:
@@ -252,7 +252,7 @@ def report(
         reasons.append(f"the load ended with {load_exit_code}: not all was answered, or not read")
     for reason in reasons:
         screen.say(f"  this run shows nothing: {reason}")
-    passed = verdict.kept_the_promise and not reasons
+    passed = verdict.is_valid and not reasons
     screen.say("PASSED: every acknowledged record is on every replica" if passed else "FAILED")
     return passed
 

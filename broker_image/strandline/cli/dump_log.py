@@ -21,9 +21,9 @@ from pathlib import Path
 from strandline.checker.history import Scanned, scanned_line
 from strandline.config.storage import StorageConfig
 from strandline.errors import CheckpointMalformed, CorruptBatch
-from strandline.log.folders import PartitionMetadata, parse_folder_name, read_metadata
+from strandline.log.batch_scan import Window
+from strandline.log.partition_folder import PartitionMetadataFile, parse_folder_name, read_metadata
 from strandline.log.record_batch import HEADER_BYTES, BatchHeader
-from strandline.log.scan import Window
 from strandline.log.segment import LOG_SUFFIX, OFFSET_DIGITS
 from strandline.model import BrokerId, LeaderEpoch
 
@@ -43,7 +43,7 @@ class Batch:
     records: list[Record] | None
 
 
-def replicas(directory: Path) -> Iterator[tuple[PartitionMetadata, Path]]:
+def replicas(directory: Path) -> Iterator[tuple[PartitionMetadataFile, Path]]:
     """Yield the replicas in a data directory, by topic name and partition.
 
     Raises:  CheckpointMalformed for a folder without a valid identity; OSError

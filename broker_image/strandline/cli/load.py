@@ -26,7 +26,7 @@ from typing import IO
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from strandline.checker.history import Outcome, Sent, outcome_line, sent_line
+from strandline.checker.history import SendOutcome, Sent, outcome_line, sent_line
 
 from .reader import CONNECT_TIMEOUT_MS, Reader
 
@@ -101,14 +101,14 @@ class Load:
             offset = message.offset()
             self._acked(partition, ended, -1 if offset is None else offset)
             line = outcome_line(
-                value, Outcome.ACKED, ended_ms=ended, offset=-1 if offset is None else offset
+                value, SendOutcome.ACKED, ended_ms=ended, offset=-1 if offset is None else offset
             )
         elif error.code() in UNKNOWN_ERRORS:
             self.unknown += 1
-            line = outcome_line(value, Outcome.UNKNOWN, ended_ms=ended)
+            line = outcome_line(value, SendOutcome.UNKNOWN, ended_ms=ended)
         else:
             self.failed += 1
-            line = outcome_line(value, Outcome.FAILED, ended_ms=ended)
+            line = outcome_line(value, SendOutcome.FAILED, ended_ms=ended)
         self.history.write(line + "\n")
 
     def _acked(self, partition: int, ended: float, offset: int) -> None:

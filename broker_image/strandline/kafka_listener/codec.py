@@ -14,7 +14,7 @@ from strandline.broker_interface import Buffer
 
 from .decoder_compiler import MALFORMED_CAUSES, Decode, compile_decoder
 from .encoder_compiler import Encode, compile_encoder
-from .schemas import API_VERSIONS, APIS, Api
+from .schemas import API_VERSIONS, APIS, ApiSchema
 from .wire import (
     MalformedRequest,
     Message,
@@ -91,7 +91,7 @@ def read_header(frame: memoryview) -> RequestHeader:
 
 
 def decode_request(
-    api: Api, version: int, frame: memoryview, *, elements_max: int
+    api: ApiSchema, version: int, frame: memoryview, *, elements_max: int
 ) -> tuple[str, Message]:
     """Read the rest of the header and the body of a request.
 
@@ -133,7 +133,7 @@ def _read_client_id(frame: memoryview) -> tuple[str, int]:
 
 
 def encode_response(
-    api: Api, version: int, *, correlation_id: int, message: Message
+    api: ApiSchema, version: int, *, correlation_id: int, message: Message
 ) -> list[Buffer]:
     """Return a whole response frame as buffers, its length included.
 

@@ -1,7 +1,7 @@
 """Open a port for clients and close it again.
 
-Called by whoever decides when clients may come; several listeners can stand in front of one
-broker, each under its own name, which decides the addresses that metadata answers.
+Called by `runtime`, which decides when clients may come. Several listeners can stand in front of
+one broker; the name of each decides the addresses in its metadata responses.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from functools import partial
 from strandline.broker_interface import Broker
 from strandline.log_fields import fields
 
-from .budget import RequestBudget
 from .connection import KafkaConnection, ListenerState
+from .listener_settings import ListenerSettings
 from .observer import ClientNames, ListenerObserver, SilentObserver
-from .reply import RequestContext
-from .settings import ListenerSettings
+from .request_memory import RequestMemory
+from .response import RequestContext
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class KafkaListener:
         return len(self._shared.connections)
 
     async def close(self, *, grace_ms: int = 0) -> None:
-        """Accept nobody any more, let answers under way leave for grace_ms, then cut the rest."""
+        """Accept no client any more, send responses for up to grace_ms, then cut the rest."""
         shared = self._shared
         shared.is_closing = True
         self._server.close()
@@ -75,7 +75,7 @@ async def start(
     """Open the port and serve clients on the running event loop.
 
     The address is host and port, or that of a socket bound before: a broker registers its
-    port long before clients may come, and nobody else may take it meanwhile. Until it listens,
+    port long before clients may come, and no other process may take it meanwhile. Until it listens,
     clients are refused. The socket is the listener's from here on.
 
     Raises: OSError if the address cannot be bound
@@ -85,7 +85,7 @@ async def start(
     shared = ListenerState(
         context=RequestContext(broker=broker, listener_name=listener_name, settings=settings),
         observer=observer or SilentObserver(),
-        budget=RequestBudget(max_bytes=settings.append_memory_max_bytes),
+        request_memory=RequestMemory(max_bytes=settings.append_memory_max_bytes),
         client_names=ClientNames(names_max=settings.client_names_max),
     )
     shared.is_empty.set()

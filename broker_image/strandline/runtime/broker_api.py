@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from strandline.broker_interface import (
     Buffer,
-    FetchedPartitionData,
-    FetchPartitionRequest,
+    ConsumerFetchedPartition,
+    ConsumerFetchPartition,
     ListedOffset,
     MetadataSnapshot,
     ProducedPartition,
@@ -69,7 +69,7 @@ class _Produce:
 class _Read:
     """What one look at the partitions of a fetch found."""
 
-    data: tuple[FetchedPartitionData, ...]
+    data: tuple[ConsumerFetchedPartition, ...]
     size_bytes: int
     final: bool
     """An error or a divergence is answered at once."""
@@ -222,12 +222,12 @@ class BrokerApi:
 
     async def fetch(
         self,
-        partitions: Sequence[FetchPartitionRequest],
+        partitions: Sequence[ConsumerFetchPartition],
         *,
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
-    ) -> tuple[FetchedPartitionData, ...]:
+    ) -> tuple[ConsumerFetchedPartition, ...]:
         """Read below the high watermark, waiting up to max_wait_ms for min_bytes."""
         deadline_ms = self._clock.now_ms() + max_wait_ms
         while True:
@@ -266,15 +266,15 @@ class BrokerApi:
         if completed is not None and not completed.done():
             completed.set_result(effect.expired)
 
-    def _read(self, partitions: Sequence[FetchPartitionRequest], max_bytes: int) -> _Read:
-        data: list[FetchedPartitionData] = []
+    def _read(self, partitions: Sequence[ConsumerFetchPartition], max_bytes: int) -> _Read:
+        data: list[ConsumerFetchedPartition] = []
         watches: list[tuple[TopicPartition, int]] = []
         size, final = 0, False
         for wanted in partitions:
             tp = self._metadata.resolve(wanted.topic_name, wanted.partition)
             if tp is None:
                 final = True
-                data.append(FetchedPartitionData(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                data.append(ConsumerFetchedPartition(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 continue
             allowed = self._replicas.read_for_consumer(_asked(tp, wanted))
             budget = min(wanted.max_bytes, max_bytes - size)
@@ -287,7 +287,7 @@ class BrokerApi:
 
     def _read_partition(
         self, tp: TopicPartition, allowed: LogReadInfo, budget: int, *, is_first: bool
-    ) -> FetchedPartitionData:
+    ) -> ConsumerFetchedPartition:
         records: tuple[Buffer, ...] = ()
         error = allowed.error
         has_records = allowed.from_offset < allowed.up_to_offset and allowed.diverging is None
@@ -302,7 +302,7 @@ class BrokerApi:
                 )
             except ProtocolError as refusal:
                 error = refusal.code
-        return FetchedPartitionData(
+        return ConsumerFetchedPartition(
             error=error,
             high_watermark=allowed.high_watermark,
             log_start_offset=allowed.log_start_offset,
@@ -336,7 +336,7 @@ class BrokerApi:
         return self._replicas.end_offset_for_epoch(tp, asked, leader_epoch)
 
 
-def _asked(tp: TopicPartition, wanted: FetchPartitionRequest) -> FetchPartition:
+def _asked(tp: TopicPartition, wanted: ConsumerFetchPartition) -> FetchPartition:
     return FetchPartition(
         tp=tp,
         fetch_offset=wanted.fetch_offset,

@@ -33,7 +33,7 @@ from strandline.core.replicas import Replicas
 from strandline.core.views import RoleName
 from strandline.errors import InvariantViolation, StorageError
 from strandline.kafka_listener import server as kafka_server
-from strandline.kafka_listener.settings import ListenerSettings
+from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.recovery import LoadedLogs
 from strandline.log.segment import LogLimits, SegmentPool

@@ -39,7 +39,7 @@ from strandline.errors import (
 from strandline.kube.api import ApiClient
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
-from strandline.log.log_dirs import BrokerState, DataDirectory, new_log_dir_id, read_boot_id
+from strandline.log.data_directory import BrokerState, DataDirectory, new_log_dir_id, read_boot_id
 from strandline.log_fields import fields
 from strandline.model import BrokerEpoch, Endpoint, Registration
 from strandline.start_decision import FoundOnDisk, StartEvidence

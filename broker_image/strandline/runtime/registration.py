@@ -23,7 +23,7 @@ from strandline.errors import (
 )
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
-from strandline.log.log_dirs import DataDirectory, Meta
+from strandline.log.data_directory import DataDirectory, MetaProperties
 from strandline.log_fields import fields
 from strandline.model import BrokerId, Endpoint, Registration, StoredBroker
 from strandline.start_decision import (
@@ -179,7 +179,7 @@ class Registrar:
         """
         self._decision = decision
         await asyncio.to_thread(self._directory.remove_clean_shutdown_marker)
-        meta = Meta(log_dir_id=self._disk.log_dir_id, broker_epoch=decision.broker_epoch)
+        meta = MetaProperties(log_dir_id=self._disk.log_dir_id, broker_epoch=decision.broker_epoch)
         await asyncio.to_thread(self._directory.write_meta, meta)
         if not self._logs_loaded:
             self._logs_damaged = await self._load_logs(decision.evidence)

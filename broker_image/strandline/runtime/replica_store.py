@@ -32,9 +32,9 @@ from strandline.log.checkpoint import (
     HighWatermarkCheckpoint,
     RecoveryPointCheckpoint,
 )
-from strandline.log.folders import PartitionMetadata
-from strandline.log.log_dirs import BrokerState, DataDirectory
+from strandline.log.data_directory import BrokerState, DataDirectory
 from strandline.log.log_segments import LogEnvironment
+from strandline.log.partition_folder import PartitionMetadataFile
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import iterate_headers
 from strandline.log.recovery import LoadedLogs, load_logs
@@ -147,7 +147,7 @@ class ReplicaStore:
             return
         self.logs[effect.tp] = PartitionLog.create(
             self.root,
-            PartitionMetadata(tp=effect.tp, topic_name=effect.topic_name),
+            PartitionMetadataFile(tp=effect.tp, topic_name=effect.topic_name),
             effect.settings,
             environment=self._environment,
         )

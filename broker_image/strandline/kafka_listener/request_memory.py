@@ -1,6 +1,7 @@
 """The memory that unanswered requests of one listener may hold together.
 
-Called by `connection`: whoever is refused stops reading and is called back when bytes are free.
+Called by `connection`: a connection that gets no bytes stops reading; it is called back when
+bytes are free.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 
 
-class RequestBudget:
-    """Counts bytes of frames between their arrival and their answer.
+class RequestMemory:
+    """Counts bytes of frames from their arrival to their response.
 
     Invariant: used is the sum of all reservations. A single frame is let in whatever its size
-    when nothing is used, so that a bound below the greatest frame cannot stop everyone.
+    when nothing is used, so that a bound below the greatest frame cannot stop every client.
     """
 
     def __init__(self, *, max_bytes: int) -> None:
@@ -39,7 +40,7 @@ class RequestBudget:
             self._waiting.remove(wake)
 
     def release(self, size_bytes: int) -> None:
-        """Give bytes back and wake everyone who waits now; who is refused again waits again."""
+        """Give bytes back and wake each connection that waits now; each may have to wait again."""
         self.used_bytes -= size_bytes
         for _ in range(len(self._waiting)):
             if not self._waiting:

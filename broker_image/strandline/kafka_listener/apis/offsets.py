@@ -1,6 +1,6 @@
 """ListOffsets and OffsetForLeaderEpoch.
 
-Registered in `handlers`. Both answer at once; everything they tell is bounded by the high
+Registered in `handlers`. Both respond at once; the offsets they return are bounded by the high
 watermark or by the epochs that the broker knows.
 """
 
@@ -10,38 +10,33 @@ from collections.abc import Callable
 
 from strandline.broker_interface import EARLIEST, LATEST, ListedOffset
 from strandline.errors import ErrorCode
+from strandline.kafka_listener.response import RequestContext, Response, epoch_or_none, first_error
+from strandline.kafka_listener.wire import Message
 from strandline.model import LeaderEpoch
 
-from .reply import Reply, RequestContext, epoch_or_none, first_error
-from .wire import Message
 
-
-def known_epoch(value: int) -> LeaderEpoch | None:
-    """Return the leader epoch a client sent, None if it sent -1."""
-    epoch = epoch_or_none(value)
-    return None if epoch is None else LeaderEpoch(epoch)
-
-
-def _per_partition(request: Message, answer: Callable[[str, Message], Message]) -> Message:
-    """Return a body that holds one answer for each partition of the request, grouped as asked."""
+def _per_partition(request: Message, entry_for: Callable[[str, Message], Message]) -> Message:
+    """Return a body with one entry for each partition of the request, grouped as requested."""
     topics = [
         {
             "name": topic["name"],
-            "partitions": [answer(topic["name"], partition) for partition in topic["partitions"]],
+            "partitions": [
+                entry_for(topic["name"], partition) for partition in topic["partitions"]
+            ],
         }
         for topic in request["topics"]
     ]
     return {"topics": topics}
 
 
-def list_offsets(context: RequestContext, _version: int, request: Message) -> Reply:
-    """Answer the earliest offset or the high watermark of each partition.
+def list_offsets(context: RequestContext, _version: int, request: Message) -> Response:
+    """Return the earliest offset or the high watermark of each partition.
 
     Search by time would have to open batches; it is refused.
     """
     errors: list[ErrorCode] = []
 
-    def answer(topic_name: str, partition: Message) -> Message:
+    def entry_for(topic_name: str, partition: Message) -> Message:
         listed = _listed(context, topic_name, partition)
         errors.append(listed.error)
         return {
@@ -51,7 +46,7 @@ def list_offsets(context: RequestContext, _version: int, request: Message) -> Re
             "leader_epoch": listed.leader_epoch,
         }
 
-    return Reply(body=_per_partition(request, answer), error=first_error(errors))
+    return Response(body=_per_partition(request, entry_for), error=first_error(errors))
 
 
 def _listed(context: RequestContext, topic_name: str, partition: Message) -> ListedOffset:
@@ -59,20 +54,20 @@ def _listed(context: RequestContext, topic_name: str, partition: Message) -> Lis
     if timestamp not in {EARLIEST, LATEST}:
         return ListedOffset(error=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
     return context.broker.list_offset(
-        topic_name, partition["index"], timestamp, known_epoch(partition["current_leader_epoch"])
+        topic_name, partition["index"], timestamp, epoch_or_none(partition["current_leader_epoch"])
     )
 
 
-def offset_for_leader_epoch(context: RequestContext, _version: int, request: Message) -> Reply:
-    """Answer where the epoch asked for ends in the leader's log. Source: KIP-320."""
+def offset_for_leader_epoch(context: RequestContext, _version: int, request: Message) -> Response:
+    """Return where the requested epoch ends in the leader's log. Source: KIP-320."""
     errors: list[ErrorCode] = []
 
-    def answer(topic_name: str, partition: Message) -> Message:
+    def entry_for(topic_name: str, partition: Message) -> Message:
         error, end = context.broker.end_offset_for_epoch(
             topic_name,
             partition["index"],
             LeaderEpoch(partition["leader_epoch"]),
-            known_epoch(partition["current_leader_epoch"]),
+            epoch_or_none(partition["current_leader_epoch"]),
         )
         errors.append(error)
         return {
@@ -82,4 +77,4 @@ def offset_for_leader_epoch(context: RequestContext, _version: int, request: Mes
             "end_offset": end.end_offset,
         }
 
-    return Reply(body=_per_partition(request, answer), error=first_error(errors))
+    return Response(body=_per_partition(request, entry_for), error=first_error(errors))

@@ -1,4 +1,4 @@
-"""What the log says of a request that was answered with an error: one line, or none."""
+"""What is logged for a response with an error: one line, or none."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from strandline.errors import ErrorCode
 from strandline.kafka_listener import schemas
-from strandline.kafka_listener.refusals import TOPIC_SHOWN_CHARACTERS, refusal_in
-from strandline.kafka_listener.reply import Reply
+from strandline.kafka_listener.error_logging import TOPIC_LOGGED_MAX_CHARACTERS, error_to_log
+from strandline.kafka_listener.response import Response
 from strandline.kafka_listener.wire import Message
 from strandline.log_fields import fields_of
 from tests.kafka import requests
@@ -20,7 +20,7 @@ from tests.kafka.wire_client import WireClient
 LOGGER = "strandline.kafka_listener"
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+def logged_errors(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [
         {**vars(r), **fields_of(r)} for r in caplog.records if r.getMessage() == "request refused"
     ]
@@ -66,7 +66,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
         ),
     ],
 )
-def test_a_refused_request_is_told_once_with_its_peer_and_place(
+def test_an_error_is_logged_once_with_its_peer_and_place(
     running: ListenerThread,
     caplog: pytest.LogCaptureFixture,
     asked: tuple[int, int, Message],
@@ -78,19 +78,21 @@ def test_a_refused_request_is_told_once_with_its_peer_and_place(
     with WireClient(running.port) as client:
         client.ask(*asked)
         host, port = client.socket.getsockname()
-    (line,) = told(caplog)
+    (line,) = logged_errors(caplog)
     assert (line["error"], line["levelno"]) == (error.name, level)
     assert (line["topic"], line["partition"]) == place
     assert (line["peer"], line["client"]) == (f"{host}:{port}", "test")
     assert line["api_key"] == asked[0]
 
 
-def test_acks_0_is_told_as_well(running: ListenerThread, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_acks_0_is_logged_as_well(
+    running: ListenerThread, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     with WireClient(running.port) as client:
         client.send(schemas.PRODUCE, 9, requests.produce(b"junk", acks=0))
         assert client.is_closed_by_server()
-    (line,) = told(caplog)
+    (line,) = logged_errors(caplog)
     assert line["error"] == ErrorCode.INVALID_RECORD.name
 
 
@@ -98,23 +100,23 @@ def partition(index: int, error: ErrorCode) -> Message:
     return {"index": index, "error_code": error, "error_message": f"cause {index}"}
 
 
-def reply(*errors: ErrorCode, name: str = "orders") -> Reply:
+def response(*errors: ErrorCode, name: str = "orders") -> Response:
     partitions = [partition(index, error) for index, error in enumerate(errors)]
     first = next((error for error in errors if error), ErrorCode.NONE)
-    return Reply(body={"topics": [{"name": name, "partitions": partitions}]}, error=first)
+    return Response(body={"topics": [{"name": name, "partitions": partitions}]}, error=first)
 
 
-def test_bad_input_behind_a_daily_refusal_is_found_and_counted() -> None:
-    refusal = refusal_in(
-        reply(
+def test_bad_input_behind_a_normal_error_is_found_and_counted() -> None:
+    logged = error_to_log(
+        response(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.NONE,
             ErrorCode.CORRUPT_MESSAGE,
             ErrorCode.MESSAGE_TOO_LARGE,
         )
     )
-    assert refusal is not None
-    assert refusal.fields() == {
+    assert logged is not None
+    assert logged.fields() == {
         "error": "CORRUPT_MESSAGE",
         "topic": "orders",
         "partition": 2,
@@ -135,15 +137,15 @@ def test_bad_input_behind_a_daily_refusal_is_found_and_counted() -> None:
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ],
 )
-def test_what_every_correct_client_meets_is_not_told(error: ErrorCode) -> None:
-    assert refusal_in(reply(error)) is None
-    assert refusal_in(Reply(body=None, error=error)) is None
+def test_what_every_correct_client_meets_is_not_logged(error: ErrorCode) -> None:
+    assert error_to_log(response(error)) is None
+    assert error_to_log(Response(body=None, error=error)) is None
 
 
 def test_a_name_is_cut_before_it_fills_the_log() -> None:
-    refusal = refusal_in(reply(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="x" * 30_000))
-    assert refusal is not None
-    assert refusal.fields()["topic"] == "x" * TOPIC_SHOWN_CHARACTERS
+    logged = error_to_log(response(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="x" * 30_000))
+    assert logged is not None
+    assert logged.fields()["topic"] == "x" * TOPIC_LOGGED_MAX_CHARACTERS
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_a_name_is_cut_before_it_fills_the_log() -> None:
         pytest.param(b"\0\0\x20\0" + b"junk", 1, id="a frame cut short"),
     ],
 )
-def test_a_frame_that_never_ends_is_told_when_its_connection_does(
+def test_a_frame_that_never_ends_is_logged_when_its_connection_does(
     running: ListenerThread, caplog: pytest.LogCaptureFixture, sent: bytes, lines: int
 ) -> None:
     caplog.set_level(logging.INFO, LOGGER)

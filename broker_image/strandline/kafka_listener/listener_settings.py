@@ -1,6 +1,6 @@
 """Every bound of a listener, with its default and the reason for it.
 
-Made by whoever starts a listener and passed in whole. The first group is the configuration of
+Made by `runtime` and passed in whole. The first group is the configuration of
 the broker; the second are bounds that follow from how the listener works.
 """
 

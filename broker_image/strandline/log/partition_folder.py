@@ -1,4 +1,4 @@
-"""Names of the folders of a data directory, and the identity file inside each.
+"""The folder of a partition: its name, and the partition.metadata file inside it.
 
 Called by `partition_log` and `recovery`. A topic id comes from the network: a name is
 made only from a uuid and a number, so no name can leave the data directory.
@@ -32,8 +32,8 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionMetadata:
-    """Whose log a folder holds."""
+class PartitionMetadataFile:
+    """Content of partition.metadata: whose log the folder holds."""
 
     tp: TopicPartition
     topic_name: str
@@ -61,8 +61,8 @@ def parse_folder_name(name: str) -> TopicPartition | None:
     return TopicPartition(topic_id=TopicId(match[1]), partition=int(match[3]))
 
 
-def write_metadata(folder: Path, metadata: PartitionMetadata) -> None:
-    """Write the identity file, durably.
+def write_metadata(folder: Path, metadata: PartitionMetadataFile) -> None:
+    """Write the partition.metadata file, durably.
 
     Raises:  ProtocolError(INVALID_TOPIC_EXCEPTION) for a name no topic can have
     """
@@ -78,8 +78,8 @@ def write_metadata(folder: Path, metadata: PartitionMetadata) -> None:
     replace_file(folder / METADATA_FILE, "\n".join(lines).encode())
 
 
-def read_metadata(folder: Path) -> PartitionMetadata:
-    """Read the identity file; it must agree with the name of the folder.
+def read_metadata(folder: Path) -> PartitionMetadataFile:
+    """Read the partition.metadata file; it must agree with the name of the folder.
 
     Raises:  CheckpointMalformed if it is not what `write_metadata` writes; OSError
     """
@@ -99,4 +99,4 @@ def read_metadata(folder: Path) -> PartitionMetadata:
         or _TOPIC_NAME.fullmatch(topic_name) is None
     ):
         raise CheckpointMalformed(f"{path}: does not describe the folder it lies in")
-    return PartitionMetadata(tp=tp, topic_name=topic_name)
+    return PartitionMetadataFile(tp=tp, topic_name=topic_name)

@@ -2,7 +2,7 @@
 
 `meta.json` says whose directory it is and which broker epoch was meant to be used last;
 the clean-shutdown marker says under which epoch all logs were fsynced; the state file
-keeps the epochs a broker was told, so that a restarted one cannot be fed an older past.
+keeps the epochs a broker accepted, so that a restarted one cannot be fed an older past.
 Called by `runtime` at start and stop, and by the performer of `PersistState`, off the
 event loop: every function here blocks on the disk. Invariant: once the directory was
 initialised, meta and state file exist; a missing or odd one is `CheckpointMalformed`,
@@ -63,8 +63,8 @@ _REMEDIES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meta:
-    """Content of meta.json.
+class MetaProperties:
+    """Content of meta.json, as Kafka's meta.properties.
 
     broker_epoch is the one the broker meant to register under; it may never have done so.
     """
@@ -75,7 +75,7 @@ class Meta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerState:
-    """Content of the state file: what this broker was told, at most one entry a partition."""
+    """Content of the state file: what this broker accepted, at most one entry a partition."""
 
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
     partitions: tuple[PersistedPartition, ...] = ()
@@ -118,7 +118,7 @@ class DataDirectory:
 
     # --- meta ----------------------------------------------------------------------------
 
-    def read_meta(self) -> Meta | None:
+    def read_meta(self) -> MetaProperties | None:
         """Return what meta.json says.
 
         Returns: None for a directory that was never initialised and holds no log
@@ -134,7 +134,7 @@ class DataDirectory:
             )
         return None
 
-    def write_meta(self, meta: Meta) -> None:
+    def write_meta(self, meta: MetaProperties) -> None:
         """Replace meta.json, fsynced; on a new directory the empty state file goes first."""
         if not (self.path / META_FILE).exists():
             self.write_state(BrokerState())
@@ -168,7 +168,7 @@ class DataDirectory:
     # --- failed storage --------------------------------------------------------------------
 
     def mark_failed(self) -> None:
-        """Tell the next start that a write or fsync failed here; as far as the disk still obeys."""
+        """Tell the next start that a write or fsync failed here, if the disk still can write."""
         with suppress(StorageError):
             self._write(FAILED_FILE, b"")
 
@@ -183,7 +183,7 @@ class DataDirectory:
     # --- state file ----------------------------------------------------------------------
 
     def read_state(self) -> BrokerState:
-        """Return what the broker was told last.
+        """Return what the broker accepted last.
 
         Raises:  CheckpointMalformed, also if it is missing from an initialised directory
         """
@@ -299,7 +299,7 @@ def _sync_directory(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _meta_from(content: bytes, path: Path) -> Meta:
+def _meta_from(content: bytes, path: Path) -> MetaProperties:
     try:
         value = json.loads(content)
         log_dir_id, epoch = value["logDirId"], value["brokerEpoch"]
@@ -307,7 +307,7 @@ def _meta_from(content: bytes, path: Path) -> Meta:
         raise CheckpointMalformed(f"{path}: not the promised form: {error}") from error
     if not (isinstance(log_dir_id, str) and log_dir_id and type(epoch) is int and epoch >= 0):
         raise CheckpointMalformed(f"{path}: logDirId must be a text, brokerEpoch an integer")
-    return Meta(log_dir_id=log_dir_id, broker_epoch=BrokerEpoch(epoch))
+    return MetaProperties(log_dir_id=log_dir_id, broker_epoch=BrokerEpoch(epoch))
 
 
 def _state_body(state: BrokerState) -> dict[str, Any]:

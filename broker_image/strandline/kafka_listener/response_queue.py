@@ -1,7 +1,7 @@
-"""Answers of one connection, leaving in the order of their requests.
+"""The responses of one connection, sent in the order of their requests.
 
-Used by `connection`. An answer takes its place when its request is taken in; it leaves when it
-is ready and everything before it has left.
+Used by `connection`. A response takes its place in the queue when its request is read; it is
+sent when it is ready and every response before it was sent.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from strandline.errors import ErrorCode
 
 from .codec import RequestHeader, encode_response
 from .observer import ListenerObserver
-from .reply import Reply
-from .schemas import Api
+from .response import Response
+from .schemas import ApiSchema
 
 JOINED_RESPONSE_MAX_BYTES = 65_536
 """Responses up to this size are joined into one write; larger ones are written per buffer."""
@@ -26,14 +26,14 @@ UNKNOWN_API = "unknown"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Answer:
-    """A request taken in: first unanswered, then ready to leave.
+class PendingResponse:
+    """The place of one request in the queue: first without a response, then with one to send.
 
     buffers is None until ready, and empty if nothing is to be sent. Times are the loop's.
-    result is what the answer waits for, and only if it may be cancelled.
+    result is what the response waits for; it is set only if it may be cancelled.
     """
 
-    api: Api | None
+    api: ApiSchema | None
     header: RequestHeader
     size_bytes: int
     received_at: float
@@ -49,20 +49,20 @@ class Answer:
         """The name of the API, for logs and metrics."""
         return UNKNOWN_API if self.api is None else self.api.name
 
-    def ready(self, reply: Reply, version: int, now: float) -> None:
-        """Encode the reply; from now on the answer may leave."""
-        self.error = reply.error
-        self.closes_connection = reply.closes_connection
-        if reply.body is None or self.api is None:
+    def ready(self, response: Response, version: int, now: float) -> None:
+        """Encode the response; from now on it may be sent."""
+        self.error = response.error
+        self.closes_connection = response.closes_connection
+        if response.body is None or self.api is None:
             self.buffers = []
         else:
             self.buffers = encode_response(
-                self.api, version, correlation_id=self.header.correlation_id, message=reply.body
+                self.api, version, correlation_id=self.header.correlation_id, message=response.body
             )
         self._settled(now)
 
     def ready_to_close(self, error: ErrorCode, now: float) -> None:
-        """Close the connection, without an answer, when the answers before have left."""
+        """Close the connection, without a response, when the responses before it were sent."""
         self.error = error
         self.closes_connection = True
         self.buffers = []
@@ -74,42 +74,42 @@ class Answer:
         self.result = None
 
 
-class AnswerQueue:
-    """The answers of a connection that have not left, oldest first."""
+class ResponseQueue:
+    """The responses of a connection that were not sent yet, oldest first."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, observer: ListenerObserver) -> None:
         self._loop = loop
         self._observer = observer
-        self._answers: deque[Answer] = deque()
+        self._responses: deque[PendingResponse] = deque()
         self.is_closed = False
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._responses)
 
-    def __iter__(self) -> Iterator[Answer]:
-        return iter(self._answers)
+    def __iter__(self) -> Iterator[PendingResponse]:
+        return iter(self._responses)
 
-    def add(self, answer: Answer) -> None:
+    def add(self, pending: PendingResponse) -> None:
         """Give a request its place in the order."""
-        self._answers.append(answer)
+        self._responses.append(pending)
 
     def send_next(self, transport: asyncio.Transport) -> bool:
-        """Send the oldest answer if it is ready; False if nothing left.
+        """Send the oldest response if it is ready; False if nothing was sent.
 
-        is_closed is set by an answer that ends the connection; nothing leaves after it.
+        A response that closes the connection sets is_closed; nothing is sent after it.
         """
-        if self.is_closed or not self._answers or self._answers[0].buffers is None:
+        if self.is_closed or not self._responses or self._responses[0].buffers is None:
             return False
-        answer = self._answers.popleft()
-        if answer.buffers and not transport.is_closing():
-            _write(transport, answer.buffers)
-        self.is_closed = answer.closes_connection
-        self._observer.request_answered(
-            answer.api_name,
-            answer.error,
-            local_seconds=answer.handled_at - answer.received_at,
-            remote_seconds=answer.ready_at - answer.handled_at,
-            send_seconds=self._loop.time() - answer.ready_at,
+        pending = self._responses.popleft()
+        if pending.buffers and not transport.is_closing():
+            _write(transport, pending.buffers)
+        self.is_closed = pending.closes_connection
+        self._observer.response_sent(
+            pending.api_name,
+            pending.error,
+            local_seconds=pending.handled_at - pending.received_at,
+            remote_seconds=pending.ready_at - pending.handled_at,
+            send_seconds=self._loop.time() - pending.ready_at,
         )
         return True
 

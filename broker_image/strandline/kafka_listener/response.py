@@ -11,14 +11,15 @@ from typing import Any
 
 from strandline.broker_interface import Broker
 from strandline.errors import ErrorCode
+from strandline.model import LeaderEpoch
 
-from .settings import ListenerSettings
+from .listener_settings import ListenerSettings
 from .wire import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Where a request came in and whom it is for."""
+    """The listener a request came in on, and the broker it is for."""
 
     broker: Broker
     listener_name: str
@@ -26,10 +27,10 @@ class RequestContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """An answer: its body, the first error in it, and whether the connection ends with it.
+class Response:
+    """A response: its body, the first error in it, and whether it closes the connection.
 
-    body None means that the client expects no answer (produce with acks=0).
+    body None means that the client expects no response (produce with acks=0).
     """
 
     body: Message | None
@@ -38,15 +39,15 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Later:
-    """An answer that depends on what the broker has begun; `finish` makes it of the result.
+class DeferredResponse:
+    """A response that waits for the broker; `finish` makes it from the result.
 
-    may_cancel tells whether `result` may be cancelled when the client has gone: reading may,
-    an append that is under way may not.
+    may_cancel says whether `result` may be cancelled when the client disconnects: a read may,
+    an append under way may not.
     """
 
     result: Awaitable[Any]
-    finish: Callable[[Any], Reply]
+    finish: Callable[[Any], Response]
     may_cancel: bool
 
 
@@ -55,6 +56,11 @@ def first_error(codes: Iterable[ErrorCode]) -> ErrorCode:
     return next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
 
 
-def epoch_or_none(value: int) -> int | None:
-    """Return an epoch as clients send it, None for their -1."""
-    return value if value >= 0 else None
+def epoch_or_none(value: int) -> LeaderEpoch | None:
+    """Return the leader epoch a client sent, None for -1."""
+    return LeaderEpoch(value) if value >= 0 else None
+
+
+def bounded(value: int, most: int) -> int:
+    """Return what a client asked for, neither negative nor more than we allow."""
+    return max(0, min(value, most))

@@ -1,9 +1,9 @@
-"""Which answers tell of bad input, and what the log says of them.
+"""Which errors of a response are logged, and with which level and fields.
 
-Called by `connection` for each answer that carries an error. A refusal that every correct
-client meets in its daily life (no leader yet, a wait that was too short) is no bad input and
-has its place in the metrics alone. At most one refusal is told for a request, however many
-partitions it named: the first, and how many there are.
+Called by `connection` for each response. An error that every correct client meets in normal
+operation (no leader yet, a wait that was too short) is not bad input: only the metrics count
+it. A request gets at most one log line, however many partitions it named: the line carries
+the first logged error and the number of logged errors.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Final
 
 from strandline.errors import ErrorCode
 
-from .reply import Reply
+from .response import Response
 from .wire import Message
 
-TOPIC_SHOWN_CHARACTERS: Final = 249
+TOPIC_LOGGED_MAX_CHARACTERS: Final = 249
 """A legal name is shown whole; of another one no more than this goes into the log."""
 NO_PARTITION: Final = -1
 
 _LEVELS: Final = {
-    # No correct client sends this: someone should look.
+    # No correct client sends this: an operator should look.
     ErrorCode.CORRUPT_MESSAGE: logging.WARNING,
     ErrorCode.MESSAGE_TOO_LARGE: logging.WARNING,
     ErrorCode.RECORD_LIST_TOO_LARGE: logging.WARNING,
@@ -47,8 +47,8 @@ _LEVELS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """The first refusal of an answer; without a topic it is of the whole request."""
+class LoggedError:
+    """The first logged error of a response; without a topic it concerns the whole request."""
 
     error: ErrorCode
     topic: str = ""
@@ -65,42 +65,42 @@ class Refusal:
         """Return the values of its log line."""
         return {
             "error": self.error.name,
-            "topic": self.topic[:TOPIC_SHOWN_CHARACTERS],
+            "topic": self.topic[:TOPIC_LOGGED_MAX_CHARACTERS],
             "partition": self.partition,
             "cause": self.cause,
             "refused_count": self.count,
         }
 
 
-def refusal_in(reply: Reply) -> Refusal | None:
-    """Return what the log shall say of an answer, None for nothing."""
-    if reply.error is ErrorCode.NONE:
+def error_to_log(response: Response) -> LoggedError | None:
+    """Return the error of a response that must be logged, None if there is none."""
+    if response.error is ErrorCode.NONE:
         return None
-    told = [refusal for refusal in _refusals(reply) if refusal.error in _LEVELS]
-    if not told:
+    logged = [error for error in _errors(response) if error.error in _LEVELS]
+    if not logged:
         return None
-    first = told[0]
-    return Refusal(
+    first = logged[0]
+    return LoggedError(
         error=first.error,
         topic=first.topic,
         partition=first.partition,
         cause=first.cause,
-        count=len(told),
+        count=len(logged),
     )
 
 
-def _refusals(reply: Reply) -> Iterator[Refusal]:
-    """Yield every error of an answer, with the topic and the partition it stands at."""
-    topics: list[Message] = reply.body.get("topics", []) if reply.body else []
+def _errors(response: Response) -> Iterator[LoggedError]:
+    """Yield every error of a response with its topic and its partition."""
+    topics: list[Message] = response.body.get("topics", []) if response.body else []
     if not topics:
-        yield Refusal(error=reply.error)
+        yield LoggedError(error=response.error)
     for topic in topics:
         name = topic["name"] or ""
         if "error_code" in topic:
-            yield Refusal(error=topic["error_code"], topic=name)
+            yield LoggedError(error=topic["error_code"], topic=name)
             continue
         for partition in topic["partitions"]:
-            yield Refusal(
+            yield LoggedError(
                 error=partition["error_code"],
                 topic=name,
                 partition=partition["index"],

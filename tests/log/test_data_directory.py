@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from strandline.core.effects import PersistedPartition
 from strandline.errors import CheckpointMalformed, LogDirectoryFailed
-from strandline.log import log_dirs
-from strandline.log.log_dirs import BrokerState, DataDirectory, Meta, read_boot_id
+from strandline.log import data_directory
+from strandline.log.data_directory import BrokerState, DataDirectory, MetaProperties, read_boot_id
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -26,7 +26,9 @@ from strandline.model import (
     TopicPartition,
 )
 
-META = Meta(log_dir_id="11111111-2222-4333-8444-555555555555", broker_epoch=BrokerEpoch(4))
+META = MetaProperties(
+    log_dir_id="11111111-2222-4333-8444-555555555555", broker_epoch=BrokerEpoch(4)
+)
 TOPIC_ID = TopicId("aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee")
 
 
@@ -86,7 +88,7 @@ def test_a_failed_directory_says_so_until_somebody_has_heard(directory: DataDire
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"brokerEpoch": "9"}', b'{"a": 1}'])
 def test_a_malformed_marker_counts_as_none(directory: DataDirectory, content: bytes) -> None:
-    (directory.path / log_dirs.MARKER_FILE).write_bytes(content)
+    (directory.path / data_directory.MARKER_FILE).write_bytes(content)
     assert directory.read_clean_shutdown_marker() is None
 
 
@@ -103,7 +105,7 @@ def test_a_malformed_marker_counts_as_none(directory: DataDirectory, content: by
     ],
 )
 def test_an_odd_meta_is_refused(directory: DataDirectory, content: bytes) -> None:
-    (directory.path / log_dirs.META_FILE).write_bytes(content)
+    (directory.path / data_directory.META_FILE).write_bytes(content)
     with pytest.raises(CheckpointMalformed, match=r"meta\.json"):
         directory.read_meta()
 
@@ -113,10 +115,10 @@ def test_logs_without_meta_or_state_file_are_never_an_empty_beginning(
 ) -> None:
     directory.write_meta(META)
     directory.replica_folder(TopicPartition(topic_id=TOPIC_ID, partition=0)).mkdir()
-    (directory.path / log_dirs.STATE_FILE).unlink()
+    (directory.path / data_directory.STATE_FILE).unlink()
     with pytest.raises(CheckpointMalformed, match="broker-state is missing"):
         directory.read_state()
-    (directory.path / log_dirs.META_FILE).unlink()
+    (directory.path / data_directory.META_FILE).unlink()
     with pytest.raises(CheckpointMalformed, match=r"meta\.json is missing although logs exist"):
         directory.read_meta()
     with pytest.raises(CheckpointMalformed, match="broker-state is missing"):
@@ -125,7 +127,7 @@ def test_logs_without_meta_or_state_file_are_never_an_empty_beginning(
 
 def test_a_missing_state_file_is_refused_even_without_logs(directory: DataDirectory) -> None:
     directory.write_meta(META)
-    (directory.path / log_dirs.STATE_FILE).unlink()
+    (directory.path / data_directory.STATE_FILE).unlink()
     # A later epoch must not quietly bring an empty state back.
     directory.write_meta(META)
     with pytest.raises(CheckpointMalformed):
@@ -161,7 +163,7 @@ def test_a_state_comes_back_as_it_was_written(
 
 def test_one_changed_byte_anywhere_in_the_state_file_is_noticed(directory: DataDirectory) -> None:
     directory.write_state(STATE)
-    path = directory.path / log_dirs.STATE_FILE
+    path = directory.path / data_directory.STATE_FILE
     content = path.read_bytes()
     for at in range(len(content)):
         path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
@@ -186,7 +188,7 @@ def test_one_changed_byte_anywhere_in_the_state_file_is_noticed(directory: DataD
 def test_a_whole_state_file_of_another_shape_is_refused(
     directory: DataDirectory, monkeypatch: pytest.MonkeyPatch, body: object
 ) -> None:
-    monkeypatch.setattr(log_dirs, "_state_body", lambda _: body)
+    monkeypatch.setattr(data_directory, "_state_body", lambda _: body)
     directory.write_state(STATE)
     with pytest.raises(CheckpointMalformed, match="not the promised form"):
         directory.read_state()
@@ -228,7 +230,7 @@ def test_a_directory_that_cannot_be_written_says_what_to_do(
     def refuse(*_: object) -> None:
         raise OSError(number, errno.errorcode[number])
 
-    monkeypatch.setattr(log_dirs, "_replace_file", refuse)
+    monkeypatch.setattr(data_directory, "_replace_file", refuse)
     with pytest.raises(LogDirectoryFailed, match=words):
         DataDirectory.open(tmp_path)
     monkeypatch.undo()
@@ -270,5 +272,5 @@ def test_an_unreadable_boot_id_is_unknown(tmp_path: Path) -> None:
 
 def test_meta_is_json_that_people_can_read(directory: DataDirectory) -> None:
     directory.write_meta(META)
-    content = json.loads((directory.path / log_dirs.META_FILE).read_text())
+    content = json.loads((directory.path / data_directory.META_FILE).read_text())
     assert content == {"logDirId": META.log_dir_id, "brokerEpoch": 4}

@@ -92,11 +92,11 @@ class ScanEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
+class ScanExpectation:
     """What the batches of a segment must be.
 
     first_offset is the end of the log before it: batches are contiguous. Leader epochs
-    never fall, and none is above epoch_max, the highest this broker was ever told:
+    never fall, and none is above epoch_max, the highest this broker ever accepted:
     offsets and epochs lie outside the CRC, this is what protects them.
     """
 
@@ -107,7 +107,7 @@ class Expectation:
 
 
 def check_batches(
-    fd: int, size_bytes: int, expected: Expectation, visit: Callable[[int, BatchHeader], None]
+    fd: int, size_bytes: int, expected: ScanExpectation, visit: Callable[[int, BatchHeader], None]
 ) -> ScanEnd:
     """Walk a segment file from its start and stop at the first batch that must not be there.
 
