@@ -20,7 +20,7 @@ from strandline.core.isr import PendingShrink, Stable
 from strandline.core.isr_proposer import IsrProposer
 from strandline.core.leader import LeaderReplica
 from strandline.model import BrokerId, IsrEntry, PartitionState, StoredPartition
-from strandline.simulation.store import Store
+from strandline.simulation.store import SimulatedStore
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _watermark_over_committed_isr(self: LeaderReplica, now_ms: int) -> list[Effe
 
 
 def _write_without_version(
-    self: Store, name: str, resource_version: str, state: PartitionState
+    self: SimulatedStore, name: str, resource_version: str, state: PartitionState
 ) -> StoredPartition:
     """Write whatever comes, over whatever is there.
 
@@ -117,7 +117,7 @@ WATERMARK_OVER_COMMITTED_ISR = Mutant(
 )
 WRITE_WITHOUT_VERSION = Mutant(
     "status write without resourceVersion check",
-    Store,
+    SimulatedStore,
     "put_partition_status",
     _write_without_version,
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .world import World
 
 
-class Session:
+class SessionStream:
     """One stream; server is None until the hello arrived."""
 
     __slots__ = ("client", "client_ended", "number", "server", "server_ended", "server_id", "world")
@@ -32,31 +32,31 @@ class Session:
         self.client_ended = False
         self.server_ended = False
 
-    def hello(self, incarnation: str, events: tuple[ControllerEvent, ...]) -> None:
+    def send_hello(self, incarnation: str, events: tuple[ControllerEvent, ...]) -> None:
         """Open the stream."""
-        self._send_up(self._on_hello, incarnation, events)
+        self._send_or_break(self._on_hello, incarnation, events)
 
-    def up(self, *events: ControllerEvent, repeatable: bool = False) -> None:
-        """Say something to the controller."""
+    def send_to_controller(self, *events: ControllerEvent, repeatable: bool = False) -> None:
+        """Send events to the controller."""
         if not self.client_ended:
-            self._send_up(self._on_up, events, repeatable=repeatable)
+            self._send_or_break(self._on_broker_message, events, repeatable=repeatable)
 
-    def beat(self, *events: ControllerEvent) -> None:
-        """Give a sign of life; one that is lost is only late on a real stream."""
+    def send_heartbeat(self, *events: ControllerEvent) -> None:
+        """Send a heartbeat; one that is lost would only be late on a real stream."""
         source, network = self.client.broker_id, self.world.network
         if not self.client_ended:
-            network.send(source, self.server_id, "session", self._on_up, events)
+            network.send(source, self.server_id, "session", self._on_broker_message, events)
 
-    def down(self, message: tuple[Any, ...], *, repeatable: bool = False) -> None:
-        """Say something to the broker: the tuple is what its link takes."""
+    def send_to_broker(self, message: tuple[Any, ...], *, repeatable: bool = False) -> None:
+        """Send a message to the broker: the tuple is what its controller session takes."""
         client, server_id, network = self.client, self.server_id, self.world.network
-        arrive: Callable[..., None] = client.deliver
+        on_arrival: Callable[..., None] = client.deliver
         if not network.send(
             server_id,
             client.broker_id,
             "session",
-            arrive,
-            client.link.on_down,
+            on_arrival,
+            client.controller_session.on_controller_message,
             self,
             message,
             repeatable=repeatable,
@@ -64,27 +64,27 @@ class Session:
             self.break_after(self.world.plan.timing.break_detected_ms)
 
     def break_after(self, delay_ms: int) -> None:
-        """End the stream without anybody's doing."""
-        self.world.timeline.after(delay_ms, self._break)
+        """End the stream, though neither end closed it."""
+        self.world.virtual_time.after(delay_ms, self._break)
 
     def end_by_client(self) -> None:
         """Close the stream, as the broker does."""
         if not self.client_ended:
             self.client_ended = True
-            self.world.timeline.after(1, self._break)
+            self.world.virtual_time.after(1, self._break)
 
     def _break(self) -> None:
         self.world.sessions.pop(self.number, None)
-        self.client.deliver(self.client.link.on_broken, self)
+        self.client.deliver(self.client.controller_session.on_broken, self)
         if self.server is not None:
-            self.server.deliver(self.server.office.on_broken, self)
+            self.server.deliver(self.server.controller_shell.on_broken, self)
 
-    def _send_up(
-        self, arrive: Callable[..., None], *arguments: object, repeatable: bool = False
+    def _send_or_break(
+        self, on_arrival: Callable[..., None], *arguments: object, repeatable: bool = False
     ) -> None:
         source = self.client.broker_id
         if not self.world.network.send(
-            source, self.server_id, "session", arrive, *arguments, repeatable=repeatable
+            source, self.server_id, "session", on_arrival, *arguments, repeatable=repeatable
         ):
             self.break_after(self.world.plan.timing.break_detected_ms)
 
@@ -94,8 +94,8 @@ class Session:
             self.break_after(1)
             return
         self.server = server
-        server.deliver(server.office.on_hello, self, events)
+        server.deliver(server.controller_shell.on_hello, self, events)
 
-    def _on_up(self, events: tuple[ControllerEvent, ...]) -> None:
+    def _on_broker_message(self, events: tuple[ControllerEvent, ...]) -> None:
         if self.server is not None:
-            self.server.deliver(self.server.office.on_up, self, events)
+            self.server.deliver(self.server.controller_shell.on_broker_message, self, events)

@@ -1,8 +1,8 @@
 """A broker's end of its session with the controller.
 
 Follows the Lease, looks up the holder, dials it, sends heartbeats and reports, and looks
-whether a holder whose stream broke is dead. The simulator's counterpart of the runtime's
-controller link: same order of steps, virtual time.
+whether a holder whose stream broke is dead. The simulator's counterpart of the
+runtime's: same order of steps, virtual time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from strandline.core.events import AlterPartitionResponseReceived
 from strandline.errors import ErrorCode
 from strandline.model import NO_EPOCH, BrokerId, LeaseRecord, StoredBroker
 
-from .sessions import Session
+from .session_stream import SessionStream
 
 if TYPE_CHECKING:
     from .process import Process
@@ -34,16 +34,16 @@ REDIAL_MS = 50
 REDIAL_MAX_MS = 1_000
 PROBE_DEADLINE_MS = 200
 PROBE_INTERVAL_MS = 30
-REFUSED_PROBES_DEAD = 3
+REFUSED_PROBES_UNTIL_DEAD = 3
 
 
-class Link:
+class SimulatedControllerSession:
     """One session at a time, with the present holder of the Lease."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._holder = ""
-        self._session: Session | None = None
+        self._session: SessionStream | None = None
         self._dial_number = 0
         self._pause_ms = REDIAL_MS
         self._report_at_ms = 0
@@ -64,7 +64,7 @@ class Link:
     def _dial_after(self, delay_ms: int) -> None:
         self._dial_number += 1
         process = self._process
-        process.world.timeline.after(delay_ms, process.deliver, self._dial, self._dial_number)
+        process.world.virtual_time.after(delay_ms, process.deliver, self._dial, self._dial_number)
 
     def _dial(self, number: int) -> None:
         holder = broker_of(self._holder)
@@ -87,9 +87,9 @@ class Link:
         process = self._process
         session = self._session = process.world.open_session(process, holder)
         self._report_at_ms = (
-            process.world.timeline.now_ms + process.world.plan.timing.hosted_report_ms
+            process.world.virtual_time.now_ms + process.world.plan.timing.hosted_report_ms
         )
-        session.hello(
+        session.send_hello(
             incarnation,
             (
                 ControllerEpochSeen(controller_epoch=process.replicas.controller_epoch),
@@ -103,13 +103,13 @@ class Link:
                 ),
             ),
         )
-        self._beat_after(session)
+        self._heartbeat_after(session)
 
     def _redial(self) -> None:
         self._dial_after(self._pause_ms)
         self._pause_ms = min(2 * self._pause_ms, REDIAL_MAX_MS)
 
-    # --- what goes up ---------------------------------------------------------------------
+    # --- to the controller ----------------------------------------------------------------
 
     def propose(self, effect: ProposeIsr) -> None:
         """Send a proposal; without a session it is unanswered, a moment later."""
@@ -121,9 +121,9 @@ class Link:
                 error=ErrorCode.NETWORK_EXCEPTION,
                 stored=None,
             )
-            process.world.timeline.after(1, process.deliver, process.core, unanswered)
+            process.world.virtual_time.after(1, process.deliver, process.step_core, unanswered)
             return
-        self._session.up(
+        self._session.send_to_controller(
             IsrChangeRequested(
                 session_id=self._session.number,
                 request_id=effect.request_id,
@@ -140,7 +140,7 @@ class Link:
     def answer(self, effect: ReplyLeaderAndIsr | ReplyStopReplica) -> None:
         """Answer a command; without a session the next hello says it all."""
         if self._session is not None:
-            self._session.up(
+            self._session.send_to_controller(
                 CommandAnswered(
                     session_id=self._session.number,
                     request_id=effect.request_id,
@@ -151,10 +151,10 @@ class Link:
                 )
             )
 
-    def ask_to_leave(self, request_id: int) -> None:
-        """Ask for leaders to be moved away."""
+    def request_shutdown(self, request_id: int) -> None:
+        """Ask the controller to move leaders away."""
         if self._session is not None:
-            self._session.up(
+            self._session.send_to_controller(
                 ShutdownRequested(
                     session_id=self._session.number,
                     request_id=request_id,
@@ -163,29 +163,29 @@ class Link:
                 )
             )
 
-    def _beat_after(self, session: Session) -> None:
+    def _heartbeat_after(self, session: SessionStream) -> None:
         world = self._process.world
         delay_ms = world.plan.timing.heartbeat_ms
-        world.timeline.after(delay_ms, self._process.deliver, self._beat, session)
+        world.virtual_time.after(delay_ms, self._process.deliver, self._heartbeat, session)
 
-    def _beat(self, session: Session) -> None:
+    def _heartbeat(self, session: SessionStream) -> None:
         if session is not self._session:
             return
-        process, now_ms = self._process, self._process.world.timeline.now_ms
+        process, now_ms = self._process, self._process.world.virtual_time.now_ms
         alive = HeartbeatReceived(
             session_id=session.number,
             broker_id=process.broker_id,
             broker_epoch=process.broker_epoch,
         )
         if now_ms < self._report_at_ms:
-            session.beat(alive)
+            session.send_heartbeat(alive)
         else:
             self._report_at_ms = now_ms + process.world.plan.timing.hosted_report_ms
             report = HostedReported(
                 session_id=session.number, broker_id=process.broker_id, hosted=self._hosted()
             )
-            session.beat(alive, report)
-        self._beat_after(session)
+            session.send_heartbeat(alive, report)
+        self._heartbeat_after(session)
 
     def _hosted(self) -> tuple[HostedReplica, ...]:
         return tuple(
@@ -199,9 +199,9 @@ class Link:
             for view in self._process.replicas.views()
         )
 
-    # --- what comes down ------------------------------------------------------------------
+    # --- from the controller---------------------------------------------------------------
 
-    def on_down(self, session: Session, message: tuple[Any, ...]) -> None:
+    def on_controller_message(self, session: SessionStream, message: tuple[Any, ...]) -> None:
         """Take a message, also a late one of a session that is over."""
         process = self._process
         kind, *rest = message
@@ -209,7 +209,7 @@ class Link:
             process.on_metadata(*rest)
         elif kind == "command":
             process.on_command(*rest)
-        elif kind == "left":
+        elif kind == "shutdown":
             process.on_shutdown_answered(*rest)
         elif session is self._session:
             # Refused: the holder is not the controller yet, or not for us.
@@ -220,28 +220,28 @@ class Link:
         if session is self._session:
             self._pause_ms = REDIAL_MS
 
-    def on_broken(self, session: Session) -> None:
+    def on_broken(self, session: SessionStream) -> None:
         """Look whether the holder is dead, then dial again."""
         if session is not self._session:
             return
         session.client_ended = True
         self._session = None
-        self._look_for_death(self._holder, 0)
+        self._probe_holder(self._holder, 0)
         self._redial()
 
-    def _look_for_death(self, identity: str, refused: int) -> None:
+    def _probe_holder(self, identity: str, refused: int) -> None:
         holder = broker_of(identity)
         if holder is None:
             return
         process = self._process
 
         def on_verdict(verdict: ProbeVerdict) -> None:
-            if verdict is ProbeVerdict.REFUSED and refused + 1 < REFUSED_PROBES_DEAD:
-                process.world.timeline.after(
-                    PROBE_INTERVAL_MS, process.deliver, self._look_for_death, identity, refused + 1
+            if verdict is ProbeVerdict.REFUSED and refused + 1 < REFUSED_PROBES_UNTIL_DEAD:
+                process.world.virtual_time.after(
+                    PROBE_INTERVAL_MS, process.deliver, self._probe_holder, identity, refused + 1
                 )
             elif verdict in (ProbeVerdict.REFUSED, ProbeVerdict.OTHER_INCARNATION):
-                process.control(HolderDied(holder_identity=identity))
+                process.step_controller(HolderDied(holder_identity=identity))
 
         incarnation = identity.partition("/")[2]
         process.world.probe(process, holder, incarnation, PROBE_DEADLINE_MS, on_verdict)
@@ -253,6 +253,6 @@ def identity_of(broker_id: BrokerId, incarnation: str) -> str:
 
 
 def broker_of(identity: str) -> BrokerId | None:
-    """Return the broker of a holder identity, None if nobody holds the Lease."""
+    """Return the broker of a holder identity, None if the Lease is free."""
     name, _, incarnation = identity.partition("/")
     return BrokerId(int(name.removeprefix("broker-"))) if incarnation else None

@@ -1,4 +1,4 @@
-"""The hands of a controller: store calls, probes, and the controller's end of sessions."""
+"""Performs a controller's effects: store calls, probes, and its end of the sessions."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from strandline.core.events import (
 )
 from strandline.model import ControllerEpoch
 
-from .alarm import Driven
-from .happenings import Happening
-from .link import identity_of
+from .controller_session import identity_of
+from .driver import SimulatedDriver
+from .fault_counts import Anomaly
 from .plan import Timing
-from .sessions import Session
+from .session_stream import SessionStream
 
 if TYPE_CHECKING:
     from .process import Process
@@ -56,66 +56,68 @@ def controller_timing(timing: Timing) -> ControllerTiming:
     )
 
 
-class Office:
+class SimulatedControllerShell:
     """The controller of one process, acting or waiting."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._world = process.world
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, SessionStream] = {}
         self.controller = Controller(
             broker_id=process.broker_id,
             identity=identity_of(process.broker_id, process.incarnation),
             rank=process.broker_id,
             timing=controller_timing(process.world.plan.timing),
         )
-        self._driven: Driven[ControllerEvent, done.ControllerEffect] = Driven(
+        self._driver: SimulatedDriver[ControllerEvent, done.ControllerEffect] = SimulatedDriver(
             self.controller,
-            timeline=process.world.timeline,
+            virtual_time=process.world.virtual_time,
             deliver=process.deliver,
             perform=self._perform,
             tick=Ticked(),
         )
 
-    def control(self, event: ControllerEvent) -> None:
+    def step_controller(self, event: ControllerEvent) -> None:
         """Step the controller."""
-        self._world.note(self._process.broker_id, event)
-        self._driven.step(event)
+        self._world.trace_event(self._process.broker_id, event)
+        self._driver.step(event)
 
     # --- the server's end of sessions -----------------------------------------------------
 
-    def on_hello(self, session: Session, events: tuple[ControllerEvent, ...]) -> None:
+    def on_hello(self, session: SessionStream, events: tuple[ControllerEvent, ...]) -> None:
         """Open a session."""
         self._sessions[session.number] = session
-        self.on_up(session, events)
+        self.on_broker_message(session, events)
 
-    def on_up(self, session: Session, events: tuple[ControllerEvent, ...]) -> None:
-        """Take what a broker says."""
+    def on_broker_message(
+        self, session: SessionStream, events: tuple[ControllerEvent, ...]
+    ) -> None:
+        """Take the events of a broker."""
         if session.number in self._sessions:
             for event in events:
-                self.control(event)
+                self.step_controller(event)
 
-    def on_broken(self, session: Session) -> None:
+    def on_broken(self, session: SessionStream) -> None:
         """Hear that a stream ended."""
         if self._sessions.pop(session.number, None) is not None:
-            self.control(
+            self.step_controller(
                 SessionBroken(session_id=session.number, broker_id=session.client.broker_id)
             )
 
-    def _down(self, session_id: int, *message: object, repeatable: bool = False) -> None:
+    def _send(self, session_id: int, *message: object, repeatable: bool = False) -> None:
         session = self._sessions.get(session_id)
         if session is not None:
-            session.down(message, repeatable=repeatable)
+            session.send_to_broker(message, repeatable=repeatable)
 
     # --- effects --------------------------------------------------------------------------
 
     def _perform(self, effects: Sequence[done.ControllerEffect]) -> None:
         for effect in effects:
-            hand = _HANDS.get(type(effect))
-            if hand is None:
-                self._world.hear(self._process, effect)
+            perform = _PERFORMERS.get(type(effect))
+            if perform is None:
+                self._world.on_controller_notice(self._process, effect)
             else:
-                hand(self, effect)
+                perform(self, effect)
 
     def read_lease(self, effect: done.ReadLease) -> None:
         """Perform ReadLease."""
@@ -175,7 +177,7 @@ class Office:
         def loaded(outcome: StoreOutcome, found: Any) -> ControllerEvent:
             partitions, brokers, version = found or ((), (), store.version)
             if version != store.version:
-                self._world.happened[Happening.LIST_STALE] += 1
+                self._world.fault_counts[Anomaly.LIST_STALE] += 1
             return ClusterLoaded(
                 request_id=effect.request_id,
                 outcome=outcome,
@@ -241,7 +243,7 @@ class Office:
         """Perform ProbeBroker."""
 
         def on_verdict(verdict: ProbeVerdict) -> None:
-            self.control(
+            self.step_controller(
                 ProbeAnswered(
                     request_id=effect.request_id, broker_id=effect.broker_id, verdict=verdict
                 )
@@ -253,13 +255,13 @@ class Office:
 
     def close(self, effect: done.CloseSession) -> None:
         """Perform CloseSession; no SessionBroken follows."""
-        self._down(effect.session_id, "refused")
+        self._send(effect.session_id, "refused")
         self._sessions.pop(effect.session_id, None)
 
     def send_full_state(self, effect: done.SendFullState) -> None:
         """Perform SendFullState: metadata first, then the command."""
         epoch = effect.controller_epoch
-        self._down(effect.session_id, "metadata", epoch, effect.brokers, effect.metadata)
+        self._send(effect.session_id, "metadata", epoch, effect.brokers, effect.metadata)
         command = LeaderAndIsrReceived(
             request_id=effect.request_id,
             controller_epoch=epoch,
@@ -267,7 +269,7 @@ class Office:
             partitions=effect.partitions,
             full=True,
         )
-        self._down(effect.session_id, "command", command, repeatable=True)
+        self._send(effect.session_id, "command", command, repeatable=True)
 
     def send_leader_and_isr(self, effect: done.SendLeaderAndIsr) -> None:
         """Perform SendLeaderAndIsr."""
@@ -277,12 +279,12 @@ class Office:
             broker_epoch=effect.broker_epoch,
             partitions=effect.partitions,
         )
-        self._down(effect.session_id, "command", command, repeatable=True)
+        self._send(effect.session_id, "command", command, repeatable=True)
 
     def send_metadata(self, effect: done.SendUpdateMetadata) -> None:
         """Perform SendUpdateMetadata."""
         epoch = effect.controller_epoch
-        self._down(effect.session_id, "metadata", epoch, effect.brokers, effect.partitions)
+        self._send(effect.session_id, "metadata", epoch, effect.brokers, effect.partitions)
 
     def send_stop_replica(self, effect: done.SendStopReplica) -> None:
         """Perform SendStopReplica."""
@@ -292,7 +294,7 @@ class Office:
             broker_epoch=effect.broker_epoch,
             partitions=effect.partitions,
         )
-        self._down(effect.session_id, "command", command, repeatable=True)
+        self._send(effect.session_id, "command", command, repeatable=True)
 
     def answer_isr_change(self, effect: done.AnswerIsrChange) -> None:
         """Perform AnswerIsrChange."""
@@ -302,11 +304,11 @@ class Office:
             error=effect.error,
             stored=effect.stored,
         )
-        self._down(effect.session_id, "command", answer, repeatable=True)
+        self._send(effect.session_id, "command", answer, repeatable=True)
 
     def answer_shutdown(self, effect: done.AnswerShutdown) -> None:
         """Perform AnswerShutdown."""
-        self._down(effect.session_id, "left", effect.request_id, effect.error, effect.remaining)
+        self._send(effect.session_id, "shutdown", effect.request_id, effect.error, effect.remaining)
 
     def _call(
         self,
@@ -316,29 +318,29 @@ class Office:
         watch: bool = False,
     ) -> None:
         def answer(outcome: StoreOutcome, found: Any) -> None:
-            self.control(event(outcome, found))
+            self.step_controller(event(outcome, found))
 
         self._world.api.call(self._process, apply, answer, watch=watch)
 
 
-_HANDS: dict[type, Callable[[Office, Any], None]] = {
-    done.ReadLease: Office.read_lease,
-    done.WriteLease: Office.write_lease,
-    done.ReadEpochFloor: Office.read_floor,
-    done.ReadControllerRecord: Office.read_record,
-    done.WriteControllerRecord: Office.write_record,
-    done.LoadCluster: Office.load,
-    done.StopWatching: Office.stop_watching,
-    done.ReadStoredPartition: Office.read_partition,
-    done.WritePartitionStatus: Office.write_status,
-    done.ReadBroker: Office.read_broker,
-    done.ReadTopics: Office.read_topics,
-    done.ProbeBroker: Office.probe,
-    done.CloseSession: Office.close,
-    done.SendFullState: Office.send_full_state,
-    done.SendLeaderAndIsr: Office.send_leader_and_isr,
-    done.SendUpdateMetadata: Office.send_metadata,
-    done.SendStopReplica: Office.send_stop_replica,
-    done.AnswerIsrChange: Office.answer_isr_change,
-    done.AnswerShutdown: Office.answer_shutdown,
+_PERFORMERS: dict[type, Callable[[SimulatedControllerShell, Any], None]] = {
+    done.ReadLease: SimulatedControllerShell.read_lease,
+    done.WriteLease: SimulatedControllerShell.write_lease,
+    done.ReadEpochFloor: SimulatedControllerShell.read_floor,
+    done.ReadControllerRecord: SimulatedControllerShell.read_record,
+    done.WriteControllerRecord: SimulatedControllerShell.write_record,
+    done.LoadCluster: SimulatedControllerShell.load,
+    done.StopWatching: SimulatedControllerShell.stop_watching,
+    done.ReadStoredPartition: SimulatedControllerShell.read_partition,
+    done.WritePartitionStatus: SimulatedControllerShell.write_status,
+    done.ReadBroker: SimulatedControllerShell.read_broker,
+    done.ReadTopics: SimulatedControllerShell.read_topics,
+    done.ProbeBroker: SimulatedControllerShell.probe,
+    done.CloseSession: SimulatedControllerShell.close,
+    done.SendFullState: SimulatedControllerShell.send_full_state,
+    done.SendLeaderAndIsr: SimulatedControllerShell.send_leader_and_isr,
+    done.SendUpdateMetadata: SimulatedControllerShell.send_metadata,
+    done.SendStopReplica: SimulatedControllerShell.send_stop_replica,
+    done.AnswerIsrChange: SimulatedControllerShell.answer_isr_change,
+    done.AnswerShutdown: SimulatedControllerShell.answer_shutdown,
 }

@@ -1,7 +1,7 @@
-"""What really happened in a schedule, by kind: a fault that never comes to pass proves nothing.
+"""Counts the faults that took effect, by kind: a fault without effect proves nothing.
 
-A plan only wishes: a cut may fall where nobody speaks, power may fail where nothing is
-unflushed. So each kind is counted where it takes effect.
+A planned fault may miss: a cut may fall where no message travels, power may fail where all is
+flushed. So each kind is counted where it takes effect.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from enum import Enum
 from .plan import FaultKind
 
 
-class Happening(Enum):
-    """Mishaps that no single fault of a plan stands for; values are the words of the table."""
+class Anomaly(Enum):
+    """What goes wrong without a planned fault of its own; values are the words of the table."""
 
     MESSAGE_LOST = "messages lost"
     MESSAGE_REPEATED = "messages that came twice"
@@ -25,4 +25,4 @@ class Happening(Enum):
     TAIL_LOST = "crashes that cut the end of a log"
 
 
-Happened = Counter[Happening | FaultKind]
+FaultCounts = Counter[Anomaly | FaultKind]

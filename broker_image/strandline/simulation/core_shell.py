@@ -1,4 +1,4 @@
-"""The hands of a core: the disk, and what is said to followers, leaders and clients.
+"""Performs a core's effects: the disk, and messages to followers, leaders and clients.
 
 The simulator's counterpart of the runtime's performer. Performing never steps a machine: it
 writes the disk at once and schedules everything else.
@@ -24,61 +24,62 @@ from strandline.core.events import (
 from strandline.errors import ErrorCode
 from strandline.model import NO_EPOCH, Acks, BrokerId, TopicPartition
 
-from .chance import Chance, key_of
-from .clients import Consuming, Producing
-from .disk import Batch, RecordLog, new_batch
-from .timeline import Action
+from .clients import ConsumerRequest, ProducerRequest
+from .disk import RecordLog, StoredBatch, new_batch
+from .prng import Prng, key_of
+from .virtual_time import Callback
 
 if TYPE_CHECKING:
     from .process import Process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """A follower's fetch that is not answered: whose, and under which id he knows it."""
+class FollowerFetch:
+    """A follower's unanswered fetch: the follower, and the request id that it uses."""
 
     follower: Process
     request_id: int
 
 
-class Hands:
+class SimulatedCoreShell:
     """What one process does for its core, and what it remembers of open requests."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
         self.world = process.world
-        self.waits: dict[int, Consuming] = {}
-        self._fetches: dict[int, Waiting] = {}
-        self._produces: dict[int, tuple[Producing, int, tuple[int, ...]]] = {}
-        self._fetched: dict[TopicPartition, list[Batch]] = {}
+        self.waiting_consumers: dict[int, ConsumerRequest] = {}
+        self._fetches: dict[int, FollowerFetch] = {}
+        self._produces: dict[int, tuple[ProducerRequest, int, tuple[int, ...]]] = {}
+        self._arriving_batches: dict[TopicPartition, list[StoredBatch]] = {}
+        # The names below belong to the seed: other names would draw other delays.
         key = key_of(process.world.plan.seed, "hands", process.broker_id, process.incarnation)
-        self._chance = Chance(key)
+        self._prng = Prng(key)
         self._last_request_id = 0
         self._last_state_write_ms = 0
 
-    # --- what others ask ------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------
 
     def on_fetch(self, follower: Process, event: FollowerFetchReceived) -> None:
         """Take a follower's fetch."""
         request_id = self._next_request_id()
-        self._fetches[request_id] = Waiting(follower=follower, request_id=event.request_id)
-        self.process.core(replace(event, request_id=request_id))
+        self._fetches[request_id] = FollowerFetch(follower=follower, request_id=event.request_id)
+        self.process.step_core(replace(event, request_id=request_id))
 
     def on_fetched(
-        self, event: FetchResponseReceived, batches: dict[TopicPartition, list[Batch]]
+        self, event: FetchResponseReceived, batches: dict[TopicPartition, list[StoredBatch]]
     ) -> None:
         """Take a leader's answer; the batches last as long as the step."""
-        self._fetched = batches
-        self.process.core(event)
-        self._fetched = {}
+        self._arriving_batches = batches
+        self.process.step_core(event)
+        self._arriving_batches = {}
 
     def on_produce(
-        self, sender: Producing, attempt: int, tp: TopicPartition, values: tuple[int, ...]
+        self, sender: ProducerRequest, attempt: int, tp: TopicPartition, values: tuple[int, ...]
     ) -> None:
         """Take a producer's batch."""
         request_id = self._next_request_id()
         self._produces[request_id] = (sender, attempt, values)
-        self.process.core(
+        self.process.step_core(
             ProduceReceived(
                 request_id=request_id,
                 tp=tp,
@@ -89,7 +90,7 @@ class Hands:
             )
         )
 
-    def on_consume(self, sender: Consuming, tp: TopicPartition, position: int) -> None:
+    def on_consume(self, sender: ConsumerRequest, tp: TopicPartition, position: int) -> None:
         """Let a consumer read what it may see, or wait for more."""
         read = self.process.replicas.read_for_consumer(
             FetchPartition(
@@ -104,20 +105,20 @@ class Hands:
         if read.error is ErrorCode.NONE:
             log = self.process.disk.logs[tp]
             values = log.values[position - log.start : read.up_to_offset - log.start]
-            self.world.promises.on_read(self.process, tp, position, values)
+            self.world.invariants.on_read(self.process, tp, position, values)
         wait_ms = sender.op.wait_ms
         if read.error is ErrorCode.NONE and not values and wait_ms and not sender.waited:
             request_id = self._next_request_id()
-            self.waits[request_id] = sender
+            self.waiting_consumers[request_id] = sender
             watches = ((tp, read.high_watermark),)
-            self.process.core(
+            self.process.step_core(
                 DelayedFetchReceived(request_id=request_id, watches=watches, max_wait_ms=wait_ms)
             )
             return
         self._to_client(sender.client, sender.on_read, read.error, position + len(values))
 
-    def _to_client(self, client: int, action: Action, *arguments: object) -> None:
-        self.world.network.send(self.process.broker_id, client, "client", action, *arguments)
+    def _to_client(self, client: int, callback: Callback, *arguments: object) -> None:
+        self.world.network.send(self.process.broker_id, client, "client", callback, *arguments)
 
     def _next_request_id(self) -> int:
         self._last_request_id += 1
@@ -128,8 +129,8 @@ class Hands:
     def perform(self, effects: Sequence[done.Effect]) -> None:
         """Do what the core decided, in its order."""
         for effect in effects:
-            _HANDS[type(effect)](self, effect)
-        self.world.promises.after_step(self.process)
+            _PERFORMERS[type(effect)](self, effect)
+        self.world.invariants.after_step(self.process)
 
     def create(self, effect: done.CreateReplica) -> None:
         """Perform CreateReplica."""
@@ -137,17 +138,17 @@ class Hands:
 
     def persist(self, effect: done.PersistState) -> None:
         """Perform PersistState: done some time later, in order."""
-        timeline = self.world.timeline
-        delay_ms = self._chance.between(1, self.world.conditions.state_write_max_ms)
-        done_ms = max(timeline.now_ms + delay_ms, self._last_state_write_ms)
+        virtual_time = self.world.virtual_time
+        delay_ms = self._prng.between(1, self.world.conditions.state_write_max_ms)
+        done_ms = max(virtual_time.now_ms + delay_ms, self._last_state_write_ms)
         self._last_state_write_ms = done_ms
         self.process.disk.state_writes.append(effect)
-        timeline.at(done_ms, self._persisted, effect)
+        virtual_time.at(done_ms, self._persisted, effect)
 
     def _persisted(self, effect: done.PersistState) -> None:
         if self.process.alive:
             self.process.disk.write_state(effect)
-            self.process.deliver(self.process.core, StatePersisted(token=effect.token))
+            self.process.deliver(self.process.step_core, StatePersisted(token=effect.token))
 
     def append_as_leader(self, effect: done.AppendAsLeader) -> None:
         """Perform AppendAsLeader."""
@@ -158,18 +159,18 @@ class Hands:
     def append_as_follower(self, effect: done.AppendAsFollower) -> None:
         """Perform AppendAsFollower."""
         log = self.process.disk.logs[effect.tp]
-        for batch in self._fetched[effect.tp][: effect.batch_count]:
+        for batch in self._arriving_batches[effect.tp][: effect.batch_count]:
             log.append(batch)
 
     def truncate(self, effect: done.TruncateTo) -> None:
         """Perform TruncateTo."""
         self.process.disk.logs[effect.tp].truncate_to(effect.offset)
-        self.world.promises.on_truncated(self.process.broker_id, effect.tp, effect.offset)
+        self.world.invariants.on_truncated(self.process.broker_id, effect.tp, effect.offset)
 
     def restart_log(self, effect: done.RestartLogAt) -> None:
         """Perform RestartLogAt."""
         self.process.disk.logs[effect.tp].restart_at(effect.offset)
-        self.world.promises.on_truncated(self.process.broker_id, effect.tp, 0)
+        self.world.invariants.on_truncated(self.process.broker_id, effect.tp, 0)
 
     def write_epochs(self, effect: done.WriteEpochCheckpoint) -> None:
         """Perform WriteEpochCheckpoint: epochs are rebuilt from batches, nothing to keep."""
@@ -187,12 +188,14 @@ class Hands:
         """Perform ReplyProduce: from now on an acknowledged record counts."""
         sender, attempt, values = self._produces.pop(effect.request_id)
         if effect.error is ErrorCode.NONE:
-            self.world.promises.on_acknowledged(self.process, effect.tp, effect.base_offset, values)
+            self.world.invariants.on_acknowledged(
+                self.process, effect.tp, effect.base_offset, values
+            )
         self._to_client(sender.client, sender.on_answer, attempt, effect.error)
 
     def complete_fetch(self, effect: done.CompleteFetch) -> None:
         """Perform CompleteFetch: the consumer reads again and does not wait a second time."""
-        sender = self.waits.pop(effect.request_id)
+        sender = self.waiting_consumers.pop(effect.request_id)
         sender.waited = True
         self._to_client(sender.client, sender.send_again)
 
@@ -200,10 +203,10 @@ class Hands:
         """Perform ReplyFetch: read the log now, send the answer."""
         waiting = self._fetches.pop(effect.request_id)
         batches_max = self.world.plan.timing.fetch_batches_max
-        found: dict[TopicPartition, list[Batch]] = {}
+        found: dict[TopicPartition, list[StoredBatch]] = {}
         parts: list[FetchedPartition] = []
         for part in effect.partitions:
-            batches: list[Batch] = []
+            batches: list[StoredBatch] = []
             if part.error is ErrorCode.NONE and part.from_offset < part.up_to_offset:
                 batches = self.process.disk.logs[part.tp].read(
                     from_offset=part.from_offset,
@@ -230,12 +233,12 @@ class Hands:
             follower.broker_id,
             "answer",
             follower.deliver,
-            follower.hands.on_fetched,
+            follower.core_shell.on_fetched,
             answer,
             found,
             repeatable=True,
         ):
-            follower.hands.fetch_failed_after(
+            follower.core_shell.fetch_failed_after(
                 self.world.plan.timing.break_detected_ms, waiting.request_id, self.process.broker_id
             )
 
@@ -253,12 +256,12 @@ class Hands:
             max_wait_ms=effect.max_wait_ms,
             partitions=effect.partitions,
         )
-        arrive = self.world.arrive_fetch
+        on_arrival = self.world.deliver_fetch
         if not self.world.network.send(
             self.process.broker_id,
             leader,
             "fetch",
-            arrive,
+            on_arrival,
             leader,
             self.process,
             fetch,
@@ -269,46 +272,48 @@ class Hands:
     def fetch_failed_after(self, delay_ms: int, request_id: int, leader: BrokerId) -> None:
         """Hear after a while that a fetch did not come back."""
         failed = FetchFailed(request_id=request_id, leader=leader)
-        self.world.timeline.after(delay_ms, self.process.deliver, self.process.core, failed)
+        self.world.virtual_time.after(
+            delay_ms, self.process.deliver, self.process.step_core, failed
+        )
 
     def propose(self, effect: done.ProposeIsr) -> None:
         """Perform ProposeIsr."""
-        self.world.promises.on_proposed(self.process, effect)
-        self.process.link.propose(effect)
+        self.world.invariants.on_proposed(self.process, effect)
+        self.process.controller_session.propose(effect)
 
     def answer_command(self, effect: done.ReplyLeaderAndIsr | done.ReplyStopReplica) -> None:
         """Perform ReplyLeaderAndIsr and ReplyStopReplica."""
-        self.process.link.answer(effect)
+        self.process.controller_session.answer(effect)
 
-    def tell(self, notice: done.Notice) -> None:
-        """Hand a notice to the promises."""
-        self.world.promises.on_notice(self.process, notice)
+    def on_notice(self, notice: done.Notice) -> None:
+        """Hand a notice to the invariants."""
+        self.world.invariants.on_notice(self.process, notice)
 
 
-_HANDS: dict[type, Callable[[Hands, Any], None]] = {
-    done.CreateReplica: Hands.create,
-    done.PersistState: Hands.persist,
-    done.AppendAsLeader: Hands.append_as_leader,
-    done.AppendAsFollower: Hands.append_as_follower,
-    done.TruncateTo: Hands.truncate,
-    done.RestartLogAt: Hands.restart_log,
-    done.WriteEpochCheckpoint: Hands.write_epochs,
-    done.WriteHighWatermarkCheckpoint: Hands.write_high_watermarks,
-    done.DeleteReplica: Hands.delete,
-    done.ReplyProduce: Hands.reply_produce,
-    done.CompleteFetch: Hands.complete_fetch,
-    done.ReplyFetch: Hands.reply_fetch,
-    done.SendFetch: Hands.send_fetch,
-    done.ProposeIsr: Hands.propose,
-    done.ReplyLeaderAndIsr: Hands.answer_command,
-    done.ReplyStopReplica: Hands.answer_command,
-    done.BecameLeader: Hands.tell,
-    done.BecameFollower: Hands.tell,
-    done.IsrChanged: Hands.tell,
-    done.IsrProposalRefused: Hands.tell,
-    done.HighWatermarkAdvanced: Hands.tell,
-    done.Truncated: Hands.tell,
-    done.Fenced: Hands.tell,
-    done.RequestExpired: Hands.tell,
-    done.ReplicaFailed: Hands.tell,
+_PERFORMERS: dict[type, Callable[[SimulatedCoreShell, Any], None]] = {
+    done.CreateReplica: SimulatedCoreShell.create,
+    done.PersistState: SimulatedCoreShell.persist,
+    done.AppendAsLeader: SimulatedCoreShell.append_as_leader,
+    done.AppendAsFollower: SimulatedCoreShell.append_as_follower,
+    done.TruncateTo: SimulatedCoreShell.truncate,
+    done.RestartLogAt: SimulatedCoreShell.restart_log,
+    done.WriteEpochCheckpoint: SimulatedCoreShell.write_epochs,
+    done.WriteHighWatermarkCheckpoint: SimulatedCoreShell.write_high_watermarks,
+    done.DeleteReplica: SimulatedCoreShell.delete,
+    done.ReplyProduce: SimulatedCoreShell.reply_produce,
+    done.CompleteFetch: SimulatedCoreShell.complete_fetch,
+    done.ReplyFetch: SimulatedCoreShell.reply_fetch,
+    done.SendFetch: SimulatedCoreShell.send_fetch,
+    done.ProposeIsr: SimulatedCoreShell.propose,
+    done.ReplyLeaderAndIsr: SimulatedCoreShell.answer_command,
+    done.ReplyStopReplica: SimulatedCoreShell.answer_command,
+    done.BecameLeader: SimulatedCoreShell.on_notice,
+    done.BecameFollower: SimulatedCoreShell.on_notice,
+    done.IsrChanged: SimulatedCoreShell.on_notice,
+    done.IsrProposalRefused: SimulatedCoreShell.on_notice,
+    done.HighWatermarkAdvanced: SimulatedCoreShell.on_notice,
+    done.Truncated: SimulatedCoreShell.on_notice,
+    done.Fenced: SimulatedCoreShell.on_notice,
+    done.RequestExpired: SimulatedCoreShell.on_notice,
+    done.ReplicaFailed: SimulatedCoreShell.on_notice,
 }

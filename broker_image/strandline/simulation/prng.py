@@ -1,4 +1,4 @@
-"""Keyed chance: what happens to the n-th message of a link depends on the seed and n alone.
+"""A keyed PRNG: what happens to the n-th message of a link depends on the seed and n alone.
 
 So deleting a fault or a request from a plan leaves the fate of everything else as it was,
 which is what makes plans shrink. Never uses Python's own hash of strings.
@@ -17,8 +17,8 @@ def key_of(seed: int, *names: str | int) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-class Chance:
-    """An endless row of numbers that belongs to one key (splitmix64)."""
+class Prng:
+    """An endless stream of pseudo-random numbers that belongs to one key (splitmix64)."""
 
     __slots__ = ("_state",)
 
@@ -36,6 +36,6 @@ class Chance:
         """Return a number of [least, most]."""
         return least + self.draw() % (most - least + 1) if most > least else least
 
-    def happens(self, per_mille: int) -> bool:
-        """Return true in so many of a thousand cases."""
+    def chance(self, per_mille: int) -> bool:
+        """Return true in `per_mille` of a thousand cases."""
         return per_mille > 0 and self.draw() % 1000 < per_mille
