@@ -20,9 +20,9 @@ from strandline.errors import ConfigError
 from strandline.kube.api import ApiClient
 from strandline.log_fields import fields, fields_of
 
+from .operator_config import FIELD_MANAGER, OperatorConfig, load_operator_config
 from .reconcile import Reconciler
-from .registry import make_registry, make_settings
-from .settings import FIELD_MANAGER, OperatorConfig, load_operator_config
+from .registry import make_kopf_settings, make_registry
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ DRAIN_SECONDS: Final = 15
 """Time for the passes under way at the end; below the pod's grace period of 30 s."""
 
 
-class JsonLines(logging.Formatter):
+class OperatorLogFormatter(logging.Formatter):
     """One JSON object a line: time, level, message, and the fields of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -51,9 +51,9 @@ class JsonLines(logging.Formatter):
 
 
 def main() -> int:
-    """Run the operator until it is told to end; return its exit code."""
+    """Run the operator until it is stopped; return its exit code."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(OperatorLogFormatter())
     logging.basicConfig(level=os.environ.get("LOG_LEVEL") or "INFO", handlers=[handler])
     try:
         config = load_operator_config()
@@ -78,7 +78,7 @@ async def run(config: OperatorConfig, stop: asyncio.Event | None = None) -> None
         try:
             await kopf.operator(
                 registry=make_registry(reconciler),
-                settings=make_settings(),
+                settings=make_kopf_settings(),
                 standalone=True,
                 namespaces=[config.namespace],
                 liveness_endpoint=_liveness(config),

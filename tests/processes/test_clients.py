@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from kafka.structs import TopicPartition
 
 from tests.support.broker_group import BrokerGroup
-from tests.support.clients import SILENT_BROKER_MS, Sent, producer_of, read_all
+from tests.support.clients import SILENT_BROKER_MS, SentRecords, producer_of, read_all
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
@@ -103,7 +103,7 @@ def test_kcat_produces_idempotently_through_a_leader_kill(
 
 def produce_confluent(group: BrokerGroup, topic: str, wanted: list[bytes]) -> None:
     producer: Producer = producer_of(group.bootstrap())
-    sent = Sent(producer, topic)
+    sent = SentRecords(producer, topic)
     for number, value in enumerate(wanted):
         if number == COUNT // 2:
             sent.settle()

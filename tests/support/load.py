@@ -30,7 +30,7 @@ RATE = 100
 """Records a second and partition; a report of the load comes once a second."""
 
 
-class Load:
+class LoadProcess:
     """One run of `strandline.cli.load` against a topic."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Load:
                 stdout=reports,
             )
         group.on_stop(self._kill)
-        self.wait_acks(rate // 2)
+        self.wait_for_acks(rate // 2)
 
     def reports(self) -> list[dict[str, Any]]:
         """Return what the load said each second."""
@@ -68,7 +68,7 @@ class Load:
         last = reports[-1]["acked"] if reports else {}
         return [last.get(str(number), 0) for number in range(self._partitions)]
 
-    def wait_acks(
+    def wait_for_acks(
         self, more: int, *, of: Sequence[int] | None = None, within_ms: int = FAULT_LIMIT_MS
     ) -> None:
         """Wait until each partition, or each of some, has so many acknowledgements more than now.
@@ -152,7 +152,7 @@ def settled_verdict(
 
 
 def acked_history(*acknowledged: dict[bytes, int], partition: int = 0) -> History:
-    """Return the history of what clients of other kinds were told."""
+    """Return the history of what other clients got acknowledged."""
     lines: list[str] = []
     for producer, offsets in enumerate(acknowledged):
         for sequence, (value, offset) in enumerate(offsets.items()):

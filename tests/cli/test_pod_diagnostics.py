@@ -1,4 +1,4 @@
-"""What keeps a pod from running, told from statuses that real nodes and schedulers wrote."""
+"""What keeps a pod from running, read from statuses that real nodes and schedulers wrote."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline.cli.pod_trouble import fixed_reference, trouble
+from strandline.cli.pod_diagnostics import diagnose, fixed_reference
 
 PULL = (
     'failed to pull and unpack image "localhost:5001/strandline-client:0.1.0": failed to resolve '
@@ -37,12 +37,12 @@ def pod(state: dict[str, Any], *, image_id: str = "") -> dict[str, Any]:
         {},
     ],
 )
-def test_a_pod_that_starts_runs_or_has_ended_well_has_no_trouble(state: dict[str, Any]) -> None:
-    assert trouble(pod(state)) == ""
+def test_a_pod_that_starts_runs_or_has_ended_well_needs_no_diagnosis(state: dict[str, Any]) -> None:
+    assert diagnose(pod(state)) == ""
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "expected"),
     [
         ({"waiting": {"reason": "ErrImagePull", "message": PULL}}, f"ErrImagePull: {PULL}"),
         ({"waiting": {"reason": "ImagePullBackOff"}}, "ImagePullBackOff"),
@@ -53,17 +53,17 @@ def test_a_pod_that_starts_runs_or_has_ended_well_has_no_trouble(state: dict[str
         ),
     ],
 )
-def test_a_container_that_does_not_run_is_told_in_its_nodes_words(
-    state: dict[str, Any], told: str
+def test_a_container_that_does_not_run_is_explained_in_its_nodes_words(
+    state: dict[str, Any], expected: str
 ) -> None:
-    assert trouble(pod(state)) == told
+    assert diagnose(pod(state)) == expected
 
 
 def test_a_pod_without_a_node_is_told_in_the_schedulers_words() -> None:
-    assert trouble({"status": {"phase": "Pending"}}) == ""
+    assert diagnose({"status": {"phase": "Pending"}}) == ""
     refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     status = {"phase": "Pending", "conditions": [{**refused, "message": NO_NODE}]}
-    assert trouble({"status": status}) == f"Unschedulable: {NO_NODE}"
+    assert diagnose({"status": status}) == f"Unschedulable: {NO_NODE}"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Why pods do not start, in the words of the scheduler and of the nodes.
 
-A pod whose image nobody has looks like a slow one until a time limit ends the wait. Asked
+A pod whose image no registry has looks like a slow one until a time limit ends the wait. Asked
 early, with one pod for each image, the cluster tells in seconds.
 """
 
@@ -66,12 +66,12 @@ def explain(kubernetes: Kubernetes) -> list[str]:
         pods = kubernetes.get("pods")["items"]
     except CommandFailed:
         return []
-    found = ((pod["metadata"]["name"], trouble(pod)) for pod in pods)
+    found = ((pod["metadata"]["name"], diagnose(pod)) for pod in pods)
     return [f"  pod {name}: {reason}" for name, reason in found if reason]
 
 
-def trouble(pod: Object) -> str:
-    """Return what keeps a pod from running, empty if nothing does or nobody knows yet."""
+def diagnose(pod: Object) -> str:
+    """Return what keeps a pod from running, empty if nothing does or it is not known yet."""
     return _unscheduled(pod) or _not_run(pod)
 
 
@@ -93,8 +93,8 @@ def _not_run(pod: Object) -> str:
     return ""
 
 
-def _sentence(told: Object) -> str:
-    return ": ".join(told[key] for key in ("reason", "message") if told.get(key))
+def _sentence(state: Object) -> str:
+    return ": ".join(state[key] for key in ("reason", "message") if state.get(key))
 
 
 def _until_all_ran(
@@ -118,7 +118,7 @@ def _until_all_ran(
             raise ImagesMissing(_sentences(causes[name] for name in sorted(since)))
         time.sleep(POLL_SECONDS)
     # No node may have had room for them; one may still be pulling.
-    late = (f"  {images[name]}: {trouble(pods[name]) or 'not yet pulled'}" for name in images)
+    late = (f"  {images[name]}: {diagnose(pods[name]) or 'not yet pulled'}" for name in images)
     raise ImagesMissing(_sentences(late))
 
 

@@ -27,7 +27,7 @@ RETRIED_ERRORS = frozenset(
 """News of brokers that come and go; the library goes on by itself."""
 
 
-class Reader:
+class LoadConsumer:
     """Reads all partitions of a topic from the beginning; next_offset is by partition."""
 
     def __init__(self, bootstrap: str, topic: str, *, partitions: int, name: str) -> None:

@@ -27,7 +27,7 @@ BACKOFF_MAX_MS: Final = 30_000
 """Largest pause between two tries of one object."""
 
 SETTLE_MS: Final = 500
-"""Changes that only move counts are gathered this long: one status write instead of many."""
+"""Changes that only move counts are collected this long: one status write instead of many."""
 
 RESYNC_MS: Final = 300_000
 """Interval at which everything is listed again, with up to a fifth of jitter: a watch that
@@ -62,7 +62,7 @@ class OperatorConfig:
     image_pull_secrets: tuple[str, ...] = ()
     """imagePullSecrets: names of Secrets of the namespace."""
     default_cluster: Mapping[str, Any] | None = None
-    """defaultCluster: spec of the BrokerCluster `default`; None if nobody shall create it."""
+    """defaultCluster: spec of the BrokerCluster `default`; None if it is not to be created."""
     http_port: int = 8080
     """HTTP_PORT of the environment: where /live answers; 0 means nowhere."""
 

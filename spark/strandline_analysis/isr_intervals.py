@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 from strandline import names
 
 from .run_lengths import GAP_INTERVALS
-from .samples import PLACE, held, of, value_at
+from .samples import SERIES_KEY, held, of, value_at
 
 METRICS: Final = tuple(
     metric.name
@@ -83,7 +83,7 @@ def isr_intervals(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms
 def _under_epochs(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     """Cut what a leader showed at the changes of its own leader epoch."""
     epochs = of(facts, names.PARTITION_LEADER_EPOCH.name).select(
-        *PLACE,
+        *SERIES_KEY,
         F.col("value").cast("long").alias("epoch"),
         F.col("first_ms").alias("epoch_first_ms"),
         F.col("hold_end_ms").alias("epoch_end_ms"),
@@ -95,10 +95,10 @@ def _under_epochs(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     seen_last = F.least(last, F.col("epoch_end_ms") - 1)
     cut = F.col("epoch_first_ms") > first
     return (
-        members.join(epochs, list(PLACE))
+        members.join(epochs, list(SERIES_KEY))
         .where((seen_first < F.col("epoch_end_ms")) & (seen_first <= last))
         .select(
-            *PLACE,
+            *SERIES_KEY,
             "replica",
             "epoch",
             (F.col("value") > 0).alias("in_isr"),
@@ -119,7 +119,7 @@ def _under_epochs(facts: DataFrame, *, interval_ms: int) -> DataFrame:
 def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> DataFrame:
     """Move the starts of pieces to the moments that the leader's timestamps tell.
 
-    A change within one leadership is told exactly if the partition epoch rose by one since
+    A change within one leadership is known exactly if the partition epoch rose by one since
     the scrape before: then it was the only change. A leadership's first scrape shows the
     moment it began, and whether the ISR changed since.
     """
@@ -143,20 +143,20 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
     changed, since = F.round(F.col("changed") * 1000), F.round(F.col("since") * 1000)
     first = F.col("first_ms")
     alone = F.col("version") == F.col("version_before") + 1
-    told = (changed > F.col("previous_ms")) & (changed <= first) & alone
+    stated = (changed > F.col("previous_ms")) & (changed <= first) & alone
     leadership = Window.partitionBy("topic", "partition", "epoch")
     began = (
         (first == F.min("first_ms").over(leadership))
         & (first - since <= GAP_INTERVALS * interval_ms)
         & (since <= first)
     )
-    start = F.when(began, since).when(told, changed).otherwise(first).cast("long")
-    error = F.when(began, F.when(changed == since, 0).otherwise(first - since)).when(told, 0)
+    start = F.when(began, since).when(stated, changed).otherwise(first).cast("long")
+    error = F.when(began, F.when(changed == since, 0).otherwise(first - since)).when(stated, 0)
     moved = known.withColumn("start_ms", start).withColumn(
         "start_err_ms", F.coalesce(error, F.lit(interval_ms)).cast("long")
     )
     # A piece ends where the next one of its series starts, which may just have moved.
-    series = Window.partitionBy(*PLACE, "replica").orderBy("first_ms")
+    series = Window.partitionBy(*SERIES_KEY, "replica").orderBy("first_ms")
     next_start = F.lead("start_ms").over(series)
     adjoins = F.lead("first_ms").over(series) == F.col("end_ms")
     return moved.withColumns(

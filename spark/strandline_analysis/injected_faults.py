@@ -1,4 +1,4 @@
-"""Faults that somebody injected, to be printed beside what the samples tell of them.
+"""Faults that a person or a program injected, to be printed beside what the samples tell of them.
 
 A faults file is a JSON list of objects; needs neither Spark nor Prometheus.
 """
@@ -16,7 +16,7 @@ class FaultsMalformed(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class InjectedFault:
     """One fault. Fields of the JSON object: name, atMs, brokerId (or null), gapMs (or null)."""
 
     name: str
@@ -29,7 +29,7 @@ class Fault:
     """The longest time without acknowledgements that clients measured."""
 
 
-def read_faults(path: Path) -> list[Fault]:
+def read_faults(path: Path) -> list[InjectedFault]:
     """Return the faults of a file, oldest first.
 
     Raises:  FaultsMalformed naming the entry that is not one
@@ -44,28 +44,28 @@ def read_faults(path: Path) -> list[Fault]:
     return sorted(faults, key=lambda fault: fault.at_ms)
 
 
-def _fault(path: Path, index: int, given: Any) -> Fault:
-    place = f"{path}: entry {index}"
+def _fault(path: Path, index: int, given: Any) -> InjectedFault:
+    where = f"{path}: entry {index}"
     if not isinstance(given, dict):
-        raise FaultsMalformed(f"{place}: not an object")
+        raise FaultsMalformed(f"{where}: not an object")
     name = given.get("name")
     if not isinstance(name, str) or not name:
-        raise FaultsMalformed(f"{place}: needs a name")
-    at_ms = _whole(place, given, "atMs")
+        raise FaultsMalformed(f"{where}: needs a name")
+    at_ms = _whole(where, given, "atMs")
     if at_ms is None:
-        raise FaultsMalformed(f"{place}: needs atMs")
-    return Fault(
+        raise FaultsMalformed(f"{where}: needs atMs")
+    return InjectedFault(
         name=name,
         at_ms=at_ms,
-        broker_id=_whole(place, given, "brokerId"),
-        gap_ms=_whole(place, given, "gapMs"),
+        broker_id=_whole(where, given, "brokerId"),
+        gap_ms=_whole(where, given, "gapMs"),
     )
 
 
-def _whole(place: str, given: dict[str, Any], key: str) -> int | None:
+def _whole(where: str, given: dict[str, Any], key: str) -> int | None:
     value = given.get(key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise FaultsMalformed(f"{place}: {key} is no number")
+        raise FaultsMalformed(f"{where}: {key} is no number")
     return round(value)

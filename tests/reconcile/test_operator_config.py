@@ -8,7 +8,7 @@ import pytest
 
 from strandline.errors import ConfigError
 from strandline_operator.main import REFUSED, main
-from strandline_operator.settings import OperatorConfig, load_operator_config
+from strandline_operator.operator_config import OperatorConfig, load_operator_config
 
 GOOD = """
 brokerRole: strandline-broker
