@@ -19,10 +19,10 @@ from strandline.controller.events import ControllerEvent
 from strandline.controller.store_events import (
     BrokerRead,
     ClusterLoaded,
-    ControllerRecordAnswered,
+    ControllerRecordResponseReceived,
     EpochFloorRead,
-    LeaseAnswered,
-    PartitionAnswered,
+    LeaseResponseReceived,
+    PartitionResponseReceived,
     StoreOutcome,
     TopicsRead,
 )
@@ -36,15 +36,17 @@ def unknown_answer(effect: ControllerEffect) -> ControllerEvent:
     """Return the answer of a call that may or may not have been applied."""
     match effect:
         case ReadLease() | WriteLease():
-            return LeaseAnswered(request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN)
+            return LeaseResponseReceived(request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN)
         case ReadEpochFloor():
             return EpochFloorRead(request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN)
         case ReadControllerRecord() | WriteControllerRecord():
-            return ControllerRecordAnswered(
+            return ControllerRecordResponseReceived(
                 request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN
             )
         case ReadStoredPartition() | WritePartitionStatus():
-            return PartitionAnswered(request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN)
+            return PartitionResponseReceived(
+                request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN
+            )
         case LoadCluster():
             return ClusterLoaded(request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN)
         case ReadBroker():

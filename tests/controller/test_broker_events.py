@@ -19,7 +19,7 @@ from strandline.controller.events import (
     HeartbeatReceived,
     HostedReplica,
     HostedReported,
-    ProbeAnswered,
+    ProbeResponseReceived,
     ProbeVerdict,
     SessionBroken,
 )
@@ -278,7 +278,9 @@ def test_late_probe_answer_and_late_break_prove_nothing() -> None:
     world = with_active_controller(state(), nodes=(0,))
     world.deliver(
         0,
-        ProbeAnswered(request_id=1, broker_id=BrokerId(1), verdict=ProbeVerdict.OTHER_INCARNATION),
+        ProbeResponseReceived(
+            request_id=1, broker_id=BrokerId(1), verdict=ProbeVerdict.OTHER_INCARNATION
+        ),
     )
     world.deliver(0, SessionBroken(session_id=997, broker_id=BrokerId(1)))
     world.advance(100)

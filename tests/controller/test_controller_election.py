@@ -17,8 +17,8 @@ from strandline.controller.notices import ControllerElected, ControllerResigned
 from strandline.controller.store_events import (
     ControllerEpochSeen,
     HolderDied,
-    LeaseAnswered,
     LeaseObserved,
+    LeaseResponseReceived,
     StoreOutcome,
     WatchLost,
 )
@@ -165,7 +165,9 @@ def test_t43_late_answer_of_ones_own_put_after_another_holder_proves_nothing() -
     other = world.store.put_lease(replace(taken, holder_identity="broker-1/pod-1"))
     assert other is not None
     world.deliver(0, LeaseObserved(lease=other))
-    world.deliver(0, LeaseAnswered(request_id=put.request_id, outcome=StoreOutcome.OK, lease=taken))
+    world.deliver(
+        0, LeaseResponseReceived(request_id=put.request_id, outcome=StoreOutcome.OK, lease=taken)
+    )
     assert world.nodes[0].controller.epoch is None
     assert world.store.lease == other
 
@@ -181,7 +183,7 @@ def test_t43_late_renewal_after_another_holder_is_checked_not_believed() -> None
     other = world.store.put_lease(replace(renewed, holder_identity="broker-1/pod-1"))
     world.deliver(0, LeaseObserved(lease=other))
     world.deliver(
-        0, LeaseAnswered(request_id=put.request_id, outcome=StoreOutcome.OK, lease=renewed)
+        0, LeaseResponseReceived(request_id=put.request_id, outcome=StoreOutcome.OK, lease=renewed)
     )
     assert world.nodes[0].controller.epoch is None
     assert world.store.lease == other

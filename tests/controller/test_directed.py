@@ -6,15 +6,15 @@ The numbers in the titles are those of the scenario files.
 from __future__ import annotations
 
 from strandline.controller.effects import (
-    AnswerIsrChange,
     ReadBroker,
     ReadStoredPartition,
+    ReplyAlterPartition,
     SendLeaderAndIsr,
     WritePartitionStatus,
 )
 from strandline.controller.elections import UNCLEAN_LAST_REPLICA
 from strandline.controller.events import (
-    CommandAnswered,
+    BrokerResponseReceived,
     ProbeVerdict,
 )
 from strandline.controller.notices import (
@@ -36,7 +36,7 @@ from .world import ControllerWorld, Mode
 AB, ABC, A = (entry(0), entry(1)), (entry(0), entry(1), entry(2)), (entry(0),)
 
 
-def last_answer(world: ControllerWorld, node: int = 0) -> AnswerIsrChange:
+def last_answer(world: ControllerWorld, node: int = 0) -> ReplyAlterPartition:
     return world.answers(node)[-1]
 
 
@@ -265,7 +265,7 @@ def test_t38_stale_registration_is_read_again_when_the_broker_says_so() -> None:
     world.register(1, epoch=2, clean_since=2)
     world.deliver(
         0,
-        CommandAnswered(
+        BrokerResponseReceived(
             session_id=world.sessions[1][1],
             request_id=999,
             broker_id=BrokerId(1),

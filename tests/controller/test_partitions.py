@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from strandline.controller.effects import (
-    AnswerIsrChange,
-    AnswerShutdown,
     ReadStoredPartition,
+    ReplyAlterPartition,
+    ReplyControlledShutdown,
     SendLeaderAndIsr,
     SendUpdateMetadata,
     WritePartitionStatus,
 )
 from strandline.controller.elections import STATE_LOST
 from strandline.controller.events import (
-    CommandAnswered,
+    BrokerResponseReceived,
     IsrChangeRequested,
     ProbeVerdict,
     ShutdownRequested,
@@ -39,7 +39,7 @@ from .world import ControllerWorld, Mode
 AB, ABC, A = (entry(0), entry(1)), (entry(0), entry(1), entry(2)), (entry(0),)
 
 
-def last_answer(world: ControllerWorld, node: int = 0) -> AnswerIsrChange:
+def last_answer(world: ControllerWorld, node: int = 0) -> ReplyAlterPartition:
     return world.answers(node)[-1]
 
 
@@ -119,7 +119,7 @@ def test_command_answered_with_a_higher_controller_epoch_makes_the_controller_re
     world = with_active_controller(state(), nodes=(0,))
     world.deliver(
         0,
-        CommandAnswered(
+        BrokerResponseReceived(
             session_id=world.sessions[1][1],
             request_id=999,
             broker_id=BrokerId(1),
@@ -133,7 +133,7 @@ def test_command_answered_with_a_higher_controller_epoch_makes_the_controller_re
 def test_partition_that_a_broker_knows_already_is_lost_and_not_new() -> None:
     world = with_active_controller(None, nodes=(0,))
     command = world.nodes[0].sent(SendLeaderAndIsr)[0]
-    answer = CommandAnswered(
+    answer = BrokerResponseReceived(
         session_id=command.session_id,
         request_id=command.request_id,
         broker_id=command.broker_id,
@@ -295,7 +295,7 @@ def test_controlled_shutdown_answers_after_the_leaders_moved() -> None:
     shutdown(world, 1)
     assert [world.state(n).leader for n in range(5)] == [0] * 5
     assert [world.state(n).isr_ids for n in range(5)] == [(0, 2)] * 5
-    answer = world.nodes[0].sent(AnswerShutdown)[-1]
+    answer = world.nodes[0].sent(ReplyControlledShutdown)[-1]
     assert (answer.error, answer.remaining) == (ErrorCode.NONE, 0)
     world.alter(0, 0, ABC)
     assert last_answer(world).error is ErrorCode.INVALID_UPDATE_VERSION
@@ -304,13 +304,13 @@ def test_controlled_shutdown_answers_after_the_leaders_moved() -> None:
 def test_controlled_shutdown_counts_what_can_not_move_and_is_bounded() -> None:
     world = with_active_controller(state(leader=1, isr=(entry(1),)), nodes=(0,), partitions=2)
     shutdown(world, 1)
-    assert world.nodes[0].sent(AnswerShutdown)[-1].remaining == 2
+    assert world.nodes[0].sent(ReplyControlledShutdown)[-1].remaining == 2
     world = with_active_controller(state(leader=1), nodes=(0,), partitions=2)
     world.hold(WritePartitionStatus, Mode.DELAY)
     shutdown(world, 1)
-    assert world.nodes[0].sent(AnswerShutdown) == []
+    assert world.nodes[0].sent(ReplyControlledShutdown) == []
     world.advance(1_100)
-    assert world.nodes[0].sent(AnswerShutdown)[-1].remaining == 1
+    assert world.nodes[0].sent(ReplyControlledShutdown)[-1].remaining == 1
 
 
 @pytest.mark.parametrize("epoch, session_id", [(2, None), (1, 999)])
@@ -319,7 +319,7 @@ def test_controlled_shutdown_of_another_process_is_refused(
 ) -> None:
     world = with_active_controller(state(leader=1), nodes=(0,))
     shutdown(world, 1, epoch=epoch, session_id=session_id)
-    assert world.nodes[0].sent(AnswerShutdown)[-1].error is ErrorCode.STALE_BROKER_EPOCH
+    assert world.nodes[0].sent(ReplyControlledShutdown)[-1].error is ErrorCode.STALE_BROKER_EPOCH
     assert world.state().leader == 1
 
 
@@ -330,7 +330,7 @@ def test_resigning_answers_everything_that_is_open() -> None:
     shutdown(world, 1)
     world.deliver(0, StopRequested())
     assert last_answer(world).error is ErrorCode.NOT_CONTROLLER
-    assert world.nodes[0].sent(AnswerShutdown)[-1].error is ErrorCode.NOT_CONTROLLER
+    assert world.nodes[0].sent(ReplyControlledShutdown)[-1].error is ErrorCode.NOT_CONTROLLER
 
 
 def test_offline_partition_is_tried_again_when_a_broker_starts() -> None:

@@ -13,8 +13,8 @@ import random
 import pytest
 
 from strandline.controller.effects import (
-    AnswerIsrChange,
     ReadStoredPartition,
+    ReplyAlterPartition,
     SendFullState,
     SendLeaderAndIsr,
     WriteControllerRecord,
@@ -170,14 +170,14 @@ class Schedule:
                 if isinstance(effect, SendLeaderAndIsr | SendFullState):
                     for command in effect.partitions:
                         assert command.state in self.all_states(command.tp), "sent as committed"
-                if isinstance(effect, AnswerIsrChange):
+                if isinstance(effect, ReplyAlterPartition):
                     self.check_answer(node_id, effect)
 
     def all_states(self, tp: TopicPartition) -> list[PartitionState]:
         first = [state()]
         return first + self.world.store.history.get(tp, [])
 
-    def check_answer(self, node_id: int, answer: AnswerIsrChange) -> None:
+    def check_answer(self, node_id: int, answer: ReplyAlterPartition) -> None:
         request = self.asked[(node_id, answer.request_id)]
         stored = answer.stored
         if stored is None:

@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from strandline.controller.controller import Controller
 from strandline.controller.effects import (
-    AnswerIsrChange,
     CloseSession,
     ControllerEffect,
     LoadCluster,
@@ -26,6 +25,7 @@ from strandline.controller.effects import (
     ReadLease,
     ReadStoredPartition,
     ReadTopics,
+    ReplyAlterPartition,
     SendFullState,
     SendLeaderAndIsr,
     StopWatching,
@@ -38,7 +38,7 @@ from strandline.controller.events import (
     HeartbeatReceived,
     HostedReplica,
     IsrChangeRequested,
-    ProbeAnswered,
+    ProbeResponseReceived,
     ProbeVerdict,
     SessionBroken,
     SessionOpened,
@@ -48,12 +48,12 @@ from strandline.controller.store_events import (
     BrokerObserved,
     BrokerRead,
     ClusterLoaded,
-    ControllerRecordAnswered,
+    ControllerRecordResponseReceived,
     EpochFloorRead,
-    LeaseAnswered,
     LeaseObserved,
-    PartitionAnswered,
+    LeaseResponseReceived,
     PartitionObserved,
+    PartitionResponseReceived,
     StoreOutcome,
     TopicDeleted,
     TopicObserved,
@@ -360,7 +360,11 @@ class ControllerWorld:
         if mode is Mode.LOSE_ANSWER:
             before = len(inbox)
             self._answer(node_id, effect)
-            answers = (LeaseAnswered, ControllerRecordAnswered, PartitionAnswered)
+            answers = (
+                LeaseResponseReceived,
+                ControllerRecordResponseReceived,
+                PartitionResponseReceived,
+            )
             kept = [e for i, e in enumerate(inbox) if i < before or not isinstance(e, answers)]
             self.nodes[node_id].inbox = inbox = deque(kept)
         inbox.append(unknown_answer(effect))
@@ -377,7 +381,7 @@ class ControllerWorld:
         answer: ControllerEvent | None = None
         match effect:
             case ReadLease():
-                answer = LeaseAnswered(
+                answer = LeaseResponseReceived(
                     request_id=effect.request_id, outcome=StoreOutcome.OK, lease=store.lease
                 )
             case ReadEpochFloor():
@@ -389,7 +393,7 @@ class ControllerWorld:
                     record=store.record,
                 )
             case ReadControllerRecord():
-                answer = ControllerRecordAnswered(
+                answer = ControllerRecordResponseReceived(
                     request_id=effect.request_id, outcome=StoreOutcome.OK, record=store.record
                 )
             case LoadCluster():
@@ -404,7 +408,7 @@ class ControllerWorld:
             case StopWatching():
                 node.watching = False
             case ReadStoredPartition():
-                answer = PartitionAnswered(
+                answer = PartitionResponseReceived(
                     request_id=effect.request_id,
                     outcome=StoreOutcome.OK,
                     partition=store.partitions.get(effect.name),
@@ -423,7 +427,7 @@ class ControllerWorld:
                     topics=tuple(store.topics.values()),
                 )
             case ProbeBroker():
-                answer = ProbeAnswered(
+                answer = ProbeResponseReceived(
                     request_id=effect.request_id,
                     broker_id=effect.broker_id,
                     verdict=self.probes.get(effect.broker_id, ProbeVerdict.NO_ANSWER),
@@ -438,19 +442,19 @@ class ControllerWorld:
         match effect:
             case WriteLease():
                 lease = store.put_lease(effect.lease)
-                answer = LeaseAnswered(
+                answer = LeaseResponseReceived(
                     request_id=effect.request_id, outcome=outcome_of(lease), lease=lease
                 )
                 if lease is not None:
                     self._show_lease()
             case WriteControllerRecord():
                 record = store.put_record(effect.record)
-                answer = ControllerRecordAnswered(
+                answer = ControllerRecordResponseReceived(
                     request_id=effect.request_id, outcome=outcome_of(record), record=record
                 )
             case WritePartitionStatus():
                 stored = store.put_status(effect)
-                answer = PartitionAnswered(
+                answer = PartitionResponseReceived(
                     request_id=effect.request_id, outcome=outcome_of(stored), partition=stored
                 )
                 if stored is not None:
@@ -466,8 +470,8 @@ class ControllerWorld:
 
     # --- what was sent ----------------------------------------------------------------
 
-    def answers(self, node_id: int) -> list[AnswerIsrChange]:
-        return self.nodes[node_id].sent(AnswerIsrChange)
+    def answers(self, node_id: int) -> list[ReplyAlterPartition]:
+        return self.nodes[node_id].sent(ReplyAlterPartition)
 
     def states_sent(self, node_id: int, broker_id: int, number: int = 0) -> list[PartitionState]:
         """Return the states of a partition that one controller sent to one broker."""

@@ -12,16 +12,16 @@ import pytest
 
 from strandline.config.network import GrpcConfig
 from strandline.controller.effects import (
-    AnswerIsrChange,
-    AnswerShutdown,
     CloseSession,
+    ReplyAlterPartition,
+    ReplyControlledShutdown,
     SendFullState,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
 )
 from strandline.controller.events import (
-    CommandAnswered,
+    BrokerResponseReceived,
     ControllerEvent,
     HeartbeatReceived,
     HostedReplica,
@@ -56,12 +56,12 @@ from strandline.model import (
     TopicSettings,
 )
 from strandline.rpc.session_client import (
+    ControlledShutdownResponseReceived,
     MetadataUpdate,
     Replica,
     SessionClient,
     SessionMessage,
     SessionRefused,
-    ShutdownAnswered,
 )
 from strandline.rpc.session_server import SessionServer
 
@@ -210,7 +210,7 @@ def test_what_a_broker_says_becomes_events() -> None:
             ),
             highest_controller_epoch=CONTROLLER_EPOCH,
         )
-        assert await ends.events.get() == CommandAnswered(
+        assert await ends.events.get() == BrokerResponseReceived(
             session_id=session_id,
             request_id=23,
             broker_id=ONE,
@@ -275,7 +275,7 @@ def test_answers_carry_what_is_stored(stored: PartitionState | None) -> None:
     async def scenario(ends: Ends) -> None:
         client, session_id = await ends.opened()
         ends.server.perform(
-            AnswerIsrChange(
+            ReplyAlterPartition(
                 session_id=session_id,
                 request_id=5,
                 broker_id=ONE,
@@ -288,7 +288,7 @@ def test_answers_carry_what_is_stored(stored: PartitionState | None) -> None:
             request_id=5, tp=TP, error=ErrorCode.INVALID_UPDATE_VERSION, stored=stored
         )
         ends.server.perform(
-            AnswerShutdown(
+            ReplyControlledShutdown(
                 session_id=session_id,
                 request_id=6,
                 broker_id=ONE,
@@ -296,7 +296,7 @@ def test_answers_carry_what_is_stored(stored: PartitionState | None) -> None:
                 remaining=2,
             )
         )
-        assert await ends.messages.get() == ShutdownAnswered(
+        assert await ends.messages.get() == ControlledShutdownResponseReceived(
             request_id=6, error=ErrorCode.NONE, remaining=2
         )
         await client.close()

@@ -9,15 +9,15 @@ from strandline.model import BrokerId, PartitionState, TopicPartition
 
 from .active_controller import ActiveController
 from .brokers import BrokerEntry, HelloVerdict
-from .effects import AnswerIsrChange, AnswerShutdown, ControllerEffect
+from .effects import ControllerEffect, ReplyAlterPartition, ReplyControlledShutdown
 from .elections import STATE_LOST
 from .events import (
-    CommandAnswered,
+    BrokerResponseReceived,
     HeartbeatReceived,
     HostedReplica,
     HostedReported,
     IsrChangeRequested,
-    ProbeAnswered,
+    ProbeResponseReceived,
     ProbeVerdict,
     SessionBroken,
     SessionOpened,
@@ -166,7 +166,7 @@ class BrokerEventHandler:
             self._active.liveness.suspect(entry, now_ms)
             self._active.shutdowns.cancel(event.broker_id)
 
-    def on_probe(self, event: ProbeAnswered, now_ms: int) -> list[ControllerEffect]:
+    def on_probe(self, event: ProbeResponseReceived, now_ms: int) -> list[ControllerEffect]:
         """Judge a probe; three refusals or another incarnation are death."""
         death = self._active.liveness.on_probe(event, now_ms)
         effects = [] if death is None else self._on_death(death, now_ms)
@@ -190,11 +190,11 @@ class BrokerEventHandler:
         """Queue an AlterPartition of a broker in session; answer any other at once."""
         found = self._active.table.entry_of(event.tp)
         if found is None:
-            return [answer_isr_change(event, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+            return [reply_alter_partition(event, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
         name, entry = found
         if self._active.brokers.in_session(event.broker_id, event.session_id) is None:
             stored = entry.stored.state
-            return [answer_isr_change(event, ErrorCode.NOT_CONTROLLER, stored=stored)]
+            return [reply_alter_partition(event, ErrorCode.NOT_CONTROLLER, stored=stored)]
         self._active.reconciler.add_request(name, event, now_ms)
         return []
 
@@ -204,14 +204,16 @@ class BrokerEventHandler:
         entry = active.brokers.in_session(event.broker_id, event.session_id)
         known = None if entry is None else entry.registration
         if entry is None or known is None or event.broker_epoch != known.broker_epoch:
-            return [answer_shutdown(event, ErrorCode.STALE_BROKER_EPOCH)]
+            return [reply_controlled_shutdown(event, ErrorCode.STALE_BROKER_EPOCH)]
         entry.shutting_down = True
         active.brokers.changed()
         names = active.queue_partitions_of(event.broker_id, now_ms)
         active.shutdowns.begin(event, names, now_ms)
         return []
 
-    def on_command_answer(self, event: CommandAnswered, now_ms: int) -> list[ControllerEffect]:
+    def on_broker_response(
+        self, event: BrokerResponseReceived, now_ms: int
+    ) -> list[ControllerEffect]:
         """Note a higher epoch, or older data, that a broker's answer shows."""
         active = self._active
         active.see_epoch(event.controller_epoch)
@@ -233,11 +235,11 @@ class BrokerEventHandler:
         return effects
 
 
-def answer_isr_change(
+def reply_alter_partition(
     event: IsrChangeRequested, error: ErrorCode, *, stored: PartitionState | None = None
-) -> AnswerIsrChange:
+) -> ReplyAlterPartition:
     """Answer an AlterPartition without judging it."""
-    return AnswerIsrChange(
+    return ReplyAlterPartition(
         session_id=event.session_id,
         request_id=event.request_id,
         broker_id=event.broker_id,
@@ -247,9 +249,11 @@ def answer_isr_change(
     )
 
 
-def answer_shutdown(event: ShutdownRequested, error: ErrorCode) -> AnswerShutdown:
+def reply_controlled_shutdown(
+    event: ShutdownRequested, error: ErrorCode
+) -> ReplyControlledShutdown:
     """Refuse a controlled shutdown."""
-    return AnswerShutdown(
+    return ReplyControlledShutdown(
         session_id=event.session_id,
         request_id=event.request_id,
         broker_id=event.broker_id,

@@ -15,16 +15,16 @@ from strandline.model import BrokerId, ControllerEpoch
 
 from . import object_events
 from .active_controller import ActiveController
-from .broker_events import BrokerEventHandler, answer_isr_change, answer_shutdown
+from .broker_events import BrokerEventHandler, reply_alter_partition, reply_controlled_shutdown
 from .controller_election import ControllerElection
 from .effects import CloseSession, ControllerEffect, LoadCluster
 from .events import (
-    CommandAnswered,
+    BrokerResponseReceived,
     ControllerEvent,
     HeartbeatReceived,
     HostedReported,
     IsrChangeRequested,
-    ProbeAnswered,
+    ProbeResponseReceived,
     SessionBroken,
     SessionOpened,
     ShutdownRequested,
@@ -37,15 +37,15 @@ from .store_events import (
     BrokerRead,
     ClusterLoaded,
     ControllerEpochSeen,
-    ControllerRecordAnswered,
+    ControllerRecordResponseReceived,
     EpochFloorRead,
     HolderDied,
-    LeaseAnswered,
     LeaseObserved,
+    LeaseResponseReceived,
     ObjectEvent,
-    PartitionAnswered,
     PartitionDeleted,
     PartitionObserved,
+    PartitionResponseReceived,
     StoreOutcome,
     TopicDeleted,
     TopicObserved,
@@ -57,8 +57,8 @@ from .timing import ControllerTiming
 _BrokerEvent = (
     HeartbeatReceived
     | IsrChangeRequested
-    | CommandAnswered
-    | ProbeAnswered
+    | BrokerResponseReceived
+    | ProbeResponseReceived
     | SessionOpened
     | SessionBroken
     | ShutdownRequested
@@ -141,14 +141,14 @@ class Controller:
         match event:
             case LeaseObserved():
                 return election.follow(election.elector.observe(event.lease, now_ms), now_ms)
-            case LeaseAnswered():
+            case LeaseResponseReceived():
                 decisions = election.elector.answered(
                     event.request_id, event.outcome, event.lease, now_ms
                 )
                 return election.follow(decisions, now_ms)
             case EpochFloorRead():
                 return election.on_floor(event, now_ms)
-            case ControllerRecordAnswered():
+            case ControllerRecordResponseReceived():
                 return election.on_record(event, now_ms)
             case ControllerEpochSeen():
                 return election.see_epoch(event.controller_epoch, now_ms)
@@ -158,7 +158,7 @@ class Controller:
                 return self._become_active(event, now_ms)
             case (
                 PartitionObserved()
-                | PartitionAnswered()
+                | PartitionResponseReceived()
                 | PartitionDeleted()
                 | BrokerObserved()
                 | TopicObserved()
@@ -212,8 +212,8 @@ class Controller:
         match event:
             case PartitionObserved():
                 return object_events.on_partition(active, event, now_ms)
-            case PartitionAnswered():
-                return object_events.on_partition_answer(active, event, now_ms)
+            case PartitionResponseReceived():
+                return object_events.on_partition_response(active, event, now_ms)
             case BrokerObserved():
                 return object_events.on_broker(active, event.broker, now_ms)
             case PartitionDeleted():
@@ -255,9 +255,9 @@ class Controller:
     def _refuse(self, event: _BrokerEvent) -> list[ControllerEffect]:
         """Refuse a broker that takes this process for the active controller."""
         if isinstance(event, IsrChangeRequested):
-            return [answer_isr_change(event, ErrorCode.NOT_CONTROLLER)]
+            return [reply_alter_partition(event, ErrorCode.NOT_CONTROLLER)]
         if isinstance(event, ShutdownRequested):
-            return [answer_shutdown(event, ErrorCode.NOT_CONTROLLER)]
+            return [reply_controlled_shutdown(event, ErrorCode.NOT_CONTROLLER)]
         if isinstance(event, (SessionOpened, HeartbeatReceived)):
             epoch, refused = self._election.highest_epoch_known, ErrorCode.NOT_CONTROLLER
             session_id = event.session_id
@@ -278,9 +278,9 @@ def _on_broker(
             return handler.on_heartbeat(event, now_ms)
         case IsrChangeRequested():
             return handler.on_isr_change(event, now_ms)
-        case CommandAnswered():
-            return handler.on_command_answer(event, now_ms)
-        case ProbeAnswered():
+        case BrokerResponseReceived():
+            return handler.on_broker_response(event, now_ms)
+        case ProbeResponseReceived():
             return handler.on_probe(event, now_ms)
         case SessionOpened():
             return handler.on_hello(event, now_ms)

@@ -28,7 +28,12 @@ from .effects import (
 from .lease_election import LeaseEffect, LeaseElector
 from .lease_observation import LeaseLost, LeaseWon, MayTake
 from .notices import ControllerResigned, LeaseLostOrLeft, LeaseTaken
-from .store_events import ClusterLoaded, ControllerRecordAnswered, EpochFloorRead, StoreOutcome
+from .store_events import (
+    ClusterLoaded,
+    ControllerRecordResponseReceived,
+    EpochFloorRead,
+    StoreOutcome,
+)
 from .timing import LeaseTiming
 
 
@@ -209,7 +214,9 @@ class ControllerElection:
         self.phase = Recording(epoch=epoch, record=record, request_id=request_id, since_ms=since_ms)
         return [WriteControllerRecord(request_id=request_id, record=record)]
 
-    def on_record(self, event: ControllerRecordAnswered, now_ms: int) -> list[ControllerEffect]:
+    def on_record(
+        self, event: ControllerRecordResponseReceived, now_ms: int
+    ) -> list[ControllerEffect]:
         """Go on when the record is ours; otherwise find out, try again, or give up."""
         phase = self.phase
         if isinstance(phase, Recording) and phase.request_id == event.request_id:
@@ -225,7 +232,7 @@ class ControllerElection:
         return []
 
     def _on_record_read(
-        self, phase: CheckingRecord, event: ControllerRecordAnswered, now_ms: int
+        self, phase: CheckingRecord, event: ControllerRecordResponseReceived, now_ms: int
     ) -> list[ControllerEffect]:
         if event.outcome is not StoreOutcome.OK:
             self.phase = replace(phase, retry_ms=now_ms + self._timing.retry_period_ms)

@@ -30,14 +30,14 @@ from .notices import ControllerNotice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLease:
-    """Quorum GET of the Lease (no resourceVersion); answered by `LeaseAnswered`."""
+    """Quorum GET of the Lease (no resourceVersion); then `LeaseResponseReceived`."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteLease:
-    """PUT the Lease if it still has lease.resource_version; answered by `LeaseAnswered`.
+    """PUT the Lease if it still has lease.resource_version; then `LeaseResponseReceived`.
 
     An empty acquire_time or renew_time is to be stamped with the wall clock's time now; an
     empty holder releases the Lease. Never creates one.
@@ -49,14 +49,14 @@ class WriteLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadEpochFloor:
-    """Quorum list of Partitions, quorum GET of BrokerCluster; answered by `EpochFloorRead`."""
+    """Quorum list of Partitions, quorum GET of BrokerCluster; then `EpochFloorRead`."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadControllerRecord:
-    """Quorum GET of `BrokerCluster.status.controller`; answered by `ControllerRecordAnswered`."""
+    """Quorum GET of `BrokerCluster.status.controller`; then `ControllerRecordResponseReceived`."""
 
     request_id: int
 
@@ -66,7 +66,7 @@ class WriteControllerRecord:
     """PUT `BrokerCluster.status.controller` if it still has record.resource_version.
 
     Everything else of the status stays as it was at that version. Answered by
-    `ControllerRecordAnswered`.
+    `ControllerRecordResponseReceived`.
     """
 
     request_id: int
@@ -90,7 +90,7 @@ class StopWatching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStoredPartition:
-    """Quorum GET of a Partition; answered by `PartitionAnswered`."""
+    """Quorum GET of a Partition; then `PartitionResponseReceived`."""
 
     request_id: int
     name: str
@@ -100,7 +100,7 @@ class ReadStoredPartition:
 class WritePartitionStatus:
     """PUT `Partition.status` if the object still has resource_version.
 
-    tp is the identity the object had when it was read. Answered by `PartitionAnswered`.
+    tp is the identity the object had when it was read. Answered by `PartitionResponseReceived`.
     """
 
     request_id: int
@@ -112,7 +112,7 @@ class WritePartitionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBroker:
-    """Quorum GET of a Broker; answered by `BrokerRead`."""
+    """Quorum GET of a Broker; then `BrokerRead`."""
 
     request_id: int
     broker_id: BrokerId
@@ -120,7 +120,7 @@ class ReadBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTopics:
-    """Quorum list of all ReplicatedTopics, whatever their state; answered by `TopicsRead`."""
+    """Quorum list of all ReplicatedTopics, whatever their state; then `TopicsRead`."""
 
     request_id: int
 
@@ -130,7 +130,7 @@ class ReadTopics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeBroker:
-    """Ask the gRPC listener for its incarnation within deadline_ms; answer `ProbeAnswered`."""
+    """Ask the gRPC listener for its incarnation within deadline_ms; then `ProbeResponseReceived`."""
 
     request_id: int
     broker_id: BrokerId
@@ -172,7 +172,7 @@ class SendFullState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendLeaderAndIsr:
-    """Partitions of this broker as they are committed now; answered by `CommandAnswered`."""
+    """Partitions of this broker as they are committed now; then `BrokerResponseReceived`."""
 
     session_id: int
     request_id: int
@@ -197,7 +197,7 @@ class SendUpdateMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendStopReplica:
-    """Delete these logs: no topic with that uid exists; answered by `CommandAnswered`."""
+    """Delete these logs: no topic with that uid exists; then `BrokerResponseReceived`."""
 
     session_id: int
     request_id: int
@@ -208,7 +208,7 @@ class SendStopReplica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerIsrChange:
+class ReplyAlterPartition:
     """Answer an AlterPartition; stored is what is committed, None if nothing is known of it."""
 
     session_id: int
@@ -220,7 +220,7 @@ class AnswerIsrChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerShutdown:
+class ReplyControlledShutdown:
     """Answer how many partitions with other replicas a leaving broker still leads."""
 
     session_id: int
@@ -248,7 +248,7 @@ ControllerCommand = (
     | SendLeaderAndIsr
     | SendUpdateMetadata
     | SendStopReplica
-    | AnswerIsrChange
-    | AnswerShutdown
+    | ReplyAlterPartition
+    | ReplyControlledShutdown
 )
 ControllerEffect = ControllerCommand | ControllerNotice

@@ -26,14 +26,14 @@ from .store_events import (
     BrokerRead,
     ClusterLoaded,
     ControllerEpochSeen,
-    ControllerRecordAnswered,
+    ControllerRecordResponseReceived,
     EpochFloorRead,
     HolderDied,
-    LeaseAnswered,
     LeaseObserved,
-    PartitionAnswered,
+    LeaseResponseReceived,
     PartitionDeleted,
     PartitionObserved,
+    PartitionResponseReceived,
     TopicDeleted,
     TopicObserved,
     TopicsRead,
@@ -98,7 +98,7 @@ class SessionBroken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeAnswered:
+class ProbeResponseReceived:
     """Answer to `ProbeBroker`."""
 
     request_id: int
@@ -108,7 +108,7 @@ class ProbeAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChangeRequested:
-    """AlterPartition of one partition; answered by `AnswerIsrChange` with the same ids."""
+    """AlterPartition of one partition; answered by `ReplyAlterPartition` with the same ids."""
 
     session_id: int
     request_id: int
@@ -122,7 +122,7 @@ class IsrChangeRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownRequested:
-    """A broker is about to stop; answered by `AnswerShutdown` when its leaders were moved."""
+    """A broker is about to stop; then `ReplyControlledShutdown` when its leaders were moved."""
 
     session_id: int
     request_id: int
@@ -140,7 +140,7 @@ class HostedReported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandAnswered:
+class BrokerResponseReceived:
     """Answer to `SendFullState`, `SendLeaderAndIsr` or `SendStopReplica`.
 
     controller_epoch is the highest that broker has seen.
@@ -167,13 +167,13 @@ class Ticked:
 ControllerEvent = (
     HeartbeatReceived
     | PartitionObserved
-    | PartitionAnswered
+    | PartitionResponseReceived
     | IsrChangeRequested
-    | CommandAnswered
+    | BrokerResponseReceived
     | LeaseObserved
-    | LeaseAnswered
+    | LeaseResponseReceived
     | Ticked
-    | ProbeAnswered
+    | ProbeResponseReceived
     | SessionOpened
     | SessionBroken
     | ShutdownRequested
@@ -188,7 +188,7 @@ ControllerEvent = (
     | WatchLost
     | HolderDied
     | EpochFloorRead
-    | ControllerRecordAnswered
+    | ControllerRecordResponseReceived
     | ControllerEpochSeen
     | StopRequested
 )

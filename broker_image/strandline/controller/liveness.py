@@ -14,7 +14,7 @@ from strandline.model import BrokerEpoch, BrokerId
 
 from .brokers import BrokerEntry, Brokers, LivenessState, ProbeRound
 from .effects import ProbeBroker
-from .events import HeartbeatReceived, ProbeAnswered, ProbeVerdict
+from .events import HeartbeatReceived, ProbeResponseReceived, ProbeVerdict
 from .timing import ControllerTiming
 
 
@@ -85,7 +85,7 @@ class Liveness:
                 probes.append(self._probe(entry, entry.probe))
         return probes
 
-    def on_probe(self, event: ProbeAnswered, now_ms: int) -> Death | None:
+    def on_probe(self, event: ProbeResponseReceived, now_ms: int) -> Death | None:
         """Judge a probe; an answer to no open probe proves nothing."""
         entry = self._brokers.entries.get(event.broker_id)
         if entry is None or entry.probe is None or entry.probe.request_id != event.request_id:

@@ -23,9 +23,9 @@ from .notices import BrokerDead, TopicDeletionConfirmed
 from .partition_reconciler import Finished
 from .store_events import (
     ClusterLoaded,
-    PartitionAnswered,
     PartitionDeleted,
     PartitionObserved,
+    PartitionResponseReceived,
     TopicsRead,
 )
 from .write_notices import notices_of
@@ -70,8 +70,8 @@ def on_partition(
     return active.on_newer_state(partition, entry, now_ms, kind=kind)
 
 
-def on_partition_answer(
-    active: ActiveController, event: PartitionAnswered, now_ms: int
+def on_partition_response(
+    active: ActiveController, event: PartitionResponseReceived, now_ms: int
 ) -> list[ControllerEffect]:
     """Take the answer of a read or a write of ours."""
     finished, effects = active.reconciler.answered(event, now_ms)

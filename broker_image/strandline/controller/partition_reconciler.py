@@ -28,12 +28,17 @@ from strandline.model import (
 
 from .brokers import Brokers
 from .cluster_state import PartitionEntry, PartitionTable, PendingRequest
-from .effects import AnswerIsrChange, ControllerEffect, ReadStoredPartition, WritePartitionStatus
+from .effects import (
+    ControllerEffect,
+    ReadStoredPartition,
+    ReplyAlterPartition,
+    WritePartitionStatus,
+)
 from .elections import ElectionInput, decide
 from .events import IsrChangeRequested
 from .isr_changes import Accept, AnswerNow, ReadFirst, Refuse, judge
 from .notices import StoreConflicted
-from .store_events import PartitionAnswered, StoreOutcome
+from .store_events import PartitionResponseReceived, StoreOutcome
 from .timing import ControllerTiming
 from .write_notices import StatusWrite
 
@@ -122,7 +127,7 @@ class PartitionReconciler:
         self.queue(name, now_ms)
 
     def answered(
-        self, event: PartitionAnswered, now_ms: int
+        self, event: PartitionResponseReceived, now_ms: int
     ) -> tuple[Finished | None, list[ControllerEffect]]:
         """Take a store answer. None: no call waits for it, or the state is still unknown."""
         name = self._calls.pop(event.request_id, None)
@@ -285,8 +290,8 @@ class PartitionReconciler:
 
 def _answer(
     event: IsrChangeRequested, error: ErrorCode, stored: PartitionState | None
-) -> AnswerIsrChange:
-    return AnswerIsrChange(
+) -> ReplyAlterPartition:
+    return ReplyAlterPartition(
         session_id=event.session_id,
         request_id=event.request_id,
         broker_id=event.broker_id,

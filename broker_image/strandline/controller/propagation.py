@@ -36,7 +36,7 @@ from .effects import (
     SendStopReplica,
     SendUpdateMetadata,
 )
-from .events import CommandAnswered
+from .events import BrokerResponseReceived
 from .timing import ControllerTiming
 
 
@@ -191,7 +191,7 @@ class Propagator:
             )
         ]
 
-    def refused_as_known(self, event: CommandAnswered) -> list[TopicPartition]:
+    def refused_as_known(self, event: BrokerResponseReceived) -> list[TopicPartition]:
         """Return the new partitions that a broker refuses since it has them on disk."""
         about = self._about_new.pop(event.request_id, frozenset())
         refused = [tp for tp, e in event.partitions if e is ErrorCode.TOPIC_ALREADY_EXISTS]

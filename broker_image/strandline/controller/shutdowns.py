@@ -12,7 +12,7 @@ from strandline.errors import ErrorCode
 from strandline.model import BrokerId
 
 from .cluster_state import PartitionTable
-from .effects import AnswerShutdown
+from .effects import ReplyControlledShutdown
 from .events import ShutdownRequested
 from .partition_reconciler import PartitionReconciler
 from .timing import ControllerTiming
@@ -55,7 +55,7 @@ class Shutdowns:
         """Forget a request whose session is over."""
         self._leaving.pop(broker_id, None)
 
-    def tick(self, now_ms: int) -> list[AnswerShutdown]:
+    def tick(self, now_ms: int) -> list[ReplyControlledShutdown]:
         """Answer each broker whose partitions are settled, or that has waited long enough."""
         answers = []
         for broker_id in sorted(self._leaving):
@@ -67,7 +67,7 @@ class Shutdowns:
                 answers.append(_answer(leaving.event, ErrorCode.NONE, self._led(broker_id)))
         return answers
 
-    def resign(self) -> list[AnswerShutdown]:
+    def resign(self) -> list[ReplyControlledShutdown]:
         """Answer every request: another controller decides from now on."""
         leaving, self._leaving = self._leaving, {}
         return [
@@ -81,8 +81,8 @@ class Shutdowns:
         return sum(1 for state in led if state is not None and len(state.replicas) > 1)
 
 
-def _answer(event: ShutdownRequested, error: ErrorCode, remaining: int) -> AnswerShutdown:
-    return AnswerShutdown(
+def _answer(event: ShutdownRequested, error: ErrorCode, remaining: int) -> ReplyControlledShutdown:
+    return ReplyControlledShutdown(
         session_id=event.session_id,
         request_id=event.request_id,
         broker_id=event.broker_id,

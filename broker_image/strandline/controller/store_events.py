@@ -46,7 +46,7 @@ class LeaseObserved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseAnswered:
+class LeaseResponseReceived:
     """Answer to `ReadLease` (None: no such Lease) or `WriteLease` (the Lease as stored)."""
 
     request_id: int
@@ -77,7 +77,7 @@ class EpochFloorRead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerRecordAnswered:
+class ControllerRecordResponseReceived:
     """Answer to `ReadControllerRecord` or `WriteControllerRecord`; record as in EpochFloorRead."""
 
     request_id: int
@@ -127,7 +127,7 @@ class PartitionDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionAnswered:
+class PartitionResponseReceived:
     """Answer to `ReadStoredPartition` (None: no such object) or `WritePartitionStatus` (stored)."""
 
     request_id: int
@@ -181,7 +181,7 @@ class TopicsRead:
 
 ObjectEvent = (
     PartitionObserved
-    | PartitionAnswered
+    | PartitionResponseReceived
     | PartitionDeleted
     | BrokerObserved
     | TopicObserved

@@ -68,7 +68,7 @@ class MetadataUpdate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShutdownAnswered:
+class ControlledShutdownResponseReceived:
     """Partitions the controller could not move away yet."""
 
     request_id: int
@@ -89,7 +89,7 @@ SessionMessage = (
     | StopReplicaReceived
     | MetadataUpdate
     | AlterPartitionResponseReceived
-    | ShutdownAnswered
+    | ControlledShutdownResponseReceived
     | SessionRefused
 )
 
@@ -254,7 +254,7 @@ def decode_controller_message(message: pb.ControllerMessage) -> SessionMessage:
             )
         case "controlled_shutdown_answer":
             shutdown = message.controlled_shutdown_answer
-            return ShutdownAnswered(
+            return ControlledShutdownResponseReceived(
                 request_id=shutdown.request_id,
                 error=ErrorCode(shutdown.error),
                 remaining=shutdown.remaining,

@@ -18,16 +18,16 @@ from google.protobuf.message import DecodeError
 
 from strandline.config.network import GrpcConfig
 from strandline.controller.effects import (
-    AnswerIsrChange,
-    AnswerShutdown,
     CloseSession,
+    ReplyAlterPartition,
+    ReplyControlledShutdown,
     SendFullState,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
 )
 from strandline.controller.events import (
-    CommandAnswered,
+    BrokerResponseReceived,
     ControllerEvent,
     HeartbeatReceived,
     HostedReplica,
@@ -64,8 +64,8 @@ SessionEffect = (
     | SendLeaderAndIsr
     | SendUpdateMetadata
     | SendStopReplica
-    | AnswerIsrChange
-    | AnswerShutdown
+    | ReplyAlterPartition
+    | ReplyControlledShutdown
 )
 
 
@@ -132,9 +132,9 @@ class SessionServer:
                 session.put(_full_state(effect))
             case SendStopReplica():
                 session.put(_stop_replica(effect))
-            case AnswerIsrChange():
+            case ReplyAlterPartition():
                 session.put(_isr_answer(effect))
-            case AnswerShutdown():
+            case ReplyControlledShutdown():
                 answer = pb.ControlledShutdownAnswer(
                     request_id=effect.request_id, remaining=effect.remaining, error=effect.error
                 )
@@ -260,7 +260,7 @@ def _decode_broker_message(
         case "command_answer":
             answer = message.command_answer
             return (
-                CommandAnswered(
+                BrokerResponseReceived(
                     session_id=session.session_id,
                     request_id=answer.request_id,
                     broker_id=session.broker_id,
@@ -349,7 +349,7 @@ def _stop_replica(effect: SendStopReplica) -> pb.ControllerMessage:
     return pb.ControllerMessage(stop_replica=message)
 
 
-def _isr_answer(effect: AnswerIsrChange) -> pb.ControllerMessage:
+def _isr_answer(effect: ReplyAlterPartition) -> pb.ControllerMessage:
     message = pb.AlterPartitionAnswer(
         request_id=effect.request_id,
         tp=convert.topic_partition_to_wire(effect.tp),

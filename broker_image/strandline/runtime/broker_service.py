@@ -42,11 +42,11 @@ from strandline.model import NO_EPOCH, LeaseRecord, Registration
 from strandline.rpc.probes import PeerIdentity, peer_service
 from strandline.rpc.replication_server import replication_service
 from strandline.rpc.session_client import (
+    ControlledShutdownResponseReceived,
     MetadataUpdate,
     Replica,
     SessionMessage,
     SessionRefused,
-    ShutdownAnswered,
 )
 from strandline.rpc.session_server import SessionServer
 from strandline.rpc.streams import channel_options
@@ -366,7 +366,7 @@ class BrokerService:
                         brokers=message.live_brokers,
                     )
                 )
-        elif not isinstance(message, ShutdownAnswered | SessionRefused):
+        elif not isinstance(message, ControlledShutdownResponseReceived | SessionRefused):
             if isinstance(message, LeaderAndIsrReceived):
                 seen = ControllerEpochSeen(controller_epoch=message.controller_epoch)
                 self._controller_shell.submit(seen)

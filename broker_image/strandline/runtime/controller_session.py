@@ -22,11 +22,11 @@ from strandline.log_fields import fields
 from strandline.model import BrokerId, ControllerEpoch, LeaseRecord, Registration
 from strandline.rpc.probes import probe
 from strandline.rpc.session_client import (
+    ControlledShutdownResponseReceived,
     Replica,
     SessionClient,
     SessionMessage,
     SessionRefused,
-    ShutdownAnswered,
 )
 
 from .clock import Clock
@@ -88,7 +88,7 @@ class ControllerSession:
         self._holder_identity = ""
         self._changed = asyncio.Event()
         self._session: SessionClient | None = None
-        self._shutdown_answer: asyncio.Future[ShutdownAnswered] | None = None
+        self._shutdown_answer: asyncio.Future[ControlledShutdownResponseReceived] | None = None
         self._shutdown_requests = 0
 
     def observe_lease(self, lease: LeaseRecord | None) -> None:
@@ -181,7 +181,7 @@ class ControllerSession:
             nonlocal accepted, refused
             if isinstance(message, SessionRefused):
                 refused = True
-            elif isinstance(message, ShutdownAnswered):
+            elif isinstance(message, ControlledShutdownResponseReceived):
                 self._take_shutdown_answer(message)
             else:
                 accepted = True
@@ -217,7 +217,7 @@ class ControllerSession:
             await self._look_for_death(holder)
         return accepted or refused
 
-    def _take_shutdown_answer(self, message: ShutdownAnswered) -> None:
+    def _take_shutdown_answer(self, message: ControlledShutdownResponseReceived) -> None:
         waiting = self._shutdown_answer
         if (
             waiting is not None

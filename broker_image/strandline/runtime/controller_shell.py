@@ -30,18 +30,23 @@ from strandline.controller.effects import (
     WriteLease,
     WritePartitionStatus,
 )
-from strandline.controller.events import ControllerEvent, ProbeAnswered, ProbeVerdict, Ticked
+from strandline.controller.events import (
+    ControllerEvent,
+    ProbeResponseReceived,
+    ProbeVerdict,
+    Ticked,
+)
 from strandline.controller.notices import ControllerNotice
 from strandline.controller.store_events import (
     BrokerObserved,
     BrokerRead,
     ClusterLoaded,
-    ControllerRecordAnswered,
+    ControllerRecordResponseReceived,
     EpochFloorRead,
-    LeaseAnswered,
-    PartitionAnswered,
+    LeaseResponseReceived,
     PartitionDeleted,
     PartitionObserved,
+    PartitionResponseReceived,
     StoreOutcome,
     TopicDeleted,
     TopicObserved,
@@ -188,7 +193,9 @@ class ControllerShell:
         match effect:
             case ReadLease(request_id=request_id):
                 outcome, lease = await _outcome(self._leases.get(self._lease_name))
-                self.submit(LeaseAnswered(request_id=request_id, outcome=outcome, lease=lease))
+                self.submit(
+                    LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=lease)
+                )
             case WriteLease(request_id=request_id, lease=lease):
                 now = format_micro_time(self._clock.wall_time_us())
                 stamped = replace(
@@ -197,19 +204,25 @@ class ControllerShell:
                     renew_time=lease.renew_time or now,
                 )
                 outcome, written = await _outcome(self._leases.put(stamped), writes=True)
-                self.submit(LeaseAnswered(request_id=request_id, outcome=outcome, lease=written))
+                self.submit(
+                    LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=written)
+                )
             case ReadEpochFloor(request_id=request_id):
                 await self._read_floor(request_id)
             case ReadControllerRecord(request_id=request_id):
                 outcome, record = await _outcome(self._store.get_controller_record())
                 self.submit(
-                    ControllerRecordAnswered(request_id=request_id, outcome=outcome, record=record)
+                    ControllerRecordResponseReceived(
+                        request_id=request_id, outcome=outcome, record=record
+                    )
                 )
             case WriteControllerRecord(request_id=request_id, record=record):
                 call = self._store.put_controller_record(record)
                 outcome, stored = await _outcome(call, writes=True)
                 self.submit(
-                    ControllerRecordAnswered(request_id=request_id, outcome=outcome, record=stored)
+                    ControllerRecordResponseReceived(
+                        request_id=request_id, outcome=outcome, record=stored
+                    )
                 )
             case _:
                 raise InvariantViolation("every effect has a performer", effect=effect)
@@ -222,7 +235,7 @@ class ControllerShell:
     def _answer_partition(
         self, request_id: int, outcome: StoreOutcome, found: StoredPartition | None
     ) -> None:
-        answer = PartitionAnswered(request_id=request_id, outcome=outcome, partition=found)
+        answer = PartitionResponseReceived(request_id=request_id, outcome=outcome, partition=found)
         self.submit(answer)
 
     async def _read_floor(self, request_id: int) -> None:
@@ -266,7 +279,9 @@ class ControllerShell:
                     deadline_ms=effect.deadline_ms,
                 )
         self.submit(
-            ProbeAnswered(request_id=effect.request_id, broker_id=effect.broker_id, verdict=verdict)
+            ProbeResponseReceived(
+                request_id=effect.request_id, broker_id=effect.broker_id, verdict=verdict
+            )
         )
 
     # --- lists and watches ---------------------------------------------------------------

@@ -176,7 +176,7 @@ class ReplicationTransport:
         stream = ReplicationClient(
             f"{endpoint.host}:{endpoint.port}",
             self._grpc,
-            on_answer=lambda request_id, frames: self._on_answer(broker_id, request_id, frames),
+            on_response=lambda request_id, frames: self._on_response(broker_id, request_id, frames),
             on_broken=lambda: self._on_broken(broker_id, live.broker_epoch),
         )
         leader = _Leader(broker_epoch=live.broker_epoch, stream=stream)
@@ -195,7 +195,9 @@ class ReplicationTransport:
         del self._leaders[broker_id]
         self._submit(FetchFailed(request_id=leader.request_id, leader=broker_id))
 
-    def _on_answer(self, broker_id: BrokerId, request_id: int, frames: list[RecordsFrame]) -> None:
+    def _on_response(
+        self, broker_id: BrokerId, request_id: int, frames: list[RecordsFrame]
+    ) -> None:
         partitions = tuple(self._checked(frame) for frame in frames)
         answer = FetchResponseReceived(
             request_id=request_id, leader=broker_id, partitions=partitions

@@ -109,10 +109,10 @@ class ProducerRequest:
         world.network.send(self.client, broker_id, "client", world.deliver_produce, *arguments)
         silence_ms = clients.request_timeout_ms + SILENCE_MS
         world.virtual_time.after(
-            silence_ms, self.on_answer, self._attempt, ErrorCode.NETWORK_EXCEPTION
+            silence_ms, self.on_response, self._attempt, ErrorCode.NETWORK_EXCEPTION
         )
 
-    def on_answer(self, attempt: int, error: ErrorCode) -> None:
+    def on_response(self, attempt: int, error: ErrorCode) -> None:
         """Take an answer, or the lack of one."""
         if self._done or attempt != self._attempt:
             return

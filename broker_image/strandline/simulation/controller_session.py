@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from strandline.controller.events import (
-    CommandAnswered,
+    BrokerResponseReceived,
     HeartbeatReceived,
     HostedReplica,
     HostedReported,
@@ -141,7 +141,7 @@ class SimulatedControllerSession:
         """Answer a command; without a session the next hello says it all."""
         if self._session is not None:
             self._session.send_to_controller(
-                CommandAnswered(
+                BrokerResponseReceived(
                     session_id=self._session.number,
                     request_id=effect.request_id,
                     broker_id=self._process.broker_id,

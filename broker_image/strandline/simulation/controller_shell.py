@@ -9,7 +9,7 @@ from strandline.controller import effects as done
 from strandline.controller.controller import Controller
 from strandline.controller.events import (
     ControllerEvent,
-    ProbeAnswered,
+    ProbeResponseReceived,
     ProbeVerdict,
     SessionBroken,
     Ticked,
@@ -17,10 +17,10 @@ from strandline.controller.events import (
 from strandline.controller.store_events import (
     BrokerRead,
     ClusterLoaded,
-    ControllerRecordAnswered,
+    ControllerRecordResponseReceived,
     EpochFloorRead,
-    LeaseAnswered,
-    PartitionAnswered,
+    LeaseResponseReceived,
+    PartitionResponseReceived,
     StoreOutcome,
     TopicsRead,
 )
@@ -124,7 +124,7 @@ class SimulatedControllerShell:
         store, request_id = self._world.store, effect.request_id
         self._call(
             lambda: store.lease,
-            lambda outcome, lease: LeaseAnswered(
+            lambda outcome, lease: LeaseResponseReceived(
                 request_id=request_id, outcome=outcome, lease=lease
             ),
         )
@@ -134,7 +134,7 @@ class SimulatedControllerShell:
         request_id = effect.request_id
         self._call(
             lambda: self._world.write_lease(effect.lease),
-            lambda outcome, lease: LeaseAnswered(
+            lambda outcome, lease: LeaseResponseReceived(
                 request_id=request_id, outcome=outcome, lease=lease
             ),
         )
@@ -156,7 +156,7 @@ class SimulatedControllerShell:
         """Perform ReadControllerRecord."""
         self._call(
             lambda: self._world.store.record,
-            lambda outcome, record: ControllerRecordAnswered(
+            lambda outcome, record: ControllerRecordResponseReceived(
                 request_id=effect.request_id, outcome=outcome, record=record
             ),
         )
@@ -165,7 +165,7 @@ class SimulatedControllerShell:
         """Perform WriteControllerRecord."""
         self._call(
             lambda: self._world.store.put_record(effect.record),
-            lambda outcome, record: ControllerRecordAnswered(
+            lambda outcome, record: ControllerRecordResponseReceived(
                 request_id=effect.request_id, outcome=outcome, record=record
             ),
         )
@@ -201,10 +201,10 @@ class SimulatedControllerShell:
         self._world.api.stop_watching(self._process)
 
     def read_partition(self, effect: done.ReadStoredPartition) -> None:
-        """Perform ReadPartition."""
+        """Perform ReadStoredPartition."""
         self._call(
             lambda: self._world.store.partitions[effect.name],
-            lambda outcome, found: PartitionAnswered(
+            lambda outcome, found: PartitionResponseReceived(
                 request_id=effect.request_id, outcome=outcome, partition=found
             ),
         )
@@ -213,7 +213,7 @@ class SimulatedControllerShell:
         """Perform WritePartitionStatus."""
         self._call(
             lambda: self._world.write_status(self._process, effect),
-            lambda outcome, found: PartitionAnswered(
+            lambda outcome, found: PartitionResponseReceived(
                 request_id=effect.request_id, outcome=outcome, partition=found
             ),
         )
@@ -244,7 +244,7 @@ class SimulatedControllerShell:
 
         def on_verdict(verdict: ProbeVerdict) -> None:
             self.step_controller(
-                ProbeAnswered(
+                ProbeResponseReceived(
                     request_id=effect.request_id, broker_id=effect.broker_id, verdict=verdict
                 )
             )
@@ -296,8 +296,8 @@ class SimulatedControllerShell:
         )
         self._send(effect.session_id, "command", command, repeatable=True)
 
-    def answer_isr_change(self, effect: done.AnswerIsrChange) -> None:
-        """Perform AnswerIsrChange."""
+    def reply_alter_partition(self, effect: done.ReplyAlterPartition) -> None:
+        """Perform ReplyAlterPartition."""
         answer = AlterPartitionResponseReceived(
             request_id=effect.request_id,
             tp=effect.tp,
@@ -306,8 +306,8 @@ class SimulatedControllerShell:
         )
         self._send(effect.session_id, "command", answer, repeatable=True)
 
-    def answer_shutdown(self, effect: done.AnswerShutdown) -> None:
-        """Perform AnswerShutdown."""
+    def reply_controlled_shutdown(self, effect: done.ReplyControlledShutdown) -> None:
+        """Perform ReplyControlledShutdown."""
         self._send(effect.session_id, "shutdown", effect.request_id, effect.error, effect.remaining)
 
     def _call(
@@ -341,6 +341,6 @@ _PERFORMERS: dict[type, Callable[[SimulatedControllerShell, Any], None]] = {
     done.SendLeaderAndIsr: SimulatedControllerShell.send_leader_and_isr,
     done.SendUpdateMetadata: SimulatedControllerShell.send_metadata,
     done.SendStopReplica: SimulatedControllerShell.send_stop_replica,
-    done.AnswerIsrChange: SimulatedControllerShell.answer_isr_change,
-    done.AnswerShutdown: SimulatedControllerShell.answer_shutdown,
+    done.ReplyAlterPartition: SimulatedControllerShell.reply_alter_partition,
+    done.ReplyControlledShutdown: SimulatedControllerShell.reply_controlled_shutdown,
 }

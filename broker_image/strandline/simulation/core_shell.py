@@ -191,7 +191,7 @@ class SimulatedCoreShell:
             self.world.invariants.on_acknowledged(
                 self.process, effect.tp, effect.base_offset, values
             )
-        self._to_client(sender.client, sender.on_answer, attempt, effect.error)
+        self._to_client(sender.client, sender.on_response, attempt, effect.error)
 
     def complete_fetch(self, effect: done.CompleteFetch) -> None:
         """Perform CompleteFetch: the consumer reads again and does not wait a second time."""
@@ -281,7 +281,7 @@ class SimulatedCoreShell:
         self.world.invariants.on_proposed(self.process, effect)
         self.process.controller_session.propose(effect)
 
-    def answer_command(self, effect: done.ReplyLeaderAndIsr | done.ReplyStopReplica) -> None:
+    def reply_to_controller(self, effect: done.ReplyLeaderAndIsr | done.ReplyStopReplica) -> None:
         """Perform ReplyLeaderAndIsr and ReplyStopReplica."""
         self.process.controller_session.answer(effect)
 
@@ -305,8 +305,8 @@ _PERFORMERS: dict[type, Callable[[SimulatedCoreShell, Any], None]] = {
     done.ReplyFetch: SimulatedCoreShell.reply_fetch,
     done.SendFetch: SimulatedCoreShell.send_fetch,
     done.ProposeIsr: SimulatedCoreShell.propose,
-    done.ReplyLeaderAndIsr: SimulatedCoreShell.answer_command,
-    done.ReplyStopReplica: SimulatedCoreShell.answer_command,
+    done.ReplyLeaderAndIsr: SimulatedCoreShell.reply_to_controller,
+    done.ReplyStopReplica: SimulatedCoreShell.reply_to_controller,
     done.BecameLeader: SimulatedCoreShell.on_notice,
     done.BecameFollower: SimulatedCoreShell.on_notice,
     done.IsrChanged: SimulatedCoreShell.on_notice,

@@ -161,7 +161,7 @@ class World:
         """Hand a batch to a broker; without a process there it fails at once."""
         process = self.serving(broker_id)
         if process is None:
-            self.virtual_time.after(1, sender.on_answer, attempt, ErrorCode.NETWORK_EXCEPTION)
+            self.virtual_time.after(1, sender.on_response, attempt, ErrorCode.NETWORK_EXCEPTION)
         else:
             process.deliver(process.core_shell.on_produce, sender, attempt, tp, values)
 
