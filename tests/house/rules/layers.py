@@ -19,6 +19,9 @@ _VOCABULARY = (
     "strandline.controller.effects",
     "strandline.controller.notices",
     "strandline.controller.store_events",
+    "strandline.controller_session.events",
+    "strandline.controller_session.effects",
+    "strandline.controller_session.messages",
 )
 _GROUND = (
     "strandline.model",
@@ -43,6 +46,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strandline.config": ("strandline.config", *_GROUND),
     "strandline.core": ("strandline.core", *_GROUND),
     "strandline.controller": ("strandline.controller", *_GROUND),
+    "strandline.controller_session": (
+        "strandline.controller_session",
+        "strandline.core.events",
+        "strandline.core.effects",
+        "strandline.core.views",
+        "strandline.controller.events",
+        "strandline.controller.store_events",
+        *_GROUND,
+    ),
     "strandline.log": ("strandline.log", *_SHELL),
     "strandline.rpc": ("strandline.rpc", "strandline_api", *_SHELL),
     "strandline.kafka_listener": ("strandline.kafka_listener", *_SHELL),
