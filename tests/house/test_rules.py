@@ -9,7 +9,16 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.house.rules import conduct, layers, promises, reach, registers, shape, words
+from tests.house.rules import (
+    conduct,
+    decisions,
+    layers,
+    promises,
+    reach,
+    registers,
+    shape,
+    words,
+)
 from tests.house.test_tree import ROOT, RULES, Rule
 
 CORE = "broker_image/strandline/core/x.py"
@@ -62,6 +71,33 @@ NUMBER = "#" + "12"
 FOLDER = f"/{'root'}/x"
 REGISTRY = f"pypi{'.'}org"
 UNFINISHED = "TO" + "DO"
+PAGE = "docs/adr/0001-one.md"
+INDEX = "docs/adr/README.md"
+DECISION = """# 0001 One
+
+- Date: 2026-11-21
+- Status: accepted
+
+## Context
+A.
+
+## Decision
+B.
+
+## Rejected alternatives
+- **C.** It is worse.
+
+## Cost
+D.
+
+## Revisit when
+E.
+"""
+INDEX_ROW = "| [0001](0001-one.md) | One | accepted | In a line. |\n"
+
+
+def decided(page: str = DECISION, row: str = INDEX_ROW) -> dict[str, str]:
+    return {PAGE: page, INDEX: row}
 
 
 class Planted(NamedTuple):
@@ -204,6 +240,33 @@ OFFENCES = (
     Planted(promises.unkept_promises, promised("| a | `make fly` | seen |"), "no such verb"),
     Planted(promises.lowered_floor, {"tests/floor.toml": "[floor]\nfast = 3\n"}, "tiers are"),
     Planted(promises.lowered_floor, {"tests/floor.toml": FLOOR.replace("3", "0")}, "fast = 0"),
+    Planted(decisions.incomplete_decisions, {}, "no decision"),
+    Planted(decisions.incomplete_decisions, {PAGE: DECISION}, "README.md: missing"),
+    Planted(decisions.incomplete_decisions, decided(row=""), "does not list 0001-one.md"),
+    Planted(decisions.incomplete_decisions, decided(row=INDEX_ROW.replace("One", "Two")), "'Two'"),
+    Planted(
+        decisions.incomplete_decisions,
+        decided(row=INDEX_ROW + INDEX_ROW.replace("0001", "0002")),
+        "lists 0002-one.md, which does not exist",
+    ),
+    Planted(
+        decisions.incomplete_decisions,
+        {**decided(), "docs/adr/0003-three.md": DECISION},
+        "0003-three.md: follows 0001",
+    ),
+    Planted(decisions.incomplete_decisions, {"docs/adr/one.md": DECISION}, "not named NNNN"),
+    Planted(decisions.incomplete_decisions, decided(DECISION[3:]), "number and title"),
+    Planted(decisions.incomplete_decisions, decided(DECISION.replace("11-21", "13")), "no date"),
+    Planted(
+        decisions.incomplete_decisions, decided(DECISION.replace("accepted", "old")), "status 'old'"
+    ),
+    Planted(decisions.incomplete_decisions, decided(DECISION.replace("D.", "")), "Cost is empty"),
+    Planted(decisions.incomplete_decisions, decided(DECISION.replace("## Cost", "")), "sections"),
+    Planted(
+        decisions.incomplete_decisions,
+        decided(DECISION.replace(" It is worse.", "")),
+        "a rejected alternative",
+    ),
 )
 
 HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
@@ -242,6 +305,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (promises.unkept_promises, promised("| a | `tests/core/test_x.py::test_a` | seen |")),
     (promises.unkept_promises, promised("| a | | missing |\n| b | `make proto` | seen |")),
     (promises.lowered_floor, {"tests/floor.toml": FLOOR}),
+    (decisions.incomplete_decisions, decided()),
 )
 
 
