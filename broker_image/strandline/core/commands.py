@@ -1,6 +1,6 @@
 """The controller's commands: in their order, fenced, and on disk before they are obeyed.
 
-Called by `Replicas`, which does the obeying. While a write of the state file is under way
+Called by `command_work`, which does the obeying. While a write of the state file is under way
 commands queue; all that queued meanwhile share the next write. A broker that forgot what it
 was told could be led back to an earlier leadership by a controller with an old view.
 Invariant: what was promised to disk (controller epoch, leader and partition epochs) never

@@ -1,6 +1,7 @@
 """What every role on this broker may look at: who we are, who is live, which figures hold.
 
-One object per `Replicas`, shared by all partitions. Only `Replicas` changes it.
+One object per `Replicas`, shared by all partitions. `command_work` sets who is live; `isr_keeper`
+sets and removes times to retry, and `Replicas` removes those that are due.
 """
 
 from __future__ import annotations
