@@ -15,6 +15,7 @@ from tests.house.rules import (
     layers,
     promises,
     reach,
+    references,
     registers,
     shape,
     words,
@@ -94,6 +95,10 @@ D.
 E.
 """
 INDEX_ROW = "| [0001](0001-one.md) | One | accepted | In a line. |\n"
+LISTING = "tests/house/rules/x.py"
+CONTRACT = '[tool.x]\nlayers = ["(strandline.core) | (strandline.log)"]\n'
+IGNORES = '[tool.ruff.lint.per-file-ignores]\n"broker_image/strandline/{core,log}/**" = []\n'
+CLASS = f"{DOC}class Machine:\n    {DOC}    def step(self): ...\n"
 
 
 def decided(page: str = DECISION, row: str = INDEX_ROW) -> dict[str, str]:
@@ -267,6 +272,30 @@ OFFENCES = (
         decided(DECISION.replace(" It is worse.", "")),
         "a rejected alternative",
     ),
+    Planted(references.dangling_names, {"README.md": "see `core/y.py`", CORE: ""}, "core/y.py"),
+    Planted(references.dangling_names, {"README.md": "see `cores/`", CORE: ""}, "cores/"),
+    Planted(references.dangling_names, {"README.md": "see bench/run.py"}, "bench/run.py"),
+    Planted(references.dangling_names, {"docs/x.md": "[it](y.md)", "y.md": ""}, "no y.md"),
+    Planted(references.dangling_names, {LOG: '"""Used by `core.y`."""\n', CORE: ""}, "core.y"),
+    Planted(references.dangling_names, {LOG: '"""Used by `y.py`."""\n'}, "y.py"),
+    Planted(
+        references.dangling_names, {LOG: f'{DOC}x = 1\n"""See `core.x.Y`."""\n', CORE: ""}, "Y"
+    ),
+    Planted(
+        references.dangling_names, {CORE: CLASS, LOG: '"""As `Machine.stop`."""\n'}, "Machine.stop"
+    ),
+    Planted(references.dangling_names, {LOG: '"""As `Machine`."""\n'}, "no Machine"),
+    Planted(references.dangling_names, {CONFIG: SETTING, "docs/x.md": "`b.ms: 1`"}, "no b.ms"),
+    Planted(references.dangling_names, {CONFIG: SETTING, "docs/x.md": "set a.b.ms"}, "a.b.ms"),
+    Planted(references.dangling_names, {**decided(), LOG: '"""See ADR 0002."""\n'}, "ADR 0002"),
+    Planted(
+        references.dangling_names, {"README.md": "```modules\ncore | y  # z\n```\n", CORE: ""}, "y"
+    ),
+    Planted(references.dangling_names, {LISTING: "A = tree.BROKER / 'y.py'\n"}, "strandline/y.py"),
+    Planted(references.dangling_names, {LISTING: "A = Path('docs/y.md')\n"}, "lists docs/y.md"),
+    Planted(references.dangling_names, {LISTING: "A = 'strandline.y'\n"}, "lists strandline.y"),
+    Planted(references.dangling_names, {"pyproject.toml": CONTRACT, CORE: ""}, "strandline.log"),
+    Planted(references.dangling_names, {"pyproject.toml": IGNORES, CORE: ""}, "strandline/log/**"),
 )
 
 HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
@@ -280,7 +309,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (conduct.sleeping, {"tests/core/test_x.py": "await asyncio.sleep(0)\n"}),
     (conduct.unexplained_type_ignores, {LOG: "x = 1  # type: ignore[x]  # no stubs\n"}),
     (layers.forbidden_imports, {LOG: "from strandline.core import events\nimport os\n"}),
-    (layers.forbidden_imports, {OPERATOR: "from strandline.controller import lease_election\n"}),
+    (layers.forbidden_imports, {OPERATOR: "from strandline.kube import api\n"}),
     (layers.forbidden_imports, {ANALYSIS: "from strandline import names\n"}),
     (layers.ambiguous_names, {OPERATOR: ""}),
     (words.forbidden_words, {LOG: "struct 10+ #0", "x.json": '"#7eb26d"', "x.sh": "${#a[@]}"}),
@@ -306,6 +335,32 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (promises.unkept_promises, promised("| a | | missing |\n| b | `make proto` | seen |")),
     (promises.lowered_floor, {"tests/floor.toml": FLOOR}),
     (decisions.incomplete_decisions, decided()),
+    (references.dangling_names, {"README.md": "`core/x.py`, `Machine.step`", CORE: CLASS}),
+    (
+        references.dangling_names,
+        {CONFIG: SETTING, "docs/x.md": "`a.ms: 1` and [it](../x.md)", "x.md": ""},
+    ),
+    (
+        references.dangling_names,
+        {"README.md": "```modules\ncore | log  # z\n```\n", CORE: "", LOG: ""},
+    ),
+    (
+        references.dangling_names,
+        {
+            PAGE: DECISION.replace("D.", "`core/y.py`").replace(
+                "accepted", "accepted, not built yet"
+            )
+        },
+    ),
+    (
+        references.dangling_names,
+        {LOG: '"""Reads `x`.\n\nSource: Prometheus tsdb/xor.go, see ADR 0001.\n"""\n', **decided()},
+    ),
+    (
+        references.dangling_names,
+        {LISTING: "A = tree.BROKER / 'log/x.py', 'strandline.log.x'\n", LOG: ""},
+    ),
+    (references.dangling_names, {"pyproject.toml": CONTRACT + IGNORES, CORE: "", LOG: ""}),
 )
 
 

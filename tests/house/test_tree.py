@@ -20,6 +20,7 @@ from tests.house.rules import (
     layers,
     promises,
     reach,
+    references,
     registers,
     shape,
     tree,
@@ -51,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     promises.unkept_promises,
     promises.lowered_floor,
     decisions.incomplete_decisions,
+    references.dangling_names,
 )
 VERBS = (
     *("help", "demo", "demo-down", "test", "test-fast", "lint", "types", "proto", "images"),
