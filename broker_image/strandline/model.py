@@ -23,7 +23,7 @@ NO_EPOCH = LeaderEpoch(-1)
 
 
 class Acks(Enum):
-    """Acknowledgements a producer asks for; values are Kafka's `required_acks`."""
+    """Acknowledgements a producer asks for; values are those of Kafka's field `acks`."""
 
     NONE = 0
     LEADER = 1

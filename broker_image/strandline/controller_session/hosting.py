@@ -12,7 +12,7 @@ from .messages import Hello
 
 
 class HostedReplicas(Protocol):
-    """The replicas of this broker: `core.Replicas`, as far as the session reads them."""
+    """The replicas of this broker, as far as the session reads them."""
 
     @property
     def controller_epoch(self) -> ControllerEpoch:

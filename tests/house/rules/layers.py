@@ -62,15 +62,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strandline.kube.objects": ("strandline.model", "strandline.errors"),
     "strandline_operator": (
         "strandline_operator",
-        "strandline_api",
         "strandline.model",
         "strandline.errors",
-        "strandline.names",
         "strandline.log_fields",
         "strandline.config",
         "strandline.placement",
         "strandline.kube",
-        "strandline.controller.lease_election",
     ),
     "strandline_api": ("strandline_api",),
     "strandline_analysis": ("strandline_analysis", "strandline.names"),
@@ -78,7 +75,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 """The nearest entry above a module holds; runtime, simulation, checker, cli have none."""
 
 ABOVE = ("strandline.runtime", "strandline.simulation", "strandline.checker", "strandline.cli")
-ONLY_USERS_OF_API = ("strandline.rpc", "strandline_operator", "strandline_api")
 OURS = ("strandline", "strandline_operator", "strandline_api", "strandline_analysis")
 
 
