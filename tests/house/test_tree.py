@@ -23,7 +23,10 @@ from tests.house.rules import (
     references,
     registers,
     shape,
+    style,
     tree,
+    vocabulary,
+    walks,
     words,
 )
 
@@ -53,6 +56,11 @@ RULES: tuple[Rule, ...] = (
     promises.lowered_floor,
     decisions.incomplete_decisions,
     references.dangling_names,
+    vocabulary.retired_words,
+    vocabulary.repeated_classes,
+    vocabulary.long_glossary,
+    style.many_ways,
+    walks.broken_walks,
 )
 VERBS = (
     *("help", "demo", "demo-down", "test", "test-fast", "lint", "types", "proto", "images"),
