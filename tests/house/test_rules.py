@@ -192,6 +192,16 @@ OFFENCES = (
     Planted(registers.stale_generated_code, {"protos/x.py": ""}, "no source"),
     Planted(reach.unreached_modules, {CORE: ""}, "runtime.main: missing"),
     Planted(reach.unreached_modules, {MAIN: "import strandline.log.y\n", LOG: ""}, "not reached"),
+    Planted(
+        reach.unreached_modules,
+        {MAIN: "if TYPE_CHECKING:\n    import strandline.log.x\n", LOG: ""},
+        "not reached",
+    ),
+    Planted(
+        reach.unreached_modules,
+        {MAIN: "def uncalled():\n    import strandline.log.x\n", LOG: ""},
+        "not reached",
+    ),
     Planted(reach.unread_settings, {CONFIG: ""}, "declares no setting"),
     Planted(reach.unread_settings, {CONFIG: SETTING}, UNOBEYED),
     Planted(reach.unread_settings, {CONFIG: SETTING, LOG: "of_another.a\n"}, UNOBEYED),
@@ -266,6 +276,10 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (
         reach.unreached_modules,
         {MAIN: "import strandline.log.x\n", LOG: "from ..core.x import y\n", CORE: ""},
+    ),
+    (
+        reach.unreached_modules,
+        {MAIN: "try:\n    x\nexcept E:\n    if not y:\n        import strandline.log.x\n", LOG: ""},
     ),
     (reach.unread_settings, {CONFIG: SETTING, LOG: "config.part.a\n"}),
     (reach.unread_settings, {CONFIG: SETTING, LOG: "other, part = 1, c.part\npart.a\n"}),
