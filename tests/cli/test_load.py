@@ -53,9 +53,9 @@ def outcome_of(error: KafkaError | None) -> tuple[Load, list[Any]]:
 @pytest.mark.parametrize(
     "code",
     [
-        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - the library names its local errors so
+        KafkaError._MSG_TIMED_OUT,
         KafkaError.REQUEST_TIMED_OUT,
-        KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+        KafkaError._PURGE_INFLIGHT,
     ],
 )
 def test_a_delivery_that_may_have_happened_is_unknown(code: int) -> None:
@@ -69,7 +69,7 @@ def test_a_delivery_that_may_have_happened_is_unknown(code: int) -> None:
     [
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError._PURGE_QUEUE,  # noqa: SLF001 - it never left the library
+        KafkaError._PURGE_QUEUE,
     ],
 )
 def test_a_delivery_that_was_refused_has_failed(code: int) -> None:
