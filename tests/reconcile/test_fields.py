@@ -20,7 +20,9 @@ from strandline.kube.objects import (
     partition_status,
     topic_from_object,
 )
+from strandline.model import StoredTopic
 from strandline_operator import kinds
+from strandline_operator.actions import Action
 from strandline_operator.plan import plan_cluster, plan_topic
 from tests.chart.cases import COMPLETE, NOW, leaves
 from tests.reconcile.test_plan import CONFIG, Manifest, made, seen
@@ -37,13 +39,13 @@ def stored(kind: str, spec: Manifest | None = None, *, status: bool = False) -> 
     return {**whole, "status": complete["status"]} if status else whole
 
 
-def of_cluster(cluster: Manifest) -> object:
+def of_cluster(cluster: Manifest) -> list[Action]:
     observed = seen(cluster, stored("Broker", status=True)).cluster(kinds.name_of(cluster))
     assert observed is not None
     return plan_cluster(observed, CONFIG, now=NOW)
 
 
-def of_topic(topic: Manifest) -> object:
+def of_topic(topic: Manifest) -> tuple[list[Action], StoredTopic | None]:
     cluster = stored("BrokerCluster", {**COMPLETE["BrokerCluster"]["spec"], "replicas": BROKERS})
     observed = seen(cluster, topic).topic(kinds.name_of(topic))
     assert observed is not None
@@ -85,7 +87,7 @@ def test_another_value_of_a_field_has_another_effect(kind: str, path: str) -> No
     assert OBEYS[kind](stored(kind, spec)) != OBEYS[kind](stored(kind))
 
 
-def written_by_the_operator(actions: Any) -> set[str]:
+def written_by_the_operator(actions: list[Action]) -> set[str]:
     return {
         path
         for action in actions
