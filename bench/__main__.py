@@ -2,7 +2,7 @@
 
 Uses the cluster under hack/ if it is up and starts it otherwise; what was not there before is
 gone afterwards. Exit code 1 means that a run showed nothing, lost something or did not recover;
-a figure that misses its aim is told and is no failure.
+a figure that misses its aim is reported and is no failure.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from strandline.cli import demo_cluster as places
-from strandline.cli import release
+from strandline.cli import demo_cluster, release
 from strandline.cli.demo import PARTITIONS, RATE
 from strandline.cli.demo_screen import Screen
 from strandline.cli.kubectl import Kubernetes
 from strandline.errors import StrandlineError
 
 from . import report
+from .deleted_objects import delete_objects
 from .failover import break_brokers
 from .idle import measure_idle
-from .objects import delete_objects
-from .run import Run, Site, carry_out
+from .run import BenchEnvironment, BenchRun, carry_out
 
 NAMESPACE = "strandline-bench"
 RUNS = 5
@@ -42,47 +41,47 @@ def main(arguments: list[str] | None = None) -> int:
     if not (root / "helm" / "strandline").is_dir():
         print("error: run this from the repository's root: make bench", file=sys.stderr)
         return 2
-    machine = report.this_machine()
+    host = report.host_info()
     screen = Screen()
-    screen.say(str(machine))
-    runs: list[Run] = []
+    screen.say(str(host))
+    runs: list[BenchRun] = []
     path: Path | None = None
     broken = False
     try:
-        with _site(root, screen) as site:
+        with _environment(root, screen) as environment:
             try:
                 for number in range(1, options.runs + 1):
-                    runs.append(Run(number=number, site=site))
+                    runs.append(BenchRun(number=number, environment=environment))
                     last = number == options.runs
                     carry_out(
                         runs[-1], (break_brokers, delete_objects), measure_idle if last else None
                     )
             finally:
-                path = report.write(machine, _settings(site, options.runs), runs)
+                path = report.write(host, _settings(environment, options.runs), runs)
     except StrandlineError as error:
         print(f"error: {error}", file=sys.stderr)
         broken = True
     if path is not None:
-        report.show(machine, runs)
+        report.show(host, runs)
         print(f"every value: {path}")
     return 1 if broken or report.failures_of(runs) else 0
 
 
 @contextmanager
-def _site(root: Path, screen: Screen) -> Iterator[Site]:
+def _environment(root: Path, screen: Screen) -> Iterator[BenchEnvironment]:
     """Find or start the cluster; leave it as it was found."""
     with screen.step("a Kubernetes"):
-        place = places.hack_cluster(root, screen.say)
-    kubernetes = Kubernetes(Path(place.kubeconfig), NAMESPACE, Path(place.programs))
+        cluster = demo_cluster.hack_cluster(root, screen.say)
+    kubernetes = Kubernetes(Path(cluster.kubeconfig), NAMESPACE, Path(cluster.programs))
     try:
         _need_workers(kubernetes)
         with screen.step("images"):
-            images = places.load_images(root, place, places.IMAGES, screen.say)
-        yield Site(root=root, kubernetes=kubernetes, images=images, screen=screen)
+            images = demo_cluster.load_images(root, cluster, demo_cluster.IMAGES, screen.say)
+        yield BenchEnvironment(root=root, kubernetes=kubernetes, images=images, screen=screen)
     finally:
         with screen.step("what the bench made goes"):
-            if place.started:
-                places.remove_cluster(root, place, screen.say)
+            if cluster.started:
+                demo_cluster.remove_cluster(root, cluster, screen.say)
             else:
                 release.remove(kubernetes)
                 release.remove_definitions(kubernetes)
@@ -91,21 +90,21 @@ def _site(root: Path, screen: Screen) -> Iterator[Site]:
 def _need_workers(kubernetes: Kubernetes) -> None:
     """Refuse a cluster on which two brokers would share a node: a cluster that was up may be."""
     found = kubernetes.get("nodes", "-l", "!node-role.kubernetes.io/control-plane")["items"]
-    if len(found) < places.WORKERS:
-        raise places.DemoFailed(
-            f"the cluster that is up has {len(found)} workers, {places.WORKERS} are needed: "
+    if len(found) < demo_cluster.WORKERS:
+        raise demo_cluster.DemoFailed(
+            f"the cluster that is up has {len(found)} workers, {demo_cluster.WORKERS} are needed: "
             "make cluster-down first"
         )
 
 
-def _settings(site: Site, runs: int) -> dict[str, object]:
+def _settings(environment: BenchEnvironment, runs: int) -> dict[str, object]:
     """Return what the figures depend on beside the machine."""
     return {
         "runs": runs,
         "timing": "demo",
         "partitions": PARTITIONS,
         "records_per_second_and_partition": RATE,
-        "images": site.images,
+        "images": environment.images,
     }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from strandline.cli.cluster_view import ClusterSeen, ClusterView
-from strandline.cli.faults import NotRecovered, delete_pod, gather, kill_broker, run_fault
+from strandline.cli.faults import NotRecovered, delete_pod, kill_broker, run_fault, wait_for_acks
 from strandline.cli.kubectl import Kubernetes
 from strandline.cli.load_pod import LoadPod
 
@@ -25,19 +25,19 @@ from .figures import (
     Figure,
 )
 from .processes import start_of
-from .run import Run
+from .run import BenchRun
 
 QUIET_ACKS = 2_000
 """Acknowledgements between two faults, about three seconds: the gap without a fault is theirs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """What is broken, whom it strikes, and the figure of its gap."""
+class BenchFault:
+    """What is broken, which broker it targets, and the figure of its gap."""
 
     figure: Figure
     name: str
-    strikes: Callable[[ClusterSeen], int]
+    choose_target: Callable[[ClusterSeen], int]
     inject: Callable[[Kubernetes, int], None]
 
 
@@ -63,58 +63,58 @@ def a_leader_to_delete(seen: ClusterSeen) -> int:
 
 # The controller first: on a new topic every broker leads its share, and so does the controller.
 FAULTS = (
-    Fault(
+    BenchFault(
         figure=KILLED_CONTROLLER,
         name="kill -9 of the controller",
-        strikes=the_controller,
+        choose_target=the_controller,
         inject=kill_broker,
     ),
-    Fault(
+    BenchFault(
         figure=KILLED_LEADER,
         name="kill -9 of a leader",
-        strikes=a_leader_to_kill,
+        choose_target=a_leader_to_kill,
         inject=kill_broker,
     ),
-    Fault(
+    BenchFault(
         figure=GRACEFUL_LEADER,
         name="delete a leader's pod",
-        strikes=a_leader_to_delete,
+        choose_target=a_leader_to_delete,
         inject=delete_pod,
     ),
-    Fault(
+    BenchFault(
         figure=GRACEFUL_CONTROLLER,
         name="delete the controller's pod",
-        strikes=the_controller,
+        choose_target=the_controller,
         inject=delete_pod,
     ),
 )
 
 
-def break_brokers(run: Run, view: ClusterView, load: LoadPod) -> None:
+def break_brokers(run: BenchRun, view: ClusterView, load: LoadPod) -> None:
     """Inject every fault once, each after a quiet while, and note what it did."""
     for fault in FAULTS:
         note_quiet(run, load)
         seen = view.seen()
-        broker = fault.strikes(seen)
-        told = run_fault(
+        broker = fault.choose_target(seen)
+        fault_seen = run_fault(
             f"{fault.name}, broker {broker}",
-            partial(fault.inject, run.site.kubernetes, broker),
+            partial(fault.inject, run.environment.kubernetes, broker),
             broker=broker,
             view=view,
             load=load,
-            wait=run.site.screen.wait,
+            wait=run.environment.screen.wait,
         )
-        run.faults.append(told)
+        run.faults.append(fault_seen)
         run.note(
             fault.figure,
-            told.longest_gap_ms / 1000,
+            fault_seen.longest_gap_ms / 1000,
             broker=broker,
             controller=seen.controller,
             led=[each.number for each in seen.partitions.values() if each.leader == broker],
-            changed=list(told.changed),
-            gaps_ms=told.gaps_ms,
+            changed=list(fault_seen.changed),
+            gaps_ms=fault_seen.gaps_ms,
         )
-        start = start_of(run.site.kubernetes, broker)
+        start = start_of(run.environment.kubernetes, broker)
         run.note(
             START_ALONE,
             start.seconds,
@@ -125,10 +125,10 @@ def break_brokers(run: Run, view: ClusterView, load: LoadPod) -> None:
         )
 
 
-def note_quiet(run: Run, load: LoadPod) -> None:
+def note_quiet(run: BenchRun, load: LoadPod) -> None:
     """Let the load run for a while with nothing broken, and note its longest gap."""
     load.mark()
-    gather(load, QUIET_ACKS, wait=run.site.screen.wait)
+    wait_for_acks(load, QUIET_ACKS, wait=run.environment.screen.wait)
     gaps = load.gaps_since_mark()
     run.note(QUIET, max(gaps.values()) / 1000, gaps_ms=gaps)
 
@@ -136,7 +136,7 @@ def note_quiet(run: Run, load: LoadPod) -> None:
 def _leaders(seen: ClusterSeen) -> list[int]:
     leaders = {each.leader for each in seen.partitions.values()} - {seen.controller, -1}
     if not leaders:
-        raise NotRecovered(f"nobody leads but broker {seen.controller}, the controller")
+        raise NotRecovered(f"no broker leads but broker {seen.controller}, the controller")
     return sorted(leaders)
 
 

@@ -1,6 +1,6 @@
 """What is measured, what is aimed at, and what a row of the report says. Pure.
 
-A figure is judged by its median; a single value over the aim is told, too.
+A figure is judged by its median; the report names a single value over the aim, too.
 """
 
 from __future__ import annotations

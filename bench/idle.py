@@ -10,7 +10,7 @@ from strandline.cli.faults import NotRecovered
 
 from .figures import IDLE_CPU
 from .processes import cpu_percent, look
-from .run import LOAD, READY_SECONDS, Run, apply_topic
+from .run import LOAD, READY_SECONDS, BenchRun, apply_topic
 
 IDLE_PARTITIONS = 100
 SETTLE_SECONDS = 20.0
@@ -18,9 +18,9 @@ SETTLE_SECONDS = 20.0
 WINDOW_SECONDS = 60.0
 
 
-def measure_idle(run: Run) -> None:
+def measure_idle(run: BenchRun) -> None:
     """Note the CPU of all three brokers together, without a client, a scrape or a watcher."""
-    kubernetes, screen = run.site.kubernetes, run.site.screen
+    kubernetes, screen = run.environment.kubernetes, run.environment.screen
     kubernetes.kubectl("delete", "pod", LOAD, limit_seconds=READY_SECONDS)
     # Two topics are there already; three replicas of each partition on three brokers.
     apply_topic(kubernetes, "idle", IDLE_PARTITIONS - 2 * PARTITIONS)

@@ -57,10 +57,10 @@ class Start:
 
 def look(kubernetes: Kubernetes, broker: int) -> ProcessSeen:
     """Return what the kernel says of a broker's process."""
-    told = json.loads(
+    fields = json.loads(
         kubernetes.exec(f"default-{broker}", "python", "-c", LOOK, container="broker")
     )
-    return ProcessSeen(**told)
+    return ProcessSeen(**fields)
 
 
 def start_of(kubernetes: Kubernetes, broker: int) -> Start:

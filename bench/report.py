@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from strandline.checker.judge import Verdict
+from strandline.checker.judge import HistoryVerdict
 from strandline.cli.demo_cluster import cache_folder
 from strandline.cli.demo_screen import HAS_RICH
 
 from .figures import Row, rows_of, unmeasured
-from .run import Run
+from .run import BenchRun
 
 if HAS_RICH:
     from rich.console import Console
@@ -28,7 +28,7 @@ COLUMNS = ("figure", "aim", "min", "median", "max", "n", "median/aim", "x quiet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class HostInfo:
     """Where the figures were taken; load_before is the one minute's before anything was done."""
 
     cores: int
@@ -45,15 +45,15 @@ class Machine:
         )
 
 
-def this_machine() -> Machine:
-    """Return the machine as it is now."""
+def host_info() -> HostInfo:
+    """Return what the host is, and its load as it is now."""
     models = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         if line.startswith("model name")
     ]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Machine(
+    return HostInfo(
         cores=os.cpu_count() or 0,
         processor=models[0] if models else platform.machine(),
         memory_gib=round(memory / 2**30),
@@ -62,17 +62,17 @@ def this_machine() -> Machine:
     )
 
 
-def failures_of(runs: Sequence[Run]) -> list[str]:
+def failures_of(runs: Sequence[BenchRun]) -> list[str]:
     """Return why this bench fails, empty if every run shows something and nothing was lost."""
     found = [f"run {run.number}: {failure}" for run in runs for failure in run.failures]
     samples = [sample for run in runs for sample in run.samples]
     return found + [f"never measured: {title}" for title in unmeasured(samples)]
 
 
-def show(machine: Machine, runs: Sequence[Run]) -> None:
+def show(host: HostInfo, runs: Sequence[BenchRun]) -> None:
     """Print the table, drawn on a terminal and plain in a pipe, and the verdicts below it."""
     rows = [cells(row) for row in rows_of([each for run in runs for each in run.samples])]
-    print(f"\n{machine}")
+    print(f"\n{host}")
     if HAS_RICH and sys.stdout.isatty():
         table = Table()
         for name in COLUMNS:
@@ -119,14 +119,14 @@ def plain(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def write(machine: Machine, settings: dict[str, object], runs: Sequence[Run]) -> Path:
+def write(host: HostInfo, settings: dict[str, object], runs: Sequence[BenchRun]) -> Path:
     """Write everything that was measured and return the file."""
     samples = [sample for run in runs for sample in run.samples]
     now = datetime.now(tz=UTC)
-    told = {
+    document = {
         "format": FORMAT,
         "ended": now.isoformat(timespec="seconds"),
-        "machine": asdict(machine),
+        "machine": asdict(host),
         "settings": settings,
         "figures": [asdict(row) | {"remark": row.remark} for row in rows_of(samples)],
         "failures": failures_of(runs),
@@ -143,11 +143,11 @@ def write(machine: Machine, settings: dict[str, object], runs: Sequence[Run]) ->
         ],
     }
     path = cache_folder("bench") / f"bench-{now:%Y%m%dT%H%M%SZ}.json"
-    path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path
 
 
-def _said(verdict: Verdict) -> str:
+def _said(verdict: HistoryVerdict) -> str:
     return (
         f"acked {verdict.acked}, lost {verdict.lost}, duplicated {verdict.duplicated}, "
         f"out of order {verdict.out_of_order}, moved {verdict.moved}, "

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from strandline.checker.judge import Verdict
+from strandline.checker.judge import HistoryVerdict
 from strandline.cli import release
-from strandline.cli.cluster_view import ClusterView, Event
+from strandline.cli.cluster_view import ClusterView, TimelineEvent
 from strandline.cli.demo import BROKERS, PARTITIONS, RATE
 from strandline.cli.demo_screen import Screen
 from strandline.cli.faults import (
     WARM_UP_SECONDS,
     NotRecovered,
-    ailments,
-    is_well,
+    is_healthy,
     settle,
+    unhealthy,
 )
 from strandline.cli.kubectl import Kubernetes
 from strandline.cli.load_pod import LoadPod
@@ -32,7 +32,7 @@ from strandline.errors import StrandlineError
 
 from .figures import START_TOGETHER, TOPIC_BROKERS_UP, TOPIC_FROM_NOTHING, Figure, Sample
 from .processes import start_of
-from .watch import Sighting, Watch
+from .watch import KubectlWatch, TimedWatchEvent
 
 FIRST = "first"
 TOPIC = "bench"
@@ -43,8 +43,8 @@ WATCH_START_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """Where runs take place: the cluster, our images on it, and what a person sees."""
+class BenchEnvironment:
+    """What all runs share: the cluster, our images on it, and what a person sees."""
 
     root: Path
     kubernetes: Kubernetes
@@ -53,15 +53,15 @@ class Site:
 
 
 @dataclass(slots=True, kw_only=True)
-class Run:
+class BenchRun:
     """What one run has measured so far; failures says why it does not count, or broke off."""
 
     number: int
-    site: Site
+    environment: BenchEnvironment
     samples: list[Sample] = field(default_factory=list)
     faults: list[FaultSeen] = field(default_factory=list)
-    verdict: Verdict | None = None
-    events: list[Event] = field(default_factory=list)
+    verdict: HistoryVerdict | None = None
+    events: list[TimelineEvent] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
     def note(self, figure: Figure, value: float, **detail: object) -> None:
@@ -70,21 +70,25 @@ class Run:
         self.samples.append(
             Sample(key=figure.key, value=value, load_average=load, detail=dict(detail))
         )
-        self.site.screen.say(f"  {figure.title}: {value:.3f} {figure.unit} (load {load:.2f})")
+        self.environment.screen.say(
+            f"  {figure.title}: {value:.3f} {figure.unit} (load {load:.2f})"
+        )
 
 
-UnderLoad = Callable[[Run, ClusterView, LoadPod], None]
+UnderLoad = Callable[[BenchRun, ClusterView, LoadPod], None]
 """What is done to a cluster while it is written to."""
 
 
-def carry_out(run: Run, steps: tuple[UnderLoad, ...], after: Callable[[Run], None] | None) -> None:
+def carry_out(
+    run: BenchRun, steps: tuple[UnderLoad, ...], after: Callable[[BenchRun], None] | None
+) -> None:
     """Measure everything once: the steps under load, and then, in a quiet cluster, the rest."""
-    screen, number = run.site.screen, run.number
+    screen, number = run.environment.screen, run.number
     try:
         with screen.step(f"run {number}: a fresh namespace, helm install"):
-            release.remove(run.site.kubernetes)
-            chosen = release.values(run.site.kubernetes, run.site.images)
-            release.install(run.site.root, run.site.kubernetes, chosen)
+            release.remove(run.environment.kubernetes)
+            chosen = release.values(run.environment.kubernetes, run.environment.images)
+            release.install(run.environment.root, run.environment.kubernetes, chosen)
         with screen.step(f"run {number}: topics, the first from nothing"):
             _topics(run)
         with screen.step(f"run {number}: faults under load"):
@@ -110,10 +114,10 @@ def apply_topic(kubernetes: Kubernetes, name: str, partitions: int) -> None:
     )
 
 
-def note_starts(run: Run, after: str) -> None:
+def note_starts(run: BenchRun, after: str) -> None:
     """Note the starts of three brokers that were started at once."""
     for broker in range(BROKERS):
-        start = start_of(run.site.kubernetes, broker)
+        start = start_of(run.environment.kubernetes, broker)
         run.note(
             START_TOGETHER,
             start.seconds,
@@ -124,16 +128,16 @@ def note_starts(run: Run, after: str) -> None:
         )
 
 
-def _topics(run: Run) -> None:
-    with Watch(run.site.kubernetes, "rtopic") as watch:
+def _topics(run: BenchRun) -> None:
+    with KubectlWatch(run.environment.kubernetes, "rtopic") as watch:
         time.sleep(WATCH_START_SECONDS)
         for figure, name in ((TOPIC_FROM_NOTHING, FIRST), (TOPIC_BROKERS_UP, TOPIC)):
             begun = time.monotonic()
-            apply_topic(run.site.kubernetes, name, PARTITIONS)
+            apply_topic(run.environment.kubernetes, name, PARTITIONS)
             ready = watch.until(partial(_is_ready, name), READY_SECONDS)
             run.note(figure, ready.at - begun)
             if name == FIRST:
-                run.site.kubernetes.kubectl(
+                run.environment.kubernetes.kubectl(
                     *("wait", "bc/default", "--for=condition=Ready"),
                     f"--timeout={READY_SECONDS:g}s",
                     limit_seconds=READY_SECONDS + 10,
@@ -141,19 +145,19 @@ def _topics(run: Run) -> None:
                 note_starts(run, after=figure.key)
 
 
-def _is_ready(name: str, seen: Sighting) -> bool:
+def _is_ready(name: str, seen: TimedWatchEvent) -> bool:
     return seen.name == name and seen.ready
 
 
-def _under_load(run: Run, steps: tuple[UnderLoad, ...]) -> None:
-    kubernetes, screen = run.site.kubernetes, run.site.screen
+def _under_load(run: BenchRun, steps: tuple[UnderLoad, ...]) -> None:
+    kubernetes, screen = run.environment.kubernetes, run.environment.screen
     view = ClusterView(kubernetes, topic=TOPIC)
     try:
-        image = run.site.images["client"]
+        image = run.environment.images["client"]
         load = LoadPod(kubernetes, image, name=LOAD, topic=TOPIC, partitions=PARTITIONS, rate=RATE)
         try:
-            if not screen.wait(lambda: is_well(view, load), WARM_UP_SECONDS):
-                raise NotRecovered(f"the load never came to run well: {ailments(view, load)}")
+            if not screen.wait(lambda: is_healthy(view, load), WARM_UP_SECONDS):
+                raise NotRecovered(f"the load never came to run well: {unhealthy(view, load)}")
             for step in steps:
                 step(run, view, load)
             _judge(run, view, load)
@@ -164,18 +168,18 @@ def _under_load(run: Run, steps: tuple[UnderLoad, ...]) -> None:
         view.close()
 
 
-def _judge(run: Run, view: ClusterView, load: LoadPod) -> None:
+def _judge(run: BenchRun, view: ClusterView, load: LoadPod) -> None:
     """Judge every record of the run, and whether enough happened to say so."""
-    replicas = settle(view, load, wait=run.site.screen.wait)
-    scanned = scan(run.site.kubernetes, range(BROKERS), topic=TOPIC)
+    replicas = settle(view, load, wait=run.environment.screen.wait)
+    scanned = scan(run.environment.kubernetes, range(BROKERS), topic=TOPIC)
     verdict = judge_run(load.history(), scanned, replicas)
     run.verdict = verdict
-    run.site.screen.say(
+    run.environment.screen.say(
         f"  sent {verdict.sent}, acked {verdict.acked}, lost {verdict.lost}, "
         f"unknown {verdict.unknown}, failed {verdict.failed}, read {verdict.read}"
     )
     run.failures += vacuity(verdict.acked, run.faults)
-    if not verdict.kept_the_promise:
+    if not verdict.is_valid:
         run.failures += [
             f"{each.kind} in {TOPIC}-{each.partition}: {each.detail}" for each in verdict.findings
         ]

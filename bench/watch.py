@@ -1,6 +1,6 @@
 """When objects change, by this machine's monotonic clock: a watch of kubectl, line by line.
 
-A watch is told of every change in order and costs nothing in between, so nothing is polled
+A watch gets every change in order and costs nothing in between, so nothing is polled
 while a figure is taken.
 """
 
@@ -30,7 +30,7 @@ TEMPLATE = BETWEEN.join(f"{{{path}}}" for path in SHOWN) + r'{"\n"}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class TimedWatchEvent:
     """An object as it was at a moment; event is ADDED, MODIFIED or DELETED."""
 
     at: float
@@ -41,18 +41,18 @@ class Sighting:
     ready: bool
 
 
-def sighting_of(line: str, at: float) -> Sighting | None:
+def timed_event_of(line: str, at: float) -> TimedWatchEvent | None:
     """Return what a line of the watch tells, None if it is none."""
     parts = line.rstrip("\n").split(BETWEEN)
     if len(parts) != len(SHOWN):
         return None
     event, name, uid, deleted_at, ready = parts
-    return Sighting(
+    return TimedWatchEvent(
         at=at, event=event, name=name, uid=uid, deleting=bool(deleted_at), ready=ready == "True"
     )
 
 
-class Watch:
+class KubectlWatch:
     """Everything seen of a kind, or of one object, from now until the end of the block."""
 
     def __init__(self, kubernetes: Kubernetes, kind: str, name: str = "") -> None:
@@ -60,7 +60,7 @@ class Watch:
         # A list even of one: kubectl watches on from the very version it has listed, while
         # after reading a single object it may miss what happens before its watch begins.
         selected = (f"--field-selector=metadata.name={name}",) if name else ()
-        self._seen: list[Sighting] = []
+        self._seen: list[TimedWatchEvent] = []
         self._news = threading.Condition()
         self._process = subprocess.Popen(
             kubernetes.command(
@@ -88,9 +88,9 @@ class Watch:
         self._thread.join()
 
     def until(
-        self, holds: Callable[[Sighting], bool], seconds: float, *, after: float = 0.0
-    ) -> Sighting:
-        """Return the first sighting not before `after` for which this holds.
+        self, holds: Callable[[TimedWatchEvent], bool], seconds: float, *, after: float = 0.0
+    ) -> TimedWatchEvent:
+        """Return the first event not before `after` for which this holds.
 
         Raises:  NotRecovered if there is none in time
         """
@@ -104,8 +104,8 @@ class Watch:
                 if left <= 0 or not self._news.wait(left):
                     raise NotRecovered(f"{self._what}: what was waited for did not come in time")
 
-    def seen(self) -> list[Sighting]:
-        """Return all sightings so far."""
+    def seen(self) -> list[TimedWatchEvent]:
+        """Return all events so far."""
         with self._news:
             return list(self._seen)
 
@@ -114,7 +114,7 @@ class Watch:
             return
         with self._process.stdout as lines:
             for line in lines:
-                found = sighting_of(line, time.monotonic())
+                found = timed_event_of(line, time.monotonic())
                 if found is not None:
                     with self._news:
                         self._seen.append(found)

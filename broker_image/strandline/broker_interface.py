@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from strandline.errors import ErrorCode
-from strandline.model import (
+from .errors import ErrorCode
+from .model import (
     Acks,
     BrokerId,
     Endpoint,
@@ -71,7 +71,7 @@ class MetadataSnapshot:
 class ProducePartition:
     """Exactly one record batch v2 for one partition, as the client sent it.
 
-    topic_name is resolved here; the buffer stays untouched until the answer.
+    topic_name is resolved here; the buffer stays untouched until the response.
     """
 
     topic_name: str
@@ -90,8 +90,8 @@ class ProducedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPartitionRequest:
-    """One partition of a consumer's fetch; leader_epoch None means the client sent none."""
+class ConsumerFetchPartition:
+    """One partition of a consumer's fetch request; leader_epoch None means the client sent none."""
 
     topic_name: str
     partition: int
@@ -102,7 +102,7 @@ class FetchPartitionRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedPartitionData:
+class ConsumerFetchedPartition:
     """Outcome for one partition, in the order of the request.
 
     records is a list of buffers holding whole batches below the high watermark; the first
@@ -149,12 +149,12 @@ class Broker(Protocol):
 
     async def fetch(
         self,
-        partitions: Sequence[FetchPartitionRequest],
+        partitions: Sequence[ConsumerFetchPartition],
         *,
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
-    ) -> tuple[FetchedPartitionData, ...]:
+    ) -> tuple[ConsumerFetchedPartition, ...]:
         """Read below the high watermark, waiting up to max_wait_ms for min_bytes."""
         ...
 

@@ -31,7 +31,7 @@ class Acks(Enum):
 
 
 class Recovery(Enum):
-    """How the present leader came to office; values are the words in `Partition.status`."""
+    """How the present leader was elected; values are the words in `Partition.status`."""
 
     CLEAN = "Clean"
     UNCLEAN = "Unclean"

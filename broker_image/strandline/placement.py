@@ -11,8 +11,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-from strandline.errors import StrandlineError
-from strandline.model import BrokerId, TopicId
+from .errors import StrandlineError
+from .model import BrokerId, TopicId
 
 
 class PlacementRefused(StrandlineError):
@@ -69,20 +69,20 @@ def place_topic(
 ) -> dict[int, tuple[BrokerId, ...]]:
     """Return the replicas of some partitions of a topic, by partition number.
 
-    Kafka draws start and shift by lot; here they follow from the topic id, which spreads
+    Kafka draws start and shift at random; here the topic id is their seed, which spreads
     topics as well and gives the same answer each time.
 
     Raises:  TooFewBrokers
     """
-    lot = zlib.crc32(topic_id.encode())
+    seed = zlib.crc32(topic_id.encode())
     count = max(1, len(brokers))
     return {
         partition: place_partition(
             partition,
             brokers=brokers,
             replication_factor=replication_factor,
-            start=lot % count,
-            shift=lot // count % count,
+            start=seed % count,
+            shift=seed // count % count,
         )
         for partition in partitions
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from strandline.model import BrokerEpoch, Registration
+from .model import BrokerEpoch, Registration
 
 
 class StartEvidence(Enum):

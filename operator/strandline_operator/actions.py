@@ -1,6 +1,6 @@
 """What a plan consists of. `str(action)` is the sentence for logs, Events and tests.
 
-Values only; `apply` performs them in the order of the plan and stops at the first failure.
+Values only; `apply` applies them in the order of the plan and stops at the first failure.
 """
 
 from __future__ import annotations

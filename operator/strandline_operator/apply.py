@@ -1,4 +1,4 @@
-"""Performs the actions of a plan against the API server, in order.
+"""Applies the actions of a plan to the API server, in order.
 
 Called by `reconcile`. Owns no decision: what must not happen twice is a compare-and-swap
 or a create. Any refusal or outage ends the pass; the next one plans anew.
@@ -14,7 +14,7 @@ from typing import Final, assert_never
 from strandline.errors import StoreConflict, StoreUnavailable
 from strandline.kube.api import ApiClient, Object
 
-from . import kinds, settings
+from . import kinds, operator_config
 from .actions import (
     Action,
     ApplyObject,
@@ -37,8 +37,8 @@ class PartitionNotCreated(StoreUnavailable):
     """A new Partition could not be created in time; the next pass takes it for lost."""
 
 
-class Executor:
-    """Turns actions into calls."""
+class Applier:
+    """Turns actions into calls of the API server."""
 
     def __init__(
         self, api: ApiClient, cache: Cache, *, namespace: str, now: Callable[[], str]
@@ -48,8 +48,8 @@ class Executor:
         self._namespace = namespace
         self._now = now
 
-    async def perform(self, action: Action) -> None:
-        """Perform one action.
+    async def apply(self, action: Action) -> None:
+        """Apply one action.
 
         Raises:  CoordinationError if the API server refused it or did not answer
         """
@@ -97,8 +97,8 @@ class Executor:
 
         Raises:  PartitionNotCreated when all attempts are used up
         """
-        pause_ms, cause = settings.BACKOFF_MS, ""
-        for _ in range(settings.CREATE_ATTEMPTS):
+        pause_ms, cause = operator_config.BACKOFF_MS, ""
+        for _ in range(operator_config.CREATE_ATTEMPTS):
             try:
                 created = await self._api.create(kinds.PARTITION.resource, self._namespace, body)
                 self._cache.put_new(kinds.PARTITION, created)
@@ -140,7 +140,7 @@ class Executor:
             "type": "Warning" if event.warning else "Normal",
             "reason": event.reason,
             "message": event.message[:EVENT_MESSAGE_LENGTH_MAX],
-            "source": {"component": settings.FIELD_MANAGER},
+            "source": {"component": operator_config.FIELD_MANAGER},
             "firstTimestamp": now,
             "lastTimestamp": now,
             "count": 1,

@@ -45,7 +45,7 @@ SERVICE: Final = _kind("Service", "", "v1", "services")
 CONFIG_MAP: Final = _kind("ConfigMap", "", "v1", "configmaps")
 SERVICE_ACCOUNT: Final = _kind("ServiceAccount", "", "v1", "serviceaccounts")
 ROLE_BINDING: Final = _kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings")
-BUDGET: Final = _kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets")
+POD_DISRUPTION_BUDGET: Final = _kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets")
 STATEFUL_SET: Final = _kind("StatefulSet", "apps", "v1", "statefulsets")
 EVENT: Final = _kind("Event", "", "v1", "events")
 
@@ -56,7 +56,7 @@ CHILDREN: Final = (
     CONFIG_MAP,
     SERVICE_ACCOUNT,
     ROLE_BINDING,
-    BUDGET,
+    POD_DISRUPTION_BUDGET,
     STATEFUL_SET,
 )
 """Kinds that the operator keeps for a BrokerCluster."""
@@ -75,8 +75,8 @@ def uid_of(value: Object) -> str:
     return str(value["metadata"]["uid"])
 
 
-def is_deleted(value: Object) -> bool:
-    """Tell whether an object is on its way out."""
+def is_terminating(value: Object) -> bool:
+    """Tell whether an object has a deletion time, and is not gone yet."""
     return value["metadata"].get("deletionTimestamp") is not None
 
 
@@ -119,16 +119,16 @@ def with_digest(body: Object) -> Object:
     return {**body, "metadata": {**metadata, "annotations": annotations}}
 
 
-def is_part_of(wanted: Any, found: Any) -> bool:
-    """Tell whether everything wanted is found; found may hold more, such as defaults."""
-    if isinstance(wanted, dict):
+def is_part_of(desired: Any, found: Any) -> bool:
+    """Tell whether everything desired is found; found may hold more, such as defaults."""
+    if isinstance(desired, dict):
         return isinstance(found, dict) and all(
-            key in found and is_part_of(value, found[key]) for key, value in wanted.items()
+            key in found and is_part_of(value, found[key]) for key, value in desired.items()
         )
-    if isinstance(wanted, list):
+    if isinstance(desired, list):
         return (
             isinstance(found, list)
-            and len(wanted) == len(found)
-            and all(map(is_part_of, wanted, found))
+            and len(desired) == len(found)
+            and all(map(is_part_of, desired, found))
         )
-    return bool(wanted == found)
+    return bool(desired == found)

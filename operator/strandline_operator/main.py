@@ -18,10 +18,11 @@ import kopf
 from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import ConfigError
 from strandline.kube.api import ApiClient
+from strandline.log_fields import fields, fields_of
 
+from .operator_config import FIELD_MANAGER, OperatorConfig, load_operator_config
 from .reconcile import Reconciler
-from .registry import make_registry, make_settings
-from .settings import FIELD_MANAGER, OperatorConfig, load_operator_config
+from .registry import make_kopf_settings, make_registry
 
 _log = logging.getLogger(__name__)
 
@@ -31,10 +32,8 @@ REFUSED: Final = 2
 DRAIN_SECONDS: Final = 15
 """Time for the passes under way at the end; below the pod's grace period of 30 s."""
 
-_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
-
-class JsonLines(logging.Formatter):
+class OperatorLogFormatter(logging.Formatter):
     """One JSON object a line: time, level, message, and the fields of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -45,23 +44,22 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        if record.name.startswith("strandline"):
-            line |= {key: val for key, val in vars(record).items() if key not in _STANDARD}
+        line |= fields_of(record)
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
 
 
 def main() -> int:
-    """Run the operator until it is told to end; return its exit code."""
+    """Run the operator until it is stopped; return its exit code."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(OperatorLogFormatter())
     logging.basicConfig(level=os.environ.get("LOG_LEVEL") or "INFO", handlers=[handler])
     try:
         config = load_operator_config()
         asyncio.run(run(config))
     except ConfigError as error:
-        _log.error("refusing to start", extra={"cause": str(error)})
+        _log.error("refusing to start", extra=fields(cause=str(error)))
         return REFUSED
     return 0
 
@@ -80,7 +78,7 @@ async def run(config: OperatorConfig, stop: asyncio.Event | None = None) -> None
         try:
             await kopf.operator(
                 registry=make_registry(reconciler),
-                settings=make_settings(),
+                settings=make_kopf_settings(),
                 standalone=True,
                 namespaces=[config.namespace],
                 liveness_endpoint=_liveness(config),
@@ -92,7 +90,7 @@ async def run(config: OperatorConfig, stop: asyncio.Event | None = None) -> None
             try:
                 await asyncio.wait_for(work, DRAIN_SECONDS)
             except TimeoutError:
-                _log.error("passes under way were cut off", extra={"seconds": DRAIN_SECONDS})
+                _log.error("passes under way were cut off", extra=fields(seconds=DRAIN_SECONDS))
 
 
 def _liveness(config: OperatorConfig) -> str | None:

@@ -13,21 +13,21 @@ from strandline.kube.api import Object
 
 from . import kinds
 
-Key = tuple[str, str]
+ObjectKey = tuple[str, str]
 """(kind, name)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterObserved:
+class ObservedCluster:
     """A BrokerCluster, the objects that bear the names of its parts, and its Partitions."""
 
     cluster: Object
-    children: Mapping[Key, Object]
+    children: Mapping[ObjectKey, Object]
     partitions: tuple[Object, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicObserved:
+class ObservedTopic:
     """A ReplicatedTopic, its cluster if there is one, all topics, and what bears its names."""
 
     topic: Object
@@ -78,7 +78,7 @@ class Cache:
         found = self._objects[kind.kind]
         return tuple(found[name] for name in sorted(found))
 
-    def cluster(self, name: str) -> ClusterObserved | None:
+    def cluster(self, name: str) -> ObservedCluster | None:
         """Return what is known about a cluster, None if it does not exist."""
         cluster = self.get(kinds.CLUSTER, name)
         if cluster is None:
@@ -92,9 +92,9 @@ class Cache:
         partitions = tuple(
             value for value in self.all(kinds.PARTITION) if kinds.cluster_label(value) == name
         )
-        return ClusterObserved(cluster=cluster, children=children, partitions=partitions)
+        return ObservedCluster(cluster=cluster, children=children, partitions=partitions)
 
-    def topic(self, name: str) -> TopicObserved | None:
+    def topic(self, name: str) -> ObservedTopic | None:
         """Return what is known about a topic, None if it does not exist."""
         topic = self.get(kinds.TOPIC, name)
         if topic is None:
@@ -104,7 +104,7 @@ class Cache:
             value = self.get(kinds.PARTITION, f"{name}-{number}")
             if value is not None:
                 partitions[number] = value
-        return TopicObserved(
+        return ObservedTopic(
             topic=topic,
             cluster=self.get(kinds.CLUSTER, topic["spec"]["clusterRef"]),
             topics=self.all(kinds.TOPIC),

@@ -1,4 +1,4 @@
-"""From what is wanted and what is seen to a list of actions: the operator's only decisions.
+"""From the desired and the observed state to a list of actions: the operator's only decisions.
 
 Pure: time is an argument, nothing is performed. Level-triggered: which change caused the
 call is not known here. An unchanged world gives an empty plan.
@@ -22,46 +22,46 @@ from .actions import (
     PostEvent,
     RecreatePartition,
 )
-from .observe import ClusterObserved, TopicObserved
-from .settings import FIELD_MANAGER, OperatorConfig
-from .status import Verdict, status_of
+from .observe import ObservedCluster, ObservedTopic
+from .operator_config import FIELD_MANAGER, OperatorConfig
+from .status import Readiness, status_of
 
 # --- clusters ----------------------------------------------------------------------------
 
 
-def plan_cluster(observed: ClusterObserved, config: OperatorConfig, *, now: str) -> list[Action]:
+def plan_cluster(observed: ObservedCluster, config: OperatorConfig, *, now: str) -> list[Action]:
     """Return what makes a cluster's objects what they shall be, and tells its state."""
     cluster = observed.cluster
-    if kinds.is_deleted(cluster):
+    if kinds.is_terminating(cluster):
         return []
-    wanted = resources.objects_of(cluster, config)
-    refused = _first_obstacle(observed, wanted)
+    desired = resources.objects_of(cluster, config)
+    refused = _ownership_conflict(observed, desired)
     if refused:
-        return _told(cluster, _cluster_status(observed, refused, now), refused)
+        return _status_actions(cluster, _cluster_status(observed, refused, now), refused)
     actions: list[Action] = []
-    for body in wanted:
+    for body in desired:
         found = observed.children.get((body["kind"], kinds.name_of(body)))
         why = _why_apply(body, found)
         if why:
             actions.append(ApplyObject(body=body, why=why))
     ready = _ready_brokers(observed)
-    verdict = status.cluster_verdict(
+    readiness = status.cluster_readiness(
         ready=ready,
-        wanted=cluster["spec"]["replicas"],
+        desired=cluster["spec"]["replicas"],
         controller=status_of(cluster).get("controller"),
     )
-    return actions + _told(cluster, _cluster_status(observed, verdict, now), verdict)
+    return actions + _status_actions(cluster, _cluster_status(observed, readiness, now), readiness)
 
 
-def _first_obstacle(observed: ClusterObserved, wanted: list[Object]) -> Verdict | None:
-    """Return why an object that bears a wanted name may not be touched, None if all may."""
-    for body in wanted:
+def _ownership_conflict(observed: ObservedCluster, desired: list[Object]) -> Readiness | None:
+    """Return why an object that bears a desired name may not be touched, None if all may."""
+    for body in desired:
         found = observed.children.get((body["kind"], kinds.name_of(body)))
         if found is None:
             continue
         what = f"{body['kind']} {kinds.name_of(body)}"
         owner = kinds.controller_of(found)
-        if owner.get("uid") == kinds.uid_of(observed.cluster) or kinds.is_deleted(found):
+        if owner.get("uid") == kinds.uid_of(observed.cluster) or kinds.is_terminating(found):
             continue
         if not owner and kinds.cluster_label(found) == kinds.name_of(observed.cluster):
             continue
@@ -69,9 +69,9 @@ def _first_obstacle(observed: ClusterObserved, wanted: list[Object]) -> Verdict 
             observed.cluster
         ):
             message = f"{what} belongs to a deleted cluster of this name and is not gone yet"
-            return Verdict(ready=False, reason="WaitingForDeletion", message=message)
+            return Readiness(ready=False, reason="WaitingForDeletion", message=message)
         message = f"{what} exists and belongs to somebody else; delete it or rename the cluster"
-        return Verdict(ready=False, reason="NameTaken", message=message, refused=True)
+        return Readiness(ready=False, reason="NameTaken", message=message, refused=True)
     return None
 
 
@@ -79,20 +79,20 @@ def _why_apply(body: Object, found: Object | None) -> str:
     """Return why an object must be applied, "" if it is as it shall be or is just going."""
     if found is None:
         return "missing"
-    if kinds.is_deleted(found):
+    if kinds.is_terminating(found):
         return ""
     if not kinds.controller_of(found):
         return "orphaned"
     return "" if kinds.is_part_of(body, found) else "changed"
 
 
-def _ready_brokers(observed: ClusterObserved) -> int:
+def _ready_brokers(observed: ObservedCluster) -> int:
     name = kinds.name_of(observed.cluster)
     pods = observed.children.get((kinds.STATEFUL_SET.kind, name), {})
     return int(status_of(pods).get("readyReplicas") or 0)
 
 
-def _cluster_status(observed: ClusterObserved, verdict: Verdict, now: str) -> Object:
+def _cluster_status(observed: ObservedCluster, readiness: Readiness, now: str) -> Object:
     cluster = observed.cluster
     brokers = {
         value["spec"]["brokerId"]: value
@@ -105,21 +105,23 @@ def _cluster_status(observed: ClusterObserved, verdict: Verdict, now: str) -> Ob
         "readyBrokers": _ready_brokers(observed),
         "brokers": status.broker_rows(resources.broker_ids(cluster), brokers, partitions),
         "partitions": status.partition_counts(partitions, len(partitions)),
-        "conditions": [status.condition(status.READY, verdict, cluster, now)],
+        "conditions": [status.condition(status.READY, readiness, cluster, now)],
     }
 
 
 # --- topics ------------------------------------------------------------------------------
 
 
-def plan_topic(observed: TopicObserved, config: OperatorConfig, *, now: str) -> list[Action]:
+def plan_topic(observed: ObservedTopic, config: OperatorConfig, *, now: str) -> list[Action]:
     """Return what gives a topic its cluster and Partitions, and tells its state."""
     topic = observed.topic
-    if kinds.is_deleted(topic):
+    if kinds.is_terminating(topic):
         return []
-    conflict = _conflict(observed)
+    conflict = _topic_name_conflict(observed)
     if conflict:
-        return _told(topic, _topic_status(observed, conflict, now, conflict=conflict), conflict)
+        return _status_actions(
+            topic, _topic_status(observed, conflict, now, conflict=conflict), conflict
+        )
     cluster = observed.cluster
     if cluster is None:
         return _plan_without_cluster(observed, config, now)
@@ -129,19 +131,19 @@ def plan_topic(observed: TopicObserved, config: OperatorConfig, *, now: str) -> 
             f"spec.replicationFactor is {factor}, but cluster {kinds.name_of(cluster)} "
             f"has {brokers} brokers"
         )
-        too_few = Verdict(
+        too_few = Readiness(
             ready=False, reason="InvalidReplicationFactor", message=message, refused=True
         )
-        return _told(topic, _topic_status(observed, too_few, now), too_few)
+        return _status_actions(topic, _topic_status(observed, too_few, now), too_few)
     return _plan_partitions(observed, now)
 
 
 def _plan_without_cluster(
-    observed: TopicObserved, config: OperatorConfig, now: str
+    observed: ObservedTopic, config: OperatorConfig, now: str
 ) -> list[Action]:
     name = observed.topic["spec"]["clusterRef"]
     if name == DEFAULT_CLUSTER and config.default_cluster is not None:
-        verdict = Verdict(
+        readiness = Readiness(
             ready=False, reason="ClusterStarting", message=f"BrokerCluster {name} is being created"
         )
         create = CreateCluster(
@@ -155,13 +157,16 @@ def _plan_without_cluster(
                 "spec": dict(config.default_cluster),
             }
         )
-        return [create, *_told(observed.topic, _topic_status(observed, verdict, now), verdict)]
+        return [
+            create,
+            *_status_actions(observed.topic, _topic_status(observed, readiness, now), readiness),
+        ]
     message = f"there is no BrokerCluster {name}; create it, or a topic without spec.clusterRef"
-    verdict = Verdict(ready=False, reason="ClusterMissing", message=message, refused=True)
-    return _told(observed.topic, _topic_status(observed, verdict, now), verdict)
+    readiness = Readiness(ready=False, reason="ClusterMissing", message=message, refused=True)
+    return _status_actions(observed.topic, _topic_status(observed, readiness, now), readiness)
 
 
-def _conflict(observed: TopicObserved) -> Verdict | None:
+def _topic_name_conflict(observed: ObservedTopic) -> Readiness | None:
     """Return which older topic of the same cluster has the name already."""
     topic = observed.topic
     for other in sorted(observed.topics, key=_age_order):
@@ -173,7 +178,7 @@ def _conflict(observed: TopicObserved) -> Verdict | None:
                 f"ReplicatedTopic {kinds.name_of(other)} is older and has the name "
                 f"{topic_name(topic)} already"
             )
-            return Verdict(ready=False, reason="Conflict", message=message, refused=True)
+            return Readiness(ready=False, reason="Conflict", message=message, refused=True)
     return None
 
 
@@ -186,9 +191,9 @@ def topic_name(topic: Object) -> str:
     return str(topic["spec"].get("topicName") or kinds.name_of(topic))
 
 
-def _plan_partitions(observed: TopicObserved, now: str) -> list[Action]:
+def _plan_partitions(observed: ObservedTopic, now: str) -> list[Action]:
     topic = observed.topic
-    wanted = int(topic["spec"]["partitions"])
+    desired = int(topic["spec"]["partitions"])
     initialised = _initialised(topic)
     leftover = sorted(
         kinds.name_of(value)
@@ -197,9 +202,9 @@ def _plan_partitions(observed: TopicObserved, now: str) -> list[Action]:
     )
     if leftover:
         message = f"Partition {leftover[0]} of a deleted topic of this name is not gone yet"
-        verdict = Verdict(ready=False, reason="WaitingForOldPartitions", message=message)
-        return _told(topic, _topic_status(observed, verdict, now), verdict)
-    lost = [n for n in range(min(initialised, wanted)) if n not in observed.partitions]
+        readiness = Readiness(ready=False, reason="WaitingForOldPartitions", message=message)
+        return _status_actions(topic, _topic_status(observed, readiness, now), readiness)
+    lost = [n for n in range(min(initialised, desired)) if n not in observed.partitions]
     actions: list[Action] = [
         RecreatePartition(body=body) for body in _partitions(observed, lost, recover=True)
     ]
@@ -208,23 +213,23 @@ def _plan_partitions(observed: TopicObserved, now: str) -> list[Action]:
         actions.append(
             PostEvent(about=topic, warning=True, reason="PartitionsLost", message=message)
         )
-    if initialised < wanted:
-        verdict = Verdict(
+    if initialised < desired:
+        readiness = Readiness(
             ready=False,
             reason="CreatingPartitions",
-            message=f"partitions {initialised} to {wanted - 1} are being created",
+            message=f"partitions {initialised} to {desired - 1} are being created",
         )
-        raised = _topic_status(observed, verdict, now) | {"partitionsInitialised": wanted}
+        raised = _topic_status(observed, readiness, now) | {"partitionsInitialised": desired}
         body = _status_body(topic, raised)
         body["metadata"]["resourceVersion"] = topic["metadata"]["resourceVersion"]
-        fresh = _partitions(observed, list(range(initialised, wanted)), recover=False)
+        fresh = _partitions(observed, list(range(initialised, desired)), recover=False)
         return [*actions, InitialisePartitions(status_body=body, bodies=tuple(fresh))]
     ours = observed.partitions.values()
-    verdict = status.topic_verdict(status.partition_counts(ours, wanted))
-    return actions + _told(topic, _topic_status(observed, verdict, now), verdict)
+    readiness = status.topic_readiness(status.partition_counts(ours, desired))
+    return actions + _status_actions(topic, _topic_status(observed, readiness, now), readiness)
 
 
-def _partitions(observed: TopicObserved, numbers: list[int], *, recover: bool) -> list[Object]:
+def _partitions(observed: ObservedTopic, numbers: list[int], *, recover: bool) -> list[Object]:
     topic, cluster = observed.topic, observed.cluster
     if not numbers or cluster is None:
         return []
@@ -266,7 +271,7 @@ def _initialised(topic: Object) -> int:
 
 
 def _topic_status(
-    observed: TopicObserved, verdict: Verdict, now: str, *, conflict: Verdict | None = None
+    observed: ObservedTopic, readiness: Readiness, now: str, *, conflict: Readiness | None = None
 ) -> Object:
     """Return the operator's part of a topic's status.
 
@@ -279,9 +284,9 @@ def _topic_status(
         for value in observed.partitions.values()
         if value["spec"]["topicId"] == kinds.uid_of(topic)
     ]
-    conditions = [status.condition(status.READY, verdict, topic, now)]
+    conditions = [status.condition(status.READY, readiness, topic, now)]
     if conflict:
-        taken = Verdict(ready=True, reason="NameTaken", message=conflict.message)
+        taken = Readiness(ready=True, reason="NameTaken", message=conflict.message)
         conditions.append(status.condition(status.CONFLICT, taken, topic, now))
     whole: Object = {
         "observedGeneration": topic["metadata"].get("generation", 0),
@@ -322,23 +327,25 @@ def effective_config(topic: Object, cluster: Object) -> dict[str, int]:
 # --- both --------------------------------------------------------------------------------
 
 
-def _status_body(owner: Object, wanted: Object) -> Object:
+def _status_body(owner: Object, desired: Object) -> Object:
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
         "metadata": {"name": kinds.name_of(owner)},
-        "status": wanted,
+        "status": desired,
     }
 
 
-def _told(owner: Object, wanted: Object, verdict: Verdict) -> list[Action]:
+def _status_actions(owner: Object, desired: Object, readiness: Readiness) -> list[Action]:
     """Return the status write if anything in it changed, and an Event for a new refusal."""
-    if kinds.is_part_of(wanted, status_of(owner)):
+    if kinds.is_part_of(desired, status_of(owner)):
         return []
-    actions: list[Action] = [ApplyStatus(body=_status_body(owner, wanted), reason=verdict.reason)]
+    actions: list[Action] = [
+        ApplyStatus(body=_status_body(owner, desired), reason=readiness.reason)
+    ]
     before = status.condition_of(owner, status.READY).get("reason")
-    if verdict.refused and before != verdict.reason:
+    if readiness.refused and before != readiness.reason:
         actions.append(
-            PostEvent(about=owner, warning=True, reason=verdict.reason, message=verdict.message)
+            PostEvent(about=owner, warning=True, reason=readiness.reason, message=readiness.message)
         )
     return actions

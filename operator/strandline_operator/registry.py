@@ -1,6 +1,6 @@
 """Connects kopf's watches to the reconciler: handlers of two lines, no global decorators.
 
-kopf is the watch engine only. An index handler sees every object of the first lists;
+kopf is the watch engine only. An index handler sees every object of the initial lists;
 kopf holds back all event handlers until every list is whole, so no plan is ever made from
 half of the objects. No finalizer, no annotation and no patch of kopf's own is used.
 """
@@ -15,7 +15,7 @@ import kopf
 
 from strandline.errors import ConfigError
 
-from . import kinds, settings
+from . import kinds, operator_config
 from .reconcile import Reconciler
 
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -30,18 +30,18 @@ def make_registry(reconciler: Reconciler) -> kopf.OperatorRegistry:
     return registry
 
 
-def make_settings() -> kopf.OperatorSettings:
+def make_kopf_settings() -> kopf.OperatorSettings:
     """Return kopf's settings with every timeout of ours and none of its writes."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.scanning.disabled = True
     chosen.persistence.finalizer = "strandline.dev/operator"
-    chosen.networking.request_timeout = settings.REQUEST_TIMEOUT_SECONDS
-    chosen.networking.connect_timeout = settings.CONNECT_TIMEOUT_SECONDS
+    chosen.networking.request_timeout = operator_config.REQUEST_TIMEOUT_SECONDS
+    chosen.networking.connect_timeout = operator_config.CONNECT_TIMEOUT_SECONDS
     chosen.networking.error_backoffs = (0.1, 0.3, 1, 2, 5)
-    chosen.watching.server_timeout = settings.WATCH_SERVER_TIMEOUT_SECONDS
-    chosen.watching.client_timeout = settings.WATCH_CLIENT_TIMEOUT_SECONDS
-    chosen.process.ultimate_exiting_timeout = settings.REQUEST_TIMEOUT_SECONDS
+    chosen.watching.server_timeout = operator_config.WATCH_SERVER_TIMEOUT_SECONDS
+    chosen.watching.client_timeout = operator_config.WATCH_CLIENT_TIMEOUT_SECONDS
+    chosen.process.ultimate_exiting_timeout = operator_config.REQUEST_TIMEOUT_SECONDS
     return chosen
 
 
@@ -64,20 +64,22 @@ def _register(registry: kopf.OperatorRegistry, kind: kinds.Kind, reconciler: Rec
     resource = kind.resource
     where = (resource.group, resource.version, resource.plural)
 
-    def learn(body: kopf.Body, **_: Any) -> None:
-        reconciler.learn(kind, dict(body))
+    def on_listed(body: kopf.Body, **_: Any) -> None:
+        reconciler.on_listed(kind, dict(body))
 
     def changed(event: kopf.RawEvent, **_: Any) -> None:
         reconciler.on_change(kind, event["type"] or "", dict(event["object"]))
 
-    kopf.index(*where, registry=registry, id=f"learn-{resource.plural}")(_aware(learn))
-    kopf.on.event(*where, registry=registry, id=f"changed-{resource.plural}")(_aware(changed))
+    kopf.index(*where, registry=registry, id=f"listed-{resource.plural}")(_as_coroutine(on_listed))
+    kopf.on.event(*where, registry=registry, id=f"changed-{resource.plural}")(
+        _as_coroutine(changed)
+    )
 
 
-def _aware(handler: Any) -> Any:
+def _as_coroutine(handler: Any) -> Any:
     """Return a coroutine function: kopf would run a plain one in another thread."""
 
-    async def aware(**parts: Any) -> None:
+    async def coroutine(**parts: Any) -> None:
         handler(**parts)
 
-    return aware
+    return coroutine

@@ -15,7 +15,7 @@ from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL
 
 from . import kinds
-from .settings import FIELD_MANAGER, OperatorConfig
+from .operator_config import FIELD_MANAGER, OperatorConfig
 
 KAFKA_PORT: Final = 9092
 GRPC_PORT: Final = 9090
@@ -52,7 +52,7 @@ def objects_of(cluster: Object, config: OperatorConfig) -> list[Object]:
             _lease(cluster, "controller"),
             *(_lease(cluster, f"broker-{broker_id}") for broker_id in ids),
             *(_broker(cluster, broker_id) for broker_id in ids),
-            _budget(cluster),
+            _pod_disruption_budget(cluster),
             _stateful_set(cluster, config),
         )
     ]
@@ -160,9 +160,9 @@ def _broker(cluster: Object, broker_id: int) -> Object:
     return _manifest(kinds.BROKER, cluster, str(broker_id), spec={"brokerId": broker_id})
 
 
-def _budget(cluster: Object) -> Object:
+def _pod_disruption_budget(cluster: Object) -> Object:
     return _manifest(
-        kinds.BUDGET,
+        kinds.POD_DISRUPTION_BUDGET,
         cluster,
         "brokers",
         spec={"maxUnavailable": 1, "selector": {"matchLabels": pod_selector(cluster)}},

@@ -19,10 +19,10 @@ CONFLICT: Final = "Conflict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Readiness:
     """Whether an object is ready, why, and the sentence for people.
 
-    refused marks what only a user can change; it is also told as an Event.
+    refused marks what only a user can change; it is posted as an Event, too.
     """
 
     ready: bool
@@ -31,16 +31,16 @@ class Verdict:
     refused: bool = False
 
 
-def condition(kind: str, verdict: Verdict, owner: Object, now: str) -> Object:
+def condition(kind: str, readiness: Readiness, owner: Object, now: str) -> Object:
     """Return a condition of an object, keeping the time of the last change of its status."""
-    status = "True" if verdict.ready else "False"
+    status = "True" if readiness.ready else "False"
     found = condition_of(owner, kind)
     same = found.get("status") == status
     return {
         "type": kind,
         "status": status,
-        "reason": verdict.reason,
-        "message": verdict.message[:MESSAGE_LENGTH_MAX],
+        "reason": readiness.reason,
+        "message": readiness.message[:MESSAGE_LENGTH_MAX],
         "observedGeneration": owner["metadata"].get("generation", 0),
         "lastTransitionTime": found["lastTransitionTime"] if same else now,
     }
@@ -99,24 +99,26 @@ def broker_rows(
     return rows
 
 
-def cluster_verdict(*, ready: int, wanted: int, controller: object) -> Verdict:
+def cluster_readiness(*, ready: int, desired: int, controller: object) -> Readiness:
     """Judge a cluster whose objects are all in place."""
-    if ready < wanted:
-        return Verdict(
-            ready=False, reason="BrokersNotReady", message=f"{ready} of {wanted} brokers are ready"
+    if ready < desired:
+        return Readiness(
+            ready=False, reason="BrokersNotReady", message=f"{ready} of {desired} brokers are ready"
         )
     if controller is None:
-        return Verdict(
+        return Readiness(
             ready=False, reason="NoController", message="no broker has become the controller yet"
         )
-    return Verdict(ready=True, reason="AllBrokersReady", message=f"all {wanted} brokers are ready")
+    return Readiness(
+        ready=True, reason="AllBrokersReady", message=f"all {desired} brokers are ready"
+    )
 
 
-def topic_verdict(counts: dict[str, int]) -> Verdict:
+def topic_readiness(counts: dict[str, int]) -> Readiness:
     """Judge a topic whose Partitions are all created."""
     total, online = counts["total"], counts["online"]
     if online < total:
         message = f"{online} of {total} partitions have a leader"
-        return Verdict(ready=False, reason="PartitionsOffline", message=message)
+        return Readiness(ready=False, reason="PartitionsOffline", message=message)
     message = f"all {total} partitions have a leader"
-    return Verdict(ready=True, reason="AllPartitionsOnline", message=message)
+    return Readiness(ready=True, reason="AllPartitionsOnline", message=message)

@@ -1,4 +1,4 @@
-"""A queue of keys: each is worked on by one worker at a time, and changes gather meanwhile.
+"""A queue of keys: each is worked on by one worker at a time, and changes collect meanwhile.
 
 Bounded by nature: a key waits at most once. A failed key comes back after a pause that
 doubles, with jitter, so that many objects do not come back together.
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from . import settings
+from . import operator_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Key:
+class ReconcileKey:
     """An object to reconcile: kind is BrokerCluster or ReplicatedTopic."""
 
     kind: str
@@ -30,17 +30,17 @@ class Key:
 class WorkQueue:
     """Keys and the time from which each may be worked on; lives on one event loop."""
 
-    def __init__(self, work: Callable[[Key], Coroutine[Any, Any, bool]]) -> None:
+    def __init__(self, work: Callable[[ReconcileKey], Coroutine[Any, Any, bool]]) -> None:
         """Take the function that works on a key and tells whether it succeeded."""
         self._work = work
-        self._due: dict[Key, float] = {}
-        self._running: dict[Key, asyncio.Task[bool]] = {}
-        self._failures: dict[Key, int] = {}
+        self._due: dict[ReconcileKey, float] = {}
+        self._running: dict[ReconcileKey, asyncio.Task[bool]] = {}
+        self._failures: dict[ReconcileKey, int] = {}
         self._changed = asyncio.Event()
         self._bug: BaseException | None = None
         self._stopping = False
 
-    def add(self, key: Key, *, after_ms: int = 0) -> None:
+    def add(self, key: ReconcileKey, *, after_ms: int = 0) -> None:
         """Have a key worked on after a pause; an earlier time already set stays."""
         due = asyncio.get_running_loop().time() + after_ms / 1000
         self._due[key] = min(due, self._due.get(key, due))
@@ -70,8 +70,8 @@ class WorkQueue:
         self._stopping = True
         self._changed.set()
 
-    def _next_keys(self, now: float) -> list[Key]:
-        free = settings.WORKERS - len(self._running)
+    def _next_keys(self, now: float) -> list[ReconcileKey]:
+        free = operator_config.WORKERS - len(self._running)
         due = [(at, key) for key, at in self._due.items() if at <= now]
         ready = [key for _, key in sorted(due) if key not in self._running]
         return ready[: max(0, free)]
@@ -79,14 +79,14 @@ class WorkQueue:
     async def _wait(self, now: float) -> None:
         """Wait for a change, or for the next key's time if a worker is free for it."""
         waiting = [at for key, at in self._due.items() if key not in self._running]
-        full = len(self._running) >= settings.WORKERS
+        full = len(self._running) >= operator_config.WORKERS
         timeout = None if full or not waiting else max(0.0, min(waiting) - now)
         try:
             await asyncio.wait_for(self._changed.wait(), timeout)
         except TimeoutError:
             return
 
-    def _finished(self, key: Key, task: asyncio.Task[bool]) -> None:
+    def _finished(self, key: ReconcileKey, task: asyncio.Task[bool]) -> None:
         del self._running[key]
         self._changed.set()
         if task.cancelled():
@@ -98,8 +98,10 @@ class WorkQueue:
         else:
             self._try_again(key)
 
-    def _try_again(self, key: Key) -> None:
+    def _try_again(self, key: ReconcileKey) -> None:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        pause = min(settings.BACKOFF_MS * 2 ** min(failures, 16), settings.BACKOFF_MAX_MS)
+        pause = min(
+            operator_config.BACKOFF_MS * 2 ** min(failures, 16), operator_config.BACKOFF_MAX_MS
+        )
         self.add(key, after_ms=int(pause * random.uniform(0.5, 1.0)))

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from strandline import names
 
-from .samples import PLACE, broker_id, held, of, value_at
+from .samples import SERIES_KEY, broker_id, held, of, value_at
 
 METRICS: Final = tuple(
     metric.name
@@ -92,7 +92,7 @@ def elections(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
 def _leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     """One row for each leader epoch under which a leader was scraped."""
     epochs = of(facts, names.PARTITION_LEADER_EPOCH.name).select(
-        *PLACE,
+        *SERIES_KEY,
         F.col("value").cast("long").alias("epoch"),
         F.col("first_ms").alias("epoch_first_ms"),
         F.col("last_ms").alias("epoch_last_ms"),
@@ -102,13 +102,13 @@ def _leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     leading = of(facts, names.PARTITION_IS_LEADER.name).where(F.col("value") > 0)
     first = F.greatest("first_ms", "epoch_first_ms")
     seen = (
-        leading.join(epochs, list(PLACE))
+        leading.join(epochs, list(SERIES_KEY))
         .where(
             (F.col("epoch_first_ms") <= F.col("last_ms"))
             & (F.col("first_ms") <= F.col("epoch_last_ms"))
         )
         .select(
-            *PLACE,
+            *SERIES_KEY,
             "epoch",
             first.alias("first_ms"),
             F.least("last_ms", "epoch_last_ms").alias("last_ms"),
@@ -134,10 +134,10 @@ def _leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
         into="since",
     )
     since = F.round(F.col("since") * 1000).cast("long")
-    told = since <= F.col("first_ms")
+    stated = since <= F.col("first_ms")
     return dated.withColumn(
-        "begun_ms", F.when(told, since).otherwise(F.col("first_ms"))
-    ).withColumn("begun_err_ms", F.when(told, 0).otherwise(interval_ms))
+        "begun_ms", F.when(stated, since).otherwise(F.col("first_ms"))
+    ).withColumn("begun_err_ms", F.when(stated, 0).otherwise(interval_ms))
 
 
 def _changes(leaderships: DataFrame) -> DataFrame:
@@ -198,13 +198,13 @@ def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> Da
         F.col("counted_ms") <= F.col("first_ms") + interval_ms
     )
     key = [*PARTITION, "epoch"]
-    told = (
+    stated = (
         changes.join(F.broadcast(counted), within)
         .groupBy(*key)
         .agg(F.collect_set("counted").alias("counted"))
     )
     members = of(facts, names.PARTITION_ISR_MEMBER.name).select(
-        *(F.col(name).alias(f"_{name}") for name in (*PLACE, "replica", "last_ms", "value"))
+        *(F.col(name).alias(f"_{name}") for name in (*SERIES_KEY, "replica", "last_ms", "value"))
     )
     same = (
         (F.col("_topic") == F.col("topic"))
@@ -226,7 +226,7 @@ def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> Da
     )
     one = F.when(F.size("counted") == 1, F.col("counted")[0])
     return (
-        changes.join(told, key, "left")
+        changes.join(stated, key, "left")
         .join(outside, key, "left")
         .withColumn("kind", F.coalesce(one, signs))
         .drop("counted", "outside")

@@ -21,8 +21,8 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from . import failovers, isr_episodes
-from .faults import Fault, FaultsMalformed, read_faults
+from . import failovers, isr_intervals
+from .injected_faults import FaultsMalformed, InjectedFault, read_faults
 from .read import read_samples
 from .report import text_report
 from .run_lengths import GAP_INTERVALS
@@ -40,7 +40,7 @@ TABLE_MARK: Final = "table "
 
 Analysis = Callable[..., DataFrame]
 ANALYSES: Final[dict[str, tuple[Analysis, tuple[str, ...]]]] = {
-    "isr_intervals": (isr_episodes.isr_intervals, isr_episodes.METRICS),
+    "isr_intervals": (isr_intervals.isr_intervals, isr_intervals.METRICS),
     "elections": (failovers.elections, failovers.METRICS),
 }
 """Table to the function that makes it and the metrics that it reads."""
@@ -54,7 +54,7 @@ class Task:
     start_ms: int
     end_ms: int
     out: Path
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[InjectedFault, ...] = ()
     print_tables: bool = False
     cores: int = CORES
 

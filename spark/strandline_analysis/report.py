@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from .faults import Fault
+from .injected_faults import InjectedFault
 
 Row = Mapping[str, Any]
 
@@ -27,7 +27,7 @@ def text_report(
     interval_ms: int,
     isr_intervals: Sequence[Row],
     elections: Sequence[Row],
-    faults: Sequence[Fault],
+    faults: Sequence[InjectedFault],
 ) -> str:
     """Return the whole report."""
     head = (
@@ -89,7 +89,7 @@ def isr_table(intervals: Sequence[Row]) -> str:
 
 
 def fault_table(
-    faults: Sequence[Fault], *, isr_intervals: Sequence[Row], elections: Sequence[Row]
+    faults: Sequence[InjectedFault], *, isr_intervals: Sequence[Row], elections: Sequence[Row]
 ) -> str:
     """Return one line for each fault with the elections and ISR exits that followed it."""
     header = ("fault", "broker", "at", "elections", "without a leader", "out of ISR", "no acks")
@@ -115,7 +115,7 @@ def fault_table(
     return table(header, lines)
 
 
-def elections_of(fault: Fault, elections: Sequence[Row], *, until_ms: int) -> list[Row]:
+def elections_of(fault: InjectedFault, elections: Sequence[Row], *, until_ms: int) -> list[Row]:
     """Return the elections in which the struck broker lost leadership, or any at all."""
     return [
         row
@@ -126,7 +126,7 @@ def elections_of(fault: Fault, elections: Sequence[Row], *, until_ms: int) -> li
     ]
 
 
-def exits_of(fault: Fault, intervals: Sequence[Row], *, until_ms: int) -> list[Row]:
+def exits_of(fault: InjectedFault, intervals: Sequence[Row], *, until_ms: int) -> list[Row]:
     """Return the intervals out of the ISR that began for the struck broker, or for any."""
     return [
         row

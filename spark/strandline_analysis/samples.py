@@ -36,7 +36,7 @@ start_reason, end_reason: change, gap, stale or range. previous_ms, previous_val
 sample before a change; null after anything else.
 """
 
-PLACE: Final = ("pod", "instance", "topic", "partition")
+SERIES_KEY: Final = ("pod", "instance", "topic", "partition")
 """What two series of one replica's process have in common; their scrapes are the same."""
 
 
@@ -84,7 +84,7 @@ def held(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) ->
         .when(following - last <= gap_ms, "change")
         .otherwise("gap")
     )
-    told = runs.select(
+    classified = runs.select(
         "*",
         reason_before.alias("start_reason"),
         reason_after.alias("end_reason"),
@@ -98,7 +98,9 @@ def held(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) ->
         .otherwise(at_most)
     )
     return (
-        told.where(~F.col("stale")).withColumn("hold_end_ms", hold_end).select(*HELD.fieldNames())
+        classified.where(~F.col("stale"))
+        .withColumn("hold_end_ms", hold_end)
+        .select(*HELD.fieldNames())
     )
 
 
@@ -110,17 +112,17 @@ def of(frame: DataFrame, metric: str) -> DataFrame:
 def value_at(frame: DataFrame, facts: DataFrame, metric: str, *, at: str, into: str) -> DataFrame:
     """Add the value that a metric of the same process had in the scrape at a moment.
 
-    Shape:   frame has the columns PLACE and `at`; facts as HELD
+    Shape:   frame has the columns SERIES_KEY and `at`; facts as HELD
     Returns: null where that scrape held no sample of it
     """
     other = of(facts, metric).select(
-        *(F.col(name).alias(f"_{name}") for name in PLACE),
+        *(F.col(name).alias(f"_{name}") for name in SERIES_KEY),
         F.col("first_ms").alias("_first_ms"),
         F.col("last_ms").alias("_last_ms"),
         F.col("value").alias(into),
     )
     same = F.lit(True)
-    for name in PLACE:
+    for name in SERIES_KEY:
         same &= F.col(name) == F.col(f"_{name}")
     within = F.col(at).between(F.col("_first_ms"), F.col("_last_ms"))
     unwanted = [name for name in other.columns if name != into]

@@ -18,12 +18,12 @@ from strandline import names
 from strandline_analysis import xor_chunk
 from strandline_analysis.remote_read import ReadFailed, Series, read_series
 from tests.analysis.prometheus_program import PrometheusProgram
-from tests.analysis.timeline import INTERVAL_MS, Timeline, scraped
+from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, scraped
 from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.processes
 
-START_MS = Timeline().start_ms
+START_MS = PartitionTimeline().start_ms
 SAMPLES = 700
 METRIC = "strandline_test_value"
 
@@ -108,7 +108,7 @@ def test_nobody_answering_is_told_after_a_bounded_number_of_attempts(
 def exporter() -> Iterator[str]:
     """Serve one metric; yield host:port."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class ExporterHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
@@ -118,7 +118,7 @@ def exporter() -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its signature
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), ExporterHandler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield f"127.0.0.1:{server.server_port}"
@@ -152,7 +152,7 @@ def test_the_job_reads_analyses_and_writes(
 ) -> None:
     from strandline_analysis.job import NO_DATA, OK, TABLE_MARK, Task, analyse
 
-    history = Timeline()
+    history = PartitionTimeline()
     history.change_isr(10_450, {0, 1})
     history.change_isr(25_100, {0, 1, 2})
     history.elect(40_800, 1, {0, 1, 2})

@@ -47,8 +47,8 @@ def frame(message: bytes) -> bytes:
     return uvarint(len(message)) + crc32c.crc32c(message).to_bytes(4, "big") + message
 
 
-class Answer:
-    """One prepared answer: status, content type, body."""
+class PreparedResponse:
+    """One prepared response: status, content type, body."""
 
     def __init__(
         self, body: bytes, status: int = 200, kind: str = remote_read.STREAMED + "; proto=x"
@@ -57,14 +57,14 @@ class Answer:
 
 
 @contextmanager
-def serving(*answers: Answer) -> Iterator[tuple[str, list[bytes]]]:
-    """Serve the answers in this order, the last one for ever; yield the URL and the questions."""
+def serving(*responses: PreparedResponse) -> Iterator[tuple[str, list[bytes]]]:
+    """Serve the responses in this order, the last one for ever; yield the URL and the questions."""
     questions: list[bytes] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class RemoteReadHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             questions.append(self.rfile.read(int(self.headers["Content-Length"])))
-            answer = answers[min(len(questions), len(answers)) - 1]
+            answer = responses[min(len(questions), len(responses)) - 1]
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.kind)
             self.end_headers()
@@ -73,7 +73,7 @@ def serving(*answers: Answer) -> Iterator[tuple[str, list[bytes]]]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its signature
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), RemoteReadHandler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}", questions
@@ -92,7 +92,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CHUNK = encode([(START + 1000 * index, index) for index in range(5)])
-GOOD = Answer(frame(series(LABELS, CHUNK)))
+GOOD = PreparedResponse(frame(series(LABELS, CHUNK)))
 
 
 def test_series_are_read_with_their_labels_and_samples() -> None:
@@ -135,7 +135,7 @@ def test_a_series_split_over_frames_is_whole_again() -> None:
     later = encode([(START + 5000, 9)])
     other = {**LABELS, "pod": "default-1"}
     body = frame(series(LABELS, CHUNK)) + frame(series(LABELS, later)) + frame(series(other, CHUNK))
-    with serving(Answer(body)) as (url, _):
+    with serving(PreparedResponse(body)) as (url, _):
         first, second = read(url)
     assert (first.labels, second.labels) == (LABELS, other)
     assert len(first.chunks) == 2
@@ -144,34 +144,37 @@ def test_a_series_split_over_frames_is_whole_again() -> None:
 def test_a_wrong_checksum_is_asked_for_again() -> None:
     broken = bytearray(GOOD.body)
     broken[-1] ^= 1
-    with serving(Answer(bytes(broken)), GOOD) as (url, questions):
+    with serving(PreparedResponse(bytes(broken)), GOOD) as (url, questions):
         assert len(read(url)) == 1
     assert len(questions) == 2
 
 
 @pytest.mark.parametrize("kept", [1, 3, 20])
 def test_an_answer_cut_short_is_asked_for_again(kept: int) -> None:
-    with serving(Answer(GOOD.body[:-kept]), GOOD) as (url, questions):
+    with serving(PreparedResponse(GOOD.body[:-kept]), GOOD) as (url, questions):
         assert len(read(url)) == 1
     assert len(questions) == 2
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_busy_server_is_asked_again(status: int) -> None:
-    with serving(Answer(b"busy", status), GOOD) as (url, questions):
+    with serving(PreparedResponse(b"busy", status), GOOD) as (url, questions):
         assert len(read(url)) == 1
     assert len(questions) == 2
 
 
 def test_attempts_are_bounded() -> None:
-    with serving(Answer(b"busy", 503)) as (url, questions), pytest.raises(ReadFailed, match="503"):
+    with (
+        serving(PreparedResponse(b"busy", 503)) as (url, questions),
+        pytest.raises(ReadFailed, match="503"),
+    ):
         read(url)
     assert len(questions) == remote_read.ATTEMPTS_MAX
 
 
 def test_a_refusal_is_not_repeated_and_tells_why() -> None:
     with (
-        serving(Answer(b"no such thing", 400)) as (url, questions),
+        serving(PreparedResponse(b"no such thing", 400)) as (url, questions),
         pytest.raises(ReadFailed, match="400 no such thing"),
     ):
         read(url)
@@ -180,7 +183,7 @@ def test_a_refusal_is_not_repeated_and_tells_why() -> None:
 
 def test_an_answer_of_plain_samples_is_refused() -> None:
     with (
-        serving(Answer(b"", kind="application/x-protobuf")) as (url, _),
+        serving(PreparedResponse(b"", kind="application/x-protobuf")) as (url, _),
         pytest.raises(ReadFailed, match="not application/x-streamed-protobuf"),
     ):
         read(url)
@@ -189,7 +192,7 @@ def test_an_answer_of_plain_samples_is_refused() -> None:
 @pytest.mark.parametrize("encoding", [0, 2, 3, 4])
 def test_other_chunk_encodings_are_refused_not_misread(encoding: int) -> None:
     with (
-        serving(Answer(frame(series(LABELS, CHUNK, encoding=encoding)))) as (url, _),
+        serving(PreparedResponse(frame(series(LABELS, CHUNK, encoding=encoding)))) as (url, _),
         pytest.raises(ReadFailed, match=f"chunk encoding {encoding}"),
     ):
         read(url)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from strandline_analysis import report
-from strandline_analysis.faults import Fault, FaultsMalformed, read_faults
+from strandline_analysis.injected_faults import FaultsMalformed, InjectedFault, read_faults
 
 AT = 1_790_000_000_000
 
@@ -51,14 +51,14 @@ def interval(**changes: Any) -> dict[str, Any]:
     }
 
 
-def faults_from(tmp_path: Path, given: object) -> list[Fault]:
+def faults_from(tmp_path: Path, given: object) -> list[InjectedFault]:
     path = tmp_path / "faults.json"
     path.write_text(given if isinstance(given, str) else json.dumps(given))
     return read_faults(path)
 
 
 def test_faults_stand_beside_what_followed_them() -> None:
-    killed = Fault(name="leader killed", at_ms=AT, broker_id=1, gap_ms=900)
+    killed = InjectedFault(name="leader killed", at_ms=AT, broker_id=1, gap_ms=900)
     text = report.text_report(
         start_ms=AT - 1000,
         end_ms=AT + 59_000,
@@ -89,7 +89,7 @@ def test_faults_stand_beside_what_followed_them() -> None:
     ids=["another broker", "before", "long after", "unseen"],
 )
 def test_what_is_not_of_a_fault_is_not_counted_to_it(other: dict[str, Any]) -> None:
-    fault = Fault(name="killed", at_ms=AT, broker_id=1)
+    fault = InjectedFault(name="killed", at_ms=AT, broker_id=1)
     until = AT + report.FAULT_WINDOW_MS
     assert report.elections_of(fault, [other], until_ms=until) == []
     assert report.elections_of(fault, [election()], until_ms=until) == [election()]
@@ -106,8 +106,8 @@ def test_faults_are_read_oldest_first(tmp_path: Path) -> None:
         {"name": "a", "atMs": 5, "brokerId": None},
     ]
     assert faults_from(tmp_path, given) == [
-        Fault(name="a", at_ms=5),
-        Fault(name="b", at_ms=9, broker_id=2, gap_ms=4),
+        InjectedFault(name="a", at_ms=5),
+        InjectedFault(name="b", at_ms=9, broker_id=2, gap_ms=4),
     ]
 
 

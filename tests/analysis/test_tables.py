@@ -11,7 +11,7 @@ import pytest
 
 from strandline import names
 from strandline_analysis.remote_read import Series
-from tests.analysis.timeline import INTERVAL_MS, Timeline, bits_of, scraped
+from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, bits_of, scraped
 from tests.analysis.xor_encoder import encode
 
 pytestmark = pytest.mark.processes
@@ -41,7 +41,7 @@ class Tables:
         return self._spark.createDataFrame(rows, schema.SAMPLES)
 
     def isr(self, series: Sequence[Series], *, gap_ms: float = RUNS_GAP_MS) -> list[Row]:
-        from strandline_analysis.isr_episodes import ISR_INTERVALS, isr_intervals
+        from strandline_analysis.isr_intervals import ISR_INTERVALS, isr_intervals
 
         return self._run(isr_intervals, ISR_INTERVALS, series, gap_ms)
 
@@ -64,9 +64,9 @@ class Tables:
         return sorted(rows, key=lambda row: (row["partition"], row.get("replica", 0), row[times]))
 
 
-def history(partition: int) -> Timeline:
+def history(partition: int) -> PartitionTimeline:
     """Return what happens to one of the partitions whose cases are named below."""
-    timeline = Timeline(partition=partition)
+    timeline = PartitionTimeline(partition=partition)
     match partition:
         case 101:  # SHRINK_EXPAND
             timeline.change_isr(10_450, {0, 1})
@@ -100,7 +100,7 @@ def history(partition: int) -> Timeline:
 SHRINK_EXPAND, TWO_AT_ONCE, GAP, STALE, KILLED, MOVED, UNCLEAN, UNSEEN, ZOMBIE = range(101, 110)
 LOST = frozenset({(0, 5), *((0, number) for number in range(20, 26))})
 """Of partition GAP: one scrape, and later six in a row."""
-START_MS = Timeline().start_ms
+START_MS = PartitionTimeline().start_ms
 
 
 def series_of(partition: int) -> list[Series]:
@@ -111,18 +111,18 @@ def series_of(partition: int) -> list[Series]:
     if partition == ZOMBIE:
         # The old leader goes on showing itself as one.
         found = [each for each in found if each.labels["pod"] != "default-0"]
-        untouched = scraped(Timeline(partition=partition), length=30_000)
+        untouched = scraped(PartitionTimeline(partition=partition), length=30_000)
         found += [each for each in untouched if each.labels["pod"] == "default-0"]
     return found
 
 
 @pytest.fixture(scope="module")
-def histories() -> list[Timeline]:
+def histories() -> list[PartitionTimeline]:
     return [random_history(seed) for seed in range(HISTORIES)]
 
 
 @pytest.fixture(scope="module")
-def series(histories: list[Timeline]) -> list[Series]:
+def series(histories: list[PartitionTimeline]) -> list[Series]:
     """All partitions in one go: a query costs seconds, whatever it reads."""
     named = [each for number in range(SHRINK_EXPAND, ZOMBIE + 1) for each in series_of(number)]
     return named + [each for one in histories for each in scraped(one, length=LENGTH_MS)]
@@ -270,7 +270,7 @@ def test_the_controllers_counter_tells_the_kind(tables: Tables) -> None:
     series = []
     for partition, kind in enumerate(counted):
         at = 10_400 + 10_000 * partition
-        timeline = Timeline(partition=partition)
+        timeline = PartitionTimeline(partition=partition)
         timeline.kill(at, 0)
         timeline.elect(at + 400, 1, {1, 2})
         labels = {
@@ -289,10 +289,10 @@ def test_the_controllers_counter_tells_the_kind(tables: Tables) -> None:
     ]
 
 
-def random_history(seed: int) -> Timeline:
+def random_history(seed: int) -> PartitionTimeline:
     """Return a minute of kills, elections, shrinks, expands and failing scrapes."""
     chance = random.Random(seed)
-    history = Timeline(partition=seed)
+    history = PartitionTimeline(partition=seed)
     at = 0
     while (at := at + chance.randrange(20, 9_000)) < LENGTH_MS - 1000:
         now = history.now
@@ -323,7 +323,7 @@ def random_history(seed: int) -> Timeline:
 
 
 def test_isr_intervals_of_random_histories_are_true_within_their_bounds(
-    histories: list[Timeline], intervals: list[Row]
+    histories: list[PartitionTimeline], intervals: list[Row]
 ) -> None:
     known = total = 0
     by_replica: dict[tuple[int, int], list[Row]] = {}
@@ -351,7 +351,7 @@ def test_isr_intervals_of_random_histories_are_true_within_their_bounds(
     assert known > 0.6 * total
 
 
-def sure_states(history: Timeline, row: Row) -> list[Any]:
+def sure_states(history: PartitionTimeline, row: Row) -> list[Any]:
     """Return the states that hold for longer than an interval where a row is sure of itself."""
     first, end = row["start_ms"], row["end_ms"] - row["end_err_ms"]
     ends = [*(state.at_ms for state in history.states[1:]), row["end_ms"]]
@@ -363,7 +363,7 @@ def sure_states(history: Timeline, row: Row) -> list[Any]:
 
 
 def test_elections_of_random_histories_are_true_within_their_bounds(
-    histories: list[Timeline], elections: list[Row]
+    histories: list[PartitionTimeline], elections: list[Row]
 ) -> None:
     found = 0
     for one in histories:

@@ -39,7 +39,7 @@ class State:
 
 
 @dataclass(slots=True)
-class Timeline:
+class PartitionTimeline:
     """One partition with three replicas; times given to its verbs only rise."""
 
     partition: int = 0
@@ -116,7 +116,7 @@ class Timeline:
 
 
 def scraped(
-    timeline: Timeline,
+    timeline: PartitionTimeline,
     *,
     length: int,
     phases: Sequence[int] = (0, 300, 700),
@@ -150,7 +150,9 @@ def bits_of(value: float) -> int:
     return bits
 
 
-def _exposition(timeline: Timeline, state: State, broker: int) -> Iterator[tuple[Labels, float]]:
+def _exposition(
+    timeline: PartitionTimeline, state: State, broker: int
+) -> Iterator[tuple[Labels, float]]:
     if broker in state.dead | state.unscraped:
         return
 

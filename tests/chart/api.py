@@ -1,4 +1,4 @@
-"""Tries of writes: the API server's answer as its causes, nothing stored."""
+"""Dry runs of writes: the API server's answer as its causes, nothing stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMIT_SECONDS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ApiResponse:
     """The status code and, of a refusal, one (field, sentence) for each broken rule."""
 
     code: int
@@ -39,7 +39,7 @@ class Answer:
         return [(cause.get("field", ""), cause.get("message", "")) for cause in causes]
 
 
-class Tries:
+class DryRuns:
     """Writes as cluster administrator, as dry runs where nothing shall be stored."""
 
     def __init__(self, kubeconfig: Path, namespace: str) -> None:
@@ -60,20 +60,20 @@ class Tries:
         """Close the connection."""
         self._connection.close()
 
-    def create(self, manifest: Manifest) -> Answer:
+    def create(self, manifest: Manifest) -> ApiResponse:
         """Create an object and keep it."""
         return self._send("POST", self._path(manifest), manifest)
 
-    def try_create(self, manifest: Manifest, *, validation: str = "Warn") -> Answer:
+    def try_create(self, manifest: Manifest, *, validation: str = "Warn") -> ApiResponse:
         """Create an object in a dry run; validation says what becomes of unknown fields."""
         query = f"?dryRun=All&fieldValidation={validation}"
         return self._send("POST", self._path(manifest) + query, manifest)
 
-    def put_status(self, manifest: Manifest) -> Answer:
+    def put_status(self, manifest: Manifest) -> ApiResponse:
         """Replace a status and keep it."""
         return self._send("PUT", self._path(manifest, named=True) + "/status", manifest)
 
-    def try_update(self, manifest: Manifest, *, status: bool) -> Answer:
+    def try_update(self, manifest: Manifest, *, status: bool) -> ApiResponse:
         """Replace an object or its status in a dry run."""
         part = "/status" if status else ""
         path = f"{self._path(manifest, named=True)}{part}?dryRun=All"
@@ -84,11 +84,11 @@ class Tries:
         path = f"/apis/strandline.dev/v1alpha1/namespaces/{self.namespace}/{plural}"
         return f"{path}/{manifest['metadata']['name']}" if named else path
 
-    def _send(self, method: str, path: str, body: Manifest) -> Answer:
+    def _send(self, method: str, path: str, body: Manifest) -> ApiResponse:
         headers = {"Content-Type": "application/json"}
         self._connection.request(method, path, json.dumps(body), headers)
         response = self._connection.getresponse()
-        return Answer(code=response.status, value=json.loads(response.read()))
+        return ApiResponse(code=response.status, value=json.loads(response.read()))
 
 
 def _material(holder: dict[str, str], field: str) -> str:

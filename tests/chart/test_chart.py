@@ -11,7 +11,7 @@ import pytest
 from tests.chart import rendered
 from tests.chart.cases import BOUNDS, COMPLETE, REQUIRED, leaves
 from tests.chart.rules import RULES
-from tests.support.commands import CommandFailed, programs, run
+from tests.support.commands import CommandError, programs, run
 from tests.support.strandline_objects import CHART
 
 pytestmark = pytest.mark.processes
@@ -167,7 +167,7 @@ def test_changed_values_replace_the_operator_pod() -> None:
     ],
 )
 def test_wrong_values_are_refused(wrong: str) -> None:
-    with pytest.raises(CommandFailed, match="values don't meet the specifications"):
+    with pytest.raises(CommandError, match="values don't meet the specifications"):
         rendered.render(f"--set={wrong}")
 
 

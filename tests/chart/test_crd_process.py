@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.chart.api import PLURALS, Answer, Tries
+from tests.chart.api import PLURALS, ApiResponse, DryRuns
 from tests.chart.cases import BOUNDS, COMPLETE, GONE, REQUIRED, Also, Manifest, Rule
 from tests.chart.rules import RULES
 from tests.support import strandline_objects as objects
-from tests.support.commands import CommandFailed
+from tests.support.commands import CommandError
 from tests.support.control_plane import ControlPlane
 from tests.support.fixtures import namespace_name
 
@@ -122,59 +122,59 @@ def edits_of(path: str, value: Any) -> Manifest:
     return {path: value}
 
 
-class Bench:
+class CrdHarness:
     """For each kind one stored object without a status and one that is complete."""
 
-    def __init__(self, tries: Tries) -> None:
-        self.tries = tries
+    def __init__(self, dry_runs: DryRuns) -> None:
+        self.dry_runs = dry_runs
         self.bare: dict[str, Manifest] = {}
         self.complete: dict[str, Manifest] = {}
         for kind, manifest in COMPLETE.items():
             self.complete[kind] = self._stored(manifest)
             name = f"{manifest['metadata']['name']}-bare"
             bare = changed(manifest, {"metadata.name": name, "status": GONE})
-            answer = tries.create(bare)
+            answer = dry_runs.create(bare)
             assert answer.code == 201, answer.value
             self.bare[kind] = answer.value
 
     def _stored(self, manifest: Manifest) -> Manifest:
-        created = self.tries.create(manifest)
+        created = self.dry_runs.create(manifest)
         assert created.code == 201, created.value
-        answer = self.tries.put_status({**created.value, "status": manifest["status"]})
+        answer = self.dry_runs.put_status({**created.value, "status": manifest["status"]})
         assert answer.code == 200, answer.value
         return answer.value
 
-    def try_value(self, kind: str, edits: Manifest) -> Answer:
+    def try_value(self, kind: str, edits: Manifest) -> ApiResponse:
         """Write a complete object with edits, in a dry run and without any old state."""
         path = next(iter(edits))
         if path.startswith("spec"):
             fresh = changed(COMPLETE[kind], {"metadata.name": "fresh", "status": GONE})
-            return self.tries.try_create(changed(fresh, edits))
+            return self.dry_runs.try_create(changed(fresh, edits))
         whole = {**self.bare[kind], "status": COMPLETE[kind]["status"]}
-        return self.tries.try_update(changed(whole, edits), status=True)
+        return self.dry_runs.try_update(changed(whole, edits), status=True)
 
-    def try_rule(self, rule: Rule, edits: Manifest) -> Answer:
+    def try_rule(self, rule: Rule, edits: Manifest) -> ApiResponse:
         """Write as the rule says, in a dry run."""
         if rule.on == "create":
-            return self.tries.try_create(
+            return self.dry_runs.try_create(
                 changed(COMPLETE[rule.kind], {"status": GONE, "metadata.name": "fresh", **edits})
             )
         whole = changed(self.complete[rule.kind], edits)
-        return self.tries.try_update(whole, status=rule.on == "status")
+        return self.dry_runs.try_update(whole, status=rule.on == "status")
 
 
 @pytest.fixture(scope="module")
-def bench(control_plane: ControlPlane) -> Iterator[Bench]:
+def harness(control_plane: ControlPlane) -> Iterator[CrdHarness]:
     objects.install_crds(control_plane)
     namespace = namespace_name("crds")
     control_plane.kubectl("create", "namespace", namespace)
-    tries = Tries(control_plane.kubeconfig, namespace)
-    yield Bench(tries)
-    tries.close()
+    dry_runs = DryRuns(control_plane.kubeconfig, namespace)
+    yield CrdHarness(dry_runs)
+    dry_runs.close()
     control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-def the_only_cause(answer: Answer) -> tuple[str, str]:
+def the_only_cause(answer: ApiResponse) -> tuple[str, str]:
     assert answer.code == 422, answer.value
     causes = [cause for cause in answer.causes if NOT_CHECKED not in cause[1]]
     assert len(causes) == 1, causes
@@ -183,39 +183,41 @@ def the_only_cause(answer: Answer) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("kind", "path", "keyword", "accepted", "refused"), BOUND_CASES)
 def test_bound(
-    bench: Bench, kind: str, path: str, keyword: str, accepted: Any, refused: Any
+    harness: CrdHarness, kind: str, path: str, keyword: str, accepted: Any, refused: Any
 ) -> None:
-    answer = bench.try_value(kind, edits_of(path, accepted))
+    answer = harness.try_value(kind, edits_of(path, accepted))
     assert answer.code in {200, 201}, answer.value
-    field, sentence = the_only_cause(bench.try_value(kind, edits_of(path, refused)))
+    field, sentence = the_only_cause(harness.try_value(kind, edits_of(path, refused)))
     plain = re.sub(r"\[\d+\]", "[]", field)
     assert plain in {path, f"{path}[]"} or keyword == "unique"
     assert SENTENCES[keyword] in sentence
 
 
 @pytest.mark.parametrize(("kind", "path"), REQUIRED_CASES)
-def test_required(bench: Bench, kind: str, path: str) -> None:
-    field, sentence = the_only_cause(bench.try_value(kind, {path: GONE}))
+def test_required(harness: CrdHarness, kind: str, path: str) -> None:
+    field, sentence = the_only_cause(harness.try_value(kind, {path: GONE}))
     assert re.sub(r"\[\d+\]", "[]", field) == path
     assert SENTENCES["required"] in sentence
 
 
 @pytest.mark.parametrize("rule", RULE_CASES)
-def test_rule(bench: Bench, rule: Rule) -> None:
-    accepted = bench.try_rule(rule, rule.accepted)
+def test_rule(harness: CrdHarness, rule: Rule) -> None:
+    accepted = harness.try_rule(rule, rule.accepted)
     assert accepted.code in {200, 201}, accepted.value
-    _, sentence = the_only_cause(bench.try_rule(rule, rule.refused))
+    _, sentence = the_only_cause(harness.try_rule(rule, rule.refused))
     assert rule.message in sentence
 
 
 @pytest.mark.parametrize("kind", sorted(COMPLETE))
-def test_complete_objects_are_accepted(bench: Bench, kind: str) -> None:
-    assert bench.complete[kind]["status"] == COMPLETE[kind]["status"]
+def test_complete_objects_are_accepted(harness: CrdHarness, kind: str) -> None:
+    assert harness.complete[kind]["status"] == COMPLETE[kind]["status"]
 
 
 @pytest.mark.parametrize("kind", sorted(COMPLETE))
-def test_kubectl_prints_the_columns(bench: Bench, control_plane: ControlPlane, kind: str) -> None:
-    stored = bench.complete[kind]["metadata"]
+def test_kubectl_prints_the_columns(
+    harness: CrdHarness, control_plane: ControlPlane, kind: str
+) -> None:
+    stored = harness.complete[kind]["metadata"]
     resource = f"{PLURALS[kind]}.strandline.dev/{stored['name']}"
     printed = control_plane.kubectl("get", resource, "-n", stored["namespace"], "-o", "wide")
     titles, values = (line.split() for line in printed.splitlines())
@@ -225,40 +227,40 @@ def test_kubectl_prints_the_columns(bench: Bench, control_plane: ControlPlane, k
 
 
 @pytest.mark.parametrize("kind", sorted(COMPLETE))
-def test_a_status_cannot_be_removed(bench: Bench, kind: str) -> None:
-    whole = changed(bench.complete[kind], {"status": GONE})
-    answer = bench.tries.try_update(whole, status=True)
+def test_a_status_cannot_be_removed(harness: CrdHarness, kind: str) -> None:
+    whole = changed(harness.complete[kind], {"status": GONE})
+    answer = harness.dry_runs.try_update(whole, status=True)
     assert answer.code == 422, answer.value
     assert answer.causes
     assert all("removed" in sentence for _, sentence in answer.causes), answer.causes
 
 
 @pytest.mark.parametrize("kind", sorted(COMPLETE))
-def test_an_unknown_field_is_refused_by_strict_clients(bench: Bench, kind: str) -> None:
+def test_an_unknown_field_is_refused_by_strict_clients(harness: CrdHarness, kind: str) -> None:
     """Kubectl and helm are strict; for the others the schema keeps no unknown field."""
     fresh = changed(COMPLETE[kind], {"metadata.name": "fresh", "status": GONE})
     unknown = changed(fresh, {"spec.replicaz": 1})
-    refused = bench.tries.try_create(unknown, validation="Strict")
+    refused = harness.dry_runs.try_create(unknown, validation="Strict")
     assert refused.code == 400, refused.value
     assert 'unknown field "spec.replicaz"' in refused.value["message"]
-    pruned = bench.tries.try_create(unknown)
+    pruned = harness.dry_runs.try_create(unknown)
     assert pruned.code == 201
-    assert pruned.value["spec"] == bench.tries.try_create(fresh).value["spec"]
+    assert pruned.value["spec"] == harness.dry_runs.try_create(fresh).value["spec"]
 
 
 def test_kubectl_refuses_an_unknown_field_by_itself(
-    bench: Bench, control_plane: ControlPlane
+    harness: CrdHarness, control_plane: ControlPlane
 ) -> None:
     fresh = changed(COMPLETE["ReplicatedTopic"], {"metadata.name": "fresh", "status": GONE})
     manifest = json.dumps(changed(fresh, {"spec.config.segmentBites": 1}))
-    command = ("create", "--dry-run=server", "-f", "-", "-n", bench.tries.namespace)
-    with pytest.raises(CommandFailed, match=r'unknown field "spec\.config\.segmentBites"'):
+    command = ("create", "--dry-run=server", "-f", "-", "-n", harness.dry_runs.namespace)
+    with pytest.raises(CommandError, match=r'unknown field "spec\.config\.segmentBites"'):
         control_plane.kubectl(*command, stdin=manifest)
 
 
-def test_defaults_fill_an_empty_spec(bench: Bench) -> None:
+def test_defaults_fill_an_empty_spec(harness: CrdHarness) -> None:
     topic = changed(COMPLETE["ReplicatedTopic"], {"metadata.name": "t", "spec": {}})
-    assert bench.tries.try_create(topic).value["spec"] == {
+    assert harness.dry_runs.try_create(topic).value["spec"] == {
         "clusterRef": "default",
         "partitions": 3,
         "replicationFactor": 3,
@@ -266,7 +268,7 @@ def test_defaults_fill_an_empty_spec(bench: Bench) -> None:
         "uncleanLeaderElection": False,
     }
     cluster = changed(COMPLETE["BrokerCluster"], {"metadata.name": "c", "spec": {}})
-    assert bench.tries.try_create(cluster).value["spec"] == {
+    assert harness.dry_runs.try_create(cluster).value["spec"] == {
         "replicas": 3,
         "timing": "safe",
         "storage": {"size": "1Gi"},

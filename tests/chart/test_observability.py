@@ -13,7 +13,7 @@ import yaml
 from strandline import names
 from strandline.names import MetricKind
 from tests.chart import rendered
-from tests.support.commands import CommandFailed
+from tests.support.commands import CommandError
 from tests.support.strandline_objects import CHART
 
 pytestmark = pytest.mark.processes
@@ -173,5 +173,5 @@ def test_dashboards_use_declared_names_with_declared_labels(path: Path) -> None:
     ],
 )
 def test_wrong_values_are_refused(wrong: str) -> None:
-    with pytest.raises(CommandFailed, match="values don't meet the specifications"):
+    with pytest.raises(CommandError, match="values don't meet the specifications"):
         rendered.render(f"--set={wrong}")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from strandline.checker.history import (
-    BadHistory,
     History,
-    Outcome,
+    MalformedHistory,
     Read,
     Scanned,
+    SendOutcome,
     Sent,
     outcome_line,
     read_history,
@@ -20,7 +20,7 @@ from strandline.checker.history import (
     scanned_line,
     sent_line,
 )
-from strandline.checker.judge import Verdict, judge, longest_gaps
+from strandline.checker.judge import HistoryVerdict, judge, longest_gaps
 from strandline.model import BrokerId, LeaderEpoch
 
 REPLICAS = {0: frozenset({BrokerId(0), BrokerId(1)})}
@@ -37,7 +37,7 @@ def clean(count: int = 6) -> History:
             value=value,
             sent_ms=number * 10.0,
             ended_ms=number * 10.0 + 3,
-            outcome=Outcome.ACKED,
+            outcome=SendOutcome.ACKED,
             offset=number,
         )
     for broker in (BrokerId(0), BrokerId(1)):
@@ -55,11 +55,11 @@ def clean(count: int = 6) -> History:
     return history
 
 
-def verdict_on(history: History) -> Verdict:
+def verdict_on(history: History) -> HistoryVerdict:
     return judge(history, replicas=REPLICAS)
 
 
-def counts(verdict: Verdict) -> dict[str, int]:
+def counts(verdict: HistoryVerdict) -> dict[str, int]:
     kinds = ["lost", "duplicated", "out_of_order", "moved", "diverged", "phantom"]
     kinds += ["unscanned", "misread"]
     return {kind: getattr(verdict, kind) for kind in kinds if getattr(verdict, kind)}
@@ -68,7 +68,7 @@ def counts(verdict: Verdict) -> dict[str, int]:
 def test_a_clean_history_keeps_the_promise() -> None:
     verdict = verdict_on(clean())
     assert counts(verdict) == {}
-    assert verdict.kept_the_promise
+    assert verdict.is_valid
     assert (verdict.sent, verdict.acked) == (6, 6)
 
 
@@ -80,18 +80,18 @@ def test_an_acked_record_missing_on_one_replica_is_lost() -> None:
 
 def test_an_unanswered_record_may_be_there_or_not() -> None:
     history = clean()
-    history.sends["v5"] = replace(history.sends["v5"], outcome=Outcome.UNKNOWN, offset=-1)
-    assert verdict_on(history).kept_the_promise
+    history.sends["v5"] = replace(history.sends["v5"], outcome=SendOutcome.UNKNOWN, offset=-1)
+    assert verdict_on(history).is_valid
     for broker in (BrokerId(0), BrokerId(1)):
         del history.scans[(0, broker)][5]
     verdict = verdict_on(history)
-    assert verdict.kept_the_promise
+    assert verdict.is_valid
     assert verdict.unknown == 1
 
 
 def test_a_refused_record_in_the_log_is_a_phantom() -> None:
     history = clean()
-    history.sends["v5"] = replace(history.sends["v5"], outcome=Outcome.FAILED, offset=-1)
+    history.sends["v5"] = replace(history.sends["v5"], outcome=SendOutcome.FAILED, offset=-1)
     assert counts(verdict_on(history)) == {"phantom": 2}
 
 
@@ -140,12 +140,12 @@ def test_a_replica_nobody_scanned_is_no_clean_result() -> None:
     del history.scans[(0, BrokerId(1))]
     verdict = verdict_on(history)
     assert counts(verdict) == {"unscanned": 1}
-    assert not verdict.kept_the_promise
+    assert not verdict.is_valid
 
 
 def test_the_longest_gap_counts_the_time_without_acknowledgement() -> None:
     history = clean()
-    history.sends["v2"] = replace(history.sends["v2"], outcome=Outcome.UNKNOWN, ended_ms=None)
+    history.sends["v2"] = replace(history.sends["v2"], outcome=SendOutcome.UNKNOWN, ended_ms=None)
     assert longest_gaps(history.sends.values()) == {0: 20.0}
 
 
@@ -177,7 +177,7 @@ def test_a_cut_last_line_is_taken_for_the_end_of_the_file() -> None:
     ],
 )
 def test_a_malformed_line_is_named(lines: list[str]) -> None:
-    with pytest.raises(BadHistory, match="line "):
+    with pytest.raises(MalformedHistory, match="line "):
         read_history(lines)
 
 
@@ -194,7 +194,7 @@ def reading(*found: tuple[int, str]) -> History:
 
 def test_a_consumer_may_stop_and_begin_anywhere_in_the_log() -> None:
     verdict = verdict_on(reading((2, "v2"), (3, "v3")))
-    assert verdict.kept_the_promise
+    assert verdict.is_valid
     assert verdict.read == 2
 
 
@@ -210,7 +210,7 @@ def test_a_consumer_may_stop_and_begin_anywhere_in_the_log() -> None:
 def test_a_read_that_the_log_does_not_bear_out_is_found(found: tuple[tuple[int, str], ...]) -> None:
     verdict = verdict_on(reading(*found))
     assert counts(verdict) == {"misread": 1}
-    assert not verdict.kept_the_promise
+    assert not verdict.is_valid
 
 
 def test_reads_survive_the_file_and_belong_to_their_partition() -> None:

@@ -1,4 +1,4 @@
-"""What the bench makes of what it sees: rows and their remarks, sightings, victims, failures."""
+"""What the bench makes of what it sees: rows and their remarks, events, targets, failures."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from bench.figures import (
     unmeasured,
 )
 from bench.processes import ProcessSeen, cpu_percent, registration_in
-from bench.run import Run, Site
-from bench.watch import Sighting, sighting_of
+from bench.run import BenchEnvironment, BenchRun
+from bench.watch import TimedWatchEvent, timed_event_of
 from strandline.cli.cluster_view import ClusterSeen, PartitionSeen, PodSeen
 from strandline.cli.demo_screen import Screen
 from strandline.cli.faults import NotRecovered
@@ -71,9 +71,11 @@ def test_a_gap_is_compared_with_that_of_nothing_broken_and_nothing_else_is() -> 
     assert [row.over_quiet for row in rows_of(found[1:])] == [None, None]
 
 
-def run_of(*failures: str) -> Run:
-    site = Site(root=Path(), kubernetes=Kubernetes(Path(), "bench"), images={}, screen=Screen())
-    run = Run(number=1, site=site, failures=list(failures))
+def run_of(*failures: str) -> BenchRun:
+    environment = BenchEnvironment(
+        root=Path(), kubernetes=Kubernetes(Path(), "bench"), images={}, screen=Screen()
+    )
+    run = BenchRun(number=1, environment=environment, failures=list(failures))
     run.samples = [Sample(key=each.key, value=0.5, load_average=0) for each in FIGURES]
     return run
 
@@ -99,12 +101,16 @@ def test_a_table_in_a_pipe_is_aligned() -> None:
 
 
 def test_a_line_of_a_watch_is_read_with_empty_fields_and_other_output_is_not() -> None:
-    seen = Sighting(at=1.5, event="ADDED", name="bench", uid="u", deleting=False, ready=False)
-    assert sighting_of("ADDED|bench|u||\n", 1.5) == seen
-    assert sighting_of("ADDED|bench|u||False\n", 1.5) == seen
-    assert sighting_of("ADDED|bench|u||True\n", 1.5) == replace(seen, ready=True)
-    assert sighting_of("ADDED|bench|u|2026-01-01T00:00:00Z|\n", 1.5) == replace(seen, deleting=True)
-    assert sighting_of("No resources found\n", 1.5) is None
+    seen = TimedWatchEvent(
+        at=1.5, event="ADDED", name="bench", uid="u", deleting=False, ready=False
+    )
+    assert timed_event_of("ADDED|bench|u||\n", 1.5) == seen
+    assert timed_event_of("ADDED|bench|u||False\n", 1.5) == seen
+    assert timed_event_of("ADDED|bench|u||True\n", 1.5) == replace(seen, ready=True)
+    assert timed_event_of("ADDED|bench|u|2026-01-01T00:00:00Z|\n", 1.5) == replace(
+        seen, deleting=True
+    )
+    assert timed_event_of("No resources found\n", 1.5) is None
 
 
 def test_a_registration_is_found_among_other_lines() -> None:
@@ -123,7 +129,7 @@ def test_cpu_is_the_share_of_one_core_and_of_one_process() -> None:
         cpu_percent(before, replace(after, pid=8))
 
 
-# --- whom a fault strikes -----------------------------------------------------------------
+# --- what a fault targets -------------------------------------------------------------------
 
 
 def seen_with(leaders: list[int], controller: int, restarts: list[int]) -> ClusterSeen:
@@ -148,7 +154,7 @@ def test_a_leader_that_is_struck_is_never_the_controller() -> None:
 def test_who_leads_nothing_is_not_struck_as_a_leader() -> None:
     seen = seen_with([0, 2, -1], controller=0, restarts=[0, 0, 5])
     assert a_leader_to_kill(seen) == 2
-    with pytest.raises(NotRecovered, match="nobody leads but broker 0"):
+    with pytest.raises(NotRecovered, match="no broker leads but broker 0"):
         a_leader_to_kill(seen_with([0, 0, -1], controller=0, restarts=[0, 0, 0]))
 
 

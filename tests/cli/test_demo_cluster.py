@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from strandline.cli import demo, demo_cluster, release
-from strandline.cli.demo_cluster import DemoFailed, Place
+from strandline.cli.demo_cluster import DemoEnvironment, DemoFailed
 from strandline.cli.kubectl import CommandFailed, Kubernetes
 
 BUILT = "sha256:0123456789abcdef0123"
@@ -65,12 +65,12 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_kind_is_taken_where_all_it_needs_works(programs: Programs, root: Path) -> None:
-    place = demo_cluster.choose(root, "", print)
-    assert (place.kind, place.started) == ("kind", True)
+    environment = demo_cluster.choose(root, "", print)
+    assert (environment.kind, environment.started) == ("kind", True)
     (created,) = programs.calls("kind create")
     assert f"--name {demo_cluster.KIND_NAME}" in created
     assert f"--config {root / 'kind-config.yaml'}" in created
-    assert f"--kubeconfig {place.kubeconfig}" in created
+    assert f"--kubeconfig {environment.kubeconfig}" in created
 
 
 @pytest.mark.parametrize("broken", ["docker", "kind", "kubectl", "helm"])
@@ -85,8 +85,8 @@ def test_without_one_of_them_the_one_is_named(programs: Programs, root: Path, br
 
 def test_a_kind_cluster_that_is_there_stays_another_ones(programs: Programs, root: Path) -> None:
     programs.put("kind", f'case "$*" in "get clusters") echo {demo_cluster.KIND_NAME} ;; esac')
-    place = demo_cluster.choose(root, "kind", print)
-    assert not place.started
+    environment = demo_cluster.choose(root, "kind", print)
+    assert not environment.started
     assert programs.calls("kind create") == []
     assert programs.calls("kind export kubeconfig")
 
@@ -111,7 +111,7 @@ def test_no_copy_of_how_to_reach_a_cluster_stays_behind(
     folder = demo_cluster.cache_folder()
     for name in ("kind.kubeconfig", "current.kubeconfig"):
         (folder / name).write_text("token: secret")
-    demo_cluster.remember(Place(kind="kind", kubeconfig="/k", programs="", started=True))
+    demo_cluster.remember(DemoEnvironment(kind="kind", kubeconfig="/k", programs="", started=True))
     demo_cluster.forget()
     assert list(folder.iterdir()) == []
 
@@ -122,8 +122,8 @@ def test_no_copy_of_how_to_reach_a_cluster_stays_behind(
 def test_images_for_kind_are_built_named_by_content_and_loaded(
     programs: Programs, root: Path
 ) -> None:
-    place = Place(kind="kind", kubeconfig="/k", programs="", started=True)
-    images = demo_cluster.load_images(root, place, ["broker", "operator"], print)
+    environment = DemoEnvironment(kind="kind", kubeconfig="/k", programs="", started=True)
+    images = demo_cluster.load_images(root, environment, ["broker", "operator"], print)
     assert images["operator"] == "localhost/strandline-operator:1.2.3-0123456789ab"
     assert programs.calls("docker build") == [
         f"docker build --quiet --file {root / demo_cluster.DOCKERFILES[name]} {root}"
@@ -134,7 +134,7 @@ def test_images_for_kind_are_built_named_by_content_and_loaded(
         f"kind load docker-image {reference} --name {demo_cluster.KIND_NAME}"
         for reference in images.values()
     ]
-    assert list(demo_cluster.movable(place)) == []
+    assert list(demo_cluster.movable(environment)) == []
 
 
 def test_what_is_pushed_is_what_the_demo_then_looks_for(
@@ -142,9 +142,9 @@ def test_what_is_pushed_is_what_the_demo_then_looks_for(
 ) -> None:
     demo_cluster.push_images(root, "example.org/team/", print)
     monkeypatch.setenv("IMAGES", "example.org/team/")
-    place = Place(kind="current", kubeconfig="/k", programs="", started=False)
-    names = list(demo_cluster.movable(place))
-    images = demo_cluster.load_images(root, place, names, print)
+    environment = DemoEnvironment(kind="current", kubeconfig="/k", programs="", started=False)
+    names = list(demo_cluster.movable(environment))
+    images = demo_cluster.load_images(root, environment, names, print)
     assert images["analysis"] == "example.org/team/strandline-analysis:1.2.3"
     assert programs.calls("docker push") == [
         f"docker push --quiet {reference}" for reference in images.values()
@@ -172,8 +172,8 @@ def test_who_lacks_an_image_is_told_how_it_comes(
 ) -> None:
     monkeypatch.setenv("IMAGES", images)
     monkeypatch.setenv("LOAD", load)
-    place = Place(kind="current", kubeconfig="/k", programs="", started=False)
-    assert demo_cluster.how_images_come(place).startswith(advice)
+    environment = DemoEnvironment(kind="current", kubeconfig="/k", programs="", started=False)
+    assert demo_cluster.how_images_come(environment).startswith(advice)
 
 
 # --- what goes with the release -----------------------------------------------------------

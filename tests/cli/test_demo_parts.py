@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from strandline.checker.history import History
-from strandline.checker.judge import Verdict, judge
+from strandline.checker.judge import HistoryVerdict, judge
 from strandline.cli import demo, demo_analysis, demo_cluster
 from strandline.cli.cluster_view import (
     ClusterSeen,
@@ -36,7 +36,7 @@ SEEN = ClusterSeen(
 )
 
 
-def clean_verdict() -> Verdict:
+def clean_verdict() -> HistoryVerdict:
     return replace(judge(History(), replicas={}), acked=ACKED_MIN)
 
 
@@ -161,9 +161,11 @@ def test_what_the_demo_made_is_remembered_until_it_is_forgotten(
 ) -> None:
     monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path))
     assert demo_cluster.remembered() is None
-    place = demo_cluster.Place(kind="hack", kubeconfig="/k", programs="/bin", started=True)
-    demo_cluster.remember(place)
-    assert demo_cluster.remembered() == place
+    environment = demo_cluster.DemoEnvironment(
+        kind="hack", kubeconfig="/k", programs="/bin", started=True
+    )
+    demo_cluster.remember(environment)
+    assert demo_cluster.remembered() == environment
     demo_cluster.forget()
     assert demo_cluster.remembered() is None
 
@@ -196,10 +198,10 @@ def test_an_existing_cluster_needs_images_or_a_way_to_load_them(
     someones_cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pyproject.toml").write_text('version = "1.2.3"\n')
-    place = demo_cluster.choose(tmp_path, "current", print)
-    images = demo_cluster.load_images(tmp_path, place, demo_cluster.IMAGES, print)
+    environment = demo_cluster.choose(tmp_path, "current", print)
+    images = demo_cluster.load_images(tmp_path, environment, demo_cluster.IMAGES, print)
     assert images["broker"] == "example.org/team/strandline-broker:1.2.3"
-    observers = demo_analysis.load_images(tmp_path, place, print)
+    observers = demo_analysis.load_images(tmp_path, environment, print)
     assert observers.images["analysis"] == "example.org/team/strandline-analysis:1.2.3"
     official = demo_analysis.OFFICIAL_PROMETHEUS.rpartition(":")
     assert f"prometheus.image.repository={official[0]}" in observers.chart_values()
@@ -213,9 +215,9 @@ def test_an_existing_cluster_needs_images_or_a_way_to_load_them(
 def test_the_users_context_is_copied_and_not_changed(
     someones_cluster: Path, tmp_path: Path
 ) -> None:
-    place = demo_cluster.choose(tmp_path, "current", print)
-    assert not place.started
-    kubeconfig = Path(place.kubeconfig)
+    environment = demo_cluster.choose(tmp_path, "current", print)
+    assert not environment.started
+    kubeconfig = Path(environment.kubeconfig)
     assert kubeconfig.read_text() == "copied\n"
     assert kubeconfig.stat().st_mode & 0o077 == 0
     calls = (someones_cluster / "kubectl.calls").read_text()
@@ -225,15 +227,15 @@ def test_the_users_context_is_copied_and_not_changed(
 def test_a_demo_that_is_up_elsewhere_is_not_forgotten(
     someones_cluster: Path, tmp_path: Path
 ) -> None:
-    place = demo_cluster.choose(tmp_path, "current", print)
-    demo_cluster.remember(place)
-    assert demo_cluster.choose(tmp_path, "current", print) == place
+    environment = demo_cluster.choose(tmp_path, "current", print)
+    demo_cluster.remember(environment)
+    assert demo_cluster.choose(tmp_path, "current", print) == environment
     (someones_cluster / "kubectl.context").write_text("another\n")
     with pytest.raises(demo_cluster.DemoFailed, match="up in another cluster"):
         demo_cluster.choose(tmp_path, "current", print)
     with pytest.raises(demo_cluster.DemoFailed, match=r"up \(CLUSTER=current\)"):
         demo_cluster.choose(tmp_path, "hack", print)
-    assert demo_cluster.remembered() == place
+    assert demo_cluster.remembered() == environment
 
 
 def test_elsewhere_than_at_the_root_the_demo_says_so(

@@ -14,7 +14,7 @@ from strandline.checker.history import read_history
 from strandline.cli.dump_log import main, read_log, replicas
 from strandline.cli.record_reader import read_records
 from strandline.errors import CorruptBatch
-from strandline.log.folders import PartitionMetadata, write_metadata
+from strandline.log.partition_folder import PartitionMetadataFile, write_metadata
 from strandline.log.record_batch import parse_header
 from strandline.model import BrokerId, TopicId, TopicPartition
 
@@ -61,7 +61,7 @@ def write_replica(folder: Path, segments: dict[int, bytes], partition: int = 0) 
     replica = folder / f"{TOPIC_ID}-{partition}"
     replica.mkdir()
     tp = TopicPartition(topic_id=TOPIC_ID, partition=partition)
-    write_metadata(replica, PartitionMetadata(tp=tp, topic_name="orders"))
+    write_metadata(replica, PartitionMetadataFile(tp=tp, topic_name="orders"))
     for base, content in segments.items():
         (replica / f"{base:020}.log").write_bytes(content)
     return replica

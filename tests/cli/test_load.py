@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from strandline.checker.history import Outcome, read_history
+from strandline.checker.history import SendOutcome, read_history
 from strandline.cli.load import Load, main
 
 PARTITION = 3
@@ -60,7 +60,7 @@ def outcome_of(error: KafkaError | None) -> tuple[Load, list[Any]]:
 )
 def test_a_delivery_that_may_have_happened_is_unknown(code: int) -> None:
     load, line = outcome_of(KafkaError(code))
-    assert line[0] == Outcome.UNKNOWN.value
+    assert line[0] == SendOutcome.UNKNOWN.value
     assert (load.unknown, load.failed, load.acked) == (1, 0, {})
 
 
@@ -74,13 +74,13 @@ def test_a_delivery_that_may_have_happened_is_unknown(code: int) -> None:
 )
 def test_a_delivery_that_was_refused_has_failed(code: int) -> None:
     load, line = outcome_of(KafkaError(code))
-    assert line[0] == Outcome.FAILED.value
+    assert line[0] == SendOutcome.FAILED.value
     assert (load.unknown, load.failed, load.acked) == (0, 1, {})
 
 
 def test_a_delivery_that_was_acknowledged_has_its_offset() -> None:
     load, line = outcome_of(None)
-    assert (line[0], line[-1]) == (Outcome.ACKED.value, OFFSET)
+    assert (line[0], line[-1]) == (SendOutcome.ACKED.value, OFFSET)
     assert (load.unknown, load.failed, load.acked) == (0, 0, {PARTITION: 1})
 
 
@@ -98,7 +98,7 @@ def test_what_the_library_gives_up_is_unknown_and_never_failed(
     capsys.readouterr()
     assert status == 0
     outcomes = [json.loads(line)[0] for line in history.read_text().splitlines()]
-    assert Outcome.UNKNOWN.value in outcomes
-    assert Outcome.FAILED.value not in outcomes
-    assert Outcome.ACKED.value not in outcomes
+    assert SendOutcome.UNKNOWN.value in outcomes
+    assert SendOutcome.FAILED.value not in outcomes
+    assert SendOutcome.ACKED.value not in outcomes
     assert read_history(history.read_text().splitlines(keepends=True)).sends

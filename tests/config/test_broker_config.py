@@ -20,7 +20,7 @@ from strandline.config.broker import (
     broker_config,
     load_broker_config,
 )
-from strandline.config.settings import Setting, settings_of
+from strandline.config.declaration import Setting, settings_of
 from strandline.config.timing import DEMO, SAFE
 from strandline.config.topic import effective_min_insync_replicas
 from strandline.errors import ConfigError, ErrorCode

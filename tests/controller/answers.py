@@ -1,53 +1,57 @@
-"""Answers of a store: applied, refused, or nobody knows."""
+"""Answers of a store: applied, refused, or unknown."""
 
 from __future__ import annotations
 
 from strandline.controller.effects import (
-    Effect,
+    ControllerEffect,
     LoadCluster,
     ReadBroker,
     ReadControllerRecord,
     ReadEpochFloor,
     ReadLease,
-    ReadPartition,
+    ReadStoredPartition,
     ReadTopics,
     WriteControllerRecord,
     WriteLease,
     WritePartitionStatus,
 )
-from strandline.controller.events import Event
+from strandline.controller.events import ControllerEvent
 from strandline.controller.store_events import (
     BrokerRead,
     ClusterLoaded,
-    ControllerRecordAnswered,
+    ControllerRecordResponseReceived,
     EpochFloorRead,
-    LeaseAnswered,
-    Outcome,
-    PartitionAnswered,
+    LeaseResponseReceived,
+    PartitionResponseReceived,
+    StoreOutcome,
     TopicsRead,
 )
 
 
-def outcome_of(stored: object) -> Outcome:
-    return Outcome.CONFLICT if stored is None else Outcome.OK
+def outcome_of(stored: object) -> StoreOutcome:
+    return StoreOutcome.CONFLICT if stored is None else StoreOutcome.OK
 
 
-def unknown_answer(effect: Effect) -> Event:
-    """Return the answer of a call of which nobody knows whether it was applied."""
+def unknown_answer(effect: ControllerEffect) -> ControllerEvent:
+    """Return the answer of a call that may or may not have been applied."""
     match effect:
         case ReadLease() | WriteLease():
-            return LeaseAnswered(request_id=effect.request_id, outcome=Outcome.UNKNOWN)
+            return LeaseResponseReceived(request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN)
         case ReadEpochFloor():
-            return EpochFloorRead(request_id=effect.request_id, outcome=Outcome.UNKNOWN)
+            return EpochFloorRead(request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN)
         case ReadControllerRecord() | WriteControllerRecord():
-            return ControllerRecordAnswered(request_id=effect.request_id, outcome=Outcome.UNKNOWN)
-        case ReadPartition() | WritePartitionStatus():
-            return PartitionAnswered(request_id=effect.request_id, outcome=Outcome.UNKNOWN)
+            return ControllerRecordResponseReceived(
+                request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN
+            )
+        case ReadStoredPartition() | WritePartitionStatus():
+            return PartitionResponseReceived(
+                request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN
+            )
         case LoadCluster():
-            return ClusterLoaded(request_id=effect.request_id, outcome=Outcome.UNKNOWN)
+            return ClusterLoaded(request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN)
         case ReadBroker():
-            return BrokerRead(request_id=effect.request_id, outcome=Outcome.UNKNOWN)
+            return BrokerRead(request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN)
         case ReadTopics():
-            return TopicsRead(request_id=effect.request_id, outcome=Outcome.UNKNOWN)
+            return TopicsRead(request_id=effect.request_id, outcome=StoreOutcome.UNKNOWN)
         case _:
             raise AssertionError(effect)

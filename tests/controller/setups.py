@@ -1,11 +1,11 @@
-"""Worlds to begin with: three brokers and a topic, with or without a controller in office."""
+"""Worlds to begin with: three brokers and a topic, with or without an active controller."""
 
 from __future__ import annotations
 
 from strandline.model import PartitionState, StoredTopic
 
 from .store import topic
-from .world import World
+from .world import ControllerWorld
 
 
 def three_brokers(
@@ -14,9 +14,9 @@ def three_brokers(
     partitions: int = 1,
     nodes: tuple[int, ...] = (0, 1),
     found_topic: StoredTopic | None = None,
-) -> World:
-    """Return a world of brokers 0, 1, 2 and a topic, nobody in office yet."""
-    world = World()
+) -> ControllerWorld:
+    """Return a world of brokers 0, 1, 2 and a topic, without an active controller yet."""
+    world = ControllerWorld()
     for broker_id in (0, 1, 2):
         world.register(broker_id)
     world.put_topic(found_topic or topic())
@@ -27,15 +27,15 @@ def three_brokers(
     return world
 
 
-def in_office(
+def with_active_controller(
     found: PartitionState | None = None,
     *,
     partitions: int = 1,
     nodes: tuple[int, ...] = (0, 1),
     sessions: tuple[int, ...] = (0, 1, 2),
     found_topic: StoredTopic | None = None,
-) -> World:
-    """Return such a world with node 0 in office, and these brokers in session with it."""
+) -> ControllerWorld:
+    """Return such a world with node 0 as active controller, these brokers in session with it."""
     world = three_brokers(found, partitions=partitions, nodes=nodes, found_topic=found_topic)
     world.advance(10)
     assert world.nodes[0].controller.epoch is not None

@@ -99,7 +99,7 @@ def topic(*, min_isr: int = 2, unclean: bool = False, topic_id: TopicId = TOPIC)
     )
 
 
-class Store:
+class FakeStore:
     """Kubernetes, as far as a controller sees it: each write is a compare-and-swap."""
 
     def __init__(self) -> None:

@@ -6,15 +6,15 @@ The numbers in the titles are those of the scenario files.
 from __future__ import annotations
 
 from strandline.controller.effects import (
-    AnswerIsrChange,
     ReadBroker,
-    ReadPartition,
+    ReadStoredPartition,
+    ReplyAlterPartition,
     SendLeaderAndIsr,
     WritePartitionStatus,
 )
 from strandline.controller.elections import UNCLEAN_LAST_REPLICA
 from strandline.controller.events import (
-    CommandAnswered,
+    BrokerResponseReceived,
     ProbeVerdict,
 )
 from strandline.controller.notices import (
@@ -29,14 +29,14 @@ from strandline.errors import ErrorCode
 from strandline.model import BrokerId, ControllerEpoch, ElectionKind
 
 from .answers import unknown_answer
-from .setups import in_office, three_brokers
+from .setups import three_brokers, with_active_controller
 from .store import entry, state, topic
-from .world import Mode, World
+from .world import ControllerWorld, Mode
 
 AB, ABC, A = (entry(0), entry(1)), (entry(0), entry(1), entry(2)), (entry(0),)
 
 
-def last_answer(world: World, node: int = 0) -> AnswerIsrChange:
+def last_answer(world: ControllerWorld, node: int = 0) -> ReplyAlterPartition:
     return world.answers(node)[-1]
 
 
@@ -58,7 +58,7 @@ def test_t31_new_controller_elects_only_where_the_dead_one_led() -> None:
 
 
 def test_t10_joiner_that_restarted_meanwhile_is_refused_by_a_commit() -> None:
-    world = in_office(state(isr=AB), nodes=(0,))
+    world = with_active_controller(state(isr=AB), nodes=(0,))
     world.register(2, epoch=2, clean_since=2)
     world.settle()
     world.hello(2, 0)
@@ -75,7 +75,7 @@ def test_t10_joiner_that_restarted_meanwhile_is_refused_by_a_commit() -> None:
 
 
 def test_t11_zombie_write_conflicts_and_the_zombie_resigns() -> None:
-    world = in_office(state(leader=2))
+    world = with_active_controller(state(leader=2))
     world.hold(WritePartitionStatus, Mode.DELAY)
     world.kill(2)
     world.advance(70)
@@ -95,7 +95,7 @@ def test_t11_zombie_write_conflicts_and_the_zombie_resigns() -> None:
 
 
 def test_t11_zombie_that_still_believes_resigns_when_it_reads_the_higher_epoch() -> None:
-    world = in_office(state(leader=2), nodes=(0,))
+    world = with_active_controller(state(leader=2), nodes=(0,))
     world.hold(WritePartitionStatus, Mode.DELAY)
     world.kill(2)
     world.advance(70)
@@ -112,7 +112,7 @@ def test_t11_zombie_that_still_believes_resigns_when_it_reads_the_higher_epoch()
 
 
 def test_t12_requester_that_knows_more_makes_a_zombie_resign() -> None:
-    world = in_office(state(isr=AB), nodes=(0,))
+    world = with_active_controller(state(isr=AB), nodes=(0,))
     world.nodes[0].cut = True
     world.put_partition(state(isr=AB, leader_epoch=1, partition_epoch=3, controller_epoch=2))
     world.alter(0, 0, ABC)
@@ -121,7 +121,7 @@ def test_t12_requester_that_knows_more_makes_a_zombie_resign() -> None:
 
 
 def test_t12_requester_that_knows_more_is_served_after_a_quorum_read() -> None:
-    world = in_office(state(isr=AB), nodes=(0,))
+    world = with_active_controller(state(isr=AB), nodes=(0,))
     world.nodes[0].cut = True
     world.put_partition(state(isr=AB, leader_epoch=1, partition_epoch=3))
     world.alter(0, 0, ABC)
@@ -133,7 +133,7 @@ def test_t12_requester_that_knows_more_is_served_after_a_quorum_read() -> None:
 
 
 def test_t13_lost_answers_do_not_raise_the_partition_epoch_twice() -> None:
-    world = in_office(state(isr=AB), nodes=(0,))
+    world = with_active_controller(state(isr=AB), nodes=(0,))
     world.nodes[0].cut = True
     world.hold(WritePartitionStatus, Mode.LOSE_ANSWER)
     world.alter(0, 0, ABC, request_id=5)
@@ -148,7 +148,7 @@ def test_t13_lost_answers_do_not_raise_the_partition_epoch_twice() -> None:
 
 def test_t13_lost_answer_of_an_election() -> None:
     for mode in (Mode.LOSE_ANSWER, Mode.LOSE):
-        world = in_office(state(leader=1), nodes=(0,))
+        world = with_active_controller(state(leader=1), nodes=(0,))
         world.nodes[0].cut = True
         world.hold(WritePartitionStatus, mode)
         world.kill(1)
@@ -158,7 +158,7 @@ def test_t13_lost_answer_of_an_election() -> None:
 
 
 def test_t23_bounced_broker_is_a_failure_and_a_start() -> None:
-    world = in_office(state(), nodes=(0,))
+    world = with_active_controller(state(), nodes=(0,))
     old_session = world.sessions[0][1]
     world.register(0, epoch=2)
     world.settle()
@@ -207,7 +207,7 @@ def test_t30_last_replica_that_lost_its_disk_is_not_elected() -> None:
 
 
 def test_t35_request_refused_by_the_new_controller_can_not_commit_later() -> None:
-    world = in_office(state(isr=AB))
+    world = with_active_controller(state(isr=AB))
     old_session = world.sessions[0][1]
     world.hold(WritePartitionStatus, Mode.DELAY)
     world.alter(0, 0, ABC, request_id=1, session_id=old_session)
@@ -230,7 +230,7 @@ def test_t35_request_refused_by_the_new_controller_can_not_commit_later() -> Non
 
 
 def test_t36_own_lost_put_can_not_land_after_its_refusal() -> None:
-    world = in_office(state(isr=AB), nodes=(0,))
+    world = with_active_controller(state(isr=AB), nodes=(0,))
     world.hold(WritePartitionStatus, Mode.DELAY)
     world.alter(0, 0, ABC)
     late = world.held.pop(0).effect
@@ -245,13 +245,13 @@ def test_t36_own_lost_put_can_not_land_after_its_refusal() -> None:
 
 
 def test_t36_lost_put_that_landed_is_found() -> None:
-    world = in_office(state(isr=AB), nodes=(0,))
+    world = with_active_controller(state(isr=AB), nodes=(0,))
     world.nodes[0].cut = True
     world.hold(WritePartitionStatus, Mode.DELAY)
     world.alter(0, 0, ABC)
     late = world.held.pop(0).effect
     assert isinstance(late, WritePartitionStatus)
-    world.hold(ReadPartition, Mode.DELAY)
+    world.hold(ReadStoredPartition, Mode.DELAY)
     world.deliver(0, unknown_answer(late))
     world.store.put_status(late)
     world.release()
@@ -260,12 +260,12 @@ def test_t36_lost_put_that_landed_is_found() -> None:
 
 
 def test_t38_stale_registration_is_read_again_when_the_broker_says_so() -> None:
-    world = in_office(state(leader=1), nodes=(0,))
+    world = with_active_controller(state(leader=1), nodes=(0,))
     world.nodes[0].cut = True
     world.register(1, epoch=2, clean_since=2)
     world.deliver(
         0,
-        CommandAnswered(
+        BrokerResponseReceived(
             session_id=world.sessions[1][1],
             request_id=999,
             broker_id=BrokerId(1),

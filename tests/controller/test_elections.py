@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.controller.brokers import BrokerView, Standing
+from strandline.controller.brokers import BrokerView, LivenessState
 from strandline.controller.elections import (
     NO_LIVE_ISR_MEMBER,
     STATE_LOST,
     UNCLEAN_LAST_REPLICA,
-    Decision,
-    Situation,
+    ElectionDecision,
+    ElectionInput,
     decide,
     entries_above_registration,
 )
@@ -33,13 +33,13 @@ from strandline.model import (
 from .store import entry, state, topic, tp
 
 TOPIC_OBJECT = topic()
-LIVE, AWAITED = Standing.IN_SESSION, Standing.AWAITED
-DEAD, UNKNOWN = Standing.DEAD, Standing.UNKNOWN
+LIVE, AWAITED = LivenessState.IN_SESSION, LivenessState.AWAITED
+DEAD, UNKNOWN = LivenessState.DEAD, LivenessState.UNKNOWN
 
 
 def view(
     broker_id: int,
-    standing: Standing = LIVE,
+    liveness: LivenessState = LIVE,
     *,
     epoch: int = 1,
     clean: int = 1,
@@ -47,7 +47,7 @@ def view(
 ) -> BrokerView:
     return BrokerView(
         broker_id=BrokerId(broker_id),
-        standing=standing,
+        liveness=liveness,
         broker_epoch=BrokerEpoch(epoch),
         clean_since_epoch=BrokerEpoch(clean),
         shutting_down=leaving,
@@ -84,8 +84,8 @@ def decided(
     waited: bool = True,
     recover: bool = False,
     state_lost: bool = False,
-) -> Decision | None:
-    situation = Situation(
+) -> ElectionDecision | None:
+    inputs = ElectionInput(
         brokers={v.broker_id: v for v in views},
         topic=found_topic,
         hosted={BrokerId(b): h for b, h in (on_disk or {}).items()},
@@ -93,7 +93,7 @@ def decided(
         waited=waited,
         state_lost=state_lost,
     )
-    return decide(stored(found, recover=recover), situation)
+    return decide(stored(found, recover=recover), inputs)
 
 
 ALL = (view(0), view(1), view(2))
@@ -205,10 +205,10 @@ def test_replica_outside_of_the_isr_is_not_elected() -> None:
     assert decided(decision.state, view(0, DEAD), view(1), view(2)) is None
 
 
-@pytest.mark.parametrize("standing", [UNKNOWN, None])
-def test_leader_of_whom_nothing_is_known_stays(standing: Standing | None) -> None:
+@pytest.mark.parametrize("liveness", [UNKNOWN, None])
+def test_leader_of_whom_nothing_is_known_stays(liveness: LivenessState | None) -> None:
     others = (view(1), view(2))
-    views = others if standing is None else (view(0, standing), *others)
+    views = others if liveness is None else (view(0, liveness), *others)
     assert decided(state(), *views) is None
 
 
@@ -304,7 +304,7 @@ def test_unclean_election_waits_for_a_member_that_is_awaited() -> None:
     assert decision.state.leader == -1
 
 
-def test_unclean_election_needs_somebody_alive() -> None:
+def test_unclean_election_needs_a_live_replica() -> None:
     found = state(isr=(entry(0),))
     decision = decided(found, view(0, DEAD), view(1, leaving=True), found_topic=UNCLEAN)
     assert decision is not None
@@ -324,7 +324,7 @@ def test_controlled_shutdown_moves_the_leader_and_leaves_the_isr() -> None:
     assert (decision.state.leader, decision.state.isr_ids) == (1, (1, 2))
 
 
-def test_controlled_shutdown_keeps_a_leader_without_heir() -> None:
+def test_controlled_shutdown_keeps_a_leader_without_successor() -> None:
     found = state(isr=(entry(0), entry(1)))
     decision = decided(found, view(0, leaving=True), view(1, leaving=True), view(2))
     assert decision is not None

@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from strandline.controller.brokers import BrokerView, Standing
+from strandline.controller.brokers import BrokerView, LivenessState
 from strandline.controller.events import IsrChangeRequested
-from strandline.controller.isr_changes import Accept, Answer, ReadFirst, Refuse, Verdict, judge
+from strandline.controller.isr_changes import (
+    Accept,
+    AnswerNow,
+    IsrChangeVerdict,
+    ReadFirst,
+    Refuse,
+    judge,
+)
 from strandline.errors import ErrorCode
 from strandline.model import (
     BrokerEpoch,
@@ -36,7 +43,7 @@ def verdict(
     leader_epoch: int = 4,
     partition_epoch: int = 7,
     read_since: bool = True,
-) -> Verdict:
+) -> IsrChangeVerdict:
     request = IsrChangeRequested(
         session_id=1,
         request_id=1,
@@ -72,8 +79,8 @@ def test_expand_and_shrink_are_committed_with_the_next_partition_epoch(
     "isr, views, reason",
     [
         (ABC, (view(0), view(1)), "joiner without session"),
-        (ABC, (view(0), view(1), view(2, Standing.AWAITED)), "joiner without session"),
-        (ABC, (view(0), view(1), view(2, Standing.DEAD)), "joiner without session"),
+        (ABC, (view(0), view(1), view(2, LivenessState.AWAITED)), "joiner without session"),
+        (ABC, (view(0), view(1), view(2, LivenessState.DEAD)), "joiner without session"),
         (ABC, (view(0), view(1), view(2, leaving=True)), "joiner shutting down"),
         (ABC, (view(0), view(1), view(2, epoch=2)), "joiner of another broker epoch"),
         ((entry(0), entry(1), entry(2, 2)), (), "joiner of another broker epoch"),
@@ -105,7 +112,7 @@ def test_member_that_restarted_clean_may_renew_its_entry() -> None:
 
 
 def test_shrink_is_allowed_whoever_is_dead() -> None:
-    found = verdict(A, view(0), view(1, Standing.DEAD))
+    found = verdict(A, view(0), view(1, LivenessState.DEAD))
     assert isinstance(found, Accept)
 
 
@@ -114,7 +121,7 @@ def test_already_so_is_success_before_the_partition_epoch_is_compared(
     partition_epoch: int,
 ) -> None:
     found = verdict((entry(1), entry(0)), partition_epoch=partition_epoch)
-    assert found == Answer(error=ErrorCode.NONE)
+    assert found == AnswerNow(error=ErrorCode.NONE)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +139,7 @@ def test_already_so_is_success_before_the_partition_epoch_is_compared(
     ],
 )
 def test_answers_that_commit_nothing(error: ErrorCode, changes: dict[str, Any]) -> None:
-    assert verdict(ABC, **changes) == Answer(error=error)
+    assert verdict(ABC, **changes) == AnswerNow(error=error)
 
 
 @pytest.mark.parametrize("changes", [{"leader_epoch": 5}, {"partition_epoch": 8}, {"found": None}])

@@ -1,4 +1,4 @@
-"""Elections, ISR changes, announcements and shutdowns of a controller in office."""
+"""Elections, ISR changes, propagation and shutdowns of an active controller."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from strandline.controller.effects import (
-    AnswerIsrChange,
-    AnswerShutdown,
-    ReadPartition,
+    ReadStoredPartition,
+    ReplyAlterPartition,
+    ReplyControlledShutdown,
     SendLeaderAndIsr,
     SendUpdateMetadata,
     WritePartitionStatus,
 )
 from strandline.controller.elections import STATE_LOST
 from strandline.controller.events import (
-    CommandAnswered,
+    BrokerResponseReceived,
     IsrChangeRequested,
     ProbeVerdict,
     ShutdownRequested,
@@ -32,19 +32,19 @@ from strandline.controller.store_events import PartitionDeleted, PartitionObserv
 from strandline.errors import ErrorCode
 from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch, ElectionKind
 
-from .setups import in_office, three_brokers
+from .setups import three_brokers, with_active_controller
 from .store import entry, state, topic, tp
-from .world import Mode, World
+from .world import ControllerWorld, Mode
 
 AB, ABC, A = (entry(0), entry(1)), (entry(0), entry(1), entry(2)), (entry(0),)
 
 
-def last_answer(world: World, node: int = 0) -> AnswerIsrChange:
+def last_answer(world: ControllerWorld, node: int = 0) -> ReplyAlterPartition:
     return world.answers(node)[-1]
 
 
-def test_new_partitions_wait_for_their_brokers_and_are_told_as_new() -> None:
-    world = in_office(None, nodes=(0,), partitions=2, sessions=(0, 1))
+def test_new_partitions_wait_for_their_brokers_and_are_sent_as_new() -> None:
+    world = with_active_controller(None, nodes=(0,), partitions=2, sessions=(0, 1))
     assert world.store.status_writes == []
     world.hello(2, 0)
     assert [world.state(n).isr_ids for n in (0, 1)] == [(0, 1, 2)] * 2
@@ -59,14 +59,14 @@ def test_new_partitions_wait_for_their_brokers_and_are_told_as_new() -> None:
 
 
 def test_new_partition_goes_on_without_a_broker_that_does_not_come() -> None:
-    world = in_office(None, nodes=(0,), sessions=(0, 1))
+    world = with_active_controller(None, nodes=(0,), sessions=(0, 1))
     world.probes[2] = ProbeVerdict.NO_ANSWER
     world.advance(2_500)
     assert world.state().isr_ids == (0, 1)
 
 
-def test_new_partition_is_told_as_new_although_the_watch_was_faster() -> None:
-    world = in_office(None, nodes=(0,), sessions=(0, 1))
+def test_new_partition_is_sent_as_new_although_the_watch_was_faster() -> None:
+    world = with_active_controller(None, nodes=(0,), sessions=(0, 1))
     world.hold(WritePartitionStatus, Mode.LOSE_ANSWER)
     world.hello(2, 0)
     commands = world.nodes[0].sent(SendLeaderAndIsr)
@@ -75,7 +75,7 @@ def test_new_partition_is_told_as_new_although_the_watch_was_faster() -> None:
 
 
 def test_killed_leader_is_replaced_within_three_refused_probes() -> None:
-    world = in_office(state(leader=1), nodes=(0,), partitions=3)
+    world = with_active_controller(state(leader=1), nodes=(0,), partitions=3)
     before_ms = world.now_ms
     world.kill(1)
     world.advance(59)
@@ -84,7 +84,7 @@ def test_killed_leader_is_replaced_within_three_refused_probes() -> None:
     assert world.now_ms - before_ms < 100
     assert [world.state(n).leader for n in range(3)] == [0, 0, 0]
     assert [world.state(n).isr_ids for n in range(3)] == [(0, 2)] * 3
-    assert world.told(0, 2)[-1] == world.state()
+    assert world.states_sent(0, 2)[-1] == world.state()
     dead = world.nodes[0].sent(BrokerDead)[0]
     assert (dead.broker_id, dead.detect_ms) == (1, 60)
     elected = world.nodes[0].sent(LeaderElected)[0]
@@ -92,7 +92,7 @@ def test_killed_leader_is_replaced_within_three_refused_probes() -> None:
 
 
 def test_elections_come_before_shrinks() -> None:
-    world = in_office(state(leader=0), nodes=(0,), partitions=4)
+    world = with_active_controller(state(leader=0), nodes=(0,), partitions=4)
     found = world.store.partitions["orders-3"]
     world.put_partition(state(leader=1, leader_epoch=1, partition_epoch=1), number=3)
     assert found.state is not None
@@ -104,7 +104,7 @@ def test_elections_come_before_shrinks() -> None:
     assert len(writes) == 4
 
 
-def test_new_controller_counts_everybody_as_live() -> None:
+def test_new_controller_counts_every_broker_as_live() -> None:
     world = three_brokers(state(leader=2), nodes=(0,), partitions=3)
     world.probes[2] = ProbeVerdict.NO_ANSWER
     world.advance(1_900)
@@ -115,11 +115,11 @@ def test_new_controller_counts_everybody_as_live() -> None:
     assert {world.state(n).leader for n in range(3)} == {0}
 
 
-def test_command_answered_with_a_higher_controller_epoch_ends_the_office() -> None:
-    world = in_office(state(), nodes=(0,))
+def test_command_answered_with_a_higher_controller_epoch_makes_the_controller_resign() -> None:
+    world = with_active_controller(state(), nodes=(0,))
     world.deliver(
         0,
-        CommandAnswered(
+        BrokerResponseReceived(
             session_id=world.sessions[1][1],
             request_id=999,
             broker_id=BrokerId(1),
@@ -131,9 +131,9 @@ def test_command_answered_with_a_higher_controller_epoch_ends_the_office() -> No
 
 
 def test_partition_that_a_broker_knows_already_is_lost_and_not_new() -> None:
-    world = in_office(None, nodes=(0,))
+    world = with_active_controller(None, nodes=(0,))
     command = world.nodes[0].sent(SendLeaderAndIsr)[0]
-    answer = CommandAnswered(
+    answer = BrokerResponseReceived(
         session_id=command.session_id,
         request_id=command.request_id,
         broker_id=command.broker_id,
@@ -150,14 +150,14 @@ def test_partition_that_a_broker_knows_already_is_lost_and_not_new() -> None:
 
 
 def test_object_to_recover_stays_offline() -> None:
-    world = in_office(state(), nodes=(0,))
+    world = with_active_controller(state(), nodes=(0,))
     world.put_partition(None, number=5, recover=True)
     world.settle()
     assert (world.state(5).leader, world.state(5).reason) == (-1, STATE_LOST)
 
 
 def test_status_that_vanished_is_noticed_by_the_next_read() -> None:
-    world = in_office(state(isr=AB), nodes=(0,))
+    world = with_active_controller(state(isr=AB), nodes=(0,))
     world.nodes[0].cut = True
     world.put_partition(None, recover=True)
     world.deliver(0, PartitionObserved(partition=world.store.partitions["orders-0"]))
@@ -166,7 +166,7 @@ def test_status_that_vanished_is_noticed_by_the_next_read() -> None:
     assert world.state().reason == STATE_LOST
 
 
-def _alter_of(world: World) -> IsrChangeRequested:
+def _alter_of(world: ControllerWorld) -> IsrChangeRequested:
     return IsrChangeRequested(
         session_id=world.sessions[0][1],
         request_id=1,
@@ -180,7 +180,7 @@ def _alter_of(world: World) -> IsrChangeRequested:
 
 
 def test_object_deleted_by_hand_is_forgotten_and_its_requests_are_answered() -> None:
-    world = in_office(state(isr=AB), nodes=(0,))
+    world = with_active_controller(state(isr=AB), nodes=(0,))
     world.hold(WritePartitionStatus, Mode.DELAY)
     world.alter(0, 0, ABC)
     del world.store.partitions["orders-0"]
@@ -193,7 +193,7 @@ def test_object_deleted_by_hand_is_forgotten_and_its_requests_are_answered() -> 
 
 
 def test_deleted_object_is_found_by_a_read() -> None:
-    world = in_office(state(isr=AB), nodes=(0,))
+    world = with_active_controller(state(isr=AB), nodes=(0,))
     world.nodes[0].cut = True
     del world.store.partitions["orders-0"]
     world.deliver(0, _alter_of(world))
@@ -203,7 +203,7 @@ def test_deleted_object_is_found_by_a_read() -> None:
 
 
 def test_repeated_conflicts_back_off() -> None:
-    world = in_office(state(isr=AB), nodes=(0,))
+    world = with_active_controller(state(isr=AB), nodes=(0,))
     for _ in range(4):
         world.hold(WritePartitionStatus, Mode.LOSE)
     world.alter(0, 0, ABC)
@@ -215,28 +215,28 @@ def test_repeated_conflicts_back_off() -> None:
 
 
 def test_unreadable_store_is_asked_again_later() -> None:
-    world = in_office(state(isr=AB), nodes=(0,))
+    world = with_active_controller(state(isr=AB), nodes=(0,))
     world.hold(WritePartitionStatus, Mode.LOSE)
-    world.hold(ReadPartition, Mode.LOSE)
+    world.hold(ReadStoredPartition, Mode.LOSE)
     world.alter(0, 0, ABC)
     assert world.answers(0) == []
     world.advance(500)
     assert last_answer(world).error is ErrorCode.NONE
 
 
-def test_every_change_is_announced_whoever_wrote_it_and_old_ones_are_not() -> None:
-    world = in_office(state(), nodes=(0,))
+def test_change_by_any_writer_is_propagated_and_an_older_state_is_not() -> None:
+    world = with_active_controller(state(), nodes=(0,))
     old = world.store.partitions["orders-0"]
     world.put_partition(state(leader=1, leader_epoch=1, partition_epoch=1))
     world.settle()
-    assert world.told(0, 2)[-1].leader == 1
-    count = len(world.told(0, 2))
+    assert world.states_sent(0, 2)[-1].leader == 1
+    count = len(world.states_sent(0, 2))
     world.deliver(0, PartitionObserved(partition=old))
-    assert len(world.told(0, 2)) == count
+    assert len(world.states_sent(0, 2)) == count
 
 
 def test_isr_only_metadata_is_coalesced_and_leadership_is_not() -> None:
-    world = in_office(state(isr=ABC), nodes=(0,), partitions=2)
+    world = with_active_controller(state(isr=ABC), nodes=(0,), partitions=2)
     sent = len(world.nodes[0].sent(SendUpdateMetadata))
     world.alter(0, 0, AB)
     world.advance(5_000)
@@ -255,7 +255,7 @@ def test_isr_only_metadata_is_coalesced_and_leadership_is_not() -> None:
 
 
 def test_isr_only_metadata_waits_at_most_a_minute() -> None:
-    world = in_office(state(isr=ABC), nodes=(0,))
+    world = with_active_controller(state(isr=ABC), nodes=(0,))
     sent = len(world.nodes[0].sent(SendUpdateMetadata))
     for round_number in range(40):
         world.alter(0, 0, AB if round_number % 2 == 0 else ABC)
@@ -264,20 +264,20 @@ def test_isr_only_metadata_waits_at_most_a_minute() -> None:
 
 
 def test_changed_min_isr_is_committed_and_changed_settings_are_sent() -> None:
-    world = in_office(state(), nodes=(0,))
+    world = with_active_controller(state(), nodes=(0,))
     world.put_topic(topic(min_isr=3))
     world.settle()
     assert world.state().min_insync_replicas == 3
     changed = replace(topic(min_isr=3), settings=replace(topic().settings, segment_bytes=1 << 20))
-    told = len(world.told(0, 1))
+    before = len(world.states_sent(0, 1))
     world.put_topic(changed)
     world.settle()
-    assert len(world.told(0, 1)) == told + 1
+    assert len(world.states_sent(0, 1)) == before + 1
     assert len(world.store.status_writes) == 1
 
 
 def shutdown(
-    world: World, broker_id: int, *, epoch: int = 1, session_id: int | None = None
+    world: ControllerWorld, broker_id: int, *, epoch: int = 1, session_id: int | None = None
 ) -> None:
     world.deliver(
         0,
@@ -291,50 +291,50 @@ def shutdown(
 
 
 def test_controlled_shutdown_answers_after_the_leaders_moved() -> None:
-    world = in_office(state(leader=1), nodes=(0,), partitions=5)
+    world = with_active_controller(state(leader=1), nodes=(0,), partitions=5)
     shutdown(world, 1)
     assert [world.state(n).leader for n in range(5)] == [0] * 5
     assert [world.state(n).isr_ids for n in range(5)] == [(0, 2)] * 5
-    answer = world.nodes[0].sent(AnswerShutdown)[-1]
+    answer = world.nodes[0].sent(ReplyControlledShutdown)[-1]
     assert (answer.error, answer.remaining) == (ErrorCode.NONE, 0)
     world.alter(0, 0, ABC)
     assert last_answer(world).error is ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_controlled_shutdown_counts_what_can_not_move_and_is_bounded() -> None:
-    world = in_office(state(leader=1, isr=(entry(1),)), nodes=(0,), partitions=2)
+    world = with_active_controller(state(leader=1, isr=(entry(1),)), nodes=(0,), partitions=2)
     shutdown(world, 1)
-    assert world.nodes[0].sent(AnswerShutdown)[-1].remaining == 2
-    world = in_office(state(leader=1), nodes=(0,), partitions=2)
+    assert world.nodes[0].sent(ReplyControlledShutdown)[-1].remaining == 2
+    world = with_active_controller(state(leader=1), nodes=(0,), partitions=2)
     world.hold(WritePartitionStatus, Mode.DELAY)
     shutdown(world, 1)
-    assert world.nodes[0].sent(AnswerShutdown) == []
+    assert world.nodes[0].sent(ReplyControlledShutdown) == []
     world.advance(1_100)
-    assert world.nodes[0].sent(AnswerShutdown)[-1].remaining == 1
+    assert world.nodes[0].sent(ReplyControlledShutdown)[-1].remaining == 1
 
 
 @pytest.mark.parametrize("epoch, session_id", [(2, None), (1, 999)])
 def test_controlled_shutdown_of_another_process_is_refused(
     epoch: int, session_id: int | None
 ) -> None:
-    world = in_office(state(leader=1), nodes=(0,))
+    world = with_active_controller(state(leader=1), nodes=(0,))
     shutdown(world, 1, epoch=epoch, session_id=session_id)
-    assert world.nodes[0].sent(AnswerShutdown)[-1].error is ErrorCode.STALE_BROKER_EPOCH
+    assert world.nodes[0].sent(ReplyControlledShutdown)[-1].error is ErrorCode.STALE_BROKER_EPOCH
     assert world.state().leader == 1
 
 
 def test_resigning_answers_everything_that_is_open() -> None:
-    world = in_office(state(isr=AB, leader=0), nodes=(0,))
+    world = with_active_controller(state(isr=AB, leader=0), nodes=(0,))
     world.hold(WritePartitionStatus, Mode.DELAY)
     world.alter(0, 0, ABC)
     shutdown(world, 1)
     world.deliver(0, StopRequested())
     assert last_answer(world).error is ErrorCode.NOT_CONTROLLER
-    assert world.nodes[0].sent(AnswerShutdown)[-1].error is ErrorCode.NOT_CONTROLLER
+    assert world.nodes[0].sent(ReplyControlledShutdown)[-1].error is ErrorCode.NOT_CONTROLLER
 
 
 def test_offline_partition_is_tried_again_when_a_broker_starts() -> None:
-    world = in_office(state(leader=1, isr=(entry(1),)), nodes=(0,))
+    world = with_active_controller(state(leader=1, isr=(entry(1),)), nodes=(0,))
     world.kill(1)
     world.advance(100)
     assert world.state().leader == -1
@@ -346,7 +346,7 @@ def test_offline_partition_is_tried_again_when_a_broker_starts() -> None:
 
 
 def test_store_calls_in_flight_are_bounded() -> None:
-    world = in_office(state(leader=1), nodes=(0,), partitions=100)
+    world = with_active_controller(state(leader=1), nodes=(0,), partitions=100)
     for _ in range(70):
         world.hold(WritePartitionStatus, Mode.DELAY)
     world.kill(1)

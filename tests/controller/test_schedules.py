@@ -1,9 +1,9 @@
 """Seeded schedules: two controllers, brokers that die and lose disks, a store that lies low.
 
 Checked at every store write and every message: the rules of the CRD, one holder per
-recorded epoch, only committed states are told, and a refusal at the stored partition epoch
+recorded epoch, only committed states are sent, and a refusal at the stored partition epoch
 has committed the next one. When the faults stop, every partition that can have a leader has
-one, and every broker was told of it.
+one, and every broker has received it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import random
 import pytest
 
 from strandline.controller.effects import (
-    AnswerIsrChange,
-    ReadPartition,
+    ReadStoredPartition,
+    ReplyAlterPartition,
     SendFullState,
     SendLeaderAndIsr,
     WriteControllerRecord,
@@ -99,7 +99,7 @@ class Schedule:
         node.frozen = not node.frozen
 
     def hold(self) -> None:
-        kinds = (WritePartitionStatus, WritePartitionStatus, ReadPartition)
+        kinds = (WritePartitionStatus, WritePartitionStatus, ReadStoredPartition)
         kind = self.random.choice((*kinds, WriteLease, WriteControllerRecord))
         self.world.hold(kind, self.random.choice(list(Mode)))
 
@@ -114,7 +114,7 @@ class Schedule:
             self.world.release()
 
     def ask(self) -> None:
-        """Let somebody who leads, or believes so, ask for some ISR."""
+        """Let a leader, or a broker that believes to be one, ask for some ISR."""
         number = self.random.randrange(PARTITIONS)
         history = self.history(number)
         if not history or not self.world.sessions:
@@ -143,15 +143,15 @@ class Schedule:
             self.world.nodes[node].inbox.append(event)
 
     def connect(self) -> None:
-        """Let brokers without a session say hello to somebody in office."""
+        """Let brokers without a session say hello to an active controller."""
         nodes = self.world.nodes
-        offices = [b for b, n in nodes.items() if n.controller.epoch and not n.frozen]
+        controllers = [b for b, n in nodes.items() if n.controller.epoch and not n.frozen]
         for broker_id in sorted(self.alive):
             session = self.world.sessions.get(broker_id)
             lost = session is None or nodes[session[0]].controller.epoch is None
             wanders = self.random.random() < 0.02
-            if offices and (lost or wanders):
-                self.world.hello(broker_id, self.random.choice(offices))
+            if controllers and (lost or wanders):
+                self.world.hello(broker_id, self.random.choice(controllers))
 
     # --- what must hold ---------------------------------------------------------------
 
@@ -169,15 +169,15 @@ class Schedule:
             for effect in news:
                 if isinstance(effect, SendLeaderAndIsr | SendFullState):
                     for command in effect.partitions:
-                        assert command.state in self.all_states(command.tp), "told as committed"
-                if isinstance(effect, AnswerIsrChange):
+                        assert command.state in self.all_states(command.tp), "sent as committed"
+                if isinstance(effect, ReplyAlterPartition):
                     self.check_answer(node_id, effect)
 
     def all_states(self, tp: TopicPartition) -> list[PartitionState]:
         first = [state()]
         return first + self.world.store.history.get(tp, [])
 
-    def check_answer(self, node_id: int, answer: AnswerIsrChange) -> None:
+    def check_answer(self, node_id: int, answer: ReplyAlterPartition) -> None:
         request = self.asked[(node_id, answer.request_id)]
         stored = answer.stored
         if stored is None:
@@ -209,13 +209,13 @@ class Schedule:
         for _ in range(30):
             world.advance(500)
             self.connect()
-        in_office = [n for n in world.nodes.values() if n.controller.epoch is not None]
-        assert len(in_office) == 1
+        active = [n for n in world.nodes.values() if n.controller.epoch is not None]
+        assert len(active) == 1
         for number in range(PARTITIONS):
-            self.check_rest(world.state(number), in_office[0].controller.queue_length)
+            self.check_rest(world.state(number), active[0].controller.queue_length)
             for broker_id in sorted(self.alive):
                 node_id = world.sessions[broker_id][0]
-                assert world.told(node_id, broker_id, number)[-1] == world.state(number)
+                assert world.states_sent(node_id, broker_id, number)[-1] == world.state(number)
         self.check()
 
     def check_rest(self, found: PartitionState, queue_length: int) -> None:

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from strandline.controller.store_events import Outcome, TopicsRead
+from strandline.controller.store_events import StoreOutcome, TopicsRead
 from strandline.controller.timing import ControllerTiming
 from strandline.controller.topic_deletion import TopicDeletion
 from strandline.model import TopicId
@@ -26,23 +26,23 @@ def asked() -> tuple[TopicDeletion, int]:
 def test_a_topic_that_is_not_usable_yet_is_not_gone() -> None:
     deletion, request_id = asked()
     answer = TopicsRead(
-        request_id=request_id, outcome=Outcome.OK, topic_ids=frozenset({TOPIC}), topics=()
+        request_id=request_id, outcome=StoreOutcome.OK, topic_ids=frozenset({TOPIC}), topics=()
     )
     assert deletion.answered(answer, 0) == []
-    assert not deletion.is_gone(TOPIC)
+    assert not deletion.is_confirmed(TOPIC)
 
 
 def test_a_topic_whose_uid_is_missing_is_gone() -> None:
     deletion, request_id = asked()
     answer = TopicsRead(
-        request_id=request_id, outcome=Outcome.OK, topic_ids=frozenset({OTHER}), topics=()
+        request_id=request_id, outcome=StoreOutcome.OK, topic_ids=frozenset({OTHER}), topics=()
     )
     assert deletion.answered(answer, 0) == [TOPIC]
-    assert deletion.is_gone(TOPIC)
+    assert deletion.is_confirmed(TOPIC)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.UNKNOWN, Outcome.CONFLICT])
-def test_a_list_that_was_not_read_proves_nothing(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [StoreOutcome.UNKNOWN, StoreOutcome.CONFLICT])
+def test_a_list_that_was_not_read_proves_nothing(outcome: StoreOutcome) -> None:
     deletion, request_id = asked()
     assert deletion.answered(TopicsRead(request_id=request_id, outcome=outcome), 0) == []
-    assert not deletion.is_gone(TOPIC)
+    assert not deletion.is_confirmed(TOPIC)

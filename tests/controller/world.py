@@ -15,17 +15,17 @@ from typing import TypeVar
 
 from strandline.controller.controller import Controller
 from strandline.controller.effects import (
-    AnswerIsrChange,
     CloseSession,
-    Effect,
+    ControllerEffect,
     LoadCluster,
     ProbeBroker,
     ReadBroker,
     ReadControllerRecord,
     ReadEpochFloor,
     ReadLease,
-    ReadPartition,
+    ReadStoredPartition,
     ReadTopics,
+    ReplyAlterPartition,
     SendFullState,
     SendLeaderAndIsr,
     StopWatching,
@@ -34,11 +34,11 @@ from strandline.controller.effects import (
     WritePartitionStatus,
 )
 from strandline.controller.events import (
-    Event,
+    ControllerEvent,
     HeartbeatReceived,
     HostedReplica,
     IsrChangeRequested,
-    ProbeAnswered,
+    ProbeResponseReceived,
     ProbeVerdict,
     SessionBroken,
     SessionOpened,
@@ -48,13 +48,13 @@ from strandline.controller.store_events import (
     BrokerObserved,
     BrokerRead,
     ClusterLoaded,
-    ControllerRecordAnswered,
+    ControllerRecordResponseReceived,
     EpochFloorRead,
-    LeaseAnswered,
     LeaseObserved,
-    Outcome,
-    PartitionAnswered,
+    LeaseResponseReceived,
     PartitionObserved,
+    PartitionResponseReceived,
+    StoreOutcome,
     TopicDeleted,
     TopicObserved,
     TopicsRead,
@@ -75,7 +75,7 @@ from strandline.model import (
 )
 
 from .answers import outcome_of, unknown_answer
-from .store import TOPIC, Store, registration, tp
+from .store import TOPIC, FakeStore, registration, tp
 
 E = TypeVar("E")
 
@@ -88,7 +88,7 @@ class Mode(Enum):
     DELAY = "delay"
 
 
-def always(_effect: Effect) -> bool:
+def always(_effect: ControllerEffect) -> bool:
     return True
 
 
@@ -97,45 +97,47 @@ class Held:
     """A call that a test took out of the stream."""
 
     node: int
-    effect: Effect
+    effect: ControllerEffect
 
 
 @dataclass
-class Node:
+class ControllerNode:
     """One broker process as far as the controller in it goes."""
 
     controller: Controller
     watching: bool = False
     cut: bool = False
     frozen: bool = False
-    inbox: deque[Event] = field(default_factory=deque)
-    effects: list[Effect] = field(default_factory=list)
+    inbox: deque[ControllerEvent] = field(default_factory=deque)
+    effects: list[ControllerEffect] = field(default_factory=list)
 
     def sent(self, kind: type[E]) -> list[E]:
         """Return the effects of one kind so far."""
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
 
-class World:
+class ControllerWorld:
     """Controllers, brokers and the store, with one clock."""
 
     def __init__(self, *, timing: ControllerTiming | None = None) -> None:
         self.now_ms = 0
-        self.store = Store()
+        self.store = FakeStore()
         self.timing = timing or ControllerTiming()
-        self.nodes: dict[int, Node] = {}
+        self.nodes: dict[int, ControllerNode] = {}
         self.probes: dict[int, ProbeVerdict] = {}
         self.sessions: dict[int, tuple[int, int]] = {}
         self.silent: set[int] = set()
-        self.holds: list[tuple[type[Effect], Mode, Callable[[Effect], bool]]] = []
+        self.holds: list[
+            tuple[type[ControllerEffect], Mode, Callable[[ControllerEffect], bool]]
+        ] = []
         self.held: list[Held] = []
         self._last_session_id = 0
         self._heartbeat_ms = 0
 
     # --- building ---------------------------------------------------------------------
 
-    def add_node(self, broker_id: int, *, rank: int | None = None) -> Node:
-        node = Node(
+    def add_node(self, broker_id: int, *, rank: int | None = None) -> ControllerNode:
+        node = ControllerNode(
             controller=Controller(
                 broker_id=BrokerId(broker_id),
                 identity=f"broker-{broker_id}/pod-{broker_id}",
@@ -191,13 +193,13 @@ class World:
 
     # --- events -----------------------------------------------------------------------
 
-    def show(self, event: Event) -> None:
-        """Send a watch event to everybody who watches."""
+    def show(self, event: ControllerEvent) -> None:
+        """Send a watch event to every controller that watches."""
         for node in self.nodes.values():
             if node.watching and not node.cut:
                 node.inbox.append(event)
 
-    def deliver(self, broker_id: int, event: Event) -> None:
+    def deliver(self, broker_id: int, event: ControllerEvent) -> None:
         self.nodes[broker_id].inbox.append(event)
         self.settle()
 
@@ -323,20 +325,20 @@ class World:
 
     def hold(
         self,
-        kind: type[Effect],
+        kind: type[ControllerEffect],
         mode: Mode,
-        when: Callable[[Effect], bool] = always,
+        when: Callable[[ControllerEffect], bool] = always,
     ) -> None:
         """Treat the next call of this kind so."""
         self.holds.append((kind, mode, when))
 
     def release(self) -> None:
-        """Let the first delayed call arrive now; its answer goes to whoever sent it."""
+        """Let the first delayed call arrive now; its answer goes to the node that sent it."""
         held = self.held.pop(0)
         self._answer(held.node, held.effect)
         self.settle()
 
-    def _perform(self, node_id: int, effects: list[Effect]) -> None:
+    def _perform(self, node_id: int, effects: list[ControllerEffect]) -> None:
         for effect in effects:
             self.nodes[node_id].effects.append(effect)
             if isinstance(effect, CloseSession):
@@ -350,7 +352,7 @@ class World:
             else:
                 self._answer(node_id, effect)
 
-    def _fault(self, node_id: int, effect: Effect, mode: Mode) -> None:
+    def _fault(self, node_id: int, effect: ControllerEffect, mode: Mode) -> None:
         if mode is Mode.DELAY:
             self.held.append(Held(node=node_id, effect=effect))
             return
@@ -358,70 +360,74 @@ class World:
         if mode is Mode.LOSE_ANSWER:
             before = len(inbox)
             self._answer(node_id, effect)
-            answers = (LeaseAnswered, ControllerRecordAnswered, PartitionAnswered)
+            answers = (
+                LeaseResponseReceived,
+                ControllerRecordResponseReceived,
+                PartitionResponseReceived,
+            )
             kept = [e for i, e in enumerate(inbox) if i < before or not isinstance(e, answers)]
             self.nodes[node_id].inbox = inbox = deque(kept)
         inbox.append(unknown_answer(effect))
 
     # --- the store's answers ----------------------------------------------------------
 
-    def _answer(self, node_id: int, effect: Effect) -> None:
+    def _answer(self, node_id: int, effect: ControllerEffect) -> None:
         answer = self._written(effect) or self._read(node_id, effect)
         if answer is not None:
             self.nodes[node_id].inbox.append(answer)
 
-    def _read(self, node_id: int, effect: Effect) -> Event | None:
+    def _read(self, node_id: int, effect: ControllerEffect) -> ControllerEvent | None:
         node, store = self.nodes[node_id], self.store
-        answer: Event | None = None
+        answer: ControllerEvent | None = None
         match effect:
             case ReadLease():
-                answer = LeaseAnswered(
-                    request_id=effect.request_id, outcome=Outcome.OK, lease=store.lease
+                answer = LeaseResponseReceived(
+                    request_id=effect.request_id, outcome=StoreOutcome.OK, lease=store.lease
                 )
             case ReadEpochFloor():
                 epochs = [p.state.controller_epoch for p in store.partitions.values() if p.state]
                 answer = EpochFloorRead(
                     request_id=effect.request_id,
-                    outcome=Outcome.OK,
+                    outcome=StoreOutcome.OK,
                     partitions_epoch=max(epochs, default=ControllerEpoch(0)),
                     record=store.record,
                 )
             case ReadControllerRecord():
-                answer = ControllerRecordAnswered(
-                    request_id=effect.request_id, outcome=Outcome.OK, record=store.record
+                answer = ControllerRecordResponseReceived(
+                    request_id=effect.request_id, outcome=StoreOutcome.OK, record=store.record
                 )
             case LoadCluster():
                 node.watching = True
                 answer = ClusterLoaded(
                     request_id=effect.request_id,
-                    outcome=Outcome.OK,
+                    outcome=StoreOutcome.OK,
                     partitions=tuple(store.partitions.values()),
                     brokers=tuple(store.brokers.values()),
                     topics=tuple(store.topics.values()),
                 )
             case StopWatching():
                 node.watching = False
-            case ReadPartition():
-                answer = PartitionAnswered(
+            case ReadStoredPartition():
+                answer = PartitionResponseReceived(
                     request_id=effect.request_id,
-                    outcome=Outcome.OK,
+                    outcome=StoreOutcome.OK,
                     partition=store.partitions.get(effect.name),
                 )
             case ReadBroker():
                 answer = BrokerRead(
                     request_id=effect.request_id,
-                    outcome=Outcome.OK,
+                    outcome=StoreOutcome.OK,
                     broker=store.brokers.get(effect.broker_id),
                 )
             case ReadTopics():
                 answer = TopicsRead(
                     request_id=effect.request_id,
-                    outcome=Outcome.OK,
+                    outcome=StoreOutcome.OK,
                     topic_ids=frozenset(store.topics),
                     topics=tuple(store.topics.values()),
                 )
             case ProbeBroker():
-                answer = ProbeAnswered(
+                answer = ProbeResponseReceived(
                     request_id=effect.request_id,
                     broker_id=effect.broker_id,
                     verdict=self.probes.get(effect.broker_id, ProbeVerdict.NO_ANSWER),
@@ -430,25 +436,25 @@ class World:
                 pass
         return answer
 
-    def _written(self, effect: Effect) -> Event | None:
+    def _written(self, effect: ControllerEffect) -> ControllerEvent | None:
         store = self.store
-        answer: Event | None = None
+        answer: ControllerEvent | None = None
         match effect:
             case WriteLease():
                 lease = store.put_lease(effect.lease)
-                answer = LeaseAnswered(
+                answer = LeaseResponseReceived(
                     request_id=effect.request_id, outcome=outcome_of(lease), lease=lease
                 )
                 if lease is not None:
                     self._show_lease()
             case WriteControllerRecord():
                 record = store.put_record(effect.record)
-                answer = ControllerRecordAnswered(
+                answer = ControllerRecordResponseReceived(
                     request_id=effect.request_id, outcome=outcome_of(record), record=record
                 )
             case WritePartitionStatus():
                 stored = store.put_status(effect)
-                answer = PartitionAnswered(
+                answer = PartitionResponseReceived(
                     request_id=effect.request_id, outcome=outcome_of(stored), partition=stored
                 )
                 if stored is not None:
@@ -462,13 +468,13 @@ class World:
             if not node.cut:
                 node.inbox.append(LeaseObserved(lease=self.store.lease))
 
-    # --- what was said ----------------------------------------------------------------
+    # --- what was sent ----------------------------------------------------------------
 
-    def answers(self, node_id: int) -> list[AnswerIsrChange]:
-        return self.nodes[node_id].sent(AnswerIsrChange)
+    def answers(self, node_id: int) -> list[ReplyAlterPartition]:
+        return self.nodes[node_id].sent(ReplyAlterPartition)
 
-    def told(self, node_id: int, broker_id: int, number: int = 0) -> list[PartitionState]:
-        """Return what one broker heard of a partition from one controller."""
+    def states_sent(self, node_id: int, broker_id: int, number: int = 0) -> list[PartitionState]:
+        """Return the states of a partition that one controller sent to one broker."""
         return [
             command.state
             for effect in self.nodes[node_id].effects

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect, PersistState
 from strandline.core.epochs import EpochCache
 from strandline.core.events import (
@@ -18,7 +19,6 @@ from strandline.core.events import (
 from strandline.core.local_log import LocalLog
 from strandline.core.replicas import Replicas
 from strandline.core.settings import CoreSettings
-from strandline.core.surroundings import Surroundings
 from strandline.model import (
     Acks,
     BatchSpan,
@@ -100,9 +100,9 @@ def state(
     )
 
 
-def around(*live: int, settings: CoreSettings = SETTINGS) -> Surroundings:
-    """Return the surroundings of broker 0 with these brokers live under epoch 1."""
-    return Surroundings(
+def context(*live: int, settings: CoreSettings = SETTINGS) -> BrokerContext:
+    """Return the context of broker 0 with these brokers live under epoch 1."""
+    return BrokerContext(
         broker_id=BrokerId(0),
         broker_epoch=BrokerEpoch(1),
         clean_since_epoch=BrokerEpoch(1),
@@ -227,7 +227,7 @@ def command(
     )
 
 
-def told(
+def leader_and_isr(
     *commands: PartitionCommand, request_id: int = 1, ce: int = 1, be: int = 1
 ) -> LeaderAndIsrReceived:
     """Return a LeaderAndIsr."""
@@ -259,9 +259,9 @@ class Core:
         effects = self.replicas.step(event, self.now_ms)
         return effects + self._persist(effects)
 
-    def tell(self, committed: PartitionState, tp: TopicPartition = TP) -> list[Effect]:
-        """Announce a committed state."""
-        return self.step(told(command(committed, tp=tp)))
+    def send_state(self, committed: PartitionState, tp: TopicPartition = TP) -> list[Effect]:
+        """Send a committed state, as the controller does."""
+        return self.step(leader_and_isr(command(committed, tp=tp)))
 
     def _persist(self, effects: list[Effect]) -> list[Effect]:
         more: list[Effect] = []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect, SendFetch
 from strandline.core.fetchers import Fetchers
 from strandline.core.follower import FollowerReplica
 from strandline.core.settings import CoreSettings
-from strandline.core.surroundings import Surroundings
 from strandline.model import NO_LEADER, BrokerId, TopicId, TopicPartition
 
-from .samples import OTHER_TP, SETTINGS, TP, around, log, state
+from .samples import OTHER_TP, SETTINGS, TP, context, log, state
 
 
 def replica(tp: TopicPartition = TP, *, leader: int = 1, le: int = 0) -> FollowerReplica:
@@ -20,9 +20,9 @@ def replica(tp: TopicPartition = TP, *, leader: int = 1, le: int = 0) -> Followe
     return FollowerReplica(log=mine, state=state(leader=leader, le=le))
 
 
-def fetchers(settings: CoreSettings = SETTINGS) -> tuple[Fetchers, Surroundings]:
-    surroundings = around(settings=settings)
-    return Fetchers(surroundings), surroundings
+def fetchers(settings: CoreSettings = SETTINGS) -> tuple[Fetchers, BrokerContext]:
+    broker_context = context(settings=settings)
+    return Fetchers(broker_context), broker_context
 
 
 def sent(effects: list[Effect]) -> list[SendFetch]:
@@ -34,7 +34,7 @@ def names(effect: SendFetch) -> list[int]:
     return [each.tp.partition for each in effect.partitions]
 
 
-def test_one_fetch_per_leader_until_it_is_answered() -> None:
+def test_one_fetch_per_leader_until_its_response() -> None:
     work, _ = fetchers()
     work.follow(TP, replica())
     work.follow(OTHER_TP, replica(OTHER_TP, leader=2))
@@ -66,29 +66,29 @@ def test_delayed_partition_lets_the_others_go_on_and_then_joins_them() -> None:
     found = work.take_outstanding(BrokerId(1), sent(work.plan(0))[0].request_id)
     assert found is not None
     slow.delayed_until_ms = 50
-    work.after_answer(found[0], TP, 10)
+    work.after_response(found[0], TP, 10)
     assert names(sent(work.plan(10))[0]) == [1]
     assert work.next_wakeup_ms == 50
     assert work.plan(49) == []
     assert names(sent(work.plan(50))[0]) == [0, 1]
 
 
-def test_parked_partition_is_asked_for_no_more() -> None:
+def test_fenced_partition_is_fetched_no_more() -> None:
     work, _ = fetchers()
-    fenced = replica()
-    work.follow(TP, fenced)
+    own = replica()
+    work.follow(TP, own)
     found = work.take_outstanding(BrokerId(1), sent(work.plan(0))[0].request_id)
     assert found is not None
-    fenced.parked = True
-    work.after_answer(found[0], TP, 0)
+    own.fenced = True
+    work.after_response(found[0], TP, 0)
     assert work.plan(0) == []
     assert work.next_wakeup_ms is None
 
 
-def test_nobody_is_asked_without_a_leader() -> None:
+def test_no_fetch_is_sent_without_a_leader() -> None:
     work, _ = fetchers()
     work.follow(TP, replica(leader=NO_LEADER))
-    work.follow(OTHER_TP, replace(replica(OTHER_TP), parked=True))
+    work.follow(OTHER_TP, replace(replica(OTHER_TP), fenced=True))
     assert work.plan(0) == []
 
 
@@ -146,7 +146,7 @@ def test_all_delayed_leaves_nothing_to_send() -> None:
     found = work.take_outstanding(BrokerId(1), sent(work.plan(0))[0].request_id)
     assert found is not None
     slow.delayed_until_ms = 50
-    work.after_answer(found[0], TP, 0)
+    work.after_response(found[0], TP, 0)
     assert work.plan(0) == []
     assert work.next_wakeup_ms == 50
 
@@ -159,9 +159,9 @@ def test_two_partitions_fenced_by_one_leader_can_both_take_a_new_role() -> None:
     fetch = sent(work.plan(0))[0]
     taken = work.take_outstanding(BrokerId(1), fetch.request_id)
     assert taken is not None
-    for tp, fenced in ((TP, first), (OTHER_TP, second)):
-        fenced.parked = True
-        work.after_answer(taken[0], tp, 0)
+    for tp, each in ((TP, first), (OTHER_TP, second)):
+        each.fenced = True
+        work.after_response(taken[0], tp, 0)
     assert work.plan(0) == []
     work.forget(TP)
     work.follow(OTHER_TP, replica(OTHER_TP, leader=2, le=1))

@@ -1,4 +1,4 @@
-"""What a follower does with each kind of answer."""
+"""What a follower does with each kind of response."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def take(
     start: int = 0,
     diverging: EpochEndOffset | None = None,
 ) -> list[Effect]:
-    answer = FetchedPartition(
+    response = FetchedPartition(
         tp=TP,
         error=error,
         high_watermark=hw,
@@ -45,7 +45,7 @@ def take(
         batches=batches,
         diverging=diverging,
     )
-    return replica.on_fetched(answer, request_id=7, now_ms=100, settings=SETTINGS)
+    return replica.on_fetched(response, request_id=7, now_ms=100, settings=SETTINGS)
 
 
 def test_records_are_appended_behind_their_epochs() -> None:
@@ -77,7 +77,7 @@ def test_only_batches_that_continue_the_log_are_appended(
     appended = [each.batch_count for each in effects if isinstance(each, AppendAsFollower)]
     assert appended == ([accepted] if accepted else [])
     assert (replica.delayed_until_ms > 100) is (accepted == 0)
-    # Without an accepted batch the high watermark of the answer is not taken either.
+    # Without an accepted batch the high watermark of the response is not taken either.
     assert replica.log.high_watermark == (2 if accepted else 0)
 
 
@@ -96,7 +96,7 @@ def test_diverging_epoch_cuts_the_log_and_leaves_the_high_watermark() -> None:
     assert replica.fetch().last_fetched_epoch == 0
 
 
-def test_diverging_answer_that_changes_nothing_is_not_asked_for_in_a_loop() -> None:
+def test_diverging_response_that_changes_nothing_is_not_fetched_in_a_loop() -> None:
     replica = follower(5, epochs="0@0")
     assert take(replica, diverging=end(0, 9)) == []
     assert replica.delayed_until_ms == 100 + SETTINGS.fetch_backoff_min_ms
@@ -113,11 +113,11 @@ def test_pauses_grow_while_refused_and_end_with_success() -> None:
     assert replica.refusals == 0
 
 
-def test_fenced_follower_waits_for_a_command() -> None:
+def test_fenced_follower_waits_for_a_controller_request() -> None:
     replica = follower()
     effects = take(replica, error=ErrorCode.FENCED_LEADER_EPOCH)
     assert effects == [Fenced(fence="leader_epoch", detail="our fetch")]
-    assert replica.parked
+    assert replica.fenced
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.core.high_watermark import holding_ends, next_high_watermark
+from strandline.core.high_watermark import counted_end_offsets, next_high_watermark
 from strandline.core.progress import UNKNOWN_END, FollowerProgress
 from strandline.model import BrokerEpoch, BrokerId
 
@@ -48,7 +48,7 @@ def test_who_holds_the_high_watermark_back(
         log_end_offset=5,
         last_caught_up_ms=0 if caught_up else None,
     )
-    ends = holding_ends(
+    ends = counted_end_offsets(
         entries(0, 1) if in_isr else entries(0),
         {BrokerId(1): follower},
         is_eligible=lambda _broker, _epoch: live,
@@ -63,7 +63,7 @@ def test_member_that_lost_what_its_entry_stands_for_has_nothing() -> None:
     follower = FollowerProgress(
         broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(2), log_end_offset=9
     )
-    ends = holding_ends(
+    ends = counted_end_offsets(
         [entry(1, 1)],
         {BrokerId(1): follower},
         is_eligible=lambda _broker, _epoch: True,

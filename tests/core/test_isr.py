@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strandline.core.isr import (
-    Flight,
+    InFlight,
     PendingExpand,
     PendingShrink,
     Stable,
@@ -14,18 +14,18 @@ from strandline.core.isr import (
 
 from .samples import entries, entry, ids
 
-FLIGHT = Flight(request_id=1, retry_at_ms=2)
+IN_FLIGHT = InFlight(request_id=1, retry_at_ms=2)
 
 
 def test_joiner_counts_before_it_is_accepted() -> None:
-    pending = PendingExpand(entries=entries(0, 1), joiner=entry(2), flight=FLIGHT)
+    pending = PendingExpand(entries=entries(0, 1), joiner=entry(2), in_flight=IN_FLIGHT)
     assert pending.isr == ids(0, 1)
     assert maximal_isr(pending) == ids(0, 1, 2)
     assert pending.proposed == entries(0, 1, 2)
 
 
 def test_leaver_counts_until_it_is_gone() -> None:
-    pending = PendingShrink(entries=entries(0, 1, 2), leavers=ids(1), flight=FLIGHT)
+    pending = PendingShrink(entries=entries(0, 1, 2), leavers=ids(1), in_flight=IN_FLIGHT)
     assert pending.isr == maximal_isr(pending) == ids(0, 1, 2)
     assert pending.proposed == entries(0, 2)
 
@@ -35,17 +35,17 @@ def test_stable_isr_counts_itself() -> None:
     assert stable.isr == maximal_isr(stable) == ids(0, 2)
 
 
-def test_what_was_asked_in_vain() -> None:
-    expand = PendingExpand(entries=entries(0), joiner=entry(2), flight=FLIGHT)
+def test_proposed_change_that_was_not_committed() -> None:
+    expand = PendingExpand(entries=entries(0), joiner=entry(2), in_flight=IN_FLIGHT)
     assert not_applied(expand, entries(0, 2)) == ids()
     assert not_applied(expand, entries(0)) == ids(2)
-    shrink = PendingShrink(entries=entries(0, 1, 2), leavers=ids(1, 2), flight=FLIGHT)
+    shrink = PendingShrink(entries=entries(0, 1, 2), leavers=ids(1, 2), in_flight=IN_FLIGHT)
     assert not_applied(shrink, entries(0)) == ids()
     assert not_applied(shrink, entries(0, 2)) == ids(2)
 
 
-def test_sending_again_changes_the_flight_alone() -> None:
-    shrink = PendingShrink(entries=entries(0, 1), leavers=ids(1), flight=FLIGHT)
-    again = sent_again(shrink, Flight(request_id=9, retry_at_ms=9))
+def test_sending_again_changes_only_what_is_in_flight() -> None:
+    shrink = PendingShrink(entries=entries(0, 1), leavers=ids(1), in_flight=IN_FLIGHT)
+    again = sent_again(shrink, InFlight(request_id=9, retry_at_ms=9))
     assert again.proposed == shrink.proposed
-    assert again.flight.request_id == 9
+    assert again.in_flight.request_id == 9

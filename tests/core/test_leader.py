@@ -8,7 +8,7 @@ from strandline.core.effects import Effect, HighWatermarkAdvanced, IsrChanged, P
 from strandline.core.leader import LeaderReplica, become_leader
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry, PartitionState
 
-from .samples import TP, alive, around, entries, entry, log, of_type, state
+from .samples import TP, alive, context, entries, entry, log, of_type, state
 
 
 def leader(
@@ -16,7 +16,7 @@ def leader(
 ) -> LeaderReplica:
     epochs = "0@0" if end_offset else ""
     made, _ = become_leader(
-        log(end_offset, epochs=epochs), committed or state(le=1), around(*live), 0
+        log(end_offset, epochs=epochs), committed or state(le=1), context(*live), 0
     )
     return made
 
@@ -60,19 +60,19 @@ def test_only_a_live_broker_joins(announced: tuple[int, ...]) -> None:
 def test_only_the_announced_process_joins() -> None:
     made = leader(state(le=1, isr=entries(0)), live=())
     made.admit(BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(1))
-    made.around.live = {each.broker_id: each for each in alive(1, epoch=1)}
+    made.context.live = {each.broker_id: each for each in alive(1, epoch=1)}
     assert made.record_fetch(BrokerId(1), fetch_offset=0, now_ms=0) == []
-    made.around.live = {each.broker_id: each for each in alive(1, epoch=2)}
+    made.context.live = {each.broker_id: each for each in alive(1, epoch=2)}
     proposal = made.propose_joiner(0)[0]
     assert isinstance(proposal, ProposeIsr)
     assert proposal.isr == (entry(0), entry(1, 2))
 
 
-def test_broker_that_fell_silent_is_not_asked_for() -> None:
+def test_broker_that_fell_silent_is_not_proposed() -> None:
     made = leader(state(le=1, isr=entries(0)), live=())
     fetch(made, 1, 0)
-    made.around.live = {each.broker_id: each for each in alive(1)}
-    lag_ms = made.around.settings.replica_lag_time_max_ms
+    made.context.live = {each.broker_id: each for each in alive(1)}
+    lag_ms = made.context.settings.replica_lag_time_max_ms
     assert made.propose_joiner(lag_ms + 1) == []
     assert made.propose_joiner(lag_ms) != []
 
@@ -88,11 +88,11 @@ def test_next_joiner_follows_at_once() -> None:
     assert proposal.isr == entries(0, 1, 2)
 
 
-def test_leaver_is_not_asked_for_again_by_the_commit_of_its_leaving() -> None:
+def test_leaver_is_not_proposed_again_by_the_commit_of_its_leaving() -> None:
     made = leader(state(le=1, isr=entries(0, 1)))
     fetch(made, 1, 0)
     grow(made, 3)
-    lag_ms = made.around.settings.replica_lag_time_max_ms
+    lag_ms = made.context.settings.replica_lag_time_max_ms
     fetch(made, 1, 0, now_ms=lag_ms)
     assert of_type(made.check_isr(lag_ms + 1), ProposeIsr)
     effects = made.adopt(state(le=1, pe=1, isr=entries(0)), lag_ms + 1)
@@ -107,13 +107,13 @@ def test_high_watermark_waits_for_the_joiner() -> None:
     assert fetch(made, 1, 1, now_ms=10**9) == [HighWatermarkAdvanced(tp=TP, high_watermark=1)]
 
 
-def test_time_alone_ends_the_claim_of_a_follower_outside_the_isr() -> None:
+def test_time_alone_ends_the_count_of_a_follower_outside_the_isr() -> None:
     made = leader(state(le=1, isr=entries(0)))
     fetch(made, 1, 0)
     made.adopt(state(le=1, pe=1, isr=entries(0)), 0)
-    made.keeper.refused_until_ms[BrokerId(1)] = 10**9
+    made.proposer.refused_until_ms[BrokerId(1)] = 10**9
     grow(made, 1)
-    lag_ms = made.around.settings.replica_lag_time_max_ms
+    lag_ms = made.context.settings.replica_lag_time_max_ms
     assert made.check_isr(lag_ms) == []
     assert made.check_isr(lag_ms + 1) == [HighWatermarkAdvanced(tp=TP, high_watermark=1)]
 
@@ -130,7 +130,7 @@ def test_process_that_was_replaced_may_not_fetch() -> None:
     assert not made.admit(
         BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(1)
     )
-    made.around.live = {each.broker_id: each for each in alive(2, epoch=4)}
+    made.context.live = {each.broker_id: each for each in alive(2, epoch=4)}
     assert not made.admit(
         BrokerId(2), broker_epoch=BrokerEpoch(3), clean_since_epoch=BrokerEpoch(1)
     )

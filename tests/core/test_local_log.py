@@ -21,9 +21,13 @@ def test_truncation_cuts_the_log_before_its_epochs() -> None:
     effects = mine.truncate_to(5, leader_epoch=EPOCH, reason="why")
     assert [type(each) for each in effects] == [TruncateTo, WriteEpochCheckpoint, Truncated]
     assert (mine.log_end_offset, mine.high_watermark) == (5, 5)
-    told = effects[-1]
-    assert isinstance(told, Truncated)
-    assert (told.from_offset, told.to_offset, told.below_high_watermark) == (10, 5, 3)
+    truncated = effects[-1]
+    assert isinstance(truncated, Truncated)
+    assert (truncated.from_offset, truncated.to_offset, truncated.below_high_watermark) == (
+        10,
+        5,
+        3,
+    )
 
 
 def test_truncation_at_the_end_drops_an_empty_last_epoch() -> None:
@@ -41,9 +45,9 @@ def test_truncation_below_the_start_begins_anew_there() -> None:
     effects = mine.truncate_to(3, leader_epoch=EPOCH, reason="why")
     assert [type(each) for each in effects] == [RestartLogAt, WriteEpochCheckpoint, Truncated]
     assert (mine.log_start_offset, mine.high_watermark, mine.log_end_offset) == (3, 3, 3)
-    told = effects[-1]
-    assert isinstance(told, Truncated)
-    assert told.below_high_watermark == 4
+    truncated = effects[-1]
+    assert isinstance(truncated, Truncated)
+    assert truncated.below_high_watermark == 4
 
 
 def test_restart_of_an_empty_log_removes_no_records() -> None:

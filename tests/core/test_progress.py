@@ -7,9 +7,9 @@ import pytest
 from strandline.core.progress import (
     UNKNOWN_END,
     FollowerProgress,
-    distrusted,
-    fresh_progress,
     out_of_sync,
+    reset_progress,
+    stale_incarnations,
 )
 from strandline.model import BrokerEpoch, BrokerId
 
@@ -85,16 +85,16 @@ def test_entry_is_covered_from_clean_since_to_present_epoch(
     assert follower.covers(entry(1, 2)) is covered
     follower.record_fetch(fetch_offset=0, leader_end=0, now_ms=0)
     expected = ids() if covered else ids(1)
-    assert distrusted((entry(0), entry(1, 2)), {BrokerId(1): follower}) == expected
+    assert stale_incarnations((entry(0), entry(1, 2)), {BrokerId(1): follower}) == expected
 
 
-def test_member_that_has_not_fetched_is_not_distrusted() -> None:
-    assert distrusted((entry(1, 2),), {BrokerId(1): FollowerProgress()}) == ids()
+def test_member_that_has_not_fetched_is_not_stale() -> None:
+    assert stale_incarnations((entry(1, 2),), {BrokerId(1): FollowerProgress()}) == ids()
 
 
 @pytest.mark.parametrize(("clean", "kept"), [(1, 77), (2, None)])
 def test_only_a_clean_restart_keeps_the_caught_up_time(clean: int, kept: int | None) -> None:
-    fresh = fresh_progress(
+    fresh = reset_progress(
         progress(log_end_offset=9, last_caught_up_ms=77),
         broker_epoch=BrokerEpoch(2),
         clean_since_epoch=BrokerEpoch(clean),
@@ -104,7 +104,7 @@ def test_only_a_clean_restart_keeps_the_caught_up_time(clean: int, kept: int | N
 
 
 def test_restart_outside_the_isr_begins_from_nothing() -> None:
-    fresh = fresh_progress(
+    fresh = reset_progress(
         progress(last_caught_up_ms=77),
         broker_epoch=BrokerEpoch(2),
         clean_since_epoch=BrokerEpoch(1),

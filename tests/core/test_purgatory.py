@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from strandline.core.purgatory import (
-    Delayed,
     DelayedFetch,
     DelayedFollowerFetch,
+    DelayedOperation,
     DelayedProduce,
     Purgatory,
 )
@@ -44,7 +44,7 @@ def follower(request_id: int, broker: int = 1, deadline_ms: int = 100) -> Delaye
     )
 
 
-def full_of(*waiting: Delayed, requests_max: int = 100) -> Purgatory:
+def full_of(*waiting: DelayedOperation, requests_max: int = 100) -> Purgatory:
     purgatory = Purgatory(requests_max=requests_max)
     for each in waiting:
         purgatory.add(each)

@@ -15,14 +15,14 @@ from strandline.core.reads import (
 from strandline.errors import ErrorCode
 from strandline.model import UNKNOWN_EPOCH_END, LeaderEpoch
 
-from .samples import around, end, entries, fetch, log, state
+from .samples import context, end, entries, fetch, log, state
 
 
 def leading(*, end_offset: int = 10, start: int = 2, hw: int = 6, le: int = 3) -> Partition:
     partition = Partition(
-        log=log(end_offset, start=start, high_watermark=hw, epochs="1@2 2@5"), around=around(1, 2)
+        log=log(end_offset, start=start, high_watermark=hw, epochs="1@2 2@5"), context=context(1, 2)
     )
-    partition.obey(state(le=le, isr=entries(0, 1)), 0)
+    partition.on_committed_state(state(le=le, isr=entries(0, 1)), 0)
     return partition
 
 
@@ -40,15 +40,15 @@ def test_epoch_of_the_request_must_be_ours(asked: int | None, error: ErrorCode |
     assert (found if isinstance(found, ErrorCode) else None) is error
 
 
-def test_who_does_not_lead_says_so() -> None:
+def test_broker_that_does_not_lead_refuses() -> None:
     partition = leading()
     assert find_leader(None, None) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    partition.obey(state(leader=1, le=4, pe=1), 0)
+    partition.on_committed_state(state(leader=1, le=4, pe=1), 0)
     assert find_leader(partition, LeaderEpoch(4)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert find_leader(partition, LeaderEpoch(3)) is ErrorCode.FENCED_LEADER_EPOCH
     partition.fail("gone")
     assert find_leader(partition, None) is ErrorCode.KAFKA_STORAGE_ERROR
-    idle = Partition(log=log(), around=around())
+    idle = Partition(log=log(), context=context())
     assert find_leader(idle, LeaderEpoch(0)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -82,7 +82,7 @@ def test_consumer_reads_below_the_high_watermark(offset: int, up_to: int) -> Non
     assert (read.error, read.from_offset, read.up_to_offset) == (ErrorCode.NONE, offset, up_to)
 
 
-def test_consumer_is_refused_like_everybody() -> None:
+def test_consumer_is_refused_like_a_follower() -> None:
     assert read_for_consumer(leading(), fetch(11, le=3)).error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert read_for_consumer(leading(), fetch(5, le=2)).error is ErrorCode.FENCED_LEADER_EPOCH
     assert read_for_consumer(leading(), fetch(11, le=3, last=2)).diverging == end(2, 10)
@@ -101,7 +101,7 @@ def test_earliest_is_the_log_start() -> None:
     assert list_offset(leading(), 0, None)[0] is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
-def test_end_of_an_epoch_is_told_by_the_leader_only() -> None:
+def test_only_the_leader_returns_the_end_of_an_epoch() -> None:
     assert end_offset_for_epoch(leading(), LeaderEpoch(1), None) == (ErrorCode.NONE, end(1, 5))
     assert end_offset_for_epoch(None, LeaderEpoch(1), None) == (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

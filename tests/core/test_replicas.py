@@ -1,4 +1,4 @@
-"""The one entry: time, views, the state file, and answers that come late."""
+"""The one entry: time, views, the state file, and responses that come late."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 
 from strandline.core.effects import (
-    AnswerLeaderAndIsr,
-    AnswerStopReplica,
     AppendAsFollower,
     CreateReplica,
     Effect,
     PersistState,
     ProposeIsr,
+    ReplyLeaderAndIsr,
+    ReplyStopReplica,
     SendFetch,
     WriteHighWatermarkCheckpoint,
 )
 from strandline.core.events import (
-    AlterPartitionAnswered,
-    FetchAnswered,
+    AlterPartitionResponseReceived,
     FetchedPartition,
+    FetchResponseReceived,
     LogDirectoryLost,
     ReplicaLoaded,
     StatePersisted,
@@ -54,10 +54,10 @@ from .samples import (
     fetch,
     fetched,
     hosted,
+    leader_and_isr,
     of_type,
     produced,
     state,
-    told,
 )
 
 
@@ -83,27 +83,27 @@ def test_nothing_waits_for_time_without_replicas() -> None:
     assert replicas.next_wakeup_ms is None
 
 
-def test_replica_from_disk_is_idle_until_told() -> None:
+def test_replica_from_disk_is_idle_until_its_first_state() -> None:
     core = Core()
     core.step(ReplicaLoaded(hosted=hosted(5, le=2, pe=3)))
     view = core.replicas.view(TP)
     assert view is not None
     assert (view.role, view.leader_epoch, view.log_end_offset) == (RoleName.IDLE, -1, 5)
     assert core.replicas.visible_end(TP) is None
-    core.tell(state(leader=1, le=3, pe=4))
+    core.send_state(state(leader=1, le=3, pe=4))
     assert [each.role for each in core.replicas.views()] == [RoleName.FOLLOWER]
 
 
-def test_views_tell_what_a_leader_knows() -> None:
+def test_views_show_what_a_leader_knows() -> None:
     core = Core()
-    core.tell(state(isr=entries(0, 1), min_isr=2))
+    core.send_state(state(isr=entries(0, 1), min_isr=2))
     core.step(fetched(1, fetch(0)))
     core.step(produced(1, 2))
     view = core.replicas.view(TP)
     assert view is not None
     assert (view.role, view.leader, view.min_insync_replicas) == (RoleName.LEADER, 0, 2)
     assert not view.is_under_min_isr
-    assert not view.waits_for_answer
+    assert not view.has_proposal_in_flight
     assert [each.broker_id for each in view.followers] == [1, 2]
     assert core.replicas.visible_end(TP) == 0
     assert core.replicas.read_for_consumer(fetch(0, le=-1)).up_to_offset == 0
@@ -119,7 +119,7 @@ def test_views_tell_what_a_leader_knows() -> None:
 
 def test_high_watermarks_are_written_when_they_changed() -> None:
     core = Core()
-    core.tell(state(isr=entries(0)))
+    core.send_state(state(isr=entries(0)))
     interval_ms = SETTINGS.high_watermark_checkpoint_interval_ms
     first = core.step(Ticked(), after_ms=interval_ms)
     assert of_type(first, WriteHighWatermarkCheckpoint) == [
@@ -133,23 +133,23 @@ def test_high_watermarks_are_written_when_they_changed() -> None:
     ]
 
 
-def test_lost_log_directory_writes_no_checkpoint_and_refuses_commands() -> None:
+def test_lost_log_directory_writes_no_checkpoint_and_refuses_requests() -> None:
     core = Core()
-    core.tell(state(isr=entries(0)))
+    core.send_state(state(isr=entries(0)))
     core.step(LogDirectoryLost(reason="gone"))
     assert core.replicas.high_watermarks() == ()
     assert of_type(core.step(Ticked(), after_ms=60_000), WriteHighWatermarkCheckpoint) == []
     view = core.replicas.view(TP)
     assert view is not None
     assert view.role is RoleName.FAILED
-    (answer,) = core.tell(state(pe=1))
-    assert isinstance(answer, AnswerLeaderAndIsr)
-    assert answer.error is ErrorCode.KAFKA_STORAGE_ERROR
+    (response,) = core.send_state(state(pe=1))
+    assert isinstance(response, ReplyLeaderAndIsr)
+    assert response.error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_commands_that_wait_for_a_lost_state_file_are_refused() -> None:
+def test_controller_requests_that_wait_for_a_lost_state_file_are_refused() -> None:
     replicas = new_replicas()
-    replicas.step(told(command(state())), 0)
+    replicas.step(leader_and_isr(command(state())), 0)
     stop = StopReplicaReceived(
         request_id=2,
         controller_epoch=ControllerEpoch(1),
@@ -158,46 +158,53 @@ def test_commands_that_wait_for_a_lost_state_file_are_refused() -> None:
     )
     replicas.step(stop, 0)
     effects = replicas.step(LogDirectoryLost(reason="gone"), 0)
-    assert [type(each) for each in effects] == [AnswerLeaderAndIsr, AnswerStopReplica]
+    assert [type(each) for each in effects] == [ReplyLeaderAndIsr, ReplyStopReplica]
     assert replicas.step(StatePersisted(token=1), 0) == []
 
 
-def test_too_many_waiting_commands_are_refused() -> None:
-    replicas = new_replicas(replace(SETTINGS, commands_waiting_max=1))
-    replicas.step(told(command(state())), 0)
-    assert replicas.step(told(command(state(le=1, pe=1)), request_id=2), 0) == []
-    (answer,) = replicas.step(told(command(state(le=2, pe=2)), request_id=3), 0)
-    assert isinstance(answer, AnswerLeaderAndIsr)
-    assert (answer.request_id, answer.error) == (3, ErrorCode.REQUEST_TIMED_OUT)
+def test_too_many_waiting_controller_requests_are_refused() -> None:
+    replicas = new_replicas(replace(SETTINGS, controller_requests_waiting_max=1))
+    replicas.step(leader_and_isr(command(state())), 0)
+    assert replicas.step(leader_and_isr(command(state(le=1, pe=1)), request_id=2), 0) == []
+    (response,) = replicas.step(leader_and_isr(command(state(le=2, pe=2)), request_id=3), 0)
+    assert isinstance(response, ReplyLeaderAndIsr)
+    assert (response.request_id, response.error) == (3, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def test_state_is_written_before_the_role_changes() -> None:
     replicas = new_replicas()
     writes = [
         each
-        for each in replicas.step(told(command(state()), ce=5), 0)
+        for each in replicas.step(leader_and_isr(command(state()), ce=5), 0)
         if isinstance(each, PersistState)
     ]
     assert [(each.controller_epoch, len(each.partitions)) for each in writes] == [(5, 1)]
     assert replicas.view(TP) is None
     effects = replicas.step(StatePersisted(token=writes[0].token), 0)
     assert isinstance(effects[0], CreateReplica)
-    assert isinstance(effects[-1], AnswerLeaderAndIsr)
+    assert isinstance(effects[-1], ReplyLeaderAndIsr)
 
 
 def test_changed_settings_reach_the_log() -> None:
     core = Core()
-    core.tell(state())
+    core.send_state(state())
     changed = TopicSettings(segment_bytes=4096)
-    effects = core.step(told(command(state(pe=1), settings=changed)))
+    effects = core.step(leader_and_isr(command(state(pe=1), settings=changed)))
     assert of_type(effects, CreateReplica) == [
         CreateReplica(tp=TP, topic_name=NAME, settings=changed)
     ]
-    assert of_type(core.step(told(command(state(pe=2), settings=changed))), CreateReplica) == []
+    assert (
+        of_type(core.step(leader_and_isr(command(state(pe=2), settings=changed))), CreateReplica)
+        == []
+    )
 
 
-def answered(request_id: int, *partitions: FetchedPartition, leader: int = 1) -> FetchAnswered:
-    return FetchAnswered(request_id=request_id, leader=BrokerId(leader), partitions=partitions)
+def fetch_response(
+    request_id: int, *partitions: FetchedPartition, leader: int = 1
+) -> FetchResponseReceived:
+    return FetchResponseReceived(
+        request_id=request_id, leader=BrokerId(leader), partitions=partitions
+    )
 
 
 def records(offset: int, *, tp: TopicPartition = TP, le: int = 0) -> FetchedPartition:
@@ -217,40 +224,40 @@ def sent(effects: list[Effect]) -> SendFetch:
 
 def test_records_are_taken_once_and_the_partition_goes_to_the_back() -> None:
     core = Core()
-    both = told(command(state(leader=1)), command(state(leader=1), tp=OTHER_TP))
+    both = leader_and_isr(command(state(leader=1)), command(state(leader=1), tp=OTHER_TP))
     ask = sent(core.step(both))
-    effects = core.step(answered(ask.request_id, records(0)))
+    effects = core.step(fetch_response(ask.request_id, records(0)))
     assert len(of_type(effects, AppendAsFollower)) == 1
     again = sent(effects)
     assert [each.tp for each in again.partitions] == [OTHER_TP, TP]
-    assert core.step(answered(ask.request_id, records(0))) == []
+    assert core.step(fetch_response(ask.request_id, records(0))) == []
 
 
 @pytest.mark.parametrize("leader", [1, 2])
-def test_answer_to_an_earlier_leadership_is_dropped(leader: int) -> None:
+def test_response_to_an_earlier_leadership_is_dropped(leader: int) -> None:
     core = Core()
-    ask = sent(core.tell(state(leader=1)))
-    core.tell(state(leader=leader, le=1, pe=1))
-    assert core.step(answered(ask.request_id, records(0))) == []
+    ask = sent(core.send_state(state(leader=1)))
+    core.send_state(state(leader=leader, le=1, pe=1))
+    assert core.step(fetch_response(ask.request_id, records(0))) == []
 
 
-def test_answer_about_what_was_not_asked_is_dropped() -> None:
+def test_response_about_what_was_not_requested_is_dropped() -> None:
     core = Core()
-    ask = sent(core.tell(state(leader=1)))
-    effects = core.step(answered(ask.request_id, records(0, tp=OTHER_TP)))
+    ask = sent(core.send_state(state(leader=1)))
+    effects = core.step(fetch_response(ask.request_id, records(0, tp=OTHER_TP)))
     assert of_type(effects, AppendAsFollower) == []
 
 
 def test_proposal_is_sent_again_until_a_later_state_is_known() -> None:
     core = Core(replace(SETTINGS, isr_request_timeout_ms=100))
-    core.tell(state(isr=entries(0)))
+    core.send_state(state(isr=entries(0)))
     (ask,) = of_type(core.step(fetched(1, fetch(0))), ProposeIsr)
     assert core.replicas.next_wakeup_ms == 100
     assert of_type(core.step(Ticked(), after_ms=99), ProposeIsr) == []
     (again,) = of_type(core.step(Ticked(), after_ms=1), ProposeIsr)
     assert isinstance(ask, ProposeIsr)
     assert isinstance(again, ProposeIsr)
-    accepted = AlterPartitionAnswered(
+    accepted = AlterPartitionResponseReceived(
         request_id=ask.request_id,
         tp=TP,
         error=ErrorCode.NONE,
@@ -262,11 +269,11 @@ def test_proposal_is_sent_again_until_a_later_state_is_known() -> None:
     assert core.step(accepted) == []
 
 
-def test_answer_for_a_partition_we_do_not_lead_says_nothing() -> None:
+def test_response_for_a_partition_we_do_not_lead_says_nothing() -> None:
     core = Core()
-    core.tell(state(leader=1))
+    core.send_state(state(leader=1))
     for tp in (TP, OTHER_TP):
-        event = AlterPartitionAnswered(
+        event = AlterPartitionResponseReceived(
             request_id=1, tp=tp, error=ErrorCode.NONE, stored=state(pe=9)
         )
         assert core.step(event) == []
@@ -274,20 +281,20 @@ def test_answer_for_a_partition_we_do_not_lead_says_nothing() -> None:
 
 def test_retry_of_a_former_leader_finds_nothing_to_do() -> None:
     core = Core(replace(SETTINGS, isr_request_timeout_ms=100))
-    core.tell(state(isr=entries(0)))
+    core.send_state(state(isr=entries(0)))
     core.step(fetched(1, fetch(0)))
-    core.tell(state(leader=1, le=1, pe=1))
+    core.send_state(state(leader=1, le=1, pe=1))
     assert of_type(core.step(Ticked(), after_ms=100), ProposeIsr) == []
 
 
 def test_no_epoch_stands_for_an_epoch_not_sent() -> None:
     core = Core()
-    core.tell(state(le=3, isr=entries(0)))
+    core.send_state(state(le=3, isr=entries(0)))
     assert core.replicas.read_for_consumer(fetch(0, le=NO_EPOCH)).error is ErrorCode.NONE
 
 
-def test_answer_to_a_fetch_from_another_log_end_is_dropped() -> None:
+def test_response_to_a_fetch_from_another_log_end_is_dropped() -> None:
     core = Core()
-    ask = sent(core.tell(state(leader=1)))
+    ask = sent(core.send_state(state(leader=1)))
     core.replicas._partitions[TP].log.log_end_offset = 3
-    assert of_type(core.step(answered(ask.request_id, records(3))), AppendAsFollower) == []
+    assert of_type(core.step(fetch_response(ask.request_id, records(3))), AppendAsFollower) == []

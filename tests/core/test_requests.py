@@ -8,15 +8,15 @@ import pytest
 
 from strandline.core.effects import (
     AppendAsLeader,
+    CompleteFetch,
     Effect,
     Fenced,
-    ReadPartition,
+    LogReadInfo,
     ReplyFetch,
     ReplyProduce,
     RequestExpired,
-    WakeFetch,
 )
-from strandline.core.events import FetchWaitReceived, RequestCancelled, Ticked
+from strandline.core.events import DelayedFetchReceived, RequestCancelled, Ticked
 from strandline.errors import ErrorCode
 from strandline.model import Acks, LeaderEpoch
 
@@ -39,17 +39,17 @@ def leading(
     *, isr: tuple[int, ...] = (0, 1, 2), min_isr: int = 1, core: Core | None = None
 ) -> Core:
     core = core or Core()
-    core.tell(state(isr=entries(*isr), min_isr=min_isr))
+    core.send_state(state(isr=entries(*isr), min_isr=min_isr))
     return core
 
 
-def answer(effects: list[Effect]) -> ReplyProduce:
+def response(effects: list[Effect]) -> ReplyProduce:
     (only,) = of_type(effects, ReplyProduce)
     assert isinstance(only, ReplyProduce)
     return only
 
 
-def reads(effects: list[Effect]) -> tuple[ReadPartition, ...]:
+def reads(effects: list[Effect]) -> tuple[LogReadInfo, ...]:
     (only,) = of_type(effects, ReplyFetch)
     assert isinstance(only, ReplyFetch)
     return only.partitions
@@ -67,7 +67,7 @@ def test_only_acks_all_waits_for_the_others(acks: Acks, *, answered: bool) -> No
 
 
 def test_single_member_commits_at_once() -> None:
-    reply = answer(leading(isr=(0,)).step(produced(7, 3)))
+    reply = response(leading(isr=(0,)).step(produced(7, 3)))
     assert (reply.error, reply.base_offset) == (ErrorCode.NONE, 0)
 
 
@@ -82,48 +82,48 @@ def test_single_member_commits_at_once() -> None:
 )
 def test_epoch_of_a_producer_is_compared(le: int | None, error: ErrorCode) -> None:
     core = Core()
-    core.tell(state(le=1, isr=entries(0)))
+    core.send_state(state(le=1, isr=entries(0)))
     effects = core.step(produced(7, le=le))
-    assert answer(effects).error is error
+    assert response(effects).error is error
     assert bool(of_type(effects, Fenced)) is (error is ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def test_under_min_isr_nothing_is_appended() -> None:
     core = leading(isr=(0,), min_isr=2)
-    assert answer(core.step(produced(7))).error is ErrorCode.NOT_ENOUGH_REPLICAS
-    assert answer(core.step(produced(8, acks=Acks.LEADER))).base_offset == 0
+    assert response(core.step(produced(7))).error is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert response(core.step(produced(8, acks=Acks.LEADER))).base_offset == 0
 
 
 def test_full_purgatory_refuses_before_the_append() -> None:
     core = leading(core=Core(replace(SETTINGS, purgatory_requests_max=1)))
     core.step(produced(7))
-    assert answer(core.step(produced(8))).error is ErrorCode.REQUEST_TIMED_OUT
-    assert answer(core.step(produced(9, acks=Acks.LEADER))).base_offset == 1
-    wait = FetchWaitReceived(request_id=10, watches=((TP, 0),), max_wait_ms=100)
-    assert core.step(wait) == [WakeFetch(request_id=10, expired=True)]
+    assert response(core.step(produced(8))).error is ErrorCode.REQUEST_TIMED_OUT
+    assert response(core.step(produced(9, acks=Acks.LEADER))).base_offset == 1
+    wait = DelayedFetchReceived(request_id=10, watches=((TP, 0),), max_wait_ms=100)
+    assert core.step(wait) == [CompleteFetch(request_id=10, expired=True)]
 
 
-def test_duplicate_is_answered_with_its_old_offsets() -> None:
+def test_response_to_a_duplicate_carries_its_old_offsets() -> None:
     core = leading(isr=(0, 1))
     core.step(produced(7, 2))
     assert of_type(core.step(produced(8, 2, duplicate=batch(0, 2))), AppendAsLeader) == []
     core.step(fetched(1, fetch(0)))
     effects = core.step(fetched(1, fetch(2, last=0)))
     assert [each.request_id for each in effects if isinstance(each, ReplyProduce)] == [7, 8]
-    late = answer(core.step(produced(9, 2, duplicate=batch(0, 2))))
+    late = response(core.step(produced(9, 2, duplicate=batch(0, 2))))
     assert (late.error, late.base_offset) == (ErrorCode.NONE, 0)
 
 
 def test_append_that_waits_under_min_isr_expires() -> None:
     core = leading(isr=(0, 1), min_isr=2)
     core.step(produced(7))
-    core.tell(state(pe=1, isr=entries(0), min_isr=2))
+    core.send_state(state(pe=1, isr=entries(0), min_isr=2))
     effects = core.step(Ticked(), after_ms=1_000)
-    assert answer(effects).error is ErrorCode.REQUEST_TIMED_OUT
+    assert response(effects).error is ErrorCode.REQUEST_TIMED_OUT
     assert of_type(effects, RequestExpired) == [RequestExpired(operation="produce")]
 
 
-def test_cancelled_request_is_never_answered() -> None:
+def test_cancelled_request_gets_no_response() -> None:
     core = leading()
     core.step(produced(7))
     core.step(RequestCancelled(request_id=7))
@@ -132,37 +132,37 @@ def test_cancelled_request_is_never_answered() -> None:
 
 def test_produce_to_what_is_not_here() -> None:
     core = leading()
-    unknown = answer(core.step(produced(7, tp=OTHER_TP)))
+    unknown = response(core.step(produced(7, tp=OTHER_TP)))
     assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_follower_waits_when_it_is_at_the_end_and_is_woken_by_an_append() -> None:
+def test_follower_waits_at_the_end_until_an_append_completes_its_fetch() -> None:
     core = leading()
     assert of_type(core.step(fetched(1, fetch(0))), ReplyFetch) == []
     (read,) = reads(core.step(produced(7, 2)))
     assert (read.from_offset, read.up_to_offset) == (0, 2)
 
 
-def test_follower_without_patience_is_answered_at_once() -> None:
+def test_follower_fetch_without_max_wait_completes_at_once() -> None:
     (read,) = reads(leading().step(fetched(1, fetch(0), max_wait_ms=0)))
     assert read.from_offset == read.up_to_offset == 0
 
 
-def test_high_watermark_does_not_wake_a_follower_but_travels_with_the_next_answer() -> None:
+def test_high_watermark_completes_no_fetch_but_travels_with_the_next_response() -> None:
     core = leading(isr=(0, 1))
-    core.tell(state(isr=entries(0)), tp=OTHER_TP)
+    core.send_state(state(isr=entries(0)), tp=OTHER_TP)
     first, second = fetch(0), fetch(0, tp=OTHER_TP)
     core.step(fetched(1, first, second))
-    # The other partition has only this answer's records; its high watermark is news then.
+    # The other partition has only this response's records; its high watermark is news then.
     (read,) = reads(core.step(produced(7)))[:1]
     assert read.high_watermark == 0
     effects = core.step(fetched(1, fetch(1, last=0), second, request_id=3))
     assert of_type(effects, ReplyFetch) == []
-    woken = reads(core.step(produced(8, tp=OTHER_TP, acks=Acks.LEADER)))
-    assert [(each.tp, each.high_watermark) for each in woken] == [(TP, 1), (OTHER_TP, 0)]
+    completed = reads(core.step(produced(8, tp=OTHER_TP, acks=Acks.LEADER)))
+    assert [(each.tp, each.high_watermark) for each in completed] == [(TP, 1), (OTHER_TP, 0)]
 
 
-def test_at_the_deadline_every_partition_is_told() -> None:
+def test_at_the_deadline_every_partition_is_in_the_response() -> None:
     core = leading()
     core.step(fetched(1, fetch(0)))
     effects = core.step(Ticked(), after_ms=500)
@@ -170,14 +170,14 @@ def test_at_the_deadline_every_partition_is_told() -> None:
     assert of_type(effects, RequestExpired) == [RequestExpired(operation="follower_fetch")]
 
 
-def test_refused_partition_does_not_hold_the_others_answer() -> None:
+def test_refused_partition_does_not_delay_the_others() -> None:
     core = leading()
     effects = core.step(fetched(1, fetch(0), fetch(0, tp=OTHER_TP)))
     errors = {each.tp: each.error for each in reads(effects)}
     assert errors[OTHER_TP] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_stranger_is_told_to_come_back_later() -> None:
+def test_follower_that_is_not_assigned_is_refused_with_unknown_leader_epoch() -> None:
     effects = leading().step(fetched(9, fetch(0)))
     assert reads(effects)[0].error is ErrorCode.UNKNOWN_LEADER_EPOCH
 
@@ -185,7 +185,7 @@ def test_stranger_is_told_to_come_back_later() -> None:
 def test_follower_that_is_taken_off_the_assignment_while_it_waits_is_refused() -> None:
     core = leading()
     core.step(fetched(2, fetch(0)))
-    core.tell(state(pe=1, replicas=(0, 1), isr=entries(0, 1)))
+    core.send_state(state(pe=1, replicas=(0, 1), isr=entries(0, 1)))
     effects = core.step(produced(7, acks=Acks.LEADER))
     assert reads(effects)[0].error is ErrorCode.UNKNOWN_LEADER_EPOCH
 
@@ -210,7 +210,7 @@ def test_earlier_process_does_not_end_the_wait_of_a_later_one() -> None:
 
 def test_earlier_process_is_refused_where_the_later_one_did_not_fetch_yet() -> None:
     core = leading()
-    core.tell(state(), tp=OTHER_TP)
+    core.send_state(state(), tp=OTHER_TP)
     core.step(fetched(1, fetch(0), be=2))
     effects = core.step(fetched(1, fetch(0, tp=OTHER_TP), request_id=2, be=1))
     assert reads(effects)[0].error is ErrorCode.STALE_BROKER_EPOCH
@@ -223,12 +223,12 @@ def test_earlier_process_is_refused_where_the_later_one_did_not_fetch_yet() -> N
 
 def test_later_process_ends_the_wait_of_an_earlier_one_on_another_partition() -> None:
     core = leading()
-    core.tell(state(), tp=OTHER_TP)
+    core.send_state(state(), tp=OTHER_TP)
     core.step(fetched(1, fetch(0, tp=OTHER_TP), be=1))
     assert reads(core.step(fetched(1, fetch(0), request_id=2, be=2))) == ()
     assert core.replicas.purgatory_sizes()["follower_fetch"] == 1
     assert len(reads(core.step(Ticked(), after_ms=500))) == 1
 
 
-def test_fetch_of_nothing_is_answered() -> None:
+def test_fetch_of_nothing_gets_a_response() -> None:
     assert reads(leading().step(fetched(1))) == ()

@@ -23,7 +23,7 @@ from .samples import end, starts
         (0, 4, UNKNOWN_EPOCH_END),
     ],
 )
-def test_leader_tells_where_histories_part(
+def test_leader_returns_where_histories_part(
     offset: int, last: int, expected: EpochEndOffset | None
 ) -> None:
     cache = EpochCache(starts((1, 0), (3, 5)))

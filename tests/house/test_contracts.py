@@ -19,6 +19,7 @@ MODULES = (
     "strandline/model.py",
     "strandline/errors.py",
     "strandline/names.py",
+    "strandline/log_fields.py",
     "strandline/broker_interface.py",
     *(
         f"strandline/{package}/__init__.py"

@@ -43,7 +43,7 @@ SETTING = """class Concern:
 class BrokerConfig:
     part: Concern
 """
-UNOBEYED = "nobody obeys a.ms (Concern.a)"
+UNOBEYED = "no code obeys a.ms (Concern.a)"
 PINNED = f"one==1.0 \\\n    --hash=sha256:{'0' * 64}\n"
 LISTS = {
     "requirements/analysis.txt": PINNED,
@@ -54,7 +54,7 @@ LISTS = {
 STRICT = "[tool.mypy]\nstrict = true\n"
 OVERRIDE = "[[tool.mypy.overrides]]\n"
 MAKEFILE = "help: ## list the verbs\nproto: ## generate\n"
-ROW = f"{NAMES}: nobody exports LAG"
+ROW = f"{NAMES}: no module exports LAG"
 TABLE = "| Promise | Test or command | State |\n|---|---|---|\n"
 NUMBERS = "| Number | What must happen | Source | Test |\n|---|---|---|---|\n"
 T8 = "| T8 | a | b | `tests/core/test_x.py` |\n"

@@ -21,8 +21,8 @@ import uvloop
 
 from strandline.broker_interface import (
     EARLIEST,
-    FetchedPartitionData,
-    FetchPartitionRequest,
+    ConsumerFetchedPartition,
+    ConsumerFetchPartition,
     ListedOffset,
     MetadataSnapshot,
     PartitionMetadata,
@@ -32,8 +32,8 @@ from strandline.broker_interface import (
 )
 from strandline.errors import ErrorCode
 from strandline.kafka_listener import server
+from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.kafka_listener.observer import ListenerObserver
-from strandline.kafka_listener.settings import ListenerSettings
 from strandline.model import (
     UNKNOWN_EPOCH_END,
     Acks,
@@ -221,12 +221,12 @@ class MemoryBroker:
 
     async def fetch(
         self,
-        partitions: Sequence[FetchPartitionRequest],
+        partitions: Sequence[ConsumerFetchPartition],
         *,
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
-    ) -> tuple[FetchedPartitionData, ...]:
+    ) -> tuple[ConsumerFetchedPartition, ...]:
         self.fetch_calls.append({"partitions": partitions, "max_wait_ms": max_wait_ms,
                                  "min_bytes": min_bytes, "max_bytes": max_bytes})  # fmt: skip
         loop = asyncio.get_running_loop()
@@ -247,20 +247,20 @@ class MemoryBroker:
             self.fetches_cancelled += 1
             raise
 
-    def _read(self, request: FetchPartitionRequest, max_bytes: int) -> FetchedPartitionData:
+    def _read(self, request: ConsumerFetchPartition, max_bytes: int) -> ConsumerFetchedPartition:
         refusal = self._refusal(request.topic_name, request.partition)
         if refusal:
-            return FetchedPartitionData(error=refusal)
+            return ConsumerFetchedPartition(error=refusal)
         log = self.logs[request.topic_name, request.partition]
         if not 0 <= request.fetch_offset <= log.end:
-            return FetchedPartitionData(error=ErrorCode.OFFSET_OUT_OF_RANGE)
+            return ConsumerFetchedPartition(error=ErrorCode.OFFSET_OUT_OF_RANGE)
         if request.last_fetched_epoch is not None and request.last_fetched_epoch > LEADER_EPOCH:
-            return FetchedPartitionData(
+            return ConsumerFetchedPartition(
                 error=ErrorCode.NONE,
                 high_watermark=log.end,
                 diverging=EpochEndOffset(leader_epoch=LEADER_EPOCH, end_offset=log.end),
             )
-        return FetchedPartitionData(
+        return ConsumerFetchedPartition(
             error=ErrorCode.NONE,
             high_watermark=log.end,
             log_start_offset=0,
@@ -308,11 +308,11 @@ class CountingObserver:
     """Keeps what a listener told."""
 
     def __init__(self) -> None:
-        self.answered: list[tuple[str, ErrorCode]] = []
+        self.responses: list[tuple[str, ErrorCode]] = []
         self.unsupported: list[tuple[str, str]] = []
         self.connections = 0
 
-    def request_answered(
+    def response_sent(
         self,
         api: str,
         error: ErrorCode,
@@ -322,7 +322,7 @@ class CountingObserver:
         send_seconds: float,
     ) -> None:
         assert min(local_seconds, remote_seconds, send_seconds) >= 0
-        self.answered.append((api, error))
+        self.responses.append((api, error))
 
     def request_unsupported(self, api: str, client: str) -> None:
         self.unsupported.append((api, client))

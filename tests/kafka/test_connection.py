@@ -14,8 +14,9 @@ import uvloop
 
 from strandline.errors import ErrorCode, InvariantViolation
 from strandline.kafka_listener import schemas, server
-from strandline.kafka_listener.settings import ListenerSettings
+from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.kafka_listener.wire import Message
+from strandline.log_fields import fields_of
 from strandline.model import Endpoint
 from tests.kafka import requests
 from tests.kafka.requests import only
@@ -163,7 +164,7 @@ def test_what_is_not_served_closes_the_connection_and_is_counted(
     assert observer.unsupported == [(api, "nosuch")]
     (record,) = caplog.records
     assert record.getMessage() == "unsupported request, connection closed"
-    assert (record.__dict__["api_key"], record.__dict__["api_version"]) == asked
+    assert (fields_of(record)["api_key"], fields_of(record)["api_version"]) == asked
     assert is_serving(running)
 
 
@@ -272,7 +273,7 @@ def test_random_bytes_and_broken_requests_leave_the_server_serving(
                 client.sendall(broken(source, whole, number))
         assert is_serving(running)
         eventually(lambda: running.listener.connection_count == 0, WITHIN_MS, "all closed")
-        assert running.call(lambda: running.listener._shared.budget.used_bytes) == 0
+        assert running.call(lambda: running.listener._shared.request_memory.used_bytes) == 0
         assert running.loop_errors == []
     assert broker.logs["orders", 0].end - before <= 300
 
@@ -301,7 +302,7 @@ def test_a_failing_handler_costs_one_connection(
         client.send(schemas.METADATA, 1, {"topics": []})
         assert client.is_closed_by_server()
     assert caplog.messages == ["request failed, connection closed"]
-    assert observer.answered == [("Metadata", ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert observer.responses == [("Metadata", ErrorCode.UNKNOWN_SERVER_ERROR)]
     assert is_serving(running)
 
 
@@ -354,13 +355,13 @@ def test_a_socket_bound_before_refuses_clients_until_it_is_opened(
         running.run(opened.close())
 
 
-def test_observer_hears_of_every_answer(
+def test_observer_hears_of_every_response(
     running: ListenerThread, observer: CountingObserver
 ) -> None:
     with WireClient(running.port) as client:
         client.ask(schemas.METADATA, 4, {"topics": [{"name": "nowhere"}]})
         client.ask(schemas.PRODUCE, 9, requests.produce(make_batch([b"a"])))
-    assert observer.answered == [
+    assert observer.responses == [
         ("Metadata", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("Produce", ErrorCode.NONE),
     ]

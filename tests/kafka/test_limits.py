@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from strandline.kafka_listener import schemas
-from strandline.kafka_listener.settings import ListenerSettings
+from strandline.kafka_listener.listener_settings import ListenerSettings
 from tests.kafka import requests
 from tests.kafka.requests import only
 from tests.kafka.serving import acknowledge, has_held, is_serving
@@ -86,7 +86,7 @@ def test_other_connections_go_on_when_memory_is_free_again(broker: MemoryBroker)
             one.send(schemas.PRODUCE, 9, requests.produce(make_batch([bytes(60)])))
             eventually(lambda: broker.logs["orders", 0].end == 1, WITHIN_MS, "first appended")
             two.send(schemas.PRODUCE, 9, requests.produce(make_batch([bytes(60)])))
-            budget = running.listener._shared.budget
+            budget = running.listener._shared.request_memory
             eventually(lambda: len(budget._waiting) == 1, WITHIN_MS, "second waits")
             acknowledge(running, broker, 0)
             eventually(lambda: broker.logs["orders", 0].end == 2, WITHIN_MS, "second appended")
@@ -143,7 +143,7 @@ def test_silent_connections_are_closed(
         client.socket.sendall(begun)
         assert client.is_closed_by_server()
         eventually(lambda: running.listener.connection_count == 0, WITHIN_MS, "gone")
-        assert running.call(lambda: running.listener._shared.budget.used_bytes) == 0
+        assert running.call(lambda: running.listener._shared.request_memory.used_bytes) == 0
 
 
 def test_a_connection_that_waits_for_its_answer_is_not_idle(broker: MemoryBroker) -> None:

@@ -37,7 +37,7 @@ SETTINGS = KubernetesConfig(
     connect_timeout_ms=1_000, request_timeout_ms=2_000, backoff_ms=20, backoff_max_ms=100
 )
 LIMIT_SECONDS = 30
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 Connect = Callable[..., Any]
 
 
@@ -58,8 +58,8 @@ def connect(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Con
     return connected
 
 
-def run(work: Awaitable[Answer]) -> Answer:
-    async def bounded() -> Answer:
+def run(work: Awaitable[Result]) -> Result:
+    async def bounded() -> Result:
         return await asyncio.wait_for(work, LIMIT_SECONDS)
 
     return asyncio.run(bounded())

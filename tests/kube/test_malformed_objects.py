@@ -1,4 +1,4 @@
-"""One malformed object among good ones: it is left out and told of, the others go on."""
+"""One malformed object among good ones: it is left out and logged, the others stay."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import ObjectMalformed
 from strandline.kube.api import ApiClient, Object, ObjectList, Resource, WatchEvent
 from strandline.kube.cluster_store import Change, ClusterStore
+from strandline.log_fields import fields_of
 from strandline.model import BrokerId
 
 MESSAGE = "malformed object left out"
@@ -119,9 +120,9 @@ CASES = [
 ]
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [
-        (vars(line)["object"], vars(line)["cause"])
+        (fields_of(line)["object"], fields_of(line)["cause"])
         for line in caplog.records
         if line.levelno == logging.WARNING and line.message == MESSAGE
     ]
@@ -137,7 +138,7 @@ def test_list_leaves_it_out(
 ) -> None:
     found = asyncio.run(listing(store(bad, good)))
     assert [item.name for item in found.values] == [good["metadata"]["name"]]
-    ((name, cause),) = told(caplog)
+    ((name, cause),) = logged(caplog)
     assert name == bad["metadata"]["name"]
     assert "must be" in cause
 
@@ -165,7 +166,7 @@ def test_watch_skips_it_and_does_not_call_it_deleted(
         (good["metadata"]["name"], False),
         (bad["metadata"]["name"], True),
     ]
-    assert [name for name, _ in told(caplog)] == [bad["metadata"]["name"]]
+    assert [name for name, _ in logged(caplog)] == [bad["metadata"]["name"]]
 
 
 def test_topic_left_out_of_the_list_is_still_there_for_deletion() -> None:
@@ -201,12 +202,12 @@ def test_entry_epochs_of_a_malformed_partition_count_if_they_can_be_read(
 ) -> None:
     found = store(item, partition(1, epochs=(3, 3)))
     assert asyncio.run(found.highest_entry_epoch(BrokerId(1))) == max(epoch, 3)
-    assert [name for name, _ in told(caplog)] == ["orders-0"]
+    assert [name for name, _ in logged(caplog)] == ["orders-0"]
 
 
-def test_entry_epochs_of_good_partitions_are_told_to_nobody(
+def test_entry_epochs_of_good_partitions_log_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     found = store(partition(0), partition(1, epochs=(3, 3)))
     assert asyncio.run(found.highest_entry_epoch(BrokerId(0))) == 4
-    assert told(caplog) == []
+    assert logged(caplog) == []

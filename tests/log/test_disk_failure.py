@@ -70,7 +70,7 @@ def test_full_disk_fails_the_append_and_keeps_what_was_written(small_disk: Path)
     log.close()
     again = workshop.open()
     assert again.log_end_offset == written
-    assert not again.check_result.damaged
+    assert not again.validation.damaged
     again.close()
 
 

@@ -140,7 +140,7 @@ class LogMachine(RuleBasedStateMachine):
         with self._files()[-1].open("ab") as file:
             file.write(beginning)
         self._reopen(clean=True)
-        assert not self.log.check_result.damaged
+        assert not self.log.validation.damaged
 
     @rule(damage=st.sampled_from(["nothing", "missing", "short", "flipped", "long"]))
     def index_files_break(self, damage: str) -> None:
@@ -180,7 +180,7 @@ class LogMachine(RuleBasedStateMachine):
         self._keep(self.model[:index])
         self._reopen(clean=False, recovery_point=recovery_point)
         if flip and index < len(self.model):
-            assert self.log.check_result.damaged
+            assert self.log.validation.damaged
 
     def _exposed(self) -> list[Batch]:
         return [each for each in self.model if each.base >= self.log.recovery_point]

@@ -15,7 +15,7 @@ from strandline.errors import (
     LogDirectoryFailed,
     ProtocolError,
 )
-from strandline.log.folders import PartitionMetadata, folder_of, parse_folder_name
+from strandline.log.partition_folder import PartitionMetadataFile, folder_of, parse_folder_name
 from strandline.log.partition_log import PartitionLog
 from strandline.log.producer_state import Duplicate
 from strandline.log.segment import LogLimits, SegmentPool
@@ -110,7 +110,7 @@ def test_topic_name_no_topic_can_have_is_refused(workshop: Workshop, name: str) 
     with pytest.raises(ProtocolError):
         PartitionLog.create(
             workshop.root,
-            PartitionMetadata(tp=TP, topic_name=name),
+            PartitionMetadataFile(tp=TP, topic_name=name),
             workshop.settings,
             environment=workshop.environment,
         )

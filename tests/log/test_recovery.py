@@ -85,7 +85,7 @@ def test_flipped_byte_cuts_there_and_deletes_later_segments(workshop: Workshop) 
     kept = before + 1
     assert content(log) == whole[: kept * one]
     assert (log.log_end_offset, log.segment_count) == (kept * RECORDS, 2)
-    result = log.check_result
+    result = log.validation
     assert result.damaged
     assert "CRC" in result.problem
     assert result.cut_at_offset == kept * RECORDS
@@ -101,7 +101,7 @@ def test_data_below_the_recovery_point_is_not_summed_again(workshop: Workshop) -
     change_byte(segments(workshop)[0], 70)
     first_of_last = int(segments(workshop)[-1].stem)
     assert len(content(workshop.open(recovery_point=first_of_last))) == len(whole)
-    assert workshop.open(recovery_point=first_of_last - 1).check_result.problem == ""
+    assert workshop.open(recovery_point=first_of_last - 1).validation.problem == ""
     assert workshop.open(recovery_point=0).log_end_offset == 0
 
 
@@ -127,7 +127,7 @@ def test_missing_segment_ends_the_log_before_it(workshop: Workshop) -> None:
     segments(workshop)[1].unlink()
     log = workshop.open(clean=True)
     assert (log.log_end_offset, log.segment_count) == (lost, 1)
-    assert log.check_result.damaged
+    assert log.validation.damaged
 
 
 def test_emptied_segment_in_the_middle_ends_the_log(workshop: Workshop) -> None:
@@ -136,7 +136,7 @@ def test_emptied_segment_in_the_middle_ends_the_log(workshop: Workshop) -> None:
     segments(workshop)[1].write_bytes(b"")
     log = workshop.open(clean=True)
     assert log.log_end_offset == lost
-    assert log.check_result.damaged
+    assert log.validation.damaged
 
 
 def test_zeros_behind_the_last_batch_are_cut(workshop: Workshop) -> None:
@@ -145,7 +145,7 @@ def test_zeros_behind_the_last_batch_are_cut(workshop: Workshop) -> None:
         file.write(bytes(5000))
     log = workshop.open()
     assert content(log) == whole
-    assert log.check_result.removed_bytes == 5000
+    assert log.validation.removed_bytes == 5000
 
 
 @pytest.mark.parametrize("torn", [1, 60, 61, 80])
@@ -156,8 +156,8 @@ def test_torn_last_write_is_cut_and_is_no_damage(workshop: Workshop, torn: int) 
         file.write(half)
     log = workshop.open(clean=True)
     assert content(log) == whole
-    assert log.check_result.problem
-    assert not log.check_result.damaged
+    assert log.validation.problem
+    assert not log.validation.damaged
 
 
 def test_whole_batch_of_another_place_is_not_taken_for_ours(workshop: Workshop) -> None:
@@ -166,7 +166,7 @@ def test_whole_batch_of_another_place_is_not_taken_for_ours(workshop: Workshop) 
         file.write(batch([b"x"], base_offset=41, leader_epoch=2))
     log = workshop.open()
     assert content(log) == whole
-    assert "base offset 41 where 40 must follow" in log.check_result.problem
+    assert "base offset 41 where 40 must follow" in log.validation.problem
 
 
 def test_leader_epoch_that_falls_or_was_never_heard_of_ends_the_log(workshop: Workshop) -> None:
@@ -206,7 +206,7 @@ def test_indexes_are_rebuilt_and_are_a_hint_only(workshop: Workshop) -> None:
         path.write_bytes(b"\xff" * 21)
     log = workshop.open()
     assert content(log) == whole
-    assert log.check_result.rebuilt_indexes == len(good) - 1
+    assert log.validation.rebuilt_indexes == len(good) - 1
     log.close()
     assert {path: path.read_bytes() for path in good} == good
 

@@ -154,7 +154,7 @@ def test_an_upgrade_under_load_restarts_no_broker_and_a_deleted_one_gets_the_new
         installed.helm("upgrade", {**installed.images, **newer})
         eventually(lambda: not set(operator) & set(installed.operator_pods()), LIMIT_MS, "its end")
         eventually(lambda: _image_of_template(installed) == newer["broker"], LIMIT_MS, "template")
-        run.gather(2_000)
+        run.wait_for_acks(2_000)
         assert run.view.seen().pods == pods
         victim = run.view.seen().partitions[0].leader
         run.fault("delete after upgrade", lambda: delete_pod(installed.kubernetes, victim))

@@ -24,11 +24,11 @@ import yaml
 
 from strandline import names
 from tests.support.cluster import Cluster
-from tests.support.commands import REPOSITORY, CommandFailed, programs, run
+from tests.support.commands import REPOSITORY, CommandError, programs, run
 from tests.support.eventually import eventually
 from tests.support.fixtures import namespace_name
 from tests.support.installed import FAULT_LIMIT_MS
-from tests.support.partition_watch import Committed, Watch
+from tests.support.partition_watch import CommittedStates, PartitionWatch
 from tests.support.strandline_objects import CHART, install_crds
 
 pytestmark = pytest.mark.pods
@@ -77,7 +77,7 @@ class Observed:
     namespace: str
     started_ms: int
     ended_ms: int
-    committed: dict[int, Committed]
+    committed: dict[int, CommittedStates]
     faults: list[dict[str, Any]]
     report: str
     tables: dict[str, list[dict[str, Any]]]
@@ -143,13 +143,13 @@ class Installation:
             "spec": {"partitions": PARTITIONS, "replicationFactor": BROKERS},
         }
         self.cluster.apply(topic)
-        eventually(self.in_sync, UP_WITHIN_MS, "every ISR full", retry_on=(CommandFailed,))
+        eventually(self.in_sync, UP_WITHIN_MS, "every ISR full", retry_on=(CommandError,))
         self.cluster.apply(self._load_pod(client))
         eventually(
             lambda: self._value(f"sum(rate({names.PRODUCED_RECORDS_TOTAL.name}[10s]))") > 0,
             UP_WITHIN_MS,
             "Prometheus sees records",
-            retry_on=(CommandFailed, AssertionError),
+            retry_on=(CommandError, AssertionError),
         )
 
     def in_sync(self) -> bool:
@@ -189,7 +189,7 @@ class Installation:
         pod = f"default-{broker}"
         try:
             self.cluster.exec(self.namespace, pod, "python", "-c", program)
-        except CommandFailed as error:
+        except CommandError as error:
             if error.status != 137:  # the container may be gone before the command has ended
                 raise
         return self._settled("leader killed", broker, at_ms)
@@ -260,7 +260,7 @@ class Installation:
             lambda: self._value(count) == BROKERS and self._value(oldest) * 1000 > after_ms,
             SETTLED_WITHIN_MS,
             "Prometheus sees all brokers",
-            retry_on=(CommandFailed,),
+            retry_on=(CommandError,),
         )
 
     def _value(self, expression: str) -> float:
@@ -271,7 +271,7 @@ class Installation:
         """Install the CRDs by themselves: another release of this cluster may own them."""
         try:
             self.cluster.kubectl("get", "crd/partitions.strandline.dev")
-        except CommandFailed:
+        except CommandError:
             install_crds(self.cluster)
 
     def _load_pod(self, image: str) -> dict[str, Any]:
@@ -324,7 +324,7 @@ def observed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def story(installation: Installation, watched: Path) -> Observed:
     installation.install()
     installation.wait_scrapes(after_ms=now_ms())
-    watch = Watch(installation.cluster, installation.namespace, watched)
+    watch = PartitionWatch(installation.cluster, installation.namespace, watched)
     started_ms = now_ms()
     try:
         installation.wait_scrapes(after_ms=started_ms + COUNTED_MS)
@@ -379,7 +379,7 @@ def test_prometheus_scrapes_each_second_under_its_own_account(observed: Observed
         ("list", "secrets", "-n", observed.namespace),
         ("list", "pods", "-n", "default"),
     ):
-        with pytest.raises(CommandFailed):
+        with pytest.raises(CommandError):
             observed.cluster.kubectl("auth", "can-i", *refused, f"--as={account}")
 
 

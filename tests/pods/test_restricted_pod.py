@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.cluster import Cluster
-from tests.support.commands import REPOSITORY, CommandFailed
+from tests.support.commands import REPOSITORY, CommandError
 from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.pods
@@ -108,7 +108,7 @@ def test_admission_refuses_a_pod_that_lacks_part_of_the_security_context(
     )
     manifest = pod("refused", images["broker"], ["python", "-V"], context)
     manifest["metadata"]["namespace"] = pods_namespace
-    with pytest.raises(CommandFailed, match="violates PodSecurity") as refusal:
+    with pytest.raises(CommandError, match="violates PodSecurity") as refusal:
         cluster.apply(manifest)
     assert (missing or "allowPrivilegeEscalation") in refusal.value.error
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support import strandline_objects as objects
 from tests.support.broker_group import BrokerGroup
 from tests.support.control_plane import ControlPlane
-from tests.support.load import RATE, Load
+from tests.support.load import RATE, LoadProcess
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -38,7 +38,7 @@ def own_group(tmp_path: Path) -> Iterator[BrokerGroup]:
         broker.check_log()
 
 
-def acked_between(load: Load, start: int, end: int) -> int:
+def acked_between(load: LoadProcess, start: int, end: int) -> int:
     first, last = (sum(load.reports()[second]["acked"].values()) for second in (start, end))
     return int(last - first)
 
@@ -56,7 +56,7 @@ def test_records_go_on_without_an_api_server_and_no_leader_changes(
     group = own_group
     group.create_topic("orders", partitions=PARTITIONS)
     group.wait_full_isr("orders", PARTITIONS)
-    load = Load(group, "orders", PARTITIONS)
+    load = LoadProcess(group, "orders", PARTITIONS)
     load.wait_reports(6)
     before = group.partitions("orders", PARTITIONS)
     begun = len(load.reports()) - 1
@@ -66,7 +66,7 @@ def test_records_go_on_without_an_api_server_and_no_leader_changes(
     steady = acked_between(load, begun - 4, begun) / 4
     outage = acked_between(load, begun, begun + OUTAGE_SECONDS) / OUTAGE_SECONDS
     assert outage >= RATE_KEPT * steady, (steady, outage)
-    load.wait_acks(RATE)
+    load.wait_for_acks(RATE)
     check_leaders(group, before)
     assert all(broker.runs() for broker in group.brokers)
 
@@ -79,6 +79,6 @@ def test_records_go_on_without_an_api_server_and_no_leader_changes(
     victim = group.leaders("orders", PARTITIONS)[0]
     group.brokers[victim].kill()
     group.wait_leader("orders", other_than=victim)
-    load.wait_acks(RATE)
+    load.wait_for_acks(RATE)
     group.start()
     load.judged()

@@ -20,7 +20,7 @@ from strandline.kafka_listener.wire import Message
 from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from strandline.rpc.fetch_session import FollowerFetchSession
 from strandline.rpc.frames import RecordsFrame, decode, encode_fetch
-from strandline.runtime.log_bound import AT_ONCE
+from strandline.runtime.log_rate_limit import BURST_LINES_MAX
 from strandline_api.v1 import controller_pb2 as pb
 from tests.kafka.requests import fetch, list_offsets, only, produce
 from tests.kafka.support import make_batch
@@ -290,17 +290,17 @@ def test_the_hello_of_a_process_that_was_is_refused(victim: Victim) -> None:
     epoch = group.get("brokers", f"demo-{other}")["status"]["brokerEpoch"] - 1
     hello = pb.Hello(broker_id=other, broker_epoch=epoch, incarnation="a former one")
     port = group.brokers[controller].wait_for("registered")["listeners"]["GRPC"]
-    said = pb.SessionUp(hello=hello).SerializeToString()
+    said = pb.BrokerMessage(hello=hello).SerializeToString()
     answer = answer_to(port, SESSION, said)
     assert answer is not None
-    assert pb.SessionDown.FromString(answer).refused.error == ErrorCode.STALE_BROKER_EPOCH
+    assert pb.ControllerMessage.FromString(answer).refused.error == ErrorCode.STALE_BROKER_EPOCH
     line = victim.next_line(of=controller)
     assert (line["message"], line["fence"]) == ("request fenced", "broker_epoch")
     assert (line["about_broker_id"], line["detail"]) == (other, "hello of an ended process")
 
 
 OK, UNKNOWN_METHOD = grpc.StatusCode.OK, grpc.StatusCode.UNIMPLEMENTED
-NO_HELLO = pb.SessionUp(heartbeat=pb.Heartbeat(broker_epoch=1)).SerializeToString()
+NO_HELLO = pb.BrokerMessage(heartbeat=pb.Heartbeat(broker_epoch=1)).SerializeToString()
 NONSENSE = [
     pytest.param(REPLICATE, b"\0\0\0\x09\x63garbage!", OK, "replication stream closed", id="frame"),
     pytest.param(REPLICATE, b"\xff\xff\xff\xff", OK, "replication stream closed", id="length"),
@@ -341,12 +341,12 @@ def test_a_negative_offset_ends_the_stream(victim: Victim) -> None:
 
 def test_a_flood_of_garbage_fills_no_log(victim: Victim) -> None:
     """Comes last of this file: the lines of this kind are used up for a while."""
-    for _ in range(10 * AT_ONCE):
+    for _ in range(10 * BURST_LINES_MAX):
         victim.send_and_wait_for_the_end("INTERNAL", b"\xff\xff\xff\xff")
     flood = victim.drain()
     assert {line["message"] for line in flood} == {MALFORMED}
-    assert 0 < len(flood) <= AT_ONCE
+    assert 0 < len(flood) <= BURST_LINES_MAX
     _, metrics = victim.broker.get("/metrics")
     counted = 'strandline_requests_total{api="unknown",error="INVALID_REQUEST"} '
     (sample,) = (line for line in metrics.splitlines() if line.startswith(counted))
-    assert float(sample.removeprefix(counted)) >= 10 * AT_ONCE
+    assert float(sample.removeprefix(counted)) >= 10 * BURST_LINES_MAX

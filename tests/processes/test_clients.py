@@ -19,7 +19,7 @@ import pytest
 from kafka.structs import TopicPartition
 
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
-from tests.support.clients import SILENT_BROKER_MS, Sent, producer_of, read_all
+from tests.support.clients import SILENT_BROKER_MS, SentRecords, producer_of, read_all
 from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
@@ -131,7 +131,7 @@ def with_kcat(through: Through, wanted: list[bytes]) -> list[bytes]:
 
 def with_confluent_kafka(through: Through, wanted: list[bytes]) -> list[bytes]:
     found: dict[bytes, int] = {}
-    sent = Sent(producer_of(through.bootstrap), through.topic)
+    sent = SentRecords(producer_of(through.bootstrap), through.topic)
 
     def send(part: list[bytes]) -> None:
         for value in part:

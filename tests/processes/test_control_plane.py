@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import CommandFailed, kubectl
+from tests.support.commands import CommandError, kubectl
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
 
@@ -29,7 +29,7 @@ def test_objects_outlive_a_stop_of_the_api_server(
     control_plane.apply(config_map(namespace, "before"))
     control_plane.stop_api()
     try:
-        with pytest.raises(CommandFailed, match="refused"):
+        with pytest.raises(CommandError, match="refused"):
             control_plane.kubectl("get", "configmap", "before", "-n", namespace)
     finally:
         control_plane.start_api()
@@ -41,7 +41,7 @@ def test_a_frozen_api_server_accepts_connections_and_answers_nothing(
 ) -> None:
     control_plane.freeze_api()
     try:
-        with pytest.raises(CommandFailed, match=r"Timeout exceeded|context deadline exceeded"):
+        with pytest.raises(CommandError, match=r"Timeout exceeded|context deadline exceeded"):
             control_plane.kubectl("get", "namespace", namespace, "--request-timeout=1s")
     finally:
         control_plane.thaw_api()
@@ -53,7 +53,7 @@ def test_a_service_account_may_do_what_its_role_says_and_nothing_else(
 ) -> None:
     control_plane.kubectl("create", "serviceaccount", "reader", "-n", namespace)
     kubeconfig = control_plane.service_account_kubeconfig(namespace, "reader")
-    with pytest.raises(CommandFailed, match="forbidden"):
+    with pytest.raises(CommandError, match="forbidden"):
         kubectl(kubeconfig, "get", "configmaps")
     role = ("role", "reader", "-n", namespace, "--verb=list", "--resource=configmaps")
     control_plane.kubectl("create", *role)
@@ -66,7 +66,7 @@ def test_a_service_account_may_do_what_its_role_says_and_nothing_else(
         within_ms=10_000,
         what="the role's permission",
     )
-    with pytest.raises(CommandFailed, match="forbidden"):
+    with pytest.raises(CommandError, match="forbidden"):
         kubectl(kubeconfig, "get", "secrets")
 
 
@@ -116,7 +116,7 @@ def test_a_second_control_plane_runs_beside_the_first_and_leaves_nothing(
     second = ControlPlane.start(tmp_path / "second")
     try:
         second.kubectl("create", "namespace", "only-here")
-        with pytest.raises(CommandFailed, match="not found"):
+        with pytest.raises(CommandError, match="not found"):
             control_plane.kubectl("get", "namespace", "only-here")
     finally:
         second.stop()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.broker_process import BrokerProgram
-from tests.support.clients import Sent, producer_of, read_all
+from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 def test_acknowledged_records_are_read_at_their_offsets(group: BrokerGroup) -> None:
     group.create_topic("steady")
     group.wait_full_isr("steady")
-    sent = Sent(producer_of(group.bootstrap()), "steady")
+    sent = SentRecords(producer_of(group.bootstrap()), "steady")
     sent.send(500)
     sent.settle()
     assert sorted(sent.offsets.values()) == list(range(500))
@@ -27,7 +27,7 @@ def test_acknowledged_records_are_read_at_their_offsets(group: BrokerGroup) -> N
 def test_nothing_acknowledged_is_lost_when_the_leader_is_killed(group: BrokerGroup) -> None:
     group.create_topic("orders")
     group.wait_full_isr("orders")
-    sent = Sent(producer_of(group.bootstrap()), "orders")
+    sent = SentRecords(producer_of(group.bootstrap()), "orders")
     sent.send(200)
     sent.settle()
     leader = group.wait_leader("orders")
@@ -70,7 +70,7 @@ def test_a_broker_replicates_from_another_on_one_connection(group: BrokerGroup) 
     group.wait_full_isr("many", MANY_PARTITIONS)
     assert sorted(group.leaders("many", MANY_PARTITIONS)) == sorted([0, 1, 2] * 4)
     producer = producer_of(group.bootstrap())
-    sent = [Sent(producer, "many", partition=number) for number in range(MANY_PARTITIONS)]
+    sent = [SentRecords(producer, "many", partition=number) for number in range(MANY_PARTITIONS)]
     for each in sent:
         each.send(10)
     for each in sent:

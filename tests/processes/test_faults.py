@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from strandline import names
 from strandline.errors import ErrorCode
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
-from tests.support.clients import Sent, producer_of
+from tests.support.clients import SentRecords, producer_of
 from tests.support.eventually import eventually
-from tests.support.load import RATE, Load, acked_history, judge_settled, scan_log
+from tests.support.load import RATE, LoadProcess, acked_history, judge_settled, scan_log
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(150)]
 
@@ -26,10 +26,10 @@ REFUSALS = 100
 SENDS = 100
 
 
-def topic_under_load(group: BrokerGroup, topic: str, partitions: int = PARTITIONS) -> Load:
+def topic_under_load(group: BrokerGroup, topic: str, partitions: int = PARTITIONS) -> LoadProcess:
     group.create_topic(topic, partitions=partitions)
     group.wait_full_isr(topic, partitions)
-    return Load(group, topic, partitions)
+    return LoadProcess(group, topic, partitions)
 
 
 def test_a_new_topic_is_led_by_its_preferred_replicas_with_every_replica_in_sync(
@@ -53,20 +53,20 @@ def test_a_killed_leader_is_replaced_and_comes_back(group: BrokerGroup) -> None:
     victim = next(broker for broker in range(3) if broker != controller)
     group.brokers[victim].kill()
     group.wait_leader("leader-killed", victim, other_than=victim)
-    load.wait_acks(RATE)
+    load.wait_for_acks(RATE)
     group.start()
     group.wait_full_isr("leader-killed", PARTITIONS)
-    load.wait_acks(RATE)
+    load.wait_for_acks(RATE)
     load.judged()
 
 
-def test_a_killed_controller_that_leads_is_replaced_in_both_offices(group: BrokerGroup) -> None:
+def test_a_killed_controller_that_leads_is_replaced_in_both_roles(group: BrokerGroup) -> None:
     load = topic_under_load(group, "controller-killed")
     controller = group.controller()
     group.brokers[controller].kill()
     group.wait_controller(other_than=controller)
     group.wait_leader("controller-killed", controller, other_than=controller)
-    load.wait_acks(RATE)
+    load.wait_for_acks(RATE)
     group.start()
     load.judged()
 
@@ -79,10 +79,10 @@ def test_a_killed_controller_that_leads_nothing_costs_no_leader_epoch(group: Bro
     )
     group.wait_full_isr("led-elsewhere")
     before = group.partition("led-elsewhere")
-    load = Load(group, "led-elsewhere")
+    load = LoadProcess(group, "led-elsewhere")
     group.brokers[controller].kill()
     group.wait_controller(other_than=controller)
-    load.wait_acks(RATE)
+    load.wait_for_acks(RATE)
     after = group.partition("led-elsewhere")
     assert (after["leader"], after["leaderEpoch"]) == (before["leader"], before["leaderEpoch"])
     group.start()
@@ -95,10 +95,10 @@ def test_a_frozen_leader_is_fenced_and_truncates_what_nobody_else_has(group: Bro
     group.wait_full_isr(topic)
     old = group.wait_leader(topic)
     followers = [broker for broker in range(3) if broker != old]
-    acked = Sent(producer_of(group.bootstrap()), topic, prefix="all")
+    acked = SentRecords(producer_of(group.bootstrap()), topic, prefix="all")
     acked.send(50)
     acked.settle()
-    unsafe = Sent(producer_of(group.bootstrap(), acks="1"), topic, prefix="unsafe")
+    unsafe = SentRecords(producer_of(group.bootstrap(), acks="1"), topic, prefix="unsafe")
     unsafe.send_value(b"warm")
     unsafe.settle()
     for follower in followers:
@@ -129,25 +129,25 @@ def test_a_leader_frozen_until_its_connections_were_given_up_comes_back(
     others = [partition for partition in range(PARTITIONS) if partition != victim]
     group.brokers[victim].freeze()
     group.wait_leader("long-frozen", victim, other_than=victim)
-    load.wait_acks(12 * RATE, of=others)
+    load.wait_for_acks(12 * RATE, of=others)
     group.brokers[victim].thaw()
     group.wait_full_isr("long-frozen", PARTITIONS)
-    load.wait_acks(RATE)
+    load.wait_for_acks(RATE)
     load.judged(silent=[victim])
     assert group.brokers[victim].runs()
 
 
-def test_a_frozen_controller_loses_its_office_and_obeys_the_next(group: BrokerGroup) -> None:
+def test_a_frozen_controller_steps_down_and_obeys_the_next(group: BrokerGroup) -> None:
     load = topic_under_load(group, "controller-frozen")
     old = group.controller()
     epoch = group.partition("controller-frozen", old)["controllerEpoch"]
     group.brokers[old].freeze()
     group.wait_controller(other_than=old)
     group.wait_leader("controller-frozen", old, other_than=old)
-    load.wait_acks(RATE, of=[partition for partition in range(PARTITIONS) if partition != old])
+    load.wait_for_acks(RATE, of=[partition for partition in range(PARTITIONS) if partition != old])
     group.brokers[old].thaw()
     group.wait_full_isr("controller-frozen", PARTITIONS)
-    load.wait_acks(RATE)
+    load.wait_for_acks(RATE)
     load.judged(silent=[old])
     assert group.controller() != old
     assert group.partition("controller-frozen", old)["controllerEpoch"] > epoch
@@ -175,8 +175,8 @@ def test_what_is_in_doubt_at_a_silent_leader_is_not_written_twice_after_refusals
     silent = next(broker for broker in range(3) if broker != group.controller())
     others = [broker for broker in range(3) if broker != silent]
     producer = producer_of(group.bootstrap())
-    doubtful = Sent(producer, topic, partition=silent, prefix="doubtful")
-    refused = Sent(producer, topic, partition=others[0], prefix="refused")
+    doubtful = SentRecords(producer, topic, partition=silent, prefix="doubtful")
+    refused = SentRecords(producer, topic, partition=others[0], prefix="refused")
     for sent in (doubtful, refused):
         sent.send(10)
         sent.settle()
@@ -223,5 +223,5 @@ def test_all_brokers_killed_at_once_lead_again_and_lost_nothing(group: BrokerGro
         assert broker.wait_for("registered")["evidence"] == "SameBoot"
     # Until they run again nobody could have done anything: the fault is counted from here.
     group.wait_full_isr("all-killed", PARTITIONS, within_ms=FAULT_LIMIT_MS)
-    load.wait_acks(RATE)
+    load.wait_for_acks(RATE)
     load.judged(silent=range(PARTITIONS))

@@ -11,7 +11,7 @@ import pytest
 from strandline.names import LOG_DIRECTORY_FAILED
 from tests.support import strandline_objects as objects
 from tests.support.broker_group import BrokerGroup
-from tests.support.clients import Sent, producer_of, read_all
+from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(90)]
@@ -46,7 +46,7 @@ def test_a_leader_with_a_full_disk_gives_way_and_nothing_acknowledged_is_lost(
     group.create_topic("full")
     group.wait_full_isr("full")
     assert group.wait_leader("full") == 0
-    sent = Sent(producer_of(group.bootstrap()), "full")
+    sent = SentRecords(producer_of(group.bootstrap()), "full")
     for number in range(ENOUGH_TO_FILL):
         sent.send_value((b"%d:" % number).ljust(VALUE_BYTES, b"x"))
     sent.settle()

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from strandline import names
 from strandline.names import PARTITION_IS_LEADER, Exporter, Metric, MetricKind, exported_by
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
-from tests.support.clients import Sent, producer_of, read_all
+from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
@@ -58,7 +58,7 @@ def test_every_row_of_the_list_is_exported(group: BrokerGroup) -> None:
     topic = "measured"
     group.create_topic(topic)
     group.wait_full_isr(topic)
-    sent = Sent(producer_of(group.bootstrap()), topic)
+    sent = SentRecords(producer_of(group.bootstrap()), topic)
     sent.send(10)
     sent.settle()
     read_all(group.bootstrap(), topic, 10)
@@ -118,7 +118,7 @@ def test_every_counter_of_an_ordinary_life_rises(group: BrokerGroup) -> None:
     topic = "counted"
     group.create_topic(topic, flush_messages=1)
     group.wait_full_isr(topic)
-    sent = Sent(producer_of(group.bootstrap()), topic)
+    sent = SentRecords(producer_of(group.bootstrap()), topic)
     sent.send(10)
     sent.settle()
     read_all(group.bootstrap(), topic, 10)

@@ -11,9 +11,9 @@ from strandline.model import TopicId, TopicPartition
 from tests.support import strandline_objects as objects
 from tests.support.broker_group import BrokerGroup
 from tests.support.broker_process import BrokerProgram
-from tests.support.clients import Sent, producer_of, read_all
+from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.eventually import eventually
-from tests.support.load import RATE, Load, acked_history, judge_settled
+from tests.support.load import RATE, LoadProcess, acked_history, judge_settled
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
@@ -37,7 +37,7 @@ def cut_last_segment(folder: Path) -> None:
 def test_brokers_stopped_one_by_one_hand_their_leaders_over(group: BrokerGroup) -> None:
     group.create_topic("rolled", partitions=PARTITIONS)
     group.wait_full_isr("rolled", PARTITIONS)
-    load = Load(group, "rolled", PARTITIONS)
+    load = LoadProcess(group, "rolled", PARTITIONS)
     for number, broker in enumerate(group.brokers):
         assert broker.stop() == 0
         assert broker.said("lease released") is not None
@@ -46,7 +46,7 @@ def test_brokers_stopped_one_by_one_hand_their_leaders_over(group: BrokerGroup) 
         group.start()
         assert broker.wait_for("registered")["evidence"] == "CleanShutdown"
         group.wait_full_isr("rolled", PARTITIONS)
-    load.wait_acks(RATE)
+    load.wait_for_acks(RATE)
     verdict = load.judged()
     assert max(verdict.gaps_ms.values()) < 5_000
 
@@ -55,7 +55,7 @@ def test_all_brokers_stopped_at_once_end_soon_and_lose_nothing(group: BrokerGrou
     """There is nobody to hand leaders to, so that is not waited for up to its bound."""
     group.create_topic("stopped", partitions=PARTITIONS)
     group.wait_full_isr("stopped", PARTITIONS)
-    before = Sent(producer_of(group.bootstrap()), "stopped", prefix="before")
+    before = SentRecords(producer_of(group.bootstrap()), "stopped", prefix="before")
     before.send(100)
     before.settle()
     for broker in group.brokers:
@@ -70,7 +70,7 @@ def test_all_brokers_stopped_at_once_end_soon_and_lose_nothing(group: BrokerGrou
     for broker in group.brokers:
         assert broker.wait_for("registered")["evidence"] == "CleanShutdown"
     group.wait_full_isr("stopped", PARTITIONS)
-    after = Sent(producer_of(group.bootstrap()), "stopped", prefix="after")
+    after = SentRecords(producer_of(group.bootstrap()), "stopped", prefix="after")
     after.send(100)
     after.settle()
     history = acked_history(before.offsets, after.offsets)
@@ -90,7 +90,7 @@ def test_a_follower_that_lost_its_tail_leaves_the_isr_and_gets_it_again(
     topic_id = group.create_topic(topic)
     tp = TopicPartition(topic_id=TopicId(topic_id), partition=0)
     group.wait_full_isr(topic)
-    sent = Sent(producer_of(group.bootstrap()), topic)
+    sent = SentRecords(producer_of(group.bootstrap()), topic)
     sent.send(300)
     sent.settle()
     leader = group.wait_leader(topic)
@@ -121,7 +121,7 @@ def test_an_unclean_last_isr_member_leads_only_where_the_topic_allows_it(
     topic = "cut-last"
     topic_id = group.create_topic(topic, min_insync_replicas=1)
     group.wait_full_isr(topic)
-    sent = Sent(producer_of(group.bootstrap()), topic)
+    sent = SentRecords(producer_of(group.bootstrap()), topic)
     sent.send(100)
     sent.settle()
     leader = group.wait_leader(topic)
@@ -148,7 +148,7 @@ def test_an_unclean_last_isr_member_leads_only_where_the_topic_allows_it(
     assert (led["leader"], led["recovery"], led["reason"]) == (leader, "Unclean", "")
     assert led["leaderEpoch"] > offline["leaderEpoch"]
     group.wait_full_isr(topic)
-    after = Sent(producer_of(group.bootstrap()), topic, prefix="after")
+    after = SentRecords(producer_of(group.bootstrap()), topic, prefix="after")
     after.send(50)
     after.settle()
     kept = {value: offset for value, offset in sent.offsets.items() if offset < 100}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
-from tests.support.clients import Sent, producer_of, read_all
+from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.eventually import eventually
 from tests.support.load import scan_log
 
@@ -28,8 +28,8 @@ def wait_no_partition(group: BrokerGroup, topic: str) -> None:
     eventually(gone, FAULT_LIMIT_MS, "the garbage collector")
 
 
-def written(group: BrokerGroup, topic: str, count: int) -> Sent:
-    sent = Sent(producer_of(group.bootstrap()), topic)
+def written(group: BrokerGroup, topic: str, count: int) -> SentRecords:
+    sent = SentRecords(producer_of(group.bootstrap()), topic)
     sent.send(count)
     sent.settle()
     return sent

@@ -12,7 +12,7 @@ from strandline.errors import ErrorCode
 from tests.kafka.wire_client import WireClient
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.broker_process import BrokerProgram
-from tests.support.clients import Sent, producer_of
+from tests.support.clients import SentRecords, producer_of
 from tests.support.eventually import eventually
 from tests.support.load import scan_log
 
@@ -51,7 +51,7 @@ class Victim:
         self.group = group
         self.topic_id = group.create_topic(TOPIC)
         group.wait_full_isr(TOPIC)
-        sent = Sent(producer_of(group.bootstrap()), TOPIC)
+        sent = SentRecords(producer_of(group.bootstrap()), TOPIC)
         sent.send(RECORDS)
         sent.settle()
         # An epoch above 0: the one below it is then a leader's that was.

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.support import strandline_objects as objects
-from tests.support.commands import CommandFailed, programs, run
+from tests.support.commands import CommandError, programs, run
 from tests.support.control_plane import ControlPlane, Manifest
 from tests.support.eventually import eventually
 
@@ -119,7 +119,7 @@ class OperatorProcess:
     def wait_for(self, what: str, condition: Callable[[], Any], within_ms: int = 20_000) -> Any:
         """Return the condition's first truthy answer; on failure the log's end is shown."""
         try:
-            return eventually(condition, within_ms, what, retry_on=(CommandFailed,))
+            return eventually(condition, within_ms, what, retry_on=(CommandError,))
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log.read_text()[-6000:]}") from error
 

@@ -15,11 +15,11 @@ from strandline.errors import StoreConflict
 from strandline.kube.api import ApiClient
 from strandline_operator import kinds
 from strandline_operator.actions import InitialisePartitions
-from strandline_operator.apply import Executor
+from strandline_operator.apply import Applier
 from strandline_operator.observe import Cache
+from strandline_operator.operator_config import FIELD_MANAGER, OperatorConfig
 from strandline_operator.plan import plan_topic
 from strandline_operator.reconcile import now_text
-from strandline_operator.settings import FIELD_MANAGER, OperatorConfig
 from tests.support import strandline_objects as objects
 from tests.support.control_plane import ControlPlane, Manifest
 from tests.support.eventually import aeventually
@@ -27,11 +27,11 @@ from tests.support.eventually import aeventually
 pytestmark = pytest.mark.processes
 
 LIMIT_MS = 10_000
-Scenario = Callable[[Executor, InitialisePartitions], Awaitable[None]]
+Scenario = Callable[[Applier, InitialisePartitions], Awaitable[None]]
 
 
-class Bench:
-    """A stored topic, the plan for it, and an executor as administrator."""
+class ApplierHarness:
+    """A stored topic, the plan for it, and an applier as administrator."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         self.plane = plane
@@ -50,13 +50,13 @@ class Bench:
         self.action = action
 
     def run(self, scenario: Scenario) -> None:
-        """Run a scenario with an executor."""
+        """Run a scenario with an applier."""
 
         async def whole() -> None:
             settings = KubernetesConfig()
             async with await ApiClient.open(settings, field_manager=FIELD_MANAGER) as api:
-                executor = Executor(api, self.cache, namespace=self.namespace, now=now_text)
-                await scenario(executor, self.action)
+                applier = Applier(api, self.cache, namespace=self.namespace, now=now_text)
+                await scenario(applier, self.action)
 
         asyncio.run(whole())
 
@@ -77,54 +77,54 @@ class Bench:
 
 
 @pytest.fixture
-def bench(
+def harness(
     control_plane: ControlPlane, crds: None, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> Bench:
+) -> ApplierHarness:
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
-    return Bench(control_plane, namespace)
+    return ApplierHarness(control_plane, namespace)
 
 
-def test_a_number_decided_on_an_old_view_creates_nothing(bench: Bench) -> None:
-    bench.plane.kubectl("-n", bench.namespace, "label", "rtopic", "orders", "changed=since")
+def test_a_number_decided_on_an_old_view_creates_nothing(harness: ApplierHarness) -> None:
+    harness.plane.kubectl("-n", harness.namespace, "label", "rtopic", "orders", "changed=since")
 
-    async def scenario(executor: Executor, action: InitialisePartitions) -> None:
+    async def scenario(applier: Applier, action: InitialisePartitions) -> None:
         with pytest.raises(StoreConflict):
-            await executor.perform(action)
+            await applier.apply(action)
 
-    bench.run(scenario)
-    assert bench.partitions() == []
-    assert bench.initialised() is None
+    harness.run(scenario)
+    assert harness.partitions() == []
+    assert harness.initialised() is None
 
 
-def test_two_passes_with_one_decision_create_once(bench: Bench) -> None:
-    async def scenario(executor: Executor, action: InitialisePartitions) -> None:
-        await executor.perform(action)
+def test_two_passes_with_one_decision_create_once(harness: ApplierHarness) -> None:
+    async def scenario(applier: Applier, action: InitialisePartitions) -> None:
+        await applier.apply(action)
         with pytest.raises(StoreConflict):
-            await executor.perform(action)
+            await applier.apply(action)
 
-    bench.run(scenario)
-    assert [spec["recover"] for spec in bench.partitions()] == [False] * 3
-    assert bench.initialised() == 3
+    harness.run(scenario)
+    assert [spec["recover"] for spec in harness.partitions()] == [False] * 3
+    assert harness.initialised() == 3
 
 
-def test_a_name_still_taken_by_an_old_topic_is_waited_for(bench: Bench) -> None:
+def test_a_name_still_taken_by_an_old_topic_is_waited_for(harness: ApplierHarness) -> None:
     gone = str(UUID(int=0))
-    old = objects.partition(bench.namespace, topic_id=gone, topic_name="orders", number=1)
-    bench.plane.apply(old)
+    old = objects.partition(harness.namespace, topic_id=gone, topic_name="orders", number=1)
+    harness.plane.apply(old)
 
-    async def scenario(executor: Executor, action: InitialisePartitions) -> None:
-        performing = asyncio.create_task(executor.perform(action))
+    async def scenario(applier: Applier, action: InitialisePartitions) -> None:
+        applying = asyncio.create_task(applier.apply(action))
         others = {"orders-0", "orders-2"}
         await aeventually(
-            lambda: others <= bench.names() and bench.initialised() == 3, LIMIT_MS, "the others"
+            lambda: others <= harness.names() and harness.initialised() == 3, LIMIT_MS, "the others"
         )
-        assert not performing.done()
-        bench.plane.kubectl(
-            "-n", bench.namespace, "delete", "partitions.strandline.dev", "orders-1"
+        assert not applying.done()
+        harness.plane.kubectl(
+            "-n", harness.namespace, "delete", "partitions.strandline.dev", "orders-1"
         )
-        await performing
+        await applying
 
-    bench.run(scenario)
-    uid = bench.action.bodies[0]["spec"]["topicId"]
-    found = [(spec["topicId"], spec["recover"]) for spec in bench.partitions()]
+    harness.run(scenario)
+    uid = harness.action.bodies[0]["spec"]["topicId"]
+    found = [(spec["topicId"], spec["recover"]) for spec in harness.partitions()]
     assert found == [(uid, False)] * 3, json.dumps(found)

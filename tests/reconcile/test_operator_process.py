@@ -290,11 +290,11 @@ def test_impossible_topics_are_refused_with_a_reason_and_an_event(
     operator.wait_for("too wide", lambda: reason(operator, "wide") == "InvalidReplicationFactor")
     operator.wait_for("astray", lambda: reason(operator, "astray") == "ClusterMissing")
 
-    def told() -> bool:
+    def posted() -> bool:
         reasons = {event["reason"] for event in operator.list("events")}
         return {"InvalidReplicationFactor", "ClusterMissing"} <= reasons
 
-    operator.wait_for("events", told)
+    operator.wait_for("events", posted)
     assert operator.list("partitions.strandline.dev") == []
 
 

@@ -1,4 +1,4 @@
-"""Plans as values: what is wanted and seen, and the sentences of what will be done."""
+"""Plans as values: what is desired and observed, and the sentences of what will be done."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from strandline_operator.actions import (
     RecreatePartition,
 )
 from strandline_operator.observe import Cache
+from strandline_operator.operator_config import OperatorConfig
 from strandline_operator.plan import effective_config, plan_cluster, plan_topic
-from strandline_operator.settings import OperatorConfig
 
 Manifest = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""The work queue: one worker for a key, changes gather, failures come back later."""
+"""The work queue: one worker for a key, changes collect, failures come back later."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from strandline_operator.work_queue import Key, WorkQueue
+from strandline_operator.work_queue import ReconcileKey, WorkQueue
 from tests.support.eventually import aeventually
 
-A = Key(kind="ReplicatedTopic", name="a")
-B = Key(kind="ReplicatedTopic", name="b")
+A = ReconcileKey(kind="ReplicatedTopic", name="a")
+B = ReconcileKey(kind="ReplicatedTopic", name="b")
 LIMIT_MS = 10_000
 
 
@@ -18,7 +18,7 @@ def test_a_key_is_never_worked_on_twice_at_once_and_nothing_is_forgotten() -> No
     async def scenario() -> None:
         gate, begun, active = asyncio.Event(), [], set()
 
-        async def work(key: Key) -> bool:
+        async def work(key: ReconcileKey) -> bool:
             assert key not in active
             active.add(key)
             begun.append(key)
@@ -45,9 +45,9 @@ def test_a_key_is_never_worked_on_twice_at_once_and_nothing_is_forgotten() -> No
 
 def test_a_failed_key_is_tried_again() -> None:
     async def scenario() -> None:
-        tries: list[Key] = []
+        tries: list[ReconcileKey] = []
 
-        async def work(key: Key) -> bool:
+        async def work(key: ReconcileKey) -> bool:
             tries.append(key)
             return len(tries) == 3
 
@@ -63,9 +63,9 @@ def test_a_failed_key_is_tried_again() -> None:
 
 def test_an_earlier_time_precedes_a_later_one() -> None:
     async def scenario() -> None:
-        done: list[Key] = []
+        done: list[ReconcileKey] = []
 
-        async def work(key: Key) -> bool:
+        async def work(key: ReconcileKey) -> bool:
             done.append(key)
             return True
 
@@ -82,7 +82,7 @@ def test_an_earlier_time_precedes_a_later_one() -> None:
 
 def test_a_bug_ends_the_queue() -> None:
     async def scenario() -> None:
-        async def work(key: Key) -> bool:
+        async def work(key: ReconcileKey) -> bool:
             raise KeyError(key.name)
 
         queue = WorkQueue(work)

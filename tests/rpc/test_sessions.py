@@ -12,17 +12,17 @@ import pytest
 
 from strandline.config.network import GrpcConfig
 from strandline.controller.effects import (
-    AnswerIsrChange,
-    AnswerShutdown,
     CloseSession,
+    ReplyAlterPartition,
+    ReplyControlledShutdown,
     SendFullState,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
 )
 from strandline.controller.events import (
-    CommandAnswered,
-    Event,
+    BrokerResponseReceived,
+    ControllerEvent,
     HeartbeatReceived,
     HostedReplica,
     HostedReported,
@@ -32,9 +32,9 @@ from strandline.controller.events import (
     ShutdownRequested,
 )
 from strandline.controller.store_events import ControllerEpochSeen
-from strandline.core.effects import AnswerLeaderAndIsr, ProposeIsr
+from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr
 from strandline.core.events import (
-    AlterPartitionAnswered,
+    AlterPartitionResponseReceived,
     LeaderAndIsrReceived,
     StopReplicaReceived,
 )
@@ -56,12 +56,12 @@ from strandline.model import (
     TopicSettings,
 )
 from strandline.rpc.session_client import (
-    Down,
+    ControlledShutdownResponseReceived,
     MetadataUpdate,
     Replica,
     SessionClient,
+    SessionMessage,
     SessionRefused,
-    ShutdownAnswered,
 )
 from strandline.rpc.session_server import SessionServer
 
@@ -114,11 +114,11 @@ HOSTED = HostedReplica(
 
 
 class Ends:
-    """Both ends of one session, with what each has been told."""
+    """Both ends of one session, with what each received."""
 
     def __init__(self) -> None:
-        self.events: asyncio.Queue[Event] = asyncio.Queue()
-        self.messages: asyncio.Queue[Down] = asyncio.Queue()
+        self.events: asyncio.Queue[ControllerEvent] = asyncio.Queue()
+        self.messages: asyncio.Queue[SessionMessage] = asyncio.Queue()
         self.broken = asyncio.Event()
         self.server = SessionServer(BrokerId(0), GrpcConfig(), on_event=self.events.put_nowait)
         self.grpc = grpc.aio.server()
@@ -203,14 +203,14 @@ def test_what_a_broker_says_becomes_events() -> None:
             session_id=session_id, request_id=22, broker_id=ONE, broker_epoch=EPOCH
         )
         client.answer(
-            AnswerLeaderAndIsr(
+            ReplyLeaderAndIsr(
                 request_id=23,
                 error=ErrorCode.NONE,
                 partitions=((TP, ErrorCode.TOPIC_ALREADY_EXISTS),),
             ),
             highest_controller_epoch=CONTROLLER_EPOCH,
         )
-        assert await ends.events.get() == CommandAnswered(
+        assert await ends.events.get() == BrokerResponseReceived(
             session_id=session_id,
             request_id=23,
             broker_id=ONE,
@@ -275,7 +275,7 @@ def test_answers_carry_what_is_stored(stored: PartitionState | None) -> None:
     async def scenario(ends: Ends) -> None:
         client, session_id = await ends.opened()
         ends.server.perform(
-            AnswerIsrChange(
+            ReplyAlterPartition(
                 session_id=session_id,
                 request_id=5,
                 broker_id=ONE,
@@ -284,11 +284,11 @@ def test_answers_carry_what_is_stored(stored: PartitionState | None) -> None:
                 stored=stored,
             )
         )
-        assert await ends.messages.get() == AlterPartitionAnswered(
+        assert await ends.messages.get() == AlterPartitionResponseReceived(
             request_id=5, tp=TP, error=ErrorCode.INVALID_UPDATE_VERSION, stored=stored
         )
         ends.server.perform(
-            AnswerShutdown(
+            ReplyControlledShutdown(
                 session_id=session_id,
                 request_id=6,
                 broker_id=ONE,
@@ -296,7 +296,7 @@ def test_answers_carry_what_is_stored(stored: PartitionState | None) -> None:
                 remaining=2,
             )
         )
-        assert await ends.messages.get() == ShutdownAnswered(
+        assert await ends.messages.get() == ControlledShutdownResponseReceived(
             request_id=6, error=ErrorCode.NONE, remaining=2
         )
         await client.close()

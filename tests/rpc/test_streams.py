@@ -63,7 +63,7 @@ def test_an_answer_of_a_large_batch_arrives_whole() -> None:
         client = ReplicationClient(
             address,
             SETTINGS,
-            on_answer=lambda request, frames: answers.put_nowait((request, frames)),
+            on_response=lambda request, frames: answers.put_nowait((request, frames)),
             on_broken=lambda: pytest.fail("the stream broke"),
         )
         for _ in range(3):
@@ -83,22 +83,22 @@ def test_a_leader_that_goes_away_is_reported_once() -> None:
         fetched = asyncio.Event()
         server, address = await serve(lambda _f, _s: fetched.set(), [])
         broken: list[str] = []
-        told = asyncio.Event()
+        reported = asyncio.Event()
 
         def on_broken() -> None:
             broken.append("broken")
-            told.set()
+            reported.set()
 
         client = ReplicationClient(
             address,
             SETTINGS,
-            on_answer=lambda _r, _f: pytest.fail("no answer"),
+            on_response=lambda _r, _f: pytest.fail("no answer"),
             on_broken=on_broken,
         )
         client.send(whole_fetch(1))
         await fetched.wait()
         await server.stop(None)
-        await told.wait()
+        await reported.wait()
         await client.close()
         assert broken == ["broken"]
 
@@ -111,7 +111,7 @@ def test_a_follower_that_goes_away_takes_its_waiting_fetches_with_it() -> None:
         fetched: asyncio.Queue[FollowerStream] = asyncio.Queue()
         server, address = await serve(lambda _f, stream: fetched.put_nowait(stream), gone)
         client = ReplicationClient(
-            address, SETTINGS, on_answer=lambda _r, _f: None, on_broken=lambda: None
+            address, SETTINGS, on_response=lambda _r, _f: None, on_broken=lambda: None
         )
         client.send(whole_fetch(1))
         stream = await fetched.get()
@@ -134,7 +134,7 @@ def test_garbage_on_the_stream_ends_that_stream_alone() -> None:
         client = ReplicationClient(
             address,
             SETTINGS,
-            on_answer=lambda request, _f: answers.put_nowait(request),
+            on_response=lambda request, _f: answers.put_nowait(request),
             on_broken=lambda: pytest.fail("the stream broke"),
         )
         client.send(whole_fetch(1))

@@ -14,17 +14,17 @@ NOW_MS = 1_000
 
 
 class Echo:
-    """Answers each event with effects by a table, and keeps what it was told."""
+    """Answers each event with effects by a table, and keeps the events."""
 
     def __init__(self, answers: dict[Event, list[Effect]]) -> None:
         self.answers = answers
-        self.told: list[Event] = []
+        self.events: list[Event] = []
         self.ticked = asyncio.Event()
         self.wakeup_ms: int | None = None
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         assert now_ms == NOW_MS
-        self.told.append(event)
+        self.events.append(event)
         if event == "tick":
             self.ticked.set()
         return self.answers.get(event, [])
@@ -89,7 +89,7 @@ def test_a_disk_failure_drops_the_rest_of_the_step_and_is_told() -> None:
         one.driver.submit("a")
 
     one = driven({"a": ["write", "ack"], "lost disk": ["refuse"]}, scenario)
-    assert one.machine.told == ["a", "lost disk"]
+    assert one.machine.events == ["a", "lost disk"]
     assert one.performed == ["refuse"]
     assert one.broken == []
 
@@ -101,7 +101,7 @@ def test_any_other_failure_breaks_a_promise_and_nothing_more_is_taken() -> None:
         one.driver.submit("b")
 
     one = driven({"a": ["a1", "ack"], "b": ["b1"]}, scenario)
-    assert one.machine.told == ["a"]
+    assert one.machine.events == ["a"]
     assert one.performed == []
     (violation,) = one.broken
     assert "a bug" in str(violation)
@@ -116,6 +116,6 @@ def test_a_wakeup_is_a_tick() -> None:
         async with asyncio.timeout(5):
             await one.machine.ticked.wait()
         one.driver.stop()
-        return one.machine.told
+        return one.machine.events
 
     assert asyncio.run(run()) == ["a", "tick"]

@@ -19,7 +19,7 @@ from strandline.runtime.lifecycle import (
     Service,
     ServiceFactory,
 )
-from strandline.runtime.logs import JsonLines
+from strandline.runtime.logs import BrokerLogFormatter
 from strandline.runtime.main import make_services
 from tests.runtime.conftest import MakeBroker
 from tests.support import strandline_objects as objects
@@ -32,7 +32,7 @@ CONNECT_LIMIT_SECONDS = 5
 
 
 class Recorder:
-    """A service that writes down what it is asked for, and fails where it is told to."""
+    """A service that writes down what it is asked for, and fails where the test wants it to."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ def live(prepared: str, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
 
     async def run(make_services: ServiceFactory) -> ExitCode:
         async with asyncio.timeout(LIFE_LIMIT_SECONDS):
-            return await BrokerProcess(config, make_services, log_format=JsonLines()).run()
+            return await BrokerProcess(config, make_services, log_format=BrokerLogFormatter()).run()
 
     return lambda make_services: asyncio.run(run(make_services))
 

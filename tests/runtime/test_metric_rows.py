@@ -26,7 +26,7 @@ from strandline.names import Metric, MetricKind
 from strandline.runtime.clock import Clock
 from strandline.runtime.listener_metrics import ListenerMetrics
 from strandline.runtime.metrics import CONFLICT, Metrics
-from strandline.runtime.notices import ControllerNotices, CoreNotices
+from strandline.runtime.notice_reporters import ControllerNoticeReporter, CoreNoticeReporter
 from tests.processes.test_metrics import RISES
 
 TP = TopicPartition(topic_id=TopicId("t"), partition=0)
@@ -58,37 +58,39 @@ def truncated(metrics: Metrics) -> None:
         below_high_watermark=1,
         reason="diverging_epoch",
     )
-    CoreNotices(metrics, Clock()).tell(cut)
+    CoreNoticeReporter(metrics, Clock()).report(cut)
 
 
 def shrunk(metrics: Metrics) -> None:
-    CoreNotices(metrics, Clock()).tell(isr_changed(BOTH, ONE))
+    CoreNoticeReporter(metrics, Clock()).report(isr_changed(BOTH, ONE))
 
 
 def expanded(metrics: Metrics) -> None:
-    CoreNotices(metrics, Clock()).tell(isr_changed(ONE, BOTH))
+    CoreNoticeReporter(metrics, Clock()).report(isr_changed(ONE, BOTH))
 
 
 def proposal_refused(metrics: Metrics) -> None:
     refused = IsrProposalRefused(tp=TP, error=ErrorCode.NOT_CONTROLLER)
-    CoreNotices(metrics, Clock()).tell(refused)
+    CoreNoticeReporter(metrics, Clock()).report(refused)
 
 
 def fenced_by_the_core(metrics: Metrics) -> None:
-    CoreNotices(metrics, Clock()).tell(Fenced(fence="leader_epoch", detail=""))
+    CoreNoticeReporter(metrics, Clock()).report(Fenced(fence="leader_epoch", detail=""))
 
 
 def fenced_by_the_controller(metrics: Metrics) -> None:
     fenced = RequestFenced(broker_id=BrokerId(1), fence="broker_epoch", detail="")
-    ControllerNotices(metrics, lease_name="lease").tell(fenced)
+    ControllerNoticeReporter(metrics, lease_name="lease").report(fenced)
 
 
 def expired(metrics: Metrics) -> None:
-    CoreNotices(metrics, Clock()).tell(RequestExpired(operation="produce"))
+    CoreNoticeReporter(metrics, Clock()).report(RequestExpired(operation="produce"))
 
 
 def lease_lost(metrics: Metrics) -> None:
-    ControllerNotices(metrics, lease_name="lease").tell(LeaseLostOrLeft(reason="another holder"))
+    ControllerNoticeReporter(metrics, lease_name="lease").report(
+        LeaseLostOrLeft(reason="another holder")
+    )
 
 
 def conflict(metrics: Metrics) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from strandline.runtime.logs import JsonLines
+from strandline.runtime.logs import BrokerLogFormatter
 from strandline.runtime.metrics import Metrics
 from strandline.runtime.probes import ProbeServer
 
@@ -23,7 +23,7 @@ class Lines(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(JsonLines())
+        self.setFormatter(BrokerLogFormatter())
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:

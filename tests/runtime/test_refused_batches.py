@@ -1,4 +1,4 @@
-"""Bounds and arithmetic of shared refusals; what clients see of them is in test_client_requests."""
+"""Bounds and arithmetic of shared refusals; what clients see of them is in test_broker_api."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry, Registration
-from strandline.runtime.presence import Verdict, judge_registration
+from strandline.runtime.registration_watch import RegistrationVerdict, judge_registration
 from strandline.start_decision import FoundOnDisk, StartEvidence, decide_registration
 
 OURS = "our-directory"
@@ -239,15 +239,15 @@ def test_a_first_start_is_not_counted_as_a_loss() -> None:
 @pytest.mark.parametrize(
     ("stored", "verdict"),
     [
-        (registration(), Verdict.OURS),
-        (registration(epoch=4), Verdict.OURS),
-        (registration(epoch=6), Verdict.ANOTHERS),
-        (registration(incarnation="pod/2"), Verdict.ANOTHERS),
-        (registration(incarnation="pod/2", epoch=4), Verdict.ANOTHERS),
-        (None, Verdict.MISSING),
+        (registration(), RegistrationVerdict.OURS),
+        (registration(epoch=4), RegistrationVerdict.OURS),
+        (registration(epoch=6), RegistrationVerdict.ANOTHERS),
+        (registration(incarnation="pod/2"), RegistrationVerdict.ANOTHERS),
+        (registration(incarnation="pod/2", epoch=4), RegistrationVerdict.ANOTHERS),
+        (None, RegistrationVerdict.MISSING),
     ],
 )
 def test_a_running_broker_judges_what_is_stored_about_its_id(
-    stored: Registration | None, verdict: Verdict
+    stored: Registration | None, verdict: RegistrationVerdict
 ) -> None:
     assert judge_registration(registration(), stored) is verdict

@@ -15,7 +15,7 @@ from strandline.core.effects import (
 )
 from strandline.errors import StorageError
 from strandline.log.checkpoint import EpochCheckpoint, HighWatermarkCheckpoint
-from strandline.log.log_dirs import BrokerState, DataDirectory
+from strandline.log.data_directory import BrokerState, DataDirectory
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.segment import SegmentPool
 from strandline.model import (
@@ -30,7 +30,7 @@ from strandline.model import (
     TopicPartition,
     TopicSettings,
 )
-from strandline.runtime.payloads import Payloads
+from strandline.runtime.record_buffers import RecordBuffers
 from strandline.runtime.replica_store import ReplicaStore
 from tests.support.eventually import aeventually
 
@@ -58,9 +58,9 @@ class Opened:
         self.loaded = self.store.load(clean=True)
 
     def perform(
-        self, command: PersistState | CreateReplica | DeleteReplica | WriteEpochCheckpoint
+        self, effect: PersistState | CreateReplica | DeleteReplica | WriteEpochCheckpoint
     ) -> None:
-        self.store.perform(command, Payloads())
+        self.store.perform(effect, RecordBuffers())
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         async def holds() -> bool:
@@ -142,7 +142,7 @@ def test_a_state_file_that_can_not_be_written_is_told_and_spoils_the_stop(tmp_pa
     async def failing(one: Opened) -> None:
         (tmp_path / "broker-state.tmp").mkdir()
         one.perform(promise(1))
-        await one.until(lambda: len(one.failures) == 1, "failure told")
+        await one.until(lambda: len(one.failures) == 1, "failure reported")
         assert one.persisted == []
         try:
             await one.store.stop({})

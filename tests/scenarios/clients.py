@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from strandline.core.events import Event, FetchWaitReceived, ProduceReceived, RequestCancelled
+from strandline.core.events import DelayedFetchReceived, Event, ProduceReceived, RequestCancelled
 from strandline.model import Acks, BatchSpan, LeaderEpoch
 
-from .world_broker import TP, Broker
+from .world_broker import TP, ScenarioBroker
 
 
-class Clients(ABC):
-    """The clients' half of `World`."""
+class ClientCommands(ABC):
+    """The clients' half of `ScenarioWorld`."""
 
-    brokers: dict[int, Broker]
+    brokers: dict[int, ScenarioBroker]
     produced: dict[int, tuple[list[str], Acks]]
 
     def do_produce(
@@ -52,7 +52,7 @@ class Clients(ABC):
         return self._step(broker, event)
 
     def do_wait(self, at: str, seen: str, max_wait_ms: str = "500") -> list[str]:
-        event = FetchWaitReceived(
+        event = DelayedFetchReceived(
             request_id=self._next_id(), watches=((TP, int(seen)),), max_wait_ms=int(max_wait_ms)
         )
         return self._step(self.brokers[int(at)], event)
@@ -65,4 +65,4 @@ class Clients(ABC):
     def _next_id(self) -> int: ...
 
     @abstractmethod
-    def _step(self, broker: Broker, event: Event) -> list[str]: ...
+    def _step(self, broker: ScenarioBroker, event: Event) -> list[str]: ...

@@ -1,7 +1,7 @@
 """A small world for scenarios: several real cores, a scripted controller, held messages.
 
 Every message waits until a command delivers it, so a scenario says exactly who hears what
-and when. After every command the world checks promises that hold in every story: logs
+and when. After every command the world checks invariants that hold in every story: logs
 agree where offset and epoch do, and what was acknowledged with acks=all stays where it is
 on every later leader, unless the election was said to be unclean.
 """
@@ -20,11 +20,11 @@ from strandline.core.effects import (
     SendFetch,
 )
 from strandline.core.events import (
-    AlterPartitionAnswered,
+    AlterPartitionResponseReceived,
     Event,
-    FetchAnswered,
     FetchedPartition,
     FetchFailed,
+    FetchResponseReceived,
     FollowerFetchReceived,
     LeaderAndIsrReceived,
     LiveBrokersChanged,
@@ -48,31 +48,31 @@ from strandline.model import (
     TopicSettings,
 )
 
-from .clients import Clients
-from .looking import ANY_FETCH, Looking
-from .promises import Promises
+from .clients import ClientCommands
+from .inspection import ANY_FETCH, InspectionCommands
+from .scenario_invariants import ScenarioInvariants
 from .show import show
-from .world_broker import NAME, TP, Broker, Record
+from .world_broker import NAME, TP, Record, ScenarioBroker
 
 FOREVER_MS = 10_000_000
 
 
-class World(Looking, Clients):
+class ScenarioWorld(InspectionCommands, ClientCommands):
     """Brokers, the state the controller has committed, and messages on their way."""
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self.brokers: dict[int, Broker] = {}
+        self.brokers: dict[int, ScenarioBroker] = {}
         self.stored: PartitionState
         self.settings = TopicSettings()
         self.fetches: dict[int, SendFetch] = {}
-        self.replies: dict[int, deque[FetchAnswered]] = {}
+        self.replies: dict[int, deque[FetchResponseReceived]] = {}
         self.reply_payloads: dict[tuple[int, int], list[Record]] = {}
         self.proposals: dict[int, list[ProposeIsr]] = {}
         self.produced: dict[int, tuple[list[str], Acks]] = {}
-        self.promises = Promises()
+        self.invariants = ScenarioInvariants()
         self.persist_held: dict[int, deque[StatePersisted]] = {}
-        self.late: list[AlterPartitionAnswered] = []
+        self.late: list[AlterPartitionResponseReceived] = []
         self.saved: PartitionState
         self.last_id = 100
 
@@ -87,7 +87,7 @@ class World(Looking, Clients):
         }
         count = int(brokers)
         for broker_id in range(count):
-            broker = self.brokers[broker_id] = Broker(broker_id, CoreSettings(**figures))
+            broker = self.brokers[broker_id] = ScenarioBroker(broker_id, CoreSettings(**figures))
             broker.start(self.now_ms)
         self.stored = PartitionState(
             replicas=tuple(BrokerId(each) for each in range(count)),
@@ -119,7 +119,7 @@ class World(Looking, Clients):
     ) -> list[str]:
         """Commit another leadership and announce it. isr names brokers, `1@2` an old entry."""
         if unclean == "yes":
-            self.promises.acknowledged.clear()
+            self.invariants.acknowledged.clear()
         self._store(leader=BrokerId(int(leader)), isr=self._entries(isr), raise_leader_epoch=1)
         return self.do_announce(to=to, new=new)
 
@@ -143,7 +143,7 @@ class World(Looking, Clients):
         be: str = "",
         state: str = "stored",
     ) -> list[str]:
-        """Send LeaderAndIsr with the stored or the saved state; `to=none` tells nobody."""
+        """Send LeaderAndIsr with the stored or the saved state; `to=none` reaches no broker."""
         printed: list[str] = []
         for broker in [] if to == "none" else self._alive(to):
             command = PartitionCommand(
@@ -163,7 +163,7 @@ class World(Looking, Clients):
         return printed
 
     def do_configure(self, segment_bytes: str) -> list[str]:
-        """Change the topic's settings; brokers learn of them with the next command."""
+        """Change the topic's settings; brokers learn of them with the next request."""
         self.settings = replace(self.settings, segment_bytes=int(segment_bytes))
         return []
 
@@ -184,17 +184,17 @@ class World(Looking, Clients):
             printed += self._step(broker, event)
         return printed
 
-    # --- the controller's answers -------------------------------------------------------
+    # --- the controller's responses -----------------------------------------------------
 
     def do_accept(self, broker: str, reply: str = "delivered", nth: str = "-1") -> list[str]:
         """Commit the proposal of a leader, whatever the stored epochs say of it."""
         proposal = self.proposals[int(broker)][int(nth)]
         self._store(leader=self.stored.leader, isr=proposal.isr, raise_leader_epoch=0)
         if reply == "late":
-            self.late.append(self._answered(proposal.request_id, ErrorCode.NONE, self.stored))
+            self.late.append(self._response(proposal.request_id, ErrorCode.NONE, self.stored))
         if reply != "delivered":
             return []
-        return self._answer(int(broker), proposal.request_id, ErrorCode.NONE, self.stored)
+        return self._respond(int(broker), proposal.request_id, ErrorCode.NONE, self.stored)
 
     def do_refuse(self, broker: str, reply: str = "delivered") -> list[str]:
         """Refuse the proposal of a leader: commit the next epoch with the ISR unchanged."""
@@ -203,10 +203,10 @@ class World(Looking, Clients):
         if reply == "lost":
             return []
         error = ErrorCode.INVALID_UPDATE_VERSION
-        return self._answer(int(broker), proposal.request_id, error, self.stored)
+        return self._respond(int(broker), proposal.request_id, error, self.stored)
 
     def do_late(self, broker: str) -> list[str]:
-        """Deliver the answers that were late, a copy remains under way."""
+        """Deliver the responses that were late, a copy remains under way."""
         return [
             line for event in self.late for line in self._step(self.brokers[int(broker)], event)
         ]
@@ -214,10 +214,10 @@ class World(Looking, Clients):
     def do_answer(
         self, broker: str, error: str = "NONE", stored: str = "yes", nth: str = "-1"
     ) -> list[str]:
-        """Answer a proposal without committing anything."""
+        """Respond to a proposal without committing anything."""
         proposal = self.proposals[int(broker)][int(nth)]
         state = self.stored if stored == "yes" else None
-        return self._answer(int(broker), proposal.request_id, ErrorCode[error], state)
+        return self._respond(int(broker), proposal.request_id, ErrorCode[error], state)
 
     # --- replication --------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class World(Looking, Clients):
     def do_refetch(
         self, by: str, offset: str, le: str, last: str, be: str = "", clean_since: str = ""
     ) -> list[str]:
-        """Deliver a fetch made up by hand, as from an earlier life of a follower."""
+        """Deliver a fetch made up by hand, as from an earlier process of a follower."""
         follower = self.brokers[int(by)]
         leader = int(self.stored.leader)
         event = FollowerFetchReceived(
@@ -252,20 +252,20 @@ class World(Looking, Clients):
         return self._step(self.brokers[leader], event)
 
     def do_reply(self, to: str, batches: str = "all") -> list[str]:
-        """Deliver the oldest answer to a follower, or only its first batches."""
-        answer = self.replies[int(to)].popleft()
+        """Deliver the oldest response to a follower, or only its first batches."""
+        response = self.replies[int(to)].popleft()
         broker = self.brokers[int(to)]
-        payload = self.reply_payloads.pop((int(to), answer.request_id), [])
+        payload = self.reply_payloads.pop((int(to), response.request_id), [])
         if batches != "all":
-            first = answer.partitions[0]
+            first = response.partitions[0]
             kept = first.batches[: int(batches)]
-            answer = replace(answer, partitions=(replace(first, batches=kept),))
+            response = replace(response, partitions=(replace(first, batches=kept),))
             payload = payload[: sum(each.next_offset - each.base_offset for each in kept)]
-        broker.payloads[answer.request_id] = payload
-        return self._step(broker, answer)
+        broker.payloads[response.request_id] = payload
+        return self._step(broker, response)
 
     def do_sync(self, brokers: str, rounds: str = "20") -> list[str]:
-        """Deliver fetches and answers of these followers until every fetch waits."""
+        """Deliver fetches and responses of these followers until every fetch waits."""
         printed: list[str] = []
         for _ in range(int(rounds)):
             moved = False
@@ -319,7 +319,7 @@ class World(Looking, Clients):
         started = self.brokers[int(broker)]
         if begin:
             started.disk.begin_at(int(begin))
-            self.promises.forget_below(int(begin))
+            self.invariants.forget_below(int(begin))
         if log != "kept":
             started.clean_since_epoch = type(started.broker_epoch)(started.broker_epoch + 1)
             started.disk.cut(int(log))
@@ -340,8 +340,8 @@ class World(Looking, Clients):
         return self._step(self.brokers[int(broker)], LogDirectoryLost(reason="read only"))
 
     def check(self) -> None:
-        """Fail if a promise is broken that holds in every story."""
-        self.promises.check(self.brokers, self.stored)
+        """Fail if an invariant of every story is broken."""
+        self.invariants.check(self.brokers, self.stored)
 
     # --- within -------------------------------------------------------------------------
 
@@ -349,7 +349,7 @@ class World(Looking, Clients):
         self.last_id += 1
         return self.last_id
 
-    def _alive(self, to: str | None) -> list[Broker]:
+    def _alive(self, to: str | None) -> list[ScenarioBroker]:
         wanted = list(self.brokers) if to is None else _ids(to)
         return [self.brokers[each] for each in wanted if self.brokers[each].alive]
 
@@ -377,17 +377,19 @@ class World(Looking, Clients):
             partition_epoch=PartitionEpoch(self.stored.partition_epoch + 1),
         )
 
-    def _answer(
+    def _respond(
         self, broker: int, request_id: int, error: ErrorCode, stored: PartitionState | None
     ) -> list[str]:
-        return self._step(self.brokers[broker], self._answered(request_id, error, stored))
+        return self._step(self.brokers[broker], self._response(request_id, error, stored))
 
-    def _answered(
+    def _response(
         self, request_id: int, error: ErrorCode, stored: PartitionState | None
-    ) -> AlterPartitionAnswered:
-        return AlterPartitionAnswered(request_id=request_id, tp=TP, error=error, stored=stored)
+    ) -> AlterPartitionResponseReceived:
+        return AlterPartitionResponseReceived(
+            request_id=request_id, tp=TP, error=error, stored=stored
+        )
 
-    def _deliver_fetch(self, fetch: SendFetch, follower: Broker) -> list[str]:
+    def _deliver_fetch(self, fetch: SendFetch, follower: ScenarioBroker) -> list[str]:
         event = FollowerFetchReceived(
             request_id=fetch.request_id,
             follower=follower.broker_id,
@@ -403,10 +405,10 @@ class World(Looking, Clients):
             )
         return self._step(leader, event)
 
-    def _step(self, broker: Broker, event: Event) -> list[str]:
+    def _step(self, broker: ScenarioBroker, event: Event) -> list[str]:
         return self._shown(broker, broker.step(event, self.now_ms))
 
-    def _shown(self, broker: Broker, effects: list[Effect]) -> list[str]:
+    def _shown(self, broker: ScenarioBroker, effects: list[Effect]) -> list[str]:
         printed: list[str] = []
         for effect in effects:
             line = show(int(broker.broker_id), effect)
@@ -415,7 +417,7 @@ class World(Looking, Clients):
             printed += self._carry(broker, effect)
         return printed
 
-    def _carry(self, broker: Broker, effect: Effect) -> list[str]:
+    def _carry(self, broker: ScenarioBroker, effect: Effect) -> list[str]:
         """Put what was sent where a later command finds it."""
         me = int(broker.broker_id)
         match effect:
@@ -428,7 +430,7 @@ class World(Looking, Clients):
             case ReplyProduce(request_id=request_id, error=error, base_offset=base):
                 names, acks = self.produced[request_id]
                 if error is ErrorCode.NONE and acks is Acks.ALL:
-                    self.promises.acknowledged.update(enumerate(names, start=base))
+                    self.invariants.acknowledged.update(enumerate(names, start=base))
             case PersistState(token=token):
                 event = StatePersisted(token=token)
                 if me in self.persist_held:
@@ -439,7 +441,7 @@ class World(Looking, Clients):
                 pass
         return []
 
-    def _carry_reply(self, broker: Broker, effect: ReplyFetch) -> None:
+    def _carry_reply(self, broker: ScenarioBroker, effect: ReplyFetch) -> None:
         follower = int(effect.follower)
         if not self.brokers[follower].alive:
             return
@@ -448,11 +450,11 @@ class World(Looking, Clients):
             if read.error is ErrorCode.NONE:
                 taken = broker.disk.log[read.from_offset : read.up_to_offset]
                 self.reply_payloads[follower, effect.request_id] = taken
-            partitions.append(broker.answer(read))
-        answer = FetchAnswered(
+            partitions.append(broker.fetched(read))
+        response = FetchResponseReceived(
             request_id=effect.request_id, leader=broker.broker_id, partitions=tuple(partitions)
         )
-        self.replies.setdefault(follower, deque()).append(answer)
+        self.replies.setdefault(follower, deque()).append(response)
 
 
 def _ids(text: str) -> list[int]:

@@ -1,21 +1,21 @@
 """Reads a scenario: lines after "> " are commands, what they print stands below them.
 
 Comments (# ...) and empty lines are kept where they are. A command is a word and key=value
-pairs; each is a method of `World` whose parameters convert the values. `quietly` before a
+pairs; each is a method of `ScenarioWorld` whose parameters convert the values. `quietly` before a
 command prints nothing; `repeat N a ; b` performs commands in turn, N times, and prints only
 what concerns the ISR.
 """
 
 from __future__ import annotations
 
-from .harness import World
+from .harness import ScenarioWorld
 
 ABOUT_ISR = ("ProposeIsr", "IsrChanged")
 
 
 def run(text: str) -> str:
     """Return the scenario with the output its commands print now."""
-    world = World()
+    world = ScenarioWorld()
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith("> quietly "):
@@ -29,7 +29,7 @@ def run(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def perform(world: World, command: str) -> list[str]:
+def perform(world: ScenarioWorld, command: str) -> list[str]:
     """Return what one command prints."""
     word, _, rest = command.partition(" ")
     if word == "repeat":

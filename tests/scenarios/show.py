@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Iterable
 
 from strandline.core.effects import (
-    AnswerLeaderAndIsr,
-    AnswerStopReplica,
     CreateReplica,
     Effect,
+    LogReadInfo,
     PersistState,
     ProposeIsr,
-    ReadPartition,
     ReplyFetch,
+    ReplyLeaderAndIsr,
+    ReplyStopReplica,
     SendFetch,
     WriteEpochCheckpoint,
 )
@@ -29,13 +29,13 @@ def show(broker: int, effect: Effect) -> str | None:
     match effect:
         case CreateReplica() | PersistState():
             return None
-        case AnswerLeaderAndIsr(error=error, partitions=partitions):
+        case ReplyLeaderAndIsr(error=error, partitions=partitions):
             errors = {error, *(each for _, each in partitions)} - {ErrorCode.NONE}
             if not errors:
                 return None
-            return f"{broker} -> controller  AnswerLeaderAndIsr error={min(errors).name}"
-        case AnswerStopReplica(error=error):
-            return f"{broker} -> controller  AnswerStopReplica error={error.name}"
+            return f"{broker} -> controller  ReplyLeaderAndIsr error={min(errors).name}"
+        case ReplyStopReplica(error=error):
+            return f"{broker} -> controller  ReplyStopReplica error={error.name}"
         case ProposeIsr():
             return f"{broker} -> controller  {line(effect)}"
         case SendFetch(leader=leader, partitions=partitions):
@@ -56,8 +56,8 @@ def show(broker: int, effect: Effect) -> str | None:
             return f"{broker}: {line(effect)}"
 
 
-def read(each: ReadPartition) -> str:
-    """Return one partition of an answer to a follower."""
+def read(each: LogReadInfo) -> str:
+    """Return one partition of a response to a follower."""
     if each.error is not ErrorCode.NONE:
         return f"error={each.error.name}"
     if each.diverging is not None:

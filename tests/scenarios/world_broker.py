@@ -13,8 +13,8 @@ from strandline.core.effects import (
     CreateReplica,
     DeleteReplica,
     Effect,
+    LogReadInfo,
     PersistState,
-    ReadPartition,
     RestartLogAt,
     TruncateTo,
     WriteEpochCheckpoint,
@@ -45,7 +45,7 @@ DELETED: Record = (LeaderEpoch(-1), "")
 
 
 @dataclass(slots=True)
-class Disk:
+class ScenarioDisk:
     """What a process leaves behind: one log, its files, the state file.
 
     log[n] is the record at offset n; below log_start_offset it holds DELETED.
@@ -98,13 +98,13 @@ class Disk:
         )
 
 
-class Broker:
+class ScenarioBroker:
     """A broker whose process can end and begin again."""
 
     def __init__(self, broker_id: int, settings: CoreSettings) -> None:
         self.broker_id = BrokerId(broker_id)
         self.settings = settings
-        self.disk = Disk()
+        self.disk = ScenarioDisk()
         self.broker_epoch = BrokerEpoch(0)
         self.clean_since_epoch = BrokerEpoch(1)
         self.alive = False
@@ -112,7 +112,7 @@ class Broker:
         self.replicas: Replicas
 
     def start(self, now_ms: int) -> list[Effect]:
-        """Begin a process: what is on disk is loaded, nobody is led or followed yet."""
+        """Begin a process: what is on disk is loaded, no partition is led or followed yet."""
         self.broker_epoch = BrokerEpoch(self.broker_epoch + 1)
         self.alive = True
         self.payloads.clear()
@@ -134,8 +134,8 @@ class Broker:
             self._perform(effect)
         return effects
 
-    def answer(self, read: ReadPartition) -> FetchedPartition:
-        """Return one partition of an answer as its reader gets it, one record a batch."""
+    def fetched(self, read: LogReadInfo) -> FetchedPartition:
+        """Return one partition of a response as its reader gets it, one record a batch."""
         taken = self.disk.log[read.from_offset : read.up_to_offset]
         return FetchedPartition(
             tp=read.tp,
@@ -158,7 +158,7 @@ class Broker:
                 disk.exists = True
                 disk.settings = settings
             case DeleteReplica():
-                self.disk = Disk(controller_epoch=disk.controller_epoch)
+                self.disk = ScenarioDisk(controller_epoch=disk.controller_epoch)
             case AppendAsLeader(request_id=request_id, base_offset=base, leader_epoch=epoch):
                 if base != len(disk.log):
                     raise AssertionError(f"append at {base}, log ends at {len(disk.log)}")

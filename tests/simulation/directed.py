@@ -23,7 +23,7 @@ def _plan(
         brokers=4,
         assignments=((1, 2, 3),),
         min_insync_replicas=2,
-        calm_ms=4_000,
+        heal_at_ms=4_000,
         conditions=Conditions(watch_delay_max_ms=watch_delay_max_ms),
         timing=Timing(session_timeout_ms=1_800, fetch_wait_ms=400),
         faults=faults,
@@ -43,7 +43,7 @@ JOIN_BELOW_EPOCH_START = _plan(
 """KAFKA-7128: a follower joins only from the epoch start on, not from an old high watermark."""
 
 LEADERSHIP_OF_AN_EARLIER_SELF = _plan(
-    # A leads; its disk is gone, and it is back before anybody missed it.
+    # A leads; its disk is gone, and it is back before its session expired.
     Fault(at_ms=1_500, kind=FaultKind.WIPE, target="1", for_ms=50),
     produces=(_produce(1_000), _produce(1_700), _produce(4_100)),
     watch_delay_max_ms=400,
@@ -52,8 +52,8 @@ LEADERSHIP_OF_AN_EARLIER_SELF = _plan(
 
 ELECTED_WHILE_LOSING_DATA = _plan(
     Fault(at_ms=1_300, kind=FaultKind.CRASH, target="3", for_ms=LONG_MS),
-    # B loses power and with it records that A and B committed; then A dies. Whoever still
-    # takes B for the process it was elects it.
+    # B loses power and with it records that A and B committed; then A dies. A controller
+    # that still takes B for the process it was elects it.
     Fault(at_ms=2_000, kind=FaultKind.POWER_LOSS, target="2", for_ms=400, keep_per_mille=0),
     Fault(at_ms=2_005, kind=FaultKind.CRASH, target="1", for_ms=LONG_MS),
     produces=(_produce(1_000), _produce(1_900)),
@@ -61,7 +61,7 @@ ELECTED_WHILE_LOSING_DATA = _plan(
 )
 """The same with data that is missed: the partition goes offline rather than lose it."""
 
-CLEAN_RESTART_OF_EVERYBODY = _plan(
+CLEAN_RESTART_OF_ALL_BROKERS = _plan(
     *(
         Fault(at_ms=1_500, kind=FaultKind.CRASH, target=str(broker), for_ms=100 + 50 * broker)
         for broker in range(4)

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from strandline.controller.brokers import BrokerView
+from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect
-from strandline.core.events import AlterPartitionAnswered
-from strandline.core.fetchers import Fetcher, Fetchers, Outstanding
+from strandline.core.events import AlterPartitionResponseReceived
+from strandline.core.fetchers import Fetcher, Fetchers, OutstandingFetch
 from strandline.core.isr import PendingShrink, Stable
-from strandline.core.isr_keeper import IsrKeeper
+from strandline.core.isr_proposer import IsrProposer
 from strandline.core.leader import LeaderReplica
-from strandline.core.surroundings import Surroundings
 from strandline.model import BrokerId, IsrEntry, PartitionState, StoredPartition
-from strandline.simulation.store import Store
+from strandline.simulation.store import SimulatedStore
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,16 @@ _MAY_JOIN = LeaderReplica._may_join
 
 def _watermark_over_committed_isr(self: LeaderReplica, now_ms: int) -> list[Effect]:
     """Count the committed ISR alone: neither a joiner in flight nor one to come holds back."""
-    isr, live = self.keeper.isr, self.around.live
-    self.keeper.isr, self.around.live = Stable(entries=isr.entries), {}
+    isr, live = self.proposer.isr, self.context.live
+    self.proposer.isr, self.context.live = Stable(entries=isr.entries), {}
     try:
         return _ADVANCE(self, now_ms)
     finally:
-        self.keeper.isr, self.around.live = isr, live
+        self.proposer.isr, self.context.live = isr, live
 
 
 def _write_without_version(
-    self: Store, name: str, resource_version: str, state: PartitionState
+    self: SimulatedStore, name: str, resource_version: str, state: PartitionState
 ) -> StoredPartition:
     """Write whatever comes, over whatever is there.
 
@@ -73,20 +73,20 @@ def _write_without_version(
 
 
 def _no_answer_means_not_applied(
-    self: IsrKeeper, event: AlterPartitionAnswered, now_ms: int
+    self: IsrProposer, event: AlterPartitionResponseReceived, now_ms: int
 ) -> list[Effect]:
-    """Go back to the committed ISR at any answer that settles nothing."""
+    """Go back to the committed ISR at any response that settles nothing."""
     del now_ms
-    if not isinstance(self.isr, Stable) and self.isr.flight.request_id == event.request_id:
+    if not isinstance(self.isr, Stable) and self.isr.in_flight.request_id == event.request_id:
         self.isr = Stable(entries=self.state.isr)
-        self.around.retry_at_ms.pop(self.tp, None)
+        self.context.retry_at_ms.pop(self.tp, None)
     return []
 
 
 def _any_answer_is_ours(
     self: Fetchers, leader: BrokerId, request_id: int
-) -> tuple[Fetcher, Outstanding] | None:
-    """Take a late answer for that of the outstanding fetch."""
+) -> tuple[Fetcher, OutstandingFetch] | None:
+    """Take a late response for that of the outstanding fetch."""
     del request_id
     fetcher = self._by_leader.get(leader)
     if fetcher is None or fetcher.outstanding is None:
@@ -104,7 +104,7 @@ def _join_before_epoch_start(self: LeaderReplica, broker_id: BrokerId, now_ms: i
         self.epoch_start_offset = epoch_start_offset
 
 
-def _any_own_entry(self: Surroundings, entry: IsrEntry | None) -> bool:
+def _any_own_entry(self: BrokerContext, entry: IsrEntry | None) -> bool:
     """Take an entry of an earlier process for this one."""
     return entry is not None and entry.broker_id == self.broker_id
 
@@ -117,7 +117,7 @@ WATERMARK_OVER_COMMITTED_ISR = Mutant(
 )
 WRITE_WITHOUT_VERSION = Mutant(
     "status write without resourceVersion check",
-    Store,
+    SimulatedStore,
     "put_partition_status",
     _write_without_version,
 )
@@ -125,11 +125,11 @@ JOIN_BEFORE_EPOCH_START = Mutant(
     "join before the epoch start", LeaderReplica, "_may_join", _join_before_epoch_start
 )
 NO_OWN_ENTRY_CHECK = Mutant(
-    "missing own-entry check", Surroundings, "is_present_self", _any_own_entry
+    "missing own-entry check", BrokerContext, "is_own_incarnation", _any_own_entry
 )
 NO_ANSWER_MEANS_NOT_APPLIED = Mutant(
-    "a request without an accepting answer counts as not applied",
-    IsrKeeper,
+    "a proposal without an accepting response counts as not applied",
+    IsrProposer,
     "wait_on",
     _no_answer_means_not_applied,
 )
@@ -140,7 +140,7 @@ LEAVERS_STOP_COUNTING = Mutant(
     property(lambda self: self.proposed),
 )
 ANSWERS_WITHOUT_REQUEST_ID = Mutant(
-    "fetch answers taken without their request id",
+    "fetch responses taken without their request id",
     Fetchers,
     "take_outstanding",
     _any_answer_is_ours,

@@ -1,4 +1,4 @@
-"""Many random schedules: every promise holds, and enough happens to prove something.
+"""Many random schedules: every invariant holds, and most of them prove something.
 
 STRANDLINE_SCHEDULES is how many; the default keeps the fast tier fast, the full gate takes
 500. Planted bugs must be found within the full number; those that take long to find are looked
@@ -12,38 +12,38 @@ from collections.abc import Iterator
 
 import pytest
 
-from strandline.simulation.happenings import Happening
+from strandline.simulation.fault_counts import Anomaly
 from strandline.simulation.plan import FaultKind
-from strandline.simulation.run import Outcome, run
-from strandline.simulation.summary import Summary, story
-from strandline.simulation.swarm import draw_plan
+from strandline.simulation.plan_generator import draw_plan
+from strandline.simulation.run import ScheduleResult, run
+from strandline.simulation.summary import Summary, failure_report
 from tests.simulation.mutants import FOUND_LATE, FOUND_SOON, Mutant, planted
 
 SCHEDULES = int(os.environ.get("STRANDLINE_SCHEDULES", "30"))
 SCHEDULES_TO_FIND_A_MUTANT = 500
 MUTANTS = FOUND_SOON + (FOUND_LATE if SCHEDULES >= SCHEDULES_TO_FIND_A_MUTANT else ())
-TELLING_SHARE_MIN = 0.8
+CONCLUSIVE_SHARE_MIN = 0.8
 HANDED_OVER_SHARE_MIN = 0.7
 
 
 @pytest.fixture(scope="module")
 def summary() -> Summary:
-    return Summary(outcomes=[run(draw_plan(seed)) for seed in range(SCHEDULES)])
+    return Summary(results=[run(draw_plan(seed)) for seed in range(SCHEDULES)])
 
 
-def test_every_promise_holds_in_every_schedule(summary: Summary) -> None:
-    assert not summary.broken, "\n".join(map(story, summary.broken[:1]))
+def test_every_invariant_holds_in_every_schedule(summary: Summary) -> None:
+    assert not summary.broken, "\n".join(map(failure_report, summary.broken[:1]))
 
 
 def test_most_schedules_acknowledge_records_after_a_later_election(summary: Summary) -> None:
-    assert summary.telling_share >= TELLING_SHARE_MIN, summary.table(1)
+    assert summary.conclusive_share >= CONCLUSIVE_SHARE_MIN, summary.table(1)
 
 
 def test_schedules_have_elections_losses_and_several_controllers(summary: Summary) -> None:
-    outcomes = summary.outcomes
-    assert sum(outcome.elections for outcome in outcomes) > 2 * len(outcomes)
-    assert sum(outcome.controllers for outcome in outcomes) > len(outcomes)
-    assert any(outcome.losses for outcome in outcomes)
+    results = summary.results
+    assert sum(result.elections for result in results) > 2 * len(results)
+    assert sum(result.controllers for result in results) > len(results)
+    assert any(result.data_losses for result in results)
 
 
 def test_most_schedules_are_decided_by_more_than_one_controller(summary: Summary) -> None:
@@ -56,16 +56,16 @@ def test_schedules_have_three_to_five_brokers() -> None:
     assert {draw_plan(seed).brokers for seed in range(SCHEDULES)} == {3, 4, 5}
 
 
-@pytest.mark.parametrize("kind", [*FaultKind, *Happening], ids=lambda kind: kind.value)
-def test_what_may_go_wrong_does(summary: Summary, kind: FaultKind | Happening) -> None:
-    assert summary.happened[kind] > 0, summary.table(1)
+@pytest.mark.parametrize("kind", [*FaultKind, *Anomaly], ids=lambda kind: kind.value)
+def test_what_may_go_wrong_does(summary: Summary, kind: FaultKind | Anomaly) -> None:
+    assert summary.fault_counts[kind] > 0, summary.table(1)
 
 
 def test_data_is_lost_as_far_as_the_guarantee_goes_and_no_further(summary: Summary) -> None:
-    for outcome in summary.outcomes:
-        limit = draw_plan(outcome.seed).min_insync_replicas - 1
-        assert outcome.not_back_max <= limit, f"seed {outcome.seed}"
-    assert any(outcome.not_back_max for outcome in summary.outcomes)
+    for result in summary.results:
+        limit = draw_plan(result.seed).min_insync_replicas - 1
+        assert result.awaiting_rejoin_max <= limit, f"seed {result.seed}"
+    assert any(result.awaiting_rejoin_max for result in summary.results)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.title)
@@ -76,6 +76,6 @@ def test_random_search_finds(mutant: Mutant) -> None:
     print(f"{mutant.title}: schedule {found.seed}: {found.detail}")
 
 
-def _broken() -> Iterator[Outcome]:
-    outcomes = (run(draw_plan(seed)) for seed in range(SCHEDULES_TO_FIND_A_MUTANT))
-    return (outcome for outcome in outcomes if outcome.promise)
+def _broken() -> Iterator[ScheduleResult]:
+    results = (run(draw_plan(seed)) for seed in range(SCHEDULES_TO_FIND_A_MUTANT))
+    return (result for result in results if result.broken_invariant)

@@ -18,12 +18,12 @@ from strandline.model import (
     PartitionEpoch,
     PartitionState,
 )
-from strandline.simulation.disk import Disk, RecordLog, new_batch
-from strandline.simulation.happenings import Happened, Happening
+from strandline.simulation.disk import RecordLog, SimulatedDisk, new_batch
+from strandline.simulation.fault_counts import Anomaly, FaultCounts
 from strandline.simulation.network import Network
-from strandline.simulation.plan import EVERYBODY, Conditions, Fault, FaultKind
-from strandline.simulation.store import Store, obeys_rules
-from strandline.simulation.timeline import Timeline
+from strandline.simulation.plan import ANY_PEER, Conditions, Fault, FaultKind
+from strandline.simulation.store import SimulatedStore, is_valid_status
+from strandline.simulation.virtual_time import VirtualTime
 from strandline.simulation.world import World
 from tests.simulation.directed import JOIN_BELOW_EPOCH_START
 
@@ -44,10 +44,10 @@ NEXT = replace(STATE, partition_epoch=PartitionEpoch(8))
 # --- the store --------------------------------------------------------------------------
 
 
-def test_a_next_state_obeys_the_rules() -> None:
-    assert obeys_rules(None, STATE)
-    assert obeys_rules(STATE, STATE)
-    assert obeys_rules(STATE, NEXT)
+def test_a_valid_next_status_is_accepted() -> None:
+    assert is_valid_status(None, STATE)
+    assert is_valid_status(STATE, STATE)
+    assert is_valid_status(STATE, NEXT)
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_a_next_state_obeys_the_rules() -> None:
     ],
 )
 def test_a_status_that_breaks_a_rule_is_refused(refused: PartitionState) -> None:
-    assert not obeys_rules(STATE, refused)
+    assert not is_valid_status(STATE, refused)
 
 
 def test_a_write_needs_the_version_that_was_read() -> None:
-    store = Store(JOIN_BELOW_EPOCH_START)
+    store = SimulatedStore(JOIN_BELOW_EPOCH_START)
     found = store.partitions["topic-0"]
     assert store.put_partition_status("topic-0", found.resource_version, STATE) is not None
     assert store.put_partition_status("topic-0", found.resource_version, NEXT) is None
@@ -86,7 +86,7 @@ def test_a_write_needs_the_version_that_was_read() -> None:
 
 
 def test_the_controller_epoch_rises_or_stays_with_its_holder() -> None:
-    store = Store(JOIN_BELOW_EPOCH_START)
+    store = SimulatedStore(JOIN_BELOW_EPOCH_START)
     taken = replace(store.record, holder_identity="a", controller_epoch=ControllerEpoch(1))
     assert store.put_record(taken) is not None
     assert store.put_record(replace(store.record, holder_identity="b")) is None
@@ -136,7 +136,7 @@ def test_power_loss_keeps_what_was_flushed() -> None:
 def test_a_lost_process_leaves_a_state_write_done_or_not() -> None:
     effect = PersistState(token=1, controller_epoch=ControllerEpoch(5), partitions=())
     for reached, epoch in ((True, 5), (False, 0)):
-        disk = Disk(log_dir_id="dir", state_writes=[effect])
+        disk = SimulatedDisk(log_dir_id="dir", state_writes=[effect])
         answers = iter((reached, False))
         disk.end_of_process(lambda answers=answers: next(answers))  # type: ignore[misc]  # bound
         assert (disk.controller_epoch, disk.state_writes) == (epoch, [])
@@ -146,22 +146,22 @@ def test_a_lost_process_leaves_a_state_write_done_or_not() -> None:
 
 
 def test_a_cut_loses_one_direction_and_ends() -> None:
-    timeline = Timeline()
-    network = Network(timeline, seed=1, conditions=Conditions(), happened=Happened())
+    virtual_time = VirtualTime()
+    network = Network(virtual_time, seed=1, conditions=Conditions(), fault_counts=FaultCounts())
     heard: list[str] = []
     network.cut(1, 2, until_ms=10)
     assert not network.send(1, 2, "x", heard.append, "lost")
     assert network.send(2, 1, "x", heard.append, "back")
     assert network.send(1, 1, "x", heard.append, "self")
-    timeline.at(10, lambda: network.send(1, 2, "x", heard.append, "later"))
-    while timeline.run_next():
+    virtual_time.at(10, lambda: network.send(1, 2, "x", heard.append, "later"))
+    while virtual_time.run_next():
         pass
     assert sorted(heard) == ["back", "later", "self"]
 
 
-def test_everybody_can_be_cut_off() -> None:
-    network = Network(Timeline(), seed=1, conditions=Conditions(), happened=Happened())
-    network.cut(EVERYBODY, 2, until_ms=10)
+def test_a_broker_can_be_cut_off_from_all_others() -> None:
+    network = Network(VirtualTime(), seed=1, conditions=Conditions(), fault_counts=FaultCounts())
+    network.cut(ANY_PEER, 2, until_ms=10)
     assert not network.send(1, 2, "x", list)
     assert network.send(2, 1, "x", list)
     assert network.round_trip_ms(2, 1) is None, "the answer would come the cut way"
@@ -169,18 +169,18 @@ def test_everybody_can_be_cut_off() -> None:
 
 
 def test_first_copies_keep_their_order_and_late_ones_do_not() -> None:
-    timeline = Timeline()
+    virtual_time = VirtualTime()
     conditions = Conditions(delay_max_ms=20, duplicates=500, slow=100, slow_max_ms=200)
-    happened = Happened()
-    network = Network(timeline, seed=1, conditions=conditions, happened=happened)
+    fault_counts = FaultCounts()
+    network = Network(virtual_time, seed=1, conditions=conditions, fault_counts=fault_counts)
     heard: list[int] = []
     for number in range(100):
         network.send(1, 2, "x", heard.append, number, repeatable=True)
-    while timeline.run_next():
+    while virtual_time.run_next():
         pass
     firsts = list(dict.fromkeys(heard))
     assert sorted(firsts) == list(range(100))
-    assert len(heard) == 100 + happened[Happening.MESSAGE_REPEATED] > 100
+    assert len(heard) == 100 + fault_counts[Anomaly.MESSAGE_REPEATED] > 100
 
 
 # --- machines ---------------------------------------------------------------------------
@@ -197,17 +197,17 @@ def test_first_copies_keep_their_order_and_late_ones_do_not() -> None:
     ],
     ids=lambda value: value.value if isinstance(value, FaultKind) else f"another boot: {value}",
 )
-def test_what_loses_data_boots_the_machine(kind: FaultKind, is_another_boot: bool) -> None:
+def test_what_loses_data_boots_the_host(kind: FaultKind, is_another_boot: bool) -> None:
     fault = Fault(at_ms=1_500, kind=kind, target="2", for_ms=100)
     world = World(replace(JOIN_BELOW_EPOCH_START, faults=(fault,)))
 
     def boot_id_at(ms: int) -> str:
-        while world.timeline.now_ms < ms:
-            world.timeline.run_next()
+        while world.virtual_time.now_ms < ms:
+            world.virtual_time.run_next()
         registration = world.store.brokers[BrokerId(2)].registration
         assert registration is not None
         return registration.boot_id
 
     before = boot_id_at(1_400)
     assert (boot_id_at(3_000) != before) is is_another_boot
-    assert world.happened[kind] == 1
+    assert world.fault_counts[kind] == 1

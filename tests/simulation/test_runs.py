@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from strandline.simulation.__main__ import main
+from strandline.simulation.invariants import ISR_IS_COMPLETE
 from strandline.simulation.plan import Plan, from_json, to_json
-from strandline.simulation.promises import ISR_IS_COMPLETE
+from strandline.simulation.plan_generator import draw_plan
 from strandline.simulation.run import run
 from strandline.simulation.shrink import Shrinker
-from strandline.simulation.swarm import draw_plan
 from tests.simulation.directed import JOIN_BELOW_EPOCH_START
 from tests.simulation.mutants import JOIN_BEFORE_EPOCH_START, planted
 
 _DIGESTS = """
 from strandline.simulation.run import run
-from strandline.simulation.swarm import draw_plan
+from strandline.simulation.plan_generator import draw_plan
 print([run(draw_plan(seed)).digest for seed in range(6)])
 """
 
@@ -58,14 +58,14 @@ def test_the_fate_of_messages_does_not_depend_on_what_else_is_planned() -> None:
     assert run(quiet).elections == run(plan).elections
 
 
-def test_shrinking_keeps_what_breaks_the_promise_and_little_else() -> None:
+def test_shrinking_keeps_what_breaks_the_invariant_and_little_else() -> None:
     plan = replace(
         JOIN_BELOW_EPOCH_START,
         produces=(*JOIN_BELOW_EPOCH_START.produces, *draw_plan(1).produces[:6]),
     )
     with planted(JOIN_BEFORE_EPOCH_START):
         small = Shrinker(_only_partition_0(plan), ISR_IS_COMPLETE, runs_max=60).shrink()
-        assert run(small).promise == ISR_IS_COMPLETE
+        assert run(small).broken_invariant == ISR_IS_COMPLETE
     assert len(small.produces) <= 2
     assert len(small.faults) <= 3
 
@@ -78,10 +78,10 @@ def test_the_command_prints_a_table_and_succeeds(capsys: pytest.CaptureFixture[s
     assert main(["--seeds", "2", "--first-seed", "1"]) == 0
     printed = capsys.readouterr().out
     assert "leader elections per schedule" in printed
-    assert "promises broken" in printed
+    assert "invariants broken" in printed
 
 
-def test_the_command_tells_the_story_of_a_broken_promise(
+def test_the_command_reports_a_broken_invariant(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "plan.json"

@@ -39,7 +39,7 @@ def producer_of(bootstrap: str, *, acks: str = "all") -> Producer:
     )
 
 
-class Sent:
+class SentRecords:
     """Values sent to one partition and the offsets under which they were acknowledged."""
 
     def __init__(

@@ -19,7 +19,7 @@ from tests.support.commands import (
     CLUSTER_SCRIPTS,
     COMMAND_LIMIT_SECONDS,
     IMAGES_SCRIPT,
-    CommandFailed,
+    CommandError,
     kubectl,
     programs,
     run,
@@ -60,7 +60,7 @@ class Cluster:
             return False
         try:
             return self.kubectl("get", "--raw", "/readyz") == "ok"
-        except CommandFailed:
+        except CommandError:
             return False
 
     def release(self) -> None:
@@ -81,14 +81,14 @@ class Cluster:
     ) -> str:
         """Run kubectl as cluster administrator and return what it printed.
 
-        Raises: CommandFailed with kubectl's message
+        Raises: CommandError with kubectl's message
         """
         return kubectl(self.kubeconfig, *args, stdin=stdin, limit_seconds=limit_seconds)
 
     def helm(self, *args: str, limit_seconds: int = COMMAND_LIMIT_SECONDS) -> str:
         """Run helm as cluster administrator and return what it printed.
 
-        Raises: CommandFailed with helm's message
+        Raises: CommandError with helm's message
         """
         command = [str(programs() / "helm"), f"--kubeconfig={self.kubeconfig}", *args]
         return run(command, limit_seconds=limit_seconds)

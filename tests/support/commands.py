@@ -15,7 +15,7 @@ COMMAND_LIMIT_SECONDS = 60
 """Bound of one kubectl or helm call; they answer within a second when all is well."""
 
 
-class CommandFailed(AssertionError):
+class CommandError(AssertionError):
     """A command ended with an error or not in time; the message holds what it wrote."""
 
     def __init__(self, command: Sequence[str], status: int | str, output: str, error: str) -> None:
@@ -44,7 +44,7 @@ def run(
 ) -> str:
     """Run a command to its end and return its standard output.
 
-    Raises: CommandFailed if its status is not 0 or the time is over
+    Raises: CommandError if its status is not 0 or the time is over
     """
     try:
         done = subprocess.run(
@@ -58,9 +58,9 @@ def run(
         )
     except subprocess.TimeoutExpired as error:
         late = f"not within {limit_seconds} s"
-        raise CommandFailed(command, late, _text(error.stdout), _text(error.stderr)) from error
+        raise CommandError(command, late, _text(error.stdout), _text(error.stderr)) from error
     if done.returncode != 0:
-        raise CommandFailed(command, done.returncode, done.stdout, done.stderr)
+        raise CommandError(command, done.returncode, done.stdout, done.stderr)
     return done.stdout
 
 
@@ -72,7 +72,7 @@ def kubectl(
 ) -> str:
     """Run the kubectl that belongs to this cluster's version.
 
-    Raises: CommandFailed with kubectl's message
+    Raises: CommandError with kubectl's message
     """
     command = [str(programs() / "kubectl"), f"--kubeconfig={kubeconfig}", *args]
     return run(command, stdin=stdin, limit_seconds=limit_seconds)

@@ -43,7 +43,7 @@ class ControlPlane:
     def kubectl(self, *args: str, stdin: str | None = None) -> str:
         """Run kubectl as cluster administrator and return what it printed.
 
-        Raises: CommandFailed with kubectl's message
+        Raises: CommandError with kubectl's message
         """
         return kubectl(self.kubeconfig, *args, stdin=stdin)
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 POLL_INTERVAL_MS = 50
 """Pause between two questions: short beside every deadline, long enough to leave the CPU alone."""
@@ -27,12 +27,12 @@ class NotWithinDeadline(AssertionError):
 
 
 def eventually(
-    condition: Callable[[], Answer],
+    condition: Callable[[], Result],
     within_ms: int,
     what: str,
     *,
     retry_on: tuple[type[Exception], ...] = (AssertionError,),
-) -> Answer:
+) -> Result:
     """Return the first truthy answer of the condition.
 
     Errors of the kinds in `retry_on` count as "not yet"; any other ends the wait.
@@ -56,22 +56,22 @@ def eventually(
 
 @overload
 async def aeventually(
-    condition: Callable[[], Awaitable[Answer]],
+    condition: Callable[[], Awaitable[Result]],
     within_ms: int,
     what: str,
     *,
     retry_on: tuple[type[Exception], ...] = ...,
-) -> Answer: ...
+) -> Result: ...
 
 
 @overload
 async def aeventually(
-    condition: Callable[[], Answer],
+    condition: Callable[[], Result],
     within_ms: int,
     what: str,
     *,
     retry_on: tuple[type[Exception], ...] = ...,
-) -> Answer: ...
+) -> Result: ...
 
 
 async def aeventually(

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from strandline.checker.judge import Verdict
+from strandline.checker.judge import HistoryVerdict
 from strandline.cli.cluster_view import ClusterView
-from strandline.cli.faults import is_well, run_fault
+from strandline.cli.faults import is_healthy, run_fault
 from strandline.cli.kubectl import CommandFailed, Kubernetes
 from strandline.cli.load_pod import BOOTSTRAP, LoadPod
 from strandline.cli.verdict import FaultSeen, judge_run, scan, vacuity
@@ -147,13 +147,13 @@ class Installed:
             topic=topic,
             partitions=PARTITIONS,
             rate=RATE,
-            place=on_control_node,
+            mutate=on_control_node,
         )
         view = ClusterView(self.kubernetes, topic=topic)
         try:
             run = UnderLoad(self.kubernetes, topic, view, load)
-            run.wait_well()
-            run.gather(1_000)
+            run.wait_healthy()
+            run.wait_for_acks(1_000)
             yield run
         finally:
             load.close()
@@ -173,11 +173,13 @@ class UnderLoad:
         self.load = load
         self.faults: list[FaultSeen] = []
 
-    def wait_well(self) -> None:
+    def wait_healthy(self) -> None:
         """Wait until every ISR is full, every pod ready, and every partition acknowledges."""
-        eventually(lambda: is_well(self.view, self.load), READY_LIMIT_MS, "all is well")
+        eventually(
+            lambda: is_healthy(self.view, self.load), READY_LIMIT_MS, "a healthy cluster under load"
+        )
 
-    def gather(self, count: int) -> None:
+    def wait_for_acks(self, count: int) -> None:
         """Wait for more acknowledgements."""
         wanted = self.acked() + count
         eventually(lambda: self.acked() >= wanted, READY_LIMIT_MS, f"{count} acknowledgements")
@@ -195,9 +197,9 @@ class UnderLoad:
         assert seen.longest_gap_ms <= FAULT_LIMIT_MS
         return seen
 
-    def judged(self) -> Verdict:
+    def judged(self) -> HistoryVerdict:
         """Stop the load and judge its history; nothing may be lost, and enough must be shown."""
-        self.gather(max(0, 5_000 - self.acked()))
+        self.wait_for_acks(max(0, 5_000 - self.acked()))
         self.load.stop()
         eventually(self.load.ended, READY_LIMIT_MS, "the end of the load")
         eventually(lambda: self.view.seen().has_full_isrs, READY_LIMIT_MS, "full ISRs")
@@ -205,7 +207,7 @@ class UnderLoad:
         scanned = scan(self.kubernetes, range(BROKERS), topic=self.topic)
         verdict = judge_run(self.load.history(), scanned, replicas)
         print(f"acked {verdict.acked} unknown {verdict.unknown} lost {verdict.lost}")
-        assert verdict.kept_the_promise, verdict.findings
+        assert verdict.is_valid, verdict.findings
         assert vacuity(verdict.acked, self.faults) == []
         assert self.load.exit_code() == 0
         assert verdict.read >= verdict.acked

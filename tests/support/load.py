@@ -17,8 +17,8 @@ from typing import Any
 
 from kafka.record.memory_records import MemoryRecords
 
-from strandline.checker.history import History, Outcome, Scanned, read_history
-from strandline.checker.judge import Verdict, judge
+from strandline.checker.history import History, Scanned, SendOutcome, read_history
+from strandline.checker.judge import HistoryVerdict, judge
 from strandline.errors import CorruptBatch
 from strandline.log.record_batch import iterate_headers
 from strandline.model import BrokerId, LeaderEpoch
@@ -30,7 +30,7 @@ RATE = 100
 """Records a second and partition; a report of the load comes once a second."""
 
 
-class Load:
+class LoadProcess:
     """One run of `strandline.cli.load` against a topic."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Load:
                 stdout=reports,
             )
         group.on_stop(self._kill)
-        self.wait_acks(rate // 2)
+        self.wait_for_acks(rate // 2)
 
     def reports(self) -> list[dict[str, Any]]:
         """Return what the load said each second."""
@@ -69,7 +69,7 @@ class Load:
         last = reports[-1]["acked"] if reports else {}
         return [last.get(str(number), 0) for number in range(self._partitions)]
 
-    def wait_acks(
+    def wait_for_acks(
         self, more: int, *, of: Sequence[int] | None = None, within_ms: int = FAULT_LIMIT_MS
     ) -> None:
         """Wait until each partition, or each of some, has so many acknowledgements more than now.
@@ -103,7 +103,7 @@ class Load:
         assert self._process.wait(RUN_LIMIT_SECONDS) == 0
         return read_history(self._history.read_text().splitlines(keepends=True))
 
-    def judged(self, *, silent: Sequence[int] = ()) -> Verdict:
+    def judged(self, *, silent: Sequence[int] = ()) -> HistoryVerdict:
         """End the load and judge it once every replica holds the whole log.
 
         Every record was acknowledged and, up to the last one, read by a consumer; no partition
@@ -111,13 +111,13 @@ class Load:
         silent: the client's library waits for its answer.
         """
         verdict = self.verdict()
-        assert verdict.kept_the_promise, verdict
+        assert verdict.is_valid, verdict
         assert verdict.read >= verdict.acked >= RATE * self._partitions, verdict
         late = {n: gap for n, gap in verdict.gaps_ms.items() if gap > FAULT_LIMIT_MS}
         assert late.keys() <= set(silent), late
         return verdict
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> HistoryVerdict:
         """End the load and return the judgement, whatever it is."""
         verdict = settled_verdict(self._group, self._topic, self._partitions, self.stop())
         assert verdict.failed == 0, verdict
@@ -133,12 +133,12 @@ class Load:
 def judge_settled(group: BrokerGroup, topic: str, partitions: int, history: History) -> None:
     """Judge a history as `settled_verdict` does, and fail if a promise was broken."""
     verdict = settled_verdict(group, topic, partitions, history)
-    assert verdict.kept_the_promise, verdict
+    assert verdict.is_valid, verdict
 
 
 def settled_verdict(
     group: BrokerGroup, topic: str, partitions: int, history: History, within_ms: int = 30_000
-) -> Verdict:
+) -> HistoryVerdict:
     """Judge a history when every ISR is full and the replicas' logs end at the same offset."""
     group.wait_full_isr(topic, partitions)
     topic_id = group.topic_id(topic)
@@ -161,13 +161,13 @@ def settled_verdict(
 
 
 def acked_history(*acknowledged: dict[bytes, int], partition: int = 0) -> History:
-    """Return the history of what clients of other kinds were told."""
+    """Return the history of what other clients got acknowledged."""
     lines: list[str] = []
     for producer, offsets in enumerate(acknowledged):
         for sequence, (value, offset) in enumerate(offsets.items()):
             text = value.decode()
             lines.append(json.dumps(["sent", f"p{producer}", partition, sequence, text, 0]))
-            lines.append(json.dumps([Outcome.ACKED.value, text, 0, offset]))
+            lines.append(json.dumps([SendOutcome.ACKED.value, text, 0, offset]))
     return read_history(line + "\n" for line in lines)
 
 

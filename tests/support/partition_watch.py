@@ -17,7 +17,7 @@ STOP_SECONDS = 10
 
 
 @dataclass
-class Committed:
+class CommittedStates:
     """Every state of a partition that a watch saw."""
 
     states: list[dict[str, Any]] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Committed:
         return found
 
 
-class Watch:
+class PartitionWatch:
     """Follows the Partitions of a namespace from now on."""
 
     def __init__(self, cluster: Cluster, namespace: str, output: Path) -> None:
@@ -60,11 +60,11 @@ class Watch:
         with output.open("wb") as file:
             self._process = subprocess.Popen(command, stdout=file)
 
-    def stop(self) -> dict[int, Committed]:
+    def stop(self) -> dict[int, CommittedStates]:
         """End it and return what it saw, partition by partition."""
         self._process.terminate()
         self._process.wait(STOP_SECONDS)
-        found: dict[int, Committed] = {}
+        found: dict[int, CommittedStates] = {}
         decoder = json.JSONDecoder()
         text = self._output.read_text()
         position = 0
@@ -74,7 +74,7 @@ class Watch:
             status = event["object"].get("status")
             if status:
                 number = event["object"]["spec"]["partition"]
-                found.setdefault(number, Committed()).states.append(status)
+                found.setdefault(number, CommittedStates()).states.append(status)
         return found
 
 

@@ -21,7 +21,7 @@ LINE_MAX_BYTES = 1 << 20
 """A longer line is no line of ours; reading stops with an error instead of growing."""
 
 
-class Outcome(Enum):
+class SendOutcome(Enum):
     """How a send ended; UNKNOWN may or may not be in the log."""
 
     ACKED = "acked"
@@ -29,7 +29,7 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
-class BadHistory(StrandlineError):
+class MalformedHistory(StrandlineError):
     """A line is not of the form this module writes; names the line."""
 
 
@@ -47,7 +47,7 @@ class Sent:
     value: str
     sent_ms: float
     ended_ms: float | None = None
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: SendOutcome = SendOutcome.UNKNOWN
     offset: int = -1
 
 
@@ -93,7 +93,7 @@ def sent_line(send: Sent) -> str:
     )
 
 
-def outcome_line(value: str, outcome: Outcome, *, ended_ms: float, offset: int = -1) -> str:
+def outcome_line(value: str, outcome: SendOutcome, *, ended_ms: float, offset: int = -1) -> str:
     """Return the line a client writes when it knows how a send ended."""
     return json.dumps([outcome.value, value, ended_ms, offset])
 
@@ -121,21 +121,21 @@ def scanned_line(record: Scanned) -> str:
 def read_history(lines: Iterable[str]) -> History:
     """Return the history that the lines tell.
 
-    Raises: BadHistory for a malformed line that is not the cut last one, for a value sent
+    Raises: MalformedHistory for a malformed line that is not the cut last one, for a value sent
     twice, and for an outcome without its send.
     """
     history = History()
     cut: tuple[int, str] | None = None
     for number, line in enumerate(lines, start=1):
         if cut is not None:
-            raise BadHistory(f"line {cut[0]} is malformed: {cut[1]}")
+            raise MalformedHistory(f"line {cut[0]} is malformed: {cut[1]}")
         if not line.endswith("\n") or len(line) > LINE_MAX_BYTES:
             cut = (number, line[:80])
             continue
         try:
             _take(history, json.loads(line))
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise BadHistory(f"line {number} is malformed: {error!r}: {line[:80]}") from error
+            raise MalformedHistory(f"line {number} is malformed: {error!r}: {line[:80]}") from error
     for records in history.scans.values():
         records.sort(key=lambda record: record.offset)
     return history
@@ -178,7 +178,7 @@ def _take(history: History, fields: list[object]) -> None:
                 value=value,
                 sent_ms=send.sent_ms,
                 ended_ms=_number(time_ms),
-                outcome=Outcome(word),
+                outcome=SendOutcome(word),
                 offset=offset,
             )
         case _:

@@ -17,15 +17,15 @@ from itertools import pairwise
 
 from strandline.model import BrokerId
 
-from .history import History, Outcome, Read, Scanned, Sent
+from .history import History, Read, Scanned, SendOutcome, Sent
 
-GAPS_LISTED_MAX = 20
+FINDINGS_LISTED_MAX = 20
 """Findings are counted in full and listed up to this many of a kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One broken promise: kind is a constant word, detail says where."""
+    """One anomaly: kind is a constant word, detail says where."""
 
     kind: str
     partition: int
@@ -33,8 +33,8 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """Counts over the whole history; `findings` lists at most GAPS_LISTED_MAX of each kind.
+class HistoryVerdict:
+    """Counts over the whole history; `findings` lists at most FINDINGS_LISTED_MAX of each kind.
 
     gaps_ms is the longest time without an acknowledgement per partition while it was sent to.
     """
@@ -56,7 +56,7 @@ class Verdict:
     findings: tuple[Finding, ...]
 
     @property
-    def kept_the_promise(self) -> bool:
+    def is_valid(self) -> bool:
         """True if nothing acknowledged was lost, moved or doubled, and the replicas agree."""
         return not (
             self.lost
@@ -70,7 +70,7 @@ class Verdict:
         )
 
 
-def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> Verdict:
+def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> HistoryVerdict:
     """Return the verdict; replicas says which brokers hold each partition.
 
     lost: acknowledged, yet missing from the log of some replica.
@@ -78,7 +78,7 @@ def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> Verd
     duplicated: one value at two offsets of a partition (the producers are idempotent).
     out_of_order: two acknowledged records of one producer lie in the wrong order.
     diverged: two replicas hold different records at one offset.
-    phantom: a record that nobody sent, or that was definitely refused.
+    phantom: a record that no client sent, or that was definitely refused.
     unscanned: a replica whose log is missing from the history altogether.
     misread: a consumer got a record that is not in the log at that offset, or not the one
     after the one before.
@@ -92,11 +92,11 @@ def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> Verd
     for (partition, _), reads in sorted(history.reads.items()):
         by_kind["misread"] += _judge_reads(partition, reads, history)
     outcomes = [send.outcome for send in history.sends.values()]
-    return Verdict(
+    return HistoryVerdict(
         sent=len(outcomes),
-        acked=outcomes.count(Outcome.ACKED),
-        failed=outcomes.count(Outcome.FAILED),
-        unknown=outcomes.count(Outcome.UNKNOWN),
+        acked=outcomes.count(SendOutcome.ACKED),
+        failed=outcomes.count(SendOutcome.FAILED),
+        unknown=outcomes.count(SendOutcome.UNKNOWN),
         lost=len(by_kind["lost"]),
         duplicated=len(by_kind["duplicated"]),
         out_of_order=len(by_kind["out_of_order"]),
@@ -108,7 +108,7 @@ def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> Verd
         misread=len(by_kind["misread"]),
         gaps_ms=longest_gaps(history.sends.values()),
         findings=tuple(
-            finding for found in by_kind.values() for finding in found[:GAPS_LISTED_MAX]
+            finding for found in by_kind.values() for finding in found[:FINDINGS_LISTED_MAX]
         ),
     )
 
@@ -119,7 +119,7 @@ def _judge_partition(
     def found(kind: str, detail: str) -> Finding:
         return Finding(kind=kind, partition=partition, detail=detail)
 
-    acked = [send for send in sends if send.outcome is Outcome.ACKED]
+    acked = [send for send in sends if send.outcome is SendOutcome.ACKED]
     by_value = {send.value: send for send in sends}
     reference: dict[int, Scanned] = {}
     for broker, scan in scans.items():
@@ -143,7 +143,7 @@ def _judge_partition(
                 )
             offsets.setdefault(record.value, record.offset)
             send = by_value.get(record.value)
-            if send is None or send.outcome is Outcome.FAILED:
+            if send is None or send.outcome is SendOutcome.FAILED:
                 yield found("phantom", f"{record.value} at {record.offset} on broker {broker}")
         yield from _judge_acked(partition, acked, offsets, broker)
 
@@ -204,7 +204,7 @@ def longest_gaps(sends: Iterable[Sent]) -> dict[int, float]:
         partition = send.partition
         first[partition] = min(first.get(partition, send.sent_ms), send.sent_ms)
         last[partition] = max(last.get(partition, send.sent_ms), send.sent_ms)
-        if send.outcome is Outcome.ACKED and send.ended_ms is not None:
+        if send.outcome is SendOutcome.ACKED and send.ended_ms is not None:
             times[partition].append(send.ended_ms)
     gaps: dict[int, float] = {}
     for partition, start in sorted(first.items()):

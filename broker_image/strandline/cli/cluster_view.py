@@ -136,7 +136,7 @@ def _listed(brokers: set[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class TimelineEvent:
     """Something that happened, seconds after the view began."""
 
     at_seconds: float
@@ -160,7 +160,7 @@ class ClusterView:
         self._lock = threading.Lock()
         self._seen = ClusterSeen(partitions={}, pods={})
         self._offsets: dict[tuple[int, int], tuple[int, int]] = {}
-        self._events: list[Event] = []
+        self._events: list[TimelineEvent] = []
         self._changed: dict[int, None] = {}
         self._closed = threading.Event()
         self._threads = [
@@ -180,14 +180,14 @@ class ClusterView:
             partitions[number] = replace(each, high_watermark=high_watermark, log_end_offset=end)
         return replace(seen, partitions=partitions)
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[TimelineEvent]:
         """Return the time line."""
         with self._lock:
             return list(self._events)
 
     def say(self, text: str) -> None:
         """Put something into the time line."""
-        event = Event(at_seconds=time.monotonic() - self._started, text=text)
+        event = TimelineEvent(at_seconds=time.monotonic() - self._started, text=text)
         with self._lock:
             self._events = [*self._events[-EVENTS_MAX:], event]
 

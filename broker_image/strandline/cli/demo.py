@@ -18,25 +18,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from strandline.checker.judge import Verdict
+from strandline.checker.judge import HistoryVerdict
 from strandline.errors import StrandlineError
 
-from . import demo_analysis, release
-from . import demo_cluster as places
+from . import demo_analysis, demo_cluster, release
 from .cluster_view import ClusterView
 from .demo_screen import Screen
 from .faults import (
     WARM_UP_SECONDS,
     delete_pod,
-    gather,
-    is_well,
+    is_healthy,
     kill_broker,
     run_fault,
     settle,
+    wait_for_acks,
 )
 from .kubectl import CommandFailed, Kubernetes
 from .load_pod import LoadPod
-from .pod_trouble import ImagesMissing, check_images, explain
+from .pod_diagnostics import ImagesMissing, check_images, explain
 from .verdict import ACKED_MIN, FaultSeen, judge_run, scan, vacuity
 
 TOPIC = "orders"
@@ -87,53 +86,64 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _demo(root: Path, screen: Screen) -> int:
     with screen.step("a Kubernetes"):
-        place = places.choose(root, os.environ.get("CLUSTER", ""), screen.say)
-        places.remember(place)
-    kubernetes = place.kubernetes()
+        environment = demo_cluster.choose(root, os.environ.get("CLUSTER", ""), screen.say)
+        demo_cluster.remember(environment)
+    kubernetes = environment.kubernetes()
     with screen.step("images"):
-        images = places.load_images(root, place, places.IMAGES, screen.say)
-        observers = demo_analysis.load_images(root, place, screen.say)
+        images = demo_cluster.load_images(root, environment, demo_cluster.IMAGES, screen.say)
+        observers = demo_analysis.load_images(root, environment, screen.say)
     with screen.step("an empty namespace strandline-demo"):
         release.remove(kubernetes)
-        kubernetes.kubectl("create", "namespace", places.NAMESPACE)
-    if place.kind != "hack":
+        kubernetes.kubectl("create", "namespace", demo_cluster.NAMESPACE)
+    if environment.kind != "hack":
         with screen.step("a pod of each image, which ends at once"):
-            found = _check(kubernetes, images | observers.images, place, screen)
+            found = _check(kubernetes, images | observers.images, environment, screen)
             images = {name: found[name] for name in images}
             observers = replace(observers, images={name: found[name] for name in observers.images})
     try:
-        passed = _run(root, place, images, observers, screen)
+        passed = _run(root, environment, images, observers, screen)
     except CommandFailed as error:
-        raise places.DemoFailed("\n".join([str(error), *explain(kubernetes)])) from error
-    path = f", {place.programs} first in PATH" if place.programs else ""
-    shown = TRY_NEXT.format(kubeconfig=place.kubeconfig, path=path, namespace=places.NAMESPACE)
+        raise demo_cluster.DemoFailed("\n".join([str(error), *explain(kubernetes)])) from error
+    path = f", {environment.programs} first in PATH" if environment.programs else ""
+    shown = TRY_NEXT.format(
+        kubeconfig=environment.kubeconfig, path=path, namespace=demo_cluster.NAMESPACE
+    )
     print(f"\n{shown}")
     return 0 if passed else 1
 
 
 def _check(
-    kubernetes: Kubernetes, images: dict[str, str], place: places.Place, screen: Screen
+    kubernetes: Kubernetes,
+    images: dict[str, str],
+    environment: demo_cluster.DemoEnvironment,
+    screen: Screen,
 ) -> dict[str, str]:
     """Return name -> reference, fixed to what the repository has now."""
     try:
-        return check_images(kubernetes, images, screen.say, movable=places.movable(place))
+        return check_images(
+            kubernetes, images, screen.say, movable=demo_cluster.movable(environment)
+        )
     except ImagesMissing as error:
-        raise places.DemoFailed(f"{error}\n{places.how_images_come(place)}".strip()) from error
+        raise demo_cluster.DemoFailed(
+            f"{error}\n{demo_cluster.how_images_come(environment)}".strip()
+        ) from error
 
 
 def _run(
     root: Path,
-    place: places.Place,
+    environment: demo_cluster.DemoEnvironment,
     images: dict[str, str],
     observers: demo_analysis.Observers,
     screen: Screen,
 ) -> bool:
     """Install, break, judge and analyse; tell whether the promise was kept."""
-    kubernetes = place.kubernetes()
+    kubernetes = environment.kubernetes()
     with screen.step("helm install strandline helm/strandline"):
         values = release.values(kubernetes, images) + observers.chart_values()
         # Before they are made: an install that fails leaves them behind.
-        places.remember(replace(place, made_crds=release.brings_definitions(kubernetes)))
+        demo_cluster.remember(
+            replace(environment, made_crds=release.brings_definitions(kubernetes))
+        )
         release.install(root, kubernetes, values)
     with screen.step("kubectl apply -f examples/orders.yaml, until the topic is Ready"):
         kubernetes.kubectl("apply", "-f", str(root / "examples" / "orders.yaml"))
@@ -173,9 +183,9 @@ def _faults(
 ) -> list[FaultSeen]:
     faults: list[FaultSeen] = []
     with screen.watching(view, load):
-        if not screen.wait(lambda: is_well(view, load), WARM_UP_SECONDS):
-            raise places.DemoFailed("the load is not acknowledged on all partitions")
-        gather(load, ACKED_MIN // 3, wait=screen.wait)
+        if not screen.wait(lambda: is_healthy(view, load), WARM_UP_SECONDS):
+            raise demo_cluster.DemoFailed("the load is not acknowledged on all partitions")
+        wait_for_acks(load, ACKED_MIN // 3, wait=screen.wait)
         screen.table(view, load)
         leader = view.seen().partitions[0].leader
         faults.append(
@@ -189,10 +199,10 @@ def _faults(
             )
         )
         _announce(faults[-1], view, load, screen)
-        gather(load, ACKED_MIN // 3, wait=screen.wait)
+        wait_for_acks(load, ACKED_MIN // 3, wait=screen.wait)
         controller = view.seen().controller
         if controller == leader:
-            raise places.DemoFailed(f"broker {leader}, which came back, is controller again")
+            raise demo_cluster.DemoFailed(f"broker {leader}, which came back, is controller again")
         faults.append(
             run_fault(
                 f"kill -9 of broker {controller}, the controller",
@@ -204,7 +214,7 @@ def _faults(
             )
         )
         _announce(faults[-1], view, load, screen)
-        gather(load, ACKED_MIN // 3, wait=screen.wait)
+        wait_for_acks(load, ACKED_MIN // 3, wait=screen.wait)
     return faults
 
 
@@ -231,7 +241,7 @@ def _judge(
 
 
 def report(
-    verdict: Verdict, faults: Sequence[FaultSeen], load_exit_code: int | None, screen: Screen
+    verdict: HistoryVerdict, faults: Sequence[FaultSeen], load_exit_code: int | None, screen: Screen
 ) -> bool:
     """Print the verdict; True if nothing was lost and the run shows it."""
     for fault in faults:
@@ -252,7 +262,7 @@ def report(
         reasons.append(f"the load ended with {load_exit_code}: not all was answered, or not read")
     for reason in reasons:
         screen.say(f"  this run shows nothing: {reason}")
-    passed = verdict.kept_the_promise and not reasons
+    passed = verdict.is_valid and not reasons
     screen.say("PASSED: every acknowledged record is on every replica" if passed else "FAILED")
     return passed
 
@@ -260,25 +270,25 @@ def report(
 def _push(root: Path, screen: Screen) -> int:
     repository = os.environ.get("IMAGES", "")
     with screen.step(f"our images into {repository or 'a repository'}"):
-        places.push_images(root, repository, screen.say)
+        demo_cluster.push_images(root, repository, screen.say)
     return 0
 
 
 def _down(root: Path, screen: Screen) -> int:
-    place = places.remembered()
-    if place is None:
+    environment = demo_cluster.remembered()
+    if environment is None:
         screen.say("nothing to remove")
         return 0
-    if place.started:
+    if environment.started:
         with screen.step("the cluster that the demo started goes"):
-            places.remove_cluster(root, place, screen.say)
+            demo_cluster.remove_cluster(root, environment, screen.say)
     else:
         with screen.step("namespace strandline-demo goes, the cluster stays"):
-            kubernetes = place.kubernetes()
+            kubernetes = environment.kubernetes()
             release.remove(kubernetes)
-            if place.made_crds:
+            if environment.made_crds:
                 release.remove_definitions(kubernetes)
-    places.forget()
+    demo_cluster.forget()
     return 0
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from . import demo_cluster as places
+from . import demo_cluster
 from .kubectl import Kubernetes
 from .verdict import FaultSeen
 
@@ -23,7 +23,7 @@ NODE = "worker1"
 OFFICIAL_PROMETHEUS = "prom/prometheus:v2.53.3"
 JOB_SECONDS = 600.0
 POLL_SECONDS = 1.0
-JOB = f"{places.RELEASE}-analysis"
+JOB = f"{demo_cluster.RELEASE}-analysis"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,16 +46,20 @@ class Observers:
         return {"kubernetes.io/hostname": self.node} if self.node else {}
 
 
-def load_images(root: Path, place: places.Place, say: Callable[[str], None]) -> Observers:
+def load_images(
+    root: Path, environment: demo_cluster.DemoEnvironment, say: Callable[[str], None]
+) -> Observers:
     """Bring both images; where images come from a registry, Prometheus is the official one."""
-    if place.kind == "hack":
-        prometheus = places.load_images(root, place, ["prometheus"], say)
-        analysis = places.load_images(root, place, ["analysis"], say, node=NODE)
+    if environment.kind == "hack":
+        prometheus = demo_cluster.load_images(root, environment, ["prometheus"], say)
+        analysis = demo_cluster.load_images(root, environment, ["analysis"], say, node=NODE)
         return Observers(images=prometheus | analysis, node=NODE)
-    if place.kind == "kind" or os.environ.get("IMAGES"):
-        analysis = places.load_images(root, place, ["analysis"], say)
+    if environment.kind == "kind" or os.environ.get("IMAGES"):
+        analysis = demo_cluster.load_images(root, environment, ["analysis"], say)
         return Observers(images={"prometheus": OFFICIAL_PROMETHEUS} | analysis)
-    return Observers(images=places.load_images(root, place, ["prometheus", "analysis"], say))
+    return Observers(
+        images=demo_cluster.load_images(root, environment, ["prometheus", "analysis"], say)
+    )
 
 
 def analyse(
@@ -82,7 +86,7 @@ def analyse(
     ]
     moment = datetime.fromtimestamp(since_ms / 1000, tz=UTC)
     manifest = kubernetes.helm(
-        *("template", places.RELEASE, str(root / "helm" / "strandline")),
+        *("template", demo_cluster.RELEASE, str(root / "helm" / "strandline")),
         *(f"--set={value}" for value in values),
         *("--set=analysis.enabled=true", f"--set=analysis.start={moment:%Y-%m-%dT%H:%M:%SZ}"),
         f"--set-json=analysis.faults={json.dumps(given)}",
@@ -93,7 +97,7 @@ def analyse(
     outcome = _wait_for_end(kubernetes)
     printed = kubernetes.kubectl("logs", f"job/{JOB}")
     if outcome != "Complete":
-        raise places.DemoFailed(f"the analysis failed: {printed[-2000:]}")
+        raise demo_cluster.DemoFailed(f"the analysis failed: {printed[-2000:]}")
     return printed
 
 
@@ -106,7 +110,7 @@ def _wait_for_end(kubernetes: Kubernetes) -> str:
             if condition["status"] == "True" and condition["type"] in {"Complete", "Failed"}:
                 return str(condition["type"])
         time.sleep(POLL_SECONDS)
-    raise places.DemoFailed(f"the analysis did not end in {JOB_SECONDS:g} s")
+    raise demo_cluster.DemoFailed(f"the analysis did not end in {JOB_SECONDS:g} s")
 
 
 def _version(kubernetes: Kubernetes) -> str:

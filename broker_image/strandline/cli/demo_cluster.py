@@ -48,8 +48,8 @@ class DemoFailed(StrandlineError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A cluster the demo may use; started tells that the demo made it."""
+class DemoEnvironment:
+    """The Kubernetes cluster the demo uses; started tells that the demo made it."""
 
     kind: str
     kubeconfig: str
@@ -71,18 +71,18 @@ def cache_folder(name: str = "demo") -> Path:
     return folder
 
 
-def remember(place: Place) -> None:
+def remember(environment: DemoEnvironment) -> None:
     """Note what `demo-down` will have to remove."""
-    _state().write_text(json.dumps(asdict(place)), encoding="utf-8")
+    _state().write_text(json.dumps(asdict(environment)), encoding="utf-8")
 
 
-def remembered() -> Place | None:
+def remembered() -> DemoEnvironment | None:
     """Return what the last demo noted, None if there is nothing to remove."""
     try:
         noted = json.loads(_state().read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    return Place(**noted)
+    return DemoEnvironment(**noted)
 
 
 def forget() -> None:
@@ -100,7 +100,7 @@ def _kubeconfig(kind: str) -> Path:
     return cache_folder() / f"{kind}.kubeconfig"
 
 
-def choose(root: Path, wanted: str, say: Callable[[str], None]) -> Place:
+def choose(root: Path, wanted: str, say: Callable[[str], None]) -> DemoEnvironment:
     """Find or start the cluster.
 
     Raises:  DemoFailed naming everything that is missing
@@ -112,21 +112,21 @@ def choose(root: Path, wanted: str, say: Callable[[str], None]) -> Place:
     started_before = before is not None and before.started
     match kind:
         case "hack":
-            place = hack_cluster(root, say)
+            environment = hack_cluster(root, say)
         case "kind":
-            place = _kind_cluster(root, say)
+            environment = _kind_cluster(root, say)
         case "current":
-            place = _current_cluster()
+            environment = _current_cluster()
         case _:
             raise DemoFailed(f"CLUSTER={wanted}: must be kind, hack, current, or not set")
     if started_before:
-        place = Place(**{**asdict(place), "started": True})
-    return place
+        environment = DemoEnvironment(**{**asdict(environment), "started": True})
+    return environment
 
 
 def load_images(
     root: Path,
-    place: Place,
+    environment: DemoEnvironment,
     names: Sequence[str],
     say: Callable[[str], None],
     *,
@@ -136,11 +136,11 @@ def load_images(
 
     With IMAGES=<repository> they are there already.
     """
-    if place.kind == "hack":
+    if environment.kind == "hack":
         where = ("--nodes", node) if node else ()
         printed = script(root / "hack" / "images", "load", *where, *names, say=say)
         return dict(zip(names, printed[-len(names) :], strict=True))
-    if place.kind == "kind":
+    if environment.kind == "kind":
         return {name: _kind_image(root, name, say) for name in names}
     if repository := os.environ.get("IMAGES", ""):
         return {name: _in_repository(root, repository, name) for name in names}
@@ -166,14 +166,14 @@ def push_images(root: Path, repository: str, say: Callable[[str], None]) -> None
         run(["docker", "push", "--quiet", reference], limit_seconds=BUILD_SECONDS)
 
 
-def movable(place: Place) -> Collection[str]:
+def movable(environment: DemoEnvironment) -> Collection[str]:
     """Return the images whose tag a `make push` moves; elsewhere a tag tells the content."""
-    return DOCKERFILES if place.kind == "current" and os.environ.get("IMAGES") else ()
+    return DOCKERFILES if environment.kind == "current" and os.environ.get("IMAGES") else ()
 
 
-def how_images_come(place: Place) -> str:
-    """Say what a person can do where the nodes of this place lack an image."""
-    if place.kind != "current":
+def how_images_come(environment: DemoEnvironment) -> str:
+    """Say what a person can do where the nodes of this environment lack an image."""
+    if environment.kind != "current":
         return ""
     if repository := os.environ.get("IMAGES", ""):
         return (
@@ -183,13 +183,13 @@ def how_images_come(place: Place) -> str:
     return f"LOAD='{os.environ.get('LOAD', '')}' must bring an archive to every node of the cluster"
 
 
-def remove_cluster(root: Path, place: Place, say: Callable[[str], None]) -> None:
+def remove_cluster(root: Path, environment: DemoEnvironment, say: Callable[[str], None]) -> None:
     """Take down a cluster that the demo started."""
-    if place.kind == "hack":
+    if environment.kind == "hack":
         script(root / "hack" / "cluster" / "down", say=say)
-    elif place.kind == "kind":
+    elif environment.kind == "kind":
         # With the kubeconfig of our own: kind would else look into the user's.
-        where = ("--name", KIND_NAME, "--kubeconfig", place.kubeconfig)
+        where = ("--name", KIND_NAME, "--kubeconfig", environment.kubeconfig)
         run(["kind", "delete", "cluster", *where], limit_seconds=BUILD_SECONDS)
 
 
@@ -204,7 +204,7 @@ def _kind_lacks() -> list[str]:
     return lacks
 
 
-def hack_cluster(root: Path, say: Callable[[str], None]) -> Place:
+def hack_cluster(root: Path, say: Callable[[str], None]) -> DemoEnvironment:
     """Find or start the cluster under hack/; started is false if it was up.
 
     Raises:  DemoFailed naming everything that is missing
@@ -219,21 +219,23 @@ def hack_cluster(root: Path, say: Callable[[str], None]) -> Place:
     sourced = f'. "{scripts}/env.sh"; echo "$KUBECONFIG"; dirname "$(command -v kubectl)"'
     kubeconfig, programs = run(["bash", "-c", sourced]).splitlines()
     started = not any("already up" in line for line in printed)
-    return Place(kind="hack", kubeconfig=kubeconfig, programs=programs, started=started)
+    return DemoEnvironment(kind="hack", kubeconfig=kubeconfig, programs=programs, started=started)
 
 
-def _kind_cluster(root: Path, say: Callable[[str], None]) -> Place:
+def _kind_cluster(root: Path, say: Callable[[str], None]) -> DemoEnvironment:
     if lacks := _kind_lacks():
         raise DemoFailed("\n".join(["CLUSTER=kind needs what does not work here:", *lacks]))
     kubeconfig = _kubeconfig("kind")
     exists = KIND_NAME in run(["kind", "get", "clusters"]).split()
-    place = Place(kind="kind", kubeconfig=str(kubeconfig), programs="", started=not exists)
+    environment = DemoEnvironment(
+        kind="kind", kubeconfig=str(kubeconfig), programs="", started=not exists
+    )
     if exists:
         run(["kind", "export", "kubeconfig", "--name", KIND_NAME, "--kubeconfig", str(kubeconfig)])
     else:
         say("  kind create cluster")
         # Before it is made: half a cluster, after an interruption, has to go as well.
-        remember(place)
+        remember(environment)
         config = root / "kind-config.yaml"
         run(
             [
@@ -242,10 +244,10 @@ def _kind_cluster(root: Path, say: Callable[[str], None]) -> Place:
             ],
             limit_seconds=BUILD_SECONDS,
         )
-    return place
+    return environment
 
 
-def _current_cluster() -> Place:
+def _current_cluster() -> DemoEnvironment:
     missing = [name for name in ("kubectl", "helm") if shutil.which(name) is None]
     if missing:
         raise DemoFailed(f"CLUSTER=current needs {' and '.join(missing)} in PATH")
@@ -261,7 +263,7 @@ def _current_cluster() -> Place:
         raise DemoFailed("an earlier demo is up in another cluster: make demo-down first")
     kubeconfig.touch(mode=0o600)
     kubeconfig.write_text(content, encoding="utf-8")
-    return Place(kind="current", kubeconfig=str(kubeconfig), programs="", started=False)
+    return DemoEnvironment(kind="current", kubeconfig=str(kubeconfig), programs="", started=False)
 
 
 def _kind_image(root: Path, name: str, say: Callable[[str], None]) -> str:

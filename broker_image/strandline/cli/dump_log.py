@@ -21,9 +21,9 @@ from pathlib import Path
 from strandline.checker.history import Scanned, scanned_line
 from strandline.config.storage import StorageConfig
 from strandline.errors import CheckpointMalformed, CorruptBatch
-from strandline.log.folders import PartitionMetadata, parse_folder_name, read_metadata
+from strandline.log.batch_scan import Window
+from strandline.log.partition_folder import PartitionMetadataFile, parse_folder_name, read_metadata
 from strandline.log.record_batch import HEADER_BYTES, BatchHeader
-from strandline.log.scan import Window
 from strandline.log.segment import LOG_SUFFIX, OFFSET_DIGITS
 from strandline.model import BrokerId, LeaderEpoch
 
@@ -34,7 +34,7 @@ SHOWN_BYTES_MAX = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class DumpedBatch:
     """A batch found whole; records is None if its codec is not opened here."""
 
     header: BatchHeader
@@ -43,7 +43,7 @@ class Batch:
     records: list[Record] | None
 
 
-def replicas(directory: Path) -> Iterator[tuple[PartitionMetadata, Path]]:
+def replicas(directory: Path) -> Iterator[tuple[PartitionMetadataFile, Path]]:
     """Yield the replicas in a data directory, by topic name and partition.
 
     Raises:  CheckpointMalformed for a folder without a valid identity; OSError
@@ -56,7 +56,7 @@ def replicas(directory: Path) -> Iterator[tuple[PartitionMetadata, Path]]:
     yield from sorted(found, key=lambda each: (each[0].topic_name, each[0].tp))
 
 
-def read_log(folder: Path) -> Iterator[Batch]:
+def read_log(folder: Path) -> Iterator[DumpedBatch]:
     """Yield the batches of a replica from the oldest segment to the newest.
 
     Only the end of the newest segment may be cut: it is being written, or a crash cut it.
@@ -83,7 +83,7 @@ def read_log(folder: Path) -> Iterator[Batch]:
             yield batch
 
 
-def _read_segment(path: Path, *, may_be_cut: bool) -> Iterator[Batch]:
+def _read_segment(path: Path, *, may_be_cut: bool) -> Iterator[DumpedBatch]:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         end = os.fstat(descriptor).st_size
@@ -102,13 +102,13 @@ def _read_segment(path: Path, *, may_be_cut: bool) -> Iterator[Batch]:
                 records = read_records(header, view)
             except Unreadable:
                 records = None
-            yield Batch(header=header, segment=path.name, position=position, records=records)
+            yield DumpedBatch(header=header, segment=path.name, position=position, records=records)
             position += header.size_bytes
     finally:
         os.close(descriptor)
 
 
-def checker_lines(broker: BrokerId, partition: int, batch: Batch) -> Iterator[str]:
+def checker_lines(broker: BrokerId, partition: int, batch: DumpedBatch) -> Iterator[str]:
     """Yield a line for each record; what is no text is spelled with backslashes.
 
     Raises:  Unreadable if the records are compressed
@@ -128,7 +128,7 @@ def checker_lines(broker: BrokerId, partition: int, batch: Batch) -> Iterator[st
         )
 
 
-def human_lines(batch: Batch) -> Iterator[str]:
+def human_lines(batch: DumpedBatch) -> Iterator[str]:
     """Yield a line for the batch and an indented one for each of its records."""
     header = batch.header
     codec = CODECS[header.codec] if header.codec < len(CODECS) else str(header.codec)

@@ -72,10 +72,10 @@ def run_fault(
     view.say(f"FAULT {name}")
     at_ms = time.time_ns() // 1_000_000
     inject()
-    over = wait(lambda: bool(view.changed_since_mark()) and is_well(view, load), limit_seconds)
+    over = wait(lambda: bool(view.changed_since_mark()) and is_healthy(view, load), limit_seconds)
     changed = tuple(view.changed_since_mark())
     if changed and not over:
-        raise NotRecovered(f"{name}: not over after {limit_seconds:g} s: {ailments(view, load)}")
+        raise NotRecovered(f"{name}: not over after {limit_seconds:g} s: {unhealthy(view, load)}")
     after = load.last()
     seen = FaultSeen(
         name=name,
@@ -90,8 +90,8 @@ def run_fault(
     return seen
 
 
-def gather(load: LoadPod, count: int, *, wait: Wait) -> None:
-    """Let some more records be acknowledged.
+def wait_for_acks(load: LoadPod, count: int, *, wait: Wait) -> None:
+    """Wait until so many more records are acknowledged.
 
     Raises:  NotRecovered
     """
@@ -119,12 +119,12 @@ def settle(view: ClusterView, load: LoadPod, *, wait: Wait) -> dict[int, tuple[i
     return {number: each.replicas for number, each in view.seen().partitions.items()}
 
 
-def is_well(view: ClusterView, load: LoadPod) -> bool:
-    """Tell whether nothing is missing."""
-    return not ailments(view, load)
+def is_healthy(view: ClusterView, load: LoadPod) -> bool:
+    """Tell whether nothing is unhealthy."""
+    return not unhealthy(view, load)
 
 
-def ailments(view: ClusterView, load: LoadPod) -> list[str]:
+def unhealthy(view: ClusterView, load: LoadPod) -> list[str]:
     """Return what is not as it should be under load."""
     seen, report = view.seen(), load.last()
     found = [

@@ -26,9 +26,9 @@ from typing import IO
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from strandline.checker.history import Outcome, Sent, outcome_line, sent_line
+from strandline.checker.history import SendOutcome, Sent, outcome_line, sent_line
 
-from .reader import CONNECT_TIMEOUT_MS, Reader
+from .load_consumer import CONNECT_TIMEOUT_MS, LoadConsumer
 
 UNKNOWN_ERRORS = frozenset(
     {
@@ -64,7 +64,7 @@ class Load:
     topic: str
     history: IO[str]
     name: str
-    reader: Reader | None = None
+    consumer: LoadConsumer | None = None
     acked: dict[int, int] = field(default_factory=dict)
     unknown: int = 0
     failed: int = 0
@@ -101,14 +101,14 @@ class Load:
             offset = message.offset()
             self._acked(partition, ended, -1 if offset is None else offset)
             line = outcome_line(
-                value, Outcome.ACKED, ended_ms=ended, offset=-1 if offset is None else offset
+                value, SendOutcome.ACKED, ended_ms=ended, offset=-1 if offset is None else offset
             )
         elif error.code() in UNKNOWN_ERRORS:
             self.unknown += 1
-            line = outcome_line(value, Outcome.UNKNOWN, ended_ms=ended)
+            line = outcome_line(value, SendOutcome.UNKNOWN, ended_ms=ended)
         else:
             self.failed += 1
-            line = outcome_line(value, Outcome.FAILED, ended_ms=ended)
+            line = outcome_line(value, SendOutcome.FAILED, ended_ms=ended)
         self.history.write(line + "\n")
 
     def _acked(self, partition: int, ended: float, offset: int) -> None:
@@ -134,7 +134,7 @@ class Load:
                 "failed": self.failed,
                 "silent_ms": {partition: round(gap) for partition, gap in silent.items()},
                 "gap_ms": {partition: round(gap) for partition, gap in gaps.items()},
-                "read": None if self.reader is None else sum(self.reader.next_offset.values()),
+                "read": None if self.consumer is None else sum(self.consumer.next_offset.values()),
             }
         )
 
@@ -160,31 +160,31 @@ def run(
                 load.send(partition, sent[partition])
                 sent[partition] += 1
         load.producer.poll(min(1 / rate / 2, POLL_SECONDS_MAX))
-        if load.reader is not None:
-            load.reader.take(load.history)
+        if load.consumer is not None:
+            load.consumer.take(load.history)
         if now_ms() >= next_report:
             next_report += report_seconds * 1000
             load.history.flush()
             print(load.report(started), flush=True)
     load.producer.flush()
-    if load.reader is not None:
-        _read_out(load, load.reader)
+    if load.consumer is not None:
+        _read_to_end(load, load.consumer)
     load.history.flush()
     print(load.report(started), flush=True)
 
 
-def _read_out(load: Load, reader: Reader) -> None:
+def _read_to_end(load: Load, consumer: LoadConsumer) -> None:
     deadline = now_ms() + READ_OUT_SECONDS * 1000
-    while not reader.has_read(load.ends) and now_ms() < deadline:
-        reader.take(load.history, wait_seconds=0.1)
-    reader.close()
-    if not reader.has_read(load.ends):
+    while not consumer.has_read(load.ends) and now_ms() < deadline:
+        consumer.take(load.history, wait_seconds=0.1)
+    consumer.close()
+    if not consumer.has_read(load.ends):
         behind = {
-            partition: end - reader.next_offset[partition]
+            partition: end - consumer.next_offset[partition]
             for partition, end in sorted(load.ends.items())
-            if reader.next_offset[partition] < end
+            if consumer.next_offset[partition] < end
         }
-        print(f"acknowledged, not read in time: {behind} {reader.errors}", file=sys.stderr)
+        print(f"acknowledged, not read in time: {behind} {consumer.errors}", file=sys.stderr)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -209,14 +209,14 @@ def main(arguments: list[str] | None = None) -> int:
         }
     )
     name = f"load{uuid.uuid4().hex[:8]}"
-    reader = None
+    consumer = None
     if options.consume:
-        reader = Reader(
+        consumer = LoadConsumer(
             options.bootstrap, options.topic, partitions=options.partitions, name=f"{name}-reader"
         )
     with open(options.history, "w", encoding="utf-8") as history:
         load = Load(
-            producer=producer, topic=options.topic, history=history, name=name, reader=reader
+            producer=producer, topic=options.topic, history=history, name=name, consumer=consumer
         )
         try:
             run(
@@ -229,7 +229,7 @@ def main(arguments: list[str] | None = None) -> int:
         except KafkaException as error:
             print(f"the library gave up: {error}", file=sys.stderr)
             return 1
-    complete = load.failed == 0 and (reader is None or reader.has_read(load.ends))
+    complete = load.failed == 0 and (consumer is None or consumer.has_read(load.ends))
     return 0 if complete else 1
 
 

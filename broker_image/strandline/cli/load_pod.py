@@ -96,13 +96,16 @@ def parse_report(line: str) -> Report | None:
     if not line.startswith("{"):
         return None
     try:
-        told = json.loads(line)
+        fields = json.loads(line)
         by_partition = {
-            key: {int(number): int(value) for number, value in told[key].items()}
+            key: {int(number): int(value) for number, value in fields[key].items()}
             for key in ("acked", "silent_ms", "gap_ms")
         }
         return Report(
-            at_ms=told["at_ms"], unknown=told["unknown"], failed=told["failed"], **by_partition
+            at_ms=fields["at_ms"],
+            unknown=fields["unknown"],
+            failed=fields["failed"],
+            **by_partition,
         )
     except (ValueError, KeyError, AttributeError):
         return None
@@ -121,7 +124,7 @@ class LoadPod:
         partitions: int = 6,
         rate: float = 100.0,
         seconds: float = 900.0,
-        place: Callable[[Object], Object] = lambda pod: pod,
+        mutate: Callable[[Object], Object] = lambda pod: pod,
     ) -> None:
         self._kubernetes = kubernetes
         self.name = name
@@ -130,7 +133,7 @@ class LoadPod:
         self._per_second: dict[int, float] = {}
         self._gaps: dict[int, int] = {}
         pod = manifest(name, image, topic=topic, partitions=partitions, rate=rate, seconds=seconds)
-        kubernetes.apply(place(pod))
+        kubernetes.apply(mutate(pod))
         kubernetes.kubectl(
             "wait",
             f"pod/{name}",

@@ -72,7 +72,7 @@ def _gunzip(data: bytes) -> bytes:
 
 
 def _records(header: BatchHeader, data: bytes) -> Iterator[Record]:
-    reader = _Reader(data)
+    reader = _FieldReader(data)
     while reader.position < len(data):
         length = reader.number()
         end = reader.position + length
@@ -93,7 +93,7 @@ def _records(header: BatchHeader, data: bytes) -> Iterator[Record]:
         )
 
 
-class _Reader:
+class _FieldReader:
     """A position in the bytes of a batch's records; never passes their end."""
 
     def __init__(self, data: bytes) -> None:

@@ -57,7 +57,7 @@ def remove(kubernetes: Kubernetes) -> None:
 
 
 def remove_definitions(kubernetes: Kubernetes) -> None:
-    """Remove the definitions unless somebody else has objects of these kinds by now."""
+    """Remove the definitions unless another release has objects of these kinds by now."""
     kinds = [f"{kind}.strandline.dev" for kind in KINDS]
     if _owner_of_definitions(kubernetes) != kubernetes.namespace:
         return

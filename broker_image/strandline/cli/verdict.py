@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from strandline.checker.history import read_history
-from strandline.checker.judge import Verdict, judge
+from strandline.checker.judge import HistoryVerdict, judge
 from strandline.model import BrokerId
 
 from .kubectl import Kubernetes
@@ -62,7 +62,7 @@ def scan(kubernetes: Kubernetes, brokers: Iterable[int], *, topic: str) -> list[
 
 def judge_run(
     history: Sequence[str], scanned: Sequence[str], replicas: dict[int, tuple[int, ...]]
-) -> Verdict:
+) -> HistoryVerdict:
     """Return the verdict on a history; replicas is by partition."""
     return judge(
         read_history([*history, *scanned]),

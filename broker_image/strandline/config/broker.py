@@ -18,10 +18,10 @@ import yaml
 from strandline.errors import ConfigError
 from strandline.model import BrokerId
 
+from .declaration import Setting, build, refuse_unknown_keys, settings_of
 from .kubernetes import KubernetesConfig
 from .network import GrpcConfig, KafkaListenerConfig, ObservabilityConfig
 from .replication import ControllerConfig, ReplicationConfig
-from .settings import Setting, build, refuse_unknown_keys, settings_of
 from .storage import StorageConfig
 from .timing import PROFILES, TimingConfig
 from .topic import TopicDefaults
@@ -58,7 +58,7 @@ _CLUSTER_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class BrokerIdentity:
     """Who this process is; from the environment that the StatefulSet gives a pod."""
 
     cluster: str
@@ -89,9 +89,9 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Everything a broker was told; each part goes to the code that obeys it."""
+    """The whole configuration of a broker; each part goes to the code that applies it."""
 
-    identity: Identity
+    identity: BrokerIdentity
     ports: Ports = field(default_factory=Ports)
     timing: TimingConfig = field(default_factory=TimingConfig)
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
@@ -157,7 +157,7 @@ def load_broker_config(path: Path, environ: Mapping[str, str] | None = None) -> 
 
 
 def broker_config(
-    values: Mapping[str, object], *, identity: Identity, ports: Ports
+    values: Mapping[str, object], *, identity: BrokerIdentity, ports: Ports
 ) -> BrokerConfig:
     """Make a configuration from settings by key; unknown keys are refused.
 
@@ -217,7 +217,7 @@ def read_settings_file(path: Path) -> dict[str, object]:
     return loaded
 
 
-def _identity_from(variables: Mapping[str, str]) -> Identity:
+def _identity_from(variables: Mapping[str, str]) -> BrokerIdentity:
     """Read who we are, refusing what is absent or does not fit together."""
     cluster = _required(variables, "CLUSTER_NAME")
     if len(cluster) > CLUSTER_NAME_LENGTH_MAX or not _CLUSTER_NAME.fullmatch(cluster):
@@ -233,7 +233,7 @@ def _identity_from(variables: Mapping[str, str]) -> Identity:
             f"POD_NAME: {pod_name!r} is not accepted; give {cluster}-<broker id> with an id "
             f"from 0 to {BROKER_ID_MAX}"
         )
-    return Identity(
+    return BrokerIdentity(
         cluster=cluster,
         broker_id=BrokerId(int(ordinal)),
         namespace=_required(variables, "NAMESPACE"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .settings import integer
+from .declaration import integer
 
 _MIB = 1 << 20
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .settings import integer, text
+from .declaration import integer, text
 
 _HOUR_MS = 3_600_000
 

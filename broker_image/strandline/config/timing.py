@@ -11,7 +11,7 @@ from typing import Final
 
 from strandline.errors import ConfigError
 
-from .settings import integer
+from .declaration import integer
 
 _HOUR_MS = 3_600_000
 

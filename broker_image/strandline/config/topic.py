@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from strandline.model import TopicSettings
 
-from .settings import integer
+from .declaration import integer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

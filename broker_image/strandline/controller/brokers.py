@@ -26,8 +26,8 @@ from strandline.model import (
 from .events import HostedReplica, SessionOpened
 
 
-class Standing(Enum):
-    """What is known of a broker's life."""
+class LivenessState(Enum):
+    """Whether the broker is alive, as far as the controller knows."""
 
     IN_SESSION = "in_session"
     AWAITED = "awaited"
@@ -42,7 +42,7 @@ class BrokerView:
     """A broker as elections and ISR changes see it."""
 
     broker_id: BrokerId
-    standing: Standing
+    liveness: LivenessState
     broker_epoch: BrokerEpoch = BrokerEpoch(-1)
     clean_since_epoch: BrokerEpoch = BrokerEpoch(-1)
     shutting_down: bool = False
@@ -50,7 +50,7 @@ class BrokerView:
     @property
     def is_live(self) -> bool:
         """Whether it counts as live."""
-        return self.standing in (Standing.IN_SESSION, Standing.AWAITED)
+        return self.liveness in (LivenessState.IN_SESSION, LivenessState.AWAITED)
 
     def covers(self, entry: IsrEntry) -> bool:
         """Tell whether an ISR entry of this broker is still in sync (ADR 0002)."""
@@ -61,7 +61,7 @@ class BrokerView:
 
         An entry above the registered epoch is no evidence: our view is old then.
         """
-        return self.standing is not Standing.UNKNOWN and (
+        return self.liveness is not LivenessState.UNKNOWN and (
             entry.broker_epoch < self.clean_since_epoch
         )
 
@@ -81,7 +81,7 @@ class BrokerEntry:
 
     broker_id: BrokerId
     registration: Registration | None = None
-    standing: Standing = Standing.UNKNOWN
+    liveness: LivenessState = LivenessState.UNKNOWN
     session_id: int | None = None
     heard_ms: int = 0
     suspected_ms: int = 0
@@ -91,14 +91,14 @@ class BrokerEntry:
     hosted: dict[TopicPartition, HostedReplica] = field(default_factory=dict)
 
 
-class Hello(Enum):
-    """What becomes of a hello."""
+class HelloVerdict(Enum):
+    """How the controller treats a hello."""
 
     ACCEPTED = "accepted"
     STALE = "stale"
     """A newer process of that id is registered."""
     VIEW_IS_OLD = "view_is_old"
-    """The registration it speaks of is not known here: read the Broker."""
+    """This controller does not know that registration yet: read the Broker."""
 
 
 class Brokers:
@@ -120,7 +120,7 @@ class Brokers:
         self._views = None
 
     def live(self) -> tuple[LiveBroker, ...]:
-        """Return who is announced as live: counted so, and not shutting down."""
+        """Return the brokers that are sent as live: counted so, and not shutting down."""
         live = []
         for broker_id in sorted(self.entries):
             entry = self.entries[broker_id]
@@ -147,7 +147,7 @@ class Brokers:
         return entry if entry is not None and entry.session_id == session_id else None
 
     def hosting(self, tp: TopicPartition) -> dict[BrokerId, HostedReplica]:
-        """Return the replicas that brokers in session said they have on disk."""
+        """Return the replicas that brokers in session reported to have on disk."""
         return {e.broker_id: e.hosted[tp] for e in self.sessions() if tp in e.hosted}
 
     def register(self, stored: StoredBroker, now_ms: int) -> BrokerEpoch | None:
@@ -164,8 +164,10 @@ class Brokers:
         entry.registration = found
         if known is not None and found.broker_epoch == known.broker_epoch:
             return None
-        ended = None if known is None or entry.standing is Standing.DEAD else known.broker_epoch
-        entry.standing = Standing.AWAITED
+        ended = (
+            None if known is None or entry.liveness is LivenessState.DEAD else known.broker_epoch
+        )
+        entry.liveness = LivenessState.AWAITED
         entry.heard_ms = now_ms
         entry.suspected_ms = now_ms
         entry.dead_ms = now_ms
@@ -174,23 +176,23 @@ class Brokers:
         entry.hosted = {}
         return ended
 
-    def greet(self, hello: SessionOpened) -> Hello:
+    def judge_hello(self, hello: SessionOpened) -> HelloVerdict:
         """Judge a hello by the registration that is known."""
         entry = self.entries.get(hello.broker_id)
         known = None if entry is None else entry.registration
         if known is None or hello.broker_epoch > known.broker_epoch:
-            return Hello.VIEW_IS_OLD
+            return HelloVerdict.VIEW_IS_OLD
         if hello.broker_epoch < known.broker_epoch:
-            return Hello.STALE
+            return HelloVerdict.STALE
         if hello.incarnation != known.incarnation:
-            return Hello.VIEW_IS_OLD
-        return Hello.ACCEPTED
+            return HelloVerdict.VIEW_IS_OLD
+        return HelloVerdict.ACCEPTED
 
     def open_session(self, hello: SessionOpened, now_ms: int) -> int | None:
         """Begin the session of an accepted hello. Returns the session that it replaces."""
         entry = self.entries[hello.broker_id]
         replaced, entry.session_id = entry.session_id, hello.session_id
-        entry.standing = Standing.IN_SESSION
+        entry.liveness = LivenessState.IN_SESSION
         entry.heard_ms = now_ms
         entry.probe = None
         entry.hosted = {replica.tp: replica for replica in hello.hosted}
@@ -201,18 +203,18 @@ class Brokers:
         """Forget the session; its broker stays as live as it was. Returns the session's id."""
         ended, entry.session_id = entry.session_id, None
         entry.hosted = {}
-        if entry.standing is Standing.IN_SESSION:
-            entry.standing = Standing.AWAITED
+        if entry.liveness is LivenessState.IN_SESSION:
+            entry.liveness = LivenessState.AWAITED
         self.changed()
         return ended
 
 
 def _view(entry: BrokerEntry) -> BrokerView:
     if entry.registration is None:
-        return BrokerView(broker_id=entry.broker_id, standing=Standing.UNKNOWN)
+        return BrokerView(broker_id=entry.broker_id, liveness=LivenessState.UNKNOWN)
     return BrokerView(
         broker_id=entry.broker_id,
-        standing=entry.standing,
+        liveness=entry.liveness,
         broker_epoch=entry.registration.broker_epoch,
         clean_since_epoch=entry.registration.clean_since_epoch,
         shutting_down=entry.shutting_down,

@@ -1,9 +1,9 @@
 """The partitions as they were last read, by object name.
 
-Filled from quorum lists, quorum reads and watches; `partition_work` works on it. An object
-is only ever replaced by one that is not older, judged by its partition epoch:
-resourceVersions are opaque and can not be ordered. Whatever is wrong here is found by the
-compare-and-swap of the next write.
+Filled from quorum lists, quorum reads and watches; `partition_reconciler` works on it. An
+object is only ever replaced by one that is not older, judged by its partition epoch:
+resourceVersions are opaque and can not be ordered. The compare-and-swap of the next write
+finds any mistake here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from strandline.model import NO_LEADER, BrokerId, StoredPartition, TopicId, TopicPartition
 
 from .events import IsrChangeRequested
-from .reports import Written
+from .write_notices import StatusWrite
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,8 +25,8 @@ class PendingRequest:
 
 
 @dataclass(slots=True, kw_only=True)
-class Slot:
-    """One partition: the object as last read, and what is going on with it.
+class PartitionEntry:
+    """One partition: the object as last read, and the store call or requests that are open.
 
     request_id is the store call in flight, None when idle; writing is set while that call is
     a write. Nothing runs before not_before_ms.
@@ -35,7 +35,7 @@ class Slot:
     stored: StoredPartition
     first_seen_ms: int
     request_id: int | None = None
-    writing: Written | None = None
+    writing: StatusWrite | None = None
     must_read: bool = False
     state_lost: bool = False
     failures: int = 0
@@ -48,13 +48,13 @@ class PartitionTable:
     """All partitions of the cluster."""
 
     def __init__(self) -> None:
-        self.slots: dict[str, Slot] = {}
+        self.entries: dict[str, PartitionEntry] = {}
         self._names: dict[TopicPartition, str] = {}
 
-    def slot_of(self, tp: TopicPartition) -> tuple[str, Slot] | None:
-        """Return name and slot of a partition, None if unknown."""
+    def entry_of(self, tp: TopicPartition) -> tuple[str, PartitionEntry] | None:
+        """Return name and entry of a partition, None if unknown."""
         name = self._names.get(tp)
-        return None if name is None else (name, self.slots[name])
+        return None if name is None else (name, self.entries[name])
 
     def of_topic(self, topic_id: TopicId) -> list[str]:
         """Return the names of a topic's partitions."""
@@ -62,61 +62,61 @@ class PartitionTable:
 
     def led_by(self, broker_id: BrokerId) -> list[str]:
         """Return the partitions that a broker leads."""
-        return [name for name, slot in self._sorted() if _leader(slot) == broker_id]
+        return [name for name, entry in self._sorted() if _leader(entry) == broker_id]
 
     def offline_count(self) -> int:
         """Count the partitions without a leader, those without a status among them."""
-        return sum(1 for slot in self.slots.values() if _leader(slot) in (None, NO_LEADER))
+        return sum(1 for entry in self.entries.values() if _leader(entry) in (None, NO_LEADER))
 
     def with_member(self, broker_id: BrokerId) -> list[str]:
         """Return the partitions that have a broker among their replicas, stored or assigned."""
         found = []
-        for name, slot in self._sorted():
-            state = slot.stored.state
-            replicas = slot.stored.assigned if state is None else state.replicas
+        for name, entry in self._sorted():
+            state = entry.stored.state
+            replicas = entry.stored.assigned if state is None else state.replicas
             if broker_id in replicas:
                 found.append(name)
         return found
 
-    def _sorted(self) -> list[tuple[str, Slot]]:
-        return sorted(self.slots.items(), key=lambda item: item[1].stored.tp)
+    def _sorted(self) -> list[tuple[str, PartitionEntry]]:
+        return sorted(self.entries.items(), key=lambda item: item[1].stored.tp)
 
     def adopt(self, partition: StoredPartition, now_ms: int) -> bool:
-        """Take over an object that was read or shown by a watch.
+        """Adopt an object that was read or shown by a watch.
 
         Returns: False for an older state of the same partition, which is ignored
         """
-        slot = self.slots.get(partition.name)
-        if slot is None or slot.stored.tp != partition.tp:
-            if slot is not None:
-                self._names.pop(slot.stored.tp, None)
-            self.slots[partition.name] = Slot(
+        entry = self.entries.get(partition.name)
+        if entry is None or entry.stored.tp != partition.tp:
+            if entry is not None:
+                self._names.pop(entry.stored.tp, None)
+            self.entries[partition.name] = PartitionEntry(
                 stored=partition,
                 first_seen_ms=now_ms,
-                request_id=None if slot is None else slot.request_id,
-                requests={} if slot is None else slot.requests,
+                request_id=None if entry is None else entry.request_id,
+                requests={} if entry is None else entry.requests,
             )
             self._names[partition.tp] = partition.name
             return True
-        known, found = slot.stored.state, partition.state
+        known, found = entry.stored.state, partition.state
         if known is not None and (found is None or found.partition_epoch < known.partition_epoch):
             return False
-        slot.stored = partition
+        entry.stored = partition
         return True
 
     def lost_status(self, partition: StoredPartition, now_ms: int) -> None:
-        """Take over an object that a quorum read showed without the status it had."""
-        slot = self.slots[partition.name]
-        slot.stored = partition
-        slot.first_seen_ms = now_ms
+        """Adopt an object that a quorum read showed without the status it had."""
+        entry = self.entries[partition.name]
+        entry.stored = partition
+        entry.first_seen_ms = now_ms
 
-    def remove(self, name: str) -> Slot | None:
+    def remove(self, name: str) -> PartitionEntry | None:
         """Forget a partition whose object is gone."""
-        slot = self.slots.pop(name, None)
-        if slot is not None:
-            self._names.pop(slot.stored.tp, None)
-        return slot
+        entry = self.entries.pop(name, None)
+        if entry is not None:
+            self._names.pop(entry.stored.tp, None)
+        return entry
 
 
-def _leader(slot: Slot) -> BrokerId | None:
-    return None if slot.stored.state is None else slot.stored.state.leader
+def _leader(entry: PartitionEntry) -> BrokerId | None:
+    return None if entry.stored.state is None else entry.stored.state.leader

@@ -1,4 +1,4 @@
-"""What the controller wants done; `notices.py` holds what it tells.
+"""What the controller wants done; `notices.py` holds what it reports.
 
 Performed in list order. Every command is complete in itself: the performer decides
 nothing. Store calls run concurrently with each other; their answers may come in any order.
@@ -23,21 +23,21 @@ from strandline.model import (
     TopicPartition,
 )
 
-from .notices import Notice
+from .notices import ControllerNotice
 
 # --- commands on the store --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLease:
-    """Quorum GET of the Lease (no resourceVersion); answered by `LeaseAnswered`."""
+    """Quorum GET of the Lease (no resourceVersion); then `LeaseResponseReceived`."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteLease:
-    """PUT the Lease if it still has lease.resource_version; answered by `LeaseAnswered`.
+    """PUT the Lease if it still has lease.resource_version; then `LeaseResponseReceived`.
 
     An empty acquire_time or renew_time is to be stamped with the wall clock's time now; an
     empty holder releases the Lease. Never creates one.
@@ -49,14 +49,14 @@ class WriteLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadEpochFloor:
-    """Quorum list of Partitions, quorum GET of BrokerCluster; answered by `EpochFloorRead`."""
+    """Quorum list of Partitions, quorum GET of BrokerCluster; then `EpochFloorRead`."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadControllerRecord:
-    """Quorum GET of `BrokerCluster.status.controller`; answered by `ControllerRecordAnswered`."""
+    """Quorum GET of `BrokerCluster.status.controller`; then `ControllerRecordResponseReceived`."""
 
     request_id: int
 
@@ -66,7 +66,7 @@ class WriteControllerRecord:
     """PUT `BrokerCluster.status.controller` if it still has record.resource_version.
 
     Everything else of the status stays as it was at that version. Answered by
-    `ControllerRecordAnswered`.
+    `ControllerRecordResponseReceived`.
     """
 
     request_id: int
@@ -89,8 +89,8 @@ class StopWatching:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPartition:
-    """Quorum GET of a Partition; answered by `PartitionAnswered`."""
+class ReadStoredPartition:
+    """Quorum GET of a Partition; then `PartitionResponseReceived`."""
 
     request_id: int
     name: str
@@ -100,7 +100,7 @@ class ReadPartition:
 class WritePartitionStatus:
     """PUT `Partition.status` if the object still has resource_version.
 
-    tp is the identity the object had when it was read. Answered by `PartitionAnswered`.
+    tp is the identity the object had when it was read. Answered by `PartitionResponseReceived`.
     """
 
     request_id: int
@@ -112,7 +112,7 @@ class WritePartitionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBroker:
-    """Quorum GET of a Broker; answered by `BrokerRead`."""
+    """Quorum GET of a Broker; then `BrokerRead`."""
 
     request_id: int
     broker_id: BrokerId
@@ -120,7 +120,7 @@ class ReadBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTopics:
-    """Quorum list of all ReplicatedTopics, whatever their state; answered by `TopicsRead`."""
+    """Quorum list of all ReplicatedTopics, whatever their state; then `TopicsRead`."""
 
     request_id: int
 
@@ -130,7 +130,7 @@ class ReadTopics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeBroker:
-    """Ask the gRPC listener for its incarnation within deadline_ms; answer `ProbeAnswered`."""
+    """Ask the gRPC listener for its incarnation within deadline_ms; then `ProbeResponseReceived`."""
 
     request_id: int
     broker_id: BrokerId
@@ -143,7 +143,7 @@ class ProbeBroker:
 class CloseSession:
     """Send the error with the highest controller epoch known here, then end the stream.
 
-    NOT_CONTROLLER: dial again, whoever holds the Lease. STALE_BROKER_EPOCH: a newer process
+    NOT_CONTROLLER: dial the present Lease holder again. STALE_BROKER_EPOCH: a newer process
     of that id is registered. BROKER_ID_NOT_REGISTERED: write the registration back first.
     No `SessionBroken` follows.
     """
@@ -155,7 +155,7 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendFullState:
-    """First command of a session: what this broker replicates, and everybody's metadata.
+    """First command of a session: the partitions it hosts, and all metadata.
 
     A hosted partition that is absent from `partitions` is not to be deleted.
     """
@@ -172,7 +172,7 @@ class SendFullState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendLeaderAndIsr:
-    """Partitions of this broker as they are committed now; answered by `CommandAnswered`."""
+    """Partitions of this broker as they are committed now; then `BrokerResponseReceived`."""
 
     session_id: int
     request_id: int
@@ -197,7 +197,7 @@ class SendUpdateMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendStopReplica:
-    """Delete these logs: no topic with that uid exists; answered by `CommandAnswered`."""
+    """Delete these logs: no topic with that uid exists; then `BrokerResponseReceived`."""
 
     session_id: int
     request_id: int
@@ -208,7 +208,7 @@ class SendStopReplica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerIsrChange:
+class ReplyAlterPartition:
     """Answer an AlterPartition; stored is what is committed, None if nothing is known of it."""
 
     session_id: int
@@ -220,8 +220,8 @@ class AnswerIsrChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerShutdown:
-    """Tell a broker how many partitions with other replicas it still leads."""
+class ReplyControlledShutdown:
+    """Answer how many partitions with other replicas a leaving broker still leads."""
 
     session_id: int
     request_id: int
@@ -230,7 +230,7 @@ class AnswerShutdown:
     remaining: int
 
 
-Command = (
+ControllerCommand = (
     ReadLease
     | WriteLease
     | ReadEpochFloor
@@ -238,7 +238,7 @@ Command = (
     | WriteControllerRecord
     | LoadCluster
     | StopWatching
-    | ReadPartition
+    | ReadStoredPartition
     | WritePartitionStatus
     | ReadBroker
     | ReadTopics
@@ -248,7 +248,7 @@ Command = (
     | SendLeaderAndIsr
     | SendUpdateMetadata
     | SendStopReplica
-    | AnswerIsrChange
-    | AnswerShutdown
+    | ReplyAlterPartition
+    | ReplyControlledShutdown
 )
-Effect = Command | Notice
+ControllerEffect = ControllerCommand | ControllerNotice

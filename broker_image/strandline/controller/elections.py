@@ -1,8 +1,8 @@
-"""What the status of a partition should become, given who is alive.
+"""Which status a partition must have, given the brokers that are alive.
 
-Pure functions of values, called by `partition_work` on the very object that its write will
-be compared with. They return None when nothing must change: a new controller writes only
-what must change.
+Pure functions of values, called by `partition_reconciler` on the very object that its write
+will be compared with. They return None when nothing must change: a new controller writes
+only what must change.
 
 An ISR entry (id, e) is in sync iff cleanSince <= e <= brokerEpoch of that broker. Entries
 known dead or known to have lost data are dropped, an elected leader's entry gets its
@@ -29,20 +29,20 @@ from strandline.model import (
     StoredTopic,
 )
 
-from .brokers import BrokerView, Standing
+from .brokers import BrokerView, LivenessState
 from .events import HostedReplica
 
 STATE_LOST = "StateLost"
 """The object was lost while brokers hold data of it (ADR 0004)."""
 UNCLEAN_LAST_REPLICA = "UncleanLastReplica"
-"""Everybody who was in the last ISR has lost data since."""
+"""Every member of the last ISR has lost data since."""
 NO_LIVE_ISR_MEMBER = "NoLiveIsrMember"
-"""Somebody of the last ISR may come back with everything."""
+"""A member of the last ISR may come back with all data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
-    """What a decision is made from, beside the stored partition itself.
+class ElectionInput:
+    """What an election depends on, beside the stored partition itself.
 
     hosted: what brokers in session have on disk of this partition. waited: a new partition
     has waited long enough for its brokers. state_lost: a broker refused it as new.
@@ -57,49 +57,49 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class ElectionDecision:
     """The status to commit; kind is set when it elects a leader."""
 
     state: PartitionState
     kind: ElectionKind | None = None
 
 
-def decide(stored: StoredPartition, situation: Situation) -> Decision | None:
+def decide(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision | None:
     """Return the status that must be committed now, None if the stored one stands."""
     state = stored.state
     if state is None:
-        return decide_new(stored, situation)
+        return decide_new(stored, inputs)
     if state.leader == NO_LEADER and state.reason == STATE_LOST:
         return None
-    if situation.state_lost:
-        return Decision(state=_without_leader(state, situation, state.isr, STATE_LOST))
-    if may_keep_leader(state, situation.brokers):
-        return _decide_led(state, situation)
-    return _decide_leaderless(state, situation)
+    if inputs.state_lost:
+        return ElectionDecision(state=_without_leader(state, inputs, state.isr, STATE_LOST))
+    if may_keep_leader(state, inputs.brokers):
+        return _decide_led(state, inputs)
+    return _decide_leaderless(state, inputs)
 
 
-def decide_new(stored: StoredPartition, situation: Situation) -> Decision | None:
+def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision | None:
     """Give a partition without status its first one.
 
     All assigned brokers in session form the ISR, the first of them leads. One that must be
-    recovered, or that somebody has on disk, is a lost one: it stays offline.
+    recovered, or that a broker has on disk, is a lost one: it stays offline.
     """
-    brokers, topic = situation.brokers, situation.topic
-    if stored.recover or situation.hosted:
-        lost = _first_state(stored, situation, isr=(), leader=NO_LEADER)
-        return Decision(state=replace(lost, reason=STATE_LOST))
+    brokers, topic = inputs.brokers, inputs.topic
+    if stored.recover or inputs.hosted:
+        lost = _first_state(stored, inputs, isr=(), leader=NO_LEADER)
+        return ElectionDecision(state=replace(lost, reason=STATE_LOST))
     views = [brokers.get(broker_id) for broker_id in stored.assigned]
     present = [
         view
         for view in views
-        if view is not None and view.standing is Standing.IN_SESSION and not view.shutting_down
+        if view is not None and view.liveness is LivenessState.IN_SESSION and not view.shutting_down
     ]
-    to_come = [view for view in views if view is None or view.standing is not Standing.DEAD]
-    if topic is None or not present or (len(present) < len(to_come) and not situation.waited):
+    to_come = [view for view in views if view is None or view.liveness is not LivenessState.DEAD]
+    if topic is None or not present or (len(present) < len(to_come) and not inputs.waited):
         return None
     isr = tuple(_present_entry(view) for view in present)
-    first = _first_state(stored, situation, isr=isr, leader=present[0].broker_id)
-    return Decision(state=first, kind=ElectionKind.NEW)
+    first = _first_state(stored, inputs, isr=isr, leader=present[0].broker_id)
+    return ElectionDecision(state=first, kind=ElectionKind.NEW)
 
 
 def may_keep_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerView]) -> bool:
@@ -111,9 +111,9 @@ def may_keep_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerView
     if entry is None:
         return False
     view = brokers.get(state.leader)
-    if view is None or view.standing is Standing.UNKNOWN:
+    if view is None or view.liveness is LivenessState.UNKNOWN:
         return True
-    if view.standing is Standing.DEAD:
+    if view.liveness is LivenessState.DEAD:
         return entry.broker_epoch > view.broker_epoch
     return entry.broker_epoch >= view.broker_epoch
 
@@ -132,22 +132,24 @@ def choose_leader(
             continue
         if view.covers(entry):
             in_sync.append(view)
-    return min(in_sync, key=lambda view: view.standing is not Standing.IN_SESSION, default=None)
+    return min(
+        in_sync, key=lambda view: view.liveness is not LivenessState.IN_SESSION, default=None
+    )
 
 
-def choose_unclean_leader(state: PartitionState, situation: Situation) -> BrokerView | None:
-    """Return who has most, judged by (last epoch, log end offset), when data must be given up.
+def choose_unclean_leader(state: PartitionState, inputs: ElectionInput) -> BrokerView | None:
+    """Return the broker with most data by (last epoch, log end offset): the rest is given up.
 
-    Members of the last ISR go before other replicas. Nobody while one that is awaited may
+    Members of the last ISR go before other replicas. None while one that is awaited may
     still have more.
     """
     for pool in (state.isr_ids, state.replicas):
-        views = [situation.brokers.get(b) for b in state.replicas if b in pool]
+        views = [inputs.brokers.get(b) for b in state.replicas if b in pool]
         usable = [v for v in views if v is not None and v.is_live and not v.shutting_down]
-        if any(view.standing is Standing.AWAITED for view in usable):
+        if any(view.liveness is LivenessState.AWAITED for view in usable):
             return None
         if usable:
-            return max(usable, key=lambda view: _log_end(situation.hosted.get(view.broker_id)))
+            return max(usable, key=lambda view: _log_end(inputs.hosted.get(view.broker_id)))
     return None
 
 
@@ -159,7 +161,7 @@ def entries_kept(
     for entry in state.isr:
         view = brokers.get(entry.broker_id)
         if view is not None:
-            dead = view.standing is Standing.DEAD and entry.broker_epoch <= view.broker_epoch
+            dead = view.liveness is LivenessState.DEAD and entry.broker_epoch <= view.broker_epoch
             leaving = view.shutting_down and entry.broker_id != leader
             if dead or leaving or view.lost_data_of(entry):
                 continue
@@ -182,60 +184,60 @@ def effective_min_isr(state: PartitionState, topic: StoredTopic | None) -> int:
     return min(topic.min_insync_replicas, len(state.replicas))
 
 
-def _decide_led(state: PartitionState, situation: Situation) -> Decision | None:
+def _decide_led(state: PartitionState, inputs: ElectionInput) -> ElectionDecision | None:
     """Move a leader that is leaving; else shrink and follow the configuration."""
-    view = situation.brokers.get(state.leader)
+    view = inputs.brokers.get(state.leader)
     if view is not None and view.shutting_down:
-        heir = choose_leader(state, situation.brokers)
-        if heir is not None:
-            return _elect(state, situation, heir, ElectionKind.CONTROLLED_SHUTDOWN)
-    isr = entries_kept(state, situation.brokers, state.leader)
-    min_isr = effective_min_isr(state, situation.topic)
+        successor = choose_leader(state, inputs.brokers)
+        if successor is not None:
+            return _elect(state, inputs, successor, ElectionKind.CONTROLLED_SHUTDOWN)
+    isr = entries_kept(state, inputs.brokers, state.leader)
+    min_isr = effective_min_isr(state, inputs.topic)
     if isr == state.isr and min_isr == state.min_insync_replicas:
         return None
-    return Decision(state=next_state(state, situation.controller_epoch, isr, min_isr))
+    return ElectionDecision(state=next_state(state, inputs.controller_epoch, isr, min_isr))
 
 
-def _decide_leaderless(state: PartitionState, situation: Situation) -> Decision | None:
-    chosen = choose_leader(state, situation.brokers)
+def _decide_leaderless(state: PartitionState, inputs: ElectionInput) -> ElectionDecision | None:
+    chosen = choose_leader(state, inputs.brokers)
     if chosen is not None:
-        return _elect(state, situation, chosen, ElectionKind.OFFLINE)
-    if situation.topic is not None and situation.topic.unclean_leader_election:
-        chosen = choose_unclean_leader(state, situation)
+        return _elect(state, inputs, chosen, ElectionKind.OFFLINE)
+    if inputs.topic is not None and inputs.topic.unclean_leader_election:
+        chosen = choose_unclean_leader(state, inputs)
         if chosen is not None:
-            return _elect(state, situation, chosen, ElectionKind.UNCLEAN)
-    brokers = situation.brokers
+            return _elect(state, inputs, chosen, ElectionKind.UNCLEAN)
+    brokers = inputs.brokers
     trusted = tuple(
         entry
         for entry in state.isr
         if entry.broker_id not in brokers or not brokers[entry.broker_id].lost_data_of(entry)
     )
     reason = NO_LIVE_ISR_MEMBER if trusted else UNCLEAN_LAST_REPLICA
-    offline = _without_leader(state, situation, trusted or state.isr, reason)
+    offline = _without_leader(state, inputs, trusted or state.isr, reason)
     same = replace(
         offline, partition_epoch=state.partition_epoch, controller_epoch=state.controller_epoch
     )
-    return None if same == state else Decision(state=offline)
+    return None if same == state else ElectionDecision(state=offline)
 
 
 def _elect(
-    state: PartitionState, situation: Situation, chosen: BrokerView, kind: ElectionKind
-) -> Decision:
+    state: PartitionState, inputs: ElectionInput, chosen: BrokerView, kind: ElectionKind
+) -> ElectionDecision:
     entry = _present_entry(chosen)
     if kind is ElectionKind.UNCLEAN:
         isr: tuple[IsrEntry, ...] = (entry,)
     else:
-        kept = entries_kept(state, situation.brokers, chosen.broker_id)
+        kept = entries_kept(state, inputs.brokers, chosen.broker_id)
         isr = tuple(entry if e.broker_id == chosen.broker_id else e for e in kept)
-    min_isr = effective_min_isr(state, situation.topic)
+    min_isr = effective_min_isr(state, inputs.topic)
     elected = replace(
-        next_state(state, situation.controller_epoch, isr, min_isr),
+        next_state(state, inputs.controller_epoch, isr, min_isr),
         leader=chosen.broker_id,
         leader_epoch=LeaderEpoch(state.leader_epoch + 1),
         recovery=Recovery.UNCLEAN if kind is ElectionKind.UNCLEAN else Recovery.CLEAN,
         reason="",
     )
-    return Decision(state=elected, kind=kind)
+    return ElectionDecision(state=elected, kind=kind)
 
 
 def next_state(
@@ -244,7 +246,7 @@ def next_state(
     isr: tuple[IsrEntry, ...],
     min_insync_replicas: int,
 ) -> PartitionState:
-    """Return the successor of a state: partition epoch plus one, signed by this controller."""
+    """Return the state that follows: partition epoch plus one, signed by this controller."""
     return replace(
         state,
         isr=isr,
@@ -255,12 +257,12 @@ def next_state(
 
 
 def _without_leader(
-    state: PartitionState, situation: Situation, isr: tuple[IsrEntry, ...], reason: str
+    state: PartitionState, inputs: ElectionInput, isr: tuple[IsrEntry, ...], reason: str
 ) -> PartitionState:
-    min_isr = effective_min_isr(state, situation.topic)
+    min_isr = effective_min_isr(state, inputs.topic)
     changed = 0 if state.leader == NO_LEADER else 1
     return replace(
-        next_state(state, situation.controller_epoch, isr, min_isr),
+        next_state(state, inputs.controller_epoch, isr, min_isr),
         leader=NO_LEADER,
         leader_epoch=LeaderEpoch(state.leader_epoch + changed),
         reason=reason,
@@ -269,12 +271,12 @@ def _without_leader(
 
 def _first_state(
     stored: StoredPartition,
-    situation: Situation,
+    inputs: ElectionInput,
     *,
     isr: tuple[IsrEntry, ...],
     leader: BrokerId,
 ) -> PartitionState:
-    configured = 1 if situation.topic is None else situation.topic.min_insync_replicas
+    configured = 1 if inputs.topic is None else inputs.topic.min_insync_replicas
     return PartitionState(
         replicas=stored.assigned,
         leader=leader,
@@ -282,7 +284,7 @@ def _first_state(
         partition_epoch=PartitionEpoch(0),
         isr=isr,
         min_insync_replicas=min(configured, len(stored.assigned)),
-        controller_epoch=situation.controller_epoch,
+        controller_epoch=inputs.controller_epoch,
     )
 
 

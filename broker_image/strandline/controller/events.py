@@ -1,4 +1,4 @@
-"""Everything that can happen to a controller or to a candidate for that office.
+"""Everything that can happen to a controller, active or candidate.
 
 Made by the shells (`kube`, `rpc`, `runtime`) and by the simulator; consumed by
 `Controller.step` alone. Times are ms of the driver's monotonic clock. `store_events.py`
@@ -26,14 +26,14 @@ from .store_events import (
     BrokerRead,
     ClusterLoaded,
     ControllerEpochSeen,
-    ControllerRecordAnswered,
+    ControllerRecordResponseReceived,
     EpochFloorRead,
     HolderDied,
-    LeaseAnswered,
     LeaseObserved,
-    PartitionAnswered,
+    LeaseResponseReceived,
     PartitionDeleted,
     PartitionObserved,
+    PartitionResponseReceived,
     TopicDeleted,
     TopicObserved,
     TopicsRead,
@@ -56,7 +56,7 @@ class ProbeVerdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedReplica:
-    """A replica on a broker's disk; leader and partition epoch are the last it was told.
+    """A replica on a broker's disk; leader and partition epoch are the last it applied.
 
     last_epoch is the leader epoch of the last batch, NO_EPOCH for an empty log.
     """
@@ -98,7 +98,7 @@ class SessionBroken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeAnswered:
+class ProbeResponseReceived:
     """Answer to `ProbeBroker`."""
 
     request_id: int
@@ -108,7 +108,7 @@ class ProbeAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChangeRequested:
-    """AlterPartition of one partition; answered by `AnswerIsrChange` with the same ids."""
+    """AlterPartition of one partition; answered by `ReplyAlterPartition` with the same ids."""
 
     session_id: int
     request_id: int
@@ -122,7 +122,7 @@ class IsrChangeRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownRequested:
-    """A broker is about to stop; answered by `AnswerShutdown` when its leaders were moved."""
+    """A broker is about to stop; then `ReplyControlledShutdown` when its leaders were moved."""
 
     session_id: int
     request_id: int
@@ -140,7 +140,7 @@ class HostedReported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandAnswered:
+class BrokerResponseReceived:
     """Answer to `SendFullState`, `SendLeaderAndIsr` or `SendStopReplica`.
 
     controller_epoch is the highest that broker has seen.
@@ -156,7 +156,7 @@ class CommandAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
-    """The process stops: leave the office and release the Lease."""
+    """The process stops: resign and release the Lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,16 +164,16 @@ class Ticked:
     """Time passed; sent at or after `Controller.next_wakeup_ms`."""
 
 
-Event = (
+ControllerEvent = (
     HeartbeatReceived
     | PartitionObserved
-    | PartitionAnswered
+    | PartitionResponseReceived
     | IsrChangeRequested
-    | CommandAnswered
+    | BrokerResponseReceived
     | LeaseObserved
-    | LeaseAnswered
+    | LeaseResponseReceived
     | Ticked
-    | ProbeAnswered
+    | ProbeResponseReceived
     | SessionOpened
     | SessionBroken
     | ShutdownRequested
@@ -188,7 +188,7 @@ Event = (
     | WatchLost
     | HolderDied
     | EpochFloorRead
-    | ControllerRecordAnswered
+    | ControllerRecordResponseReceived
     | ControllerEpochSeen
     | StopRequested
 )

@@ -21,13 +21,13 @@ from strandline.model import (
     StoredPartition,
 )
 
-from .brokers import BrokerView, Standing
+from .brokers import BrokerView, LivenessState
 from .elections import next_state
 from .events import IsrChangeRequested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class AnswerNow:
     """Answer with this error and the stored state; nothing is written."""
 
     error: ErrorCode
@@ -53,7 +53,7 @@ class Refuse:
     reason: str
 
 
-Verdict = Answer | ReadFirst | Accept | Refuse
+IsrChangeVerdict = AnswerNow | ReadFirst | Accept | Refuse
 
 
 def judge(
@@ -63,29 +63,29 @@ def judge(
     *,
     controller_epoch: ControllerEpoch,
     read_since_request: bool,
-) -> Verdict:
+) -> IsrChangeVerdict:
     """Return what becomes of a request, checked against the object that was read."""
     state = stored.state
     view = brokers.get(request.broker_id)
     if view is None or request.broker_epoch != view.broker_epoch:
-        return Answer(error=ErrorCode.STALE_BROKER_EPOCH)
+        return AnswerNow(error=ErrorCode.STALE_BROKER_EPOCH)
     if state is None:
         if read_since_request:
-            return Answer(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return AnswerNow(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return ReadFirst()
     ahead = (
         request.leader_epoch > state.leader_epoch or request.partition_epoch > state.partition_epoch
     )
     if ahead:
-        return Answer(error=ErrorCode.NOT_CONTROLLER) if read_since_request else ReadFirst()
+        return AnswerNow(error=ErrorCode.NOT_CONTROLLER) if read_since_request else ReadFirst()
     if request.leader_epoch < state.leader_epoch:
-        return Answer(error=ErrorCode.FENCED_LEADER_EPOCH)
+        return AnswerNow(error=ErrorCode.FENCED_LEADER_EPOCH)
     if request.broker_id != state.leader:
-        return Answer(error=ErrorCode.INVALID_REQUEST)
+        return AnswerNow(error=ErrorCode.INVALID_REQUEST)
     if frozenset(request.isr) == frozenset(state.isr):
-        return Answer(error=ErrorCode.NONE)
+        return AnswerNow(error=ErrorCode.NONE)
     if request.partition_epoch < state.partition_epoch:
-        return Answer(error=ErrorCode.INVALID_UPDATE_VERSION)
+        return AnswerNow(error=ErrorCode.INVALID_UPDATE_VERSION)
     return _judge_members(request.isr, state, brokers, controller_epoch)
 
 
@@ -94,7 +94,7 @@ def _judge_members(
     state: PartitionState,
     brokers: Mapping[BrokerId, BrokerView],
     controller_epoch: ControllerEpoch,
-) -> Verdict:
+) -> IsrChangeVerdict:
     """Commit what a request of the stored epochs asks for, or commit its refusal."""
     reason = _objection(isr, state, brokers)
     if reason is None:
@@ -118,7 +118,7 @@ def _objection(
         if entry in state.isr:
             continue
         view = brokers.get(entry.broker_id)
-        if view is None or view.standing is not Standing.IN_SESSION:
+        if view is None or view.liveness is not LivenessState.IN_SESSION:
             return "joiner without session"
         if view.shutting_down:
             return "joiner shutting down"

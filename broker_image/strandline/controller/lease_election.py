@@ -19,11 +19,11 @@ from enum import Enum
 from strandline.model import ControllerEpoch, LeaseRecord
 
 from .effects import ReadLease, WriteLease
-from .lease_observation import Decision, LeaseLost, LeaseObservation, LeaseWon, MayTake
-from .store_events import Outcome
+from .lease_observation import LeaseDecision, LeaseLost, LeaseObservation, LeaseWon, MayTake
+from .store_events import StoreOutcome
 from .timing import LeaseTiming
 
-LeaseEffect = ReadLease | WriteLease | Decision
+LeaseEffect = ReadLease | WriteLease | LeaseDecision
 
 
 class _Call(Enum):
@@ -200,7 +200,7 @@ class LeaseElector:
         return []
 
     def answered(
-        self, request_id: int, outcome: Outcome, lease: LeaseRecord | None, now_ms: int
+        self, request_id: int, outcome: StoreOutcome, lease: LeaseRecord | None, now_ms: int
     ) -> list[LeaseEffect]:
         """Take the answer of the one request in flight; any other answer is ignored."""
         answer = self._in_flight
@@ -211,7 +211,7 @@ class LeaseElector:
             return self._on_read(outcome, lease, now_ms)
         if answer.call is _Call.RELEASE:
             return self._on_released(outcome, lease, now_ms)
-        if outcome is not Outcome.OK or lease is None or answer.contested:
+        if outcome is not StoreOutcome.OK or lease is None or answer.contested:
             return self._read(now_ms)
         return self._confirm(lease, answer.sent_ms, now_ms)
 
@@ -227,9 +227,9 @@ class LeaseElector:
         return [LeaseWon(lease=lease)] if won else []
 
     def _on_read(
-        self, outcome: Outcome, lease: LeaseRecord | None, now_ms: int
+        self, outcome: StoreOutcome, lease: LeaseRecord | None, now_ms: int
     ) -> list[LeaseEffect]:
-        if outcome is not Outcome.OK:
+        if outcome is not StoreOutcome.OK:
             return self._read_failed(now_ms)
         self._note(lease, now_ms)
         ours = lease is not None and lease.holder_identity == self.identity
@@ -246,7 +246,7 @@ class LeaseElector:
         return []
 
     def _read_failed(self, now_ms: int) -> list[LeaseEffect]:
-        """Nobody knows: read again later; a take in doubt is settled like any other Lease."""
+        """Still unknown: read again later; a take in doubt is settled like any other Lease."""
         self._read_due_ms = now_ms + self._timing.retry_period_ms
         if self._role is _Role.TAKING:
             self._role = _Role.WATCHING
@@ -255,9 +255,9 @@ class LeaseElector:
         return []
 
     def _on_released(
-        self, outcome: Outcome, lease: LeaseRecord | None, now_ms: int
+        self, outcome: StoreOutcome, lease: LeaseRecord | None, now_ms: int
     ) -> list[LeaseEffect]:
-        if outcome is not Outcome.OK:
+        if outcome is not StoreOutcome.OK:
             return self._read(now_ms)
         self._note(lease, now_ms)
         return self._released()

@@ -34,7 +34,7 @@ class LeaseLost:
     reason: str
 
 
-Decision = MayTake | LeaseWon | LeaseLost
+LeaseDecision = MayTake | LeaseWon | LeaseLost
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Probes and timeouts: when a broker stops counting as live.
 
-Drives the entries of `Brokers`; returns probes to send and who was found dead. A stopped
+Drives the entries of `Brokers`; returns probes to send and brokers found dead. A stopped
 process still accepts TCP, so silence alone never kills before the session timeout; an
 answered probe restarts that timeout.
 """
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from strandline.model import BrokerEpoch, BrokerId
 
-from .brokers import BrokerEntry, Brokers, ProbeRound, Standing
+from .brokers import BrokerEntry, Brokers, LivenessState, ProbeRound
 from .effects import ProbeBroker
-from .events import HeartbeatReceived, ProbeAnswered, ProbeVerdict
+from .events import HeartbeatReceived, ProbeResponseReceived, ProbeVerdict
 from .timing import ControllerTiming
 
 
@@ -30,7 +30,7 @@ class Death:
 
 
 class Liveness:
-    """Judges the brokers of one term of office by their sessions and by probes."""
+    """Judges the brokers by their sessions and by probes during one controller epoch."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Liveness:
             if entry.probe is not None:
                 if entry.probe.request_id is None:
                     due.append(entry.probe.next_ms)
-            elif entry.standing in (Standing.IN_SESSION, Standing.AWAITED):
+            elif entry.liveness in (LivenessState.IN_SESSION, LivenessState.AWAITED):
                 due.append(entry.heard_ms + self._timing.session_timeout_ms)
         return min(due, default=None)
 
@@ -71,7 +71,7 @@ class Liveness:
         return True
 
     def tick(self, now_ms: int) -> list[ProbeBroker]:
-        """Begin a round for who was silent too long; send the probes that are due."""
+        """Begin a round for each broker that was silent too long; send the probes that are due."""
         probes: list[ProbeBroker] = []
         for broker_id in sorted(self._brokers.entries):
             entry = self._brokers.entries[broker_id]
@@ -85,8 +85,8 @@ class Liveness:
                 probes.append(self._probe(entry, entry.probe))
         return probes
 
-    def on_probe(self, event: ProbeAnswered, now_ms: int) -> Death | None:
-        """Judge a probe; an answer nobody waits for proves nothing."""
+    def on_probe(self, event: ProbeResponseReceived, now_ms: int) -> Death | None:
+        """Judge a probe; an answer to no open probe proves nothing."""
         entry = self._brokers.entries.get(event.broker_id)
         if entry is None or entry.probe is None or entry.probe.request_id != event.request_id:
             return None
@@ -94,15 +94,15 @@ class Liveness:
         probe.request_id = None
         match event.verdict:
             case ProbeVerdict.OTHER_INCARNATION:
-                return self._bury(entry, "other incarnation", now_ms)
+                return self._declare_dead(entry, "other incarnation", now_ms)
             case ProbeVerdict.REFUSED:
                 probe.refused += 1
                 if silent or probe.refused >= self._timing.refused_probes_dead:
-                    return self._bury(entry, "connection refused", now_ms)
+                    return self._declare_dead(entry, "connection refused", now_ms)
                 probe.next_ms = now_ms + self._timing.probe_interval_ms
             case ProbeVerdict.NO_ANSWER:
                 if silent:
-                    return self._bury(entry, "session timeout", now_ms)
+                    return self._declare_dead(entry, "session timeout", now_ms)
                 entry.probe = None
             case ProbeVerdict.ANSWERED:
                 entry.probe = None
@@ -124,9 +124,9 @@ class Liveness:
             deadline_ms=self._timing.probe_deadline_ms,
         )
 
-    def _bury(self, entry: BrokerEntry, reason: str, now_ms: int) -> Death:
+    def _declare_dead(self, entry: BrokerEntry, reason: str, now_ms: int) -> Death:
         closed_session = self._brokers.end_session(entry)
-        entry.standing = Standing.DEAD
+        entry.liveness = LivenessState.DEAD
         entry.dead_ms = now_ms
         entry.shutting_down = False
         entry.probe = None

@@ -1,4 +1,4 @@
-"""What the controller tells: logs, metrics and Events are views of these facts.
+"""What the controller reports: logs, metrics and Events are views of these facts.
 
 Nothing here must be performed; nothing else of the controller reports.
 """
@@ -20,7 +20,7 @@ from strandline.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTaken:
-    """The Lease names this process; the office begins with `ControllerElected`."""
+    """The Lease names this process; it is active from `ControllerElected` on."""
 
     holder_identity: str
     controller_epoch: ControllerEpoch
@@ -45,7 +45,7 @@ class ControllerElected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerResigned:
-    """The office ended; reason is a constant phrase."""
+    """The controller is no longer active; reason is a constant phrase."""
 
     controller_epoch: ControllerEpoch
     reason: str
@@ -89,7 +89,7 @@ class LeaderElected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffline:
-    """Nobody may lead; reason is the word in `Partition.status`."""
+    """No replica may lead; reason is the word in `Partition.status`."""
 
     tp: TopicPartition
     topic_name: str
@@ -133,7 +133,7 @@ class MinIsrChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConflicted:
-    """A status write found another version, or nobody knows: the object is read again."""
+    """A status write conflicted, or its outcome is unknown: the object is read again."""
 
     name: str
     outcome: str
@@ -150,13 +150,13 @@ class RequestFenced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicGone:
-    """A quorum list showed no topic with that uid; its logs are being deleted."""
+class TopicDeletionConfirmed:
+    """A quorum list confirmed that no topic has that uid; its logs are being deleted."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-Notice = (
+ControllerNotice = (
     LeaseTaken
     | LeaseLostOrLeft
     | ControllerElected
@@ -170,5 +170,5 @@ Notice = (
     | MinIsrChanged
     | StoreConflicted
     | RequestFenced
-    | TopicGone
+    | TopicDeletionConfirmed
 )

@@ -12,9 +12,9 @@ from strandline.errors import ErrorCode
 from strandline.model import BrokerId
 
 from .cluster_state import PartitionTable
-from .effects import AnswerShutdown
+from .effects import ReplyControlledShutdown
 from .events import ShutdownRequested
-from .partition_work import PartitionWork
+from .partition_reconciler import PartitionReconciler
 from .timing import ControllerTiming
 
 
@@ -31,10 +31,10 @@ class Shutdowns:
     """The brokers that asked to leave, at most one request of each."""
 
     def __init__(
-        self, *, table: PartitionTable, work: PartitionWork, timing: ControllerTiming
+        self, *, table: PartitionTable, reconciler: PartitionReconciler, timing: ControllerTiming
     ) -> None:
         self._table = table
-        self._work = work
+        self._reconciler = reconciler
         self._timing = timing
         self._leaving: dict[BrokerId, _Leaving] = {}
 
@@ -55,20 +55,20 @@ class Shutdowns:
         """Forget a request whose session is over."""
         self._leaving.pop(broker_id, None)
 
-    def tick(self, now_ms: int) -> list[AnswerShutdown]:
-        """Answer who is settled, or has waited long enough."""
+    def tick(self, now_ms: int) -> list[ReplyControlledShutdown]:
+        """Answer each broker whose partitions are settled, or that has waited long enough."""
         answers = []
         for broker_id in sorted(self._leaving):
             leaving = self._leaving[broker_id]
-            while leaving.open_names and not self._work.is_busy(leaving.open_names[-1]):
+            while leaving.open_names and not self._reconciler.is_busy(leaving.open_names[-1]):
                 leaving.open_names.pop()
             if not leaving.open_names or leaving.deadline_ms <= now_ms:
                 del self._leaving[broker_id]
                 answers.append(_answer(leaving.event, ErrorCode.NONE, self._led(broker_id)))
         return answers
 
-    def resign(self) -> list[AnswerShutdown]:
-        """Answer everybody: somebody else decides from now on."""
+    def resign(self) -> list[ReplyControlledShutdown]:
+        """Answer every request: another controller decides from now on."""
         leaving, self._leaving = self._leaving, {}
         return [
             _answer(leaving[b].event, ErrorCode.NOT_CONTROLLER, self._led(b))
@@ -77,12 +77,12 @@ class Shutdowns:
 
     def _led(self, broker_id: BrokerId) -> int:
         """Count the partitions it leads that have other replicas: only those could be moved."""
-        led = (self._table.slots[name].stored.state for name in self._table.led_by(broker_id))
+        led = (self._table.entries[name].stored.state for name in self._table.led_by(broker_id))
         return sum(1 for state in led if state is not None and len(state.replicas) > 1)
 
 
-def _answer(event: ShutdownRequested, error: ErrorCode, remaining: int) -> AnswerShutdown:
-    return AnswerShutdown(
+def _answer(event: ShutdownRequested, error: ErrorCode, remaining: int) -> ReplyControlledShutdown:
+    return ReplyControlledShutdown(
         session_id=event.session_id,
         request_id=event.request_id,
         broker_id=event.broker_id,

@@ -1,8 +1,8 @@
 """Answers of the store and what its watches showed: the part of the events that `kube` makes.
 
 Each effect that carries a request id is answered exactly once, by the event that its
-docstring names: after the shell's own time limit with `Outcome.UNKNOWN`. An answer that
-nobody waits for any more is ignored. Events named `...Observed` and `...Deleted` come from
+docstring names: after the shell's own time limit with `StoreOutcome.UNKNOWN`. An answer to
+a call that is no longer open is ignored. Events named `...Observed` and `...Deleted` come from
 watches: they are hints, may be late, repeated or out of order.
 """
 
@@ -23,7 +23,7 @@ from strandline.model import (
 )
 
 
-class Outcome(Enum):
+class StoreOutcome(Enum):
     """What is known of a call to the store.
 
     CONFLICT is every definite refusal (409, 404, 422): nothing was written. UNKNOWN is a
@@ -46,11 +46,11 @@ class LeaseObserved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseAnswered:
+class LeaseResponseReceived:
     """Answer to `ReadLease` (None: no such Lease) or `WriteLease` (the Lease as stored)."""
 
     request_id: int
-    outcome: Outcome
+    outcome: StoreOutcome
     lease: LeaseRecord | None = None
 
 
@@ -71,23 +71,23 @@ class EpochFloorRead:
     """
 
     request_id: int
-    outcome: Outcome
+    outcome: StoreOutcome
     partitions_epoch: ControllerEpoch = ControllerEpoch(0)
     record: ControllerRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerRecordAnswered:
+class ControllerRecordResponseReceived:
     """Answer to `ReadControllerRecord` or `WriteControllerRecord`; record as in EpochFloorRead."""
 
     request_id: int
-    outcome: Outcome
+    outcome: StoreOutcome
     record: ControllerRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerEpochSeen:
-    """Somebody told of a controller epoch: a broker's answer, or this broker's own state file."""
+    """A controller epoch was seen: in a broker's answer, or in this broker's own state file."""
 
     controller_epoch: ControllerEpoch
 
@@ -100,7 +100,7 @@ class ClusterLoaded:
     """Answer to `LoadCluster`: everything there is, from quorum lists."""
 
     request_id: int
-    outcome: Outcome
+    outcome: StoreOutcome
     partitions: tuple[StoredPartition, ...] = ()
     brokers: tuple[StoredBroker, ...] = ()
     topics: tuple[StoredTopic, ...] = ()
@@ -113,7 +113,7 @@ class WatchLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionObserved:
-    """The watch showed a Partition, whoever wrote it."""
+    """The watch showed a Partition, whichever process wrote it."""
 
     partition: StoredPartition
 
@@ -127,11 +127,11 @@ class PartitionDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionAnswered:
-    """Answer to `ReadPartition` (None: no such object) or `WritePartitionStatus` (as stored)."""
+class PartitionResponseReceived:
+    """Answer to `ReadStoredPartition` (None: no such object) or `WritePartitionStatus` (stored)."""
 
     request_id: int
-    outcome: Outcome
+    outcome: StoreOutcome
     partition: StoredPartition | None = None
 
 
@@ -147,7 +147,7 @@ class BrokerRead:
     """Answer to `ReadBroker`; None: no such object."""
 
     request_id: int
-    outcome: Outcome
+    outcome: StoreOutcome
     broker: StoredBroker | None = None
 
 
@@ -174,6 +174,20 @@ class TopicsRead:
     """
 
     request_id: int
-    outcome: Outcome
+    outcome: StoreOutcome
     topic_ids: frozenset[TopicId] = frozenset()
     topics: tuple[StoredTopic, ...] = ()
+
+
+ObjectEvent = (
+    PartitionObserved
+    | PartitionResponseReceived
+    | PartitionDeleted
+    | BrokerObserved
+    | TopicObserved
+    | TopicDeleted
+    | TopicsRead
+    | WatchLost
+    | ClusterLoaded
+)
+"""What an active controller learns of Partitions, Brokers and ReplicatedTopics."""

@@ -66,7 +66,7 @@ class ControllerTiming:
     new_commands_in_flight_max: int = 1_000
     """Unanswered commands about new partitions that are remembered."""
 
-    gone_topics_max: int = 10_000
+    confirmed_deletions_max: int = 10_000
     """Deleted topics whose late watch events are recognised."""
 
     def retry_after_ms(self, failures: int) -> int:

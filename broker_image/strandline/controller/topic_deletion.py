@@ -1,7 +1,7 @@
 """When data may be deleted: only after a quorum list showed no topic with that uid.
 
 Absence from a watch, a cache or a full state deletes nothing; such an absence only asks.
-A uid is never used again, so what is once gone stays gone.
+A uid is never used again, so a deleted topic stays deleted.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 from strandline.model import TopicId
 
 from .effects import ReadTopics
-from .store_events import Outcome, TopicsRead
+from .store_events import StoreOutcome, TopicsRead
 from .timing import ControllerTiming
 
 
 class TopicDeletion:
-    """Topics that somebody missed, and those confirmed to be gone."""
+    """Topics that may be deleted, and those whose deletion is confirmed."""
 
     def __init__(self, *, timing: ControllerTiming, new_request_id: Callable[[], int]) -> None:
         self._timing = timing
@@ -26,7 +26,7 @@ class TopicDeletion:
         self._request_id: int | None = None
         self._failures = 0
         self._not_before_ms = 0
-        self._gone: dict[TopicId, None] = {}
+        self._confirmed: dict[TopicId, None] = {}
 
     @property
     def next_wakeup_ms(self) -> int | None:
@@ -34,12 +34,12 @@ class TopicDeletion:
         waiting = bool(self._suspected) and self._request_id is None
         return self._not_before_ms if waiting else None
 
-    def is_gone(self, topic_id: TopicId) -> bool:
-        """Tell whether a topic is known to be gone; late watch events of it are ignored."""
-        return topic_id in self._gone
+    def is_confirmed(self, topic_id: TopicId) -> bool:
+        """Tell whether the deletion of a topic is confirmed; its late watch events are ignored."""
+        return topic_id in self._confirmed
 
     def suspect(self, topic_ids: Iterable[TopicId]) -> None:
-        """Somebody has data of a topic that is not known here."""
+        """Ask for proof about topics that this controller does not know."""
         self._suspected.update(topic_ids)
 
     def tick(self, now_ms: int) -> list[ReadTopics]:
@@ -55,15 +55,15 @@ class TopicDeletion:
         if event.request_id != self._request_id:
             return []
         self._request_id = None
-        if event.outcome is not Outcome.OK:
+        if event.outcome is not StoreOutcome.OK:
             self._failures += 1
             self._not_before_ms = now_ms + self._timing.retry_after_ms(self._failures)
             self._suspected |= self._asked
             return []
         self._failures = 0
-        gone = sorted(self._asked - event.topic_ids)
-        for topic_id in gone:
-            self._gone[topic_id] = None
-        while len(self._gone) > self._timing.gone_topics_max:
-            del self._gone[next(iter(self._gone))]
-        return gone
+        confirmed = sorted(self._asked - event.topic_ids)
+        for topic_id in confirmed:
+            self._confirmed[topic_id] = None
+        while len(self._confirmed) > self._timing.confirmed_deletions_max:
+            del self._confirmed[next(iter(self._confirmed))]
+        return confirmed

@@ -1,7 +1,7 @@
-"""What the core wants done, and what it tells.
+"""What the core wants done, and what it reports.
 
 Commands must be performed in list order; whatever must be on disk stands before the
-message that tells of it. If a command on the log fails, the rest of the list is dropped
+message that reports it. If a command on the log fails, the rest of the list is dropped
 and `LogDirectoryLost` follows. Notices are facts: logs, metrics and scenario output are
 views of them. Every command is complete in itself: the performer decides nothing.
 """
@@ -38,13 +38,11 @@ from .notices import (
 )
 
 __all__ = [
-    "AnswerLeaderAndIsr",
-    "AnswerStopReplica",
     "AppendAsFollower",
     "AppendAsLeader",
     "BecameFollower",
     "BecameLeader",
-    "Command",
+    "CompleteFetch",
     "CreateReplica",
     "DeleteReplica",
     "Effect",
@@ -52,20 +50,21 @@ __all__ = [
     "HighWatermarkAdvanced",
     "IsrChanged",
     "IsrProposalRefused",
+    "LogReadInfo",
     "Notice",
     "PersistState",
     "PersistedPartition",
     "ProposeIsr",
-    "ReadPartition",
     "ReplicaFailed",
     "ReplyFetch",
+    "ReplyLeaderAndIsr",
     "ReplyProduce",
+    "ReplyStopReplica",
     "RequestExpired",
     "RestartLogAt",
     "SendFetch",
     "TruncateTo",
     "Truncated",
-    "WakeFetch",
     "WriteEpochCheckpoint",
     "WriteHighWatermarkCheckpoint",
 ]
@@ -105,7 +104,7 @@ class PersistState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendAsLeader:
-    """Append the payload of (request_id, tp); base_offset and leader_epoch are to be stamped.
+    """Append the records of (request_id, tp); base_offset and leader_epoch are to be stamped.
 
     Both lie outside the CRC. The core counts the records as written from now on.
     """
@@ -171,7 +170,7 @@ class DeleteReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyProduce:
-    """Answer one partition of a produce request; offsets are -1 on error."""
+    """Respond to one partition of a produce request; offsets are -1 on error."""
 
     request_id: int
     tp: TopicPartition
@@ -181,16 +180,16 @@ class ReplyProduce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WakeFetch:
-    """A waiting consumer fetch has something to see, or its time is over: read and answer."""
+class CompleteFetch:
+    """End the wait of a consumer's fetch: there is something to read, or its time is over."""
 
     request_id: int
     expired: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPartition:
-    """One partition of an answer to a follower: read [from_offset, up_to_offset) without error.
+class LogReadInfo:
+    """What may be read for one `FetchPartition`: [from_offset, up_to_offset), or an error.
 
     from_offset == up_to_offset means: no records, but the high watermark is news.
     """
@@ -206,21 +205,21 @@ class ReadPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyFetch:
-    """Answer a follower; partitions without news are left out, at the deadline none is.
+    """Respond to a follower; partitions without news are left out.
 
     The performer may read less of a partition than its range, in the order given.
     """
 
     request_id: int
     follower: BrokerId
-    partitions: tuple[ReadPartition, ...]
+    partitions: tuple[LogReadInfo, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendFetch:
     """Fetch from a leader; a later one to the same leader supersedes it.
 
-    The leader ends a superseded fetch at once, and its answer is dropped by its request id.
+    The leader ends a superseded fetch at once, and its response is dropped by its request id.
     """
 
     request_id: int
@@ -231,7 +230,7 @@ class SendFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposeIsr:
-    """Ask the controller for another ISR (AlterPartition); entries carry broker epochs."""
+    """Propose another ISR to the controller (AlterPartition); entries carry broker epochs."""
 
     request_id: int
     tp: TopicPartition
@@ -241,8 +240,8 @@ class ProposeIsr:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerLeaderAndIsr:
-    """Tell the controller what became of its command, per partition."""
+class ReplyLeaderAndIsr:
+    """Respond to the controller's LeaderAndIsr, per partition."""
 
     request_id: int
     error: ErrorCode
@@ -251,15 +250,15 @@ class AnswerLeaderAndIsr:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerStopReplica:
-    """Tell the controller that these logs are gone, or why not."""
+class ReplyStopReplica:
+    """Respond to the controller's StopReplica: these logs are gone, or why not."""
 
     request_id: int
     error: ErrorCode
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...]
 
 
-Command = (
+Effect = (
     CreateReplica
     | PersistState
     | AppendAsLeader
@@ -270,11 +269,11 @@ Command = (
     | WriteHighWatermarkCheckpoint
     | DeleteReplica
     | ReplyProduce
-    | WakeFetch
+    | CompleteFetch
     | ReplyFetch
     | SendFetch
     | ProposeIsr
-    | AnswerLeaderAndIsr
-    | AnswerStopReplica
+    | ReplyLeaderAndIsr
+    | ReplyStopReplica
+    | Notice
 )
-Effect = Command | Notice

@@ -28,7 +28,7 @@ from strandline.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLoaded:
-    """A replica was found on disk at start; it is neither leader nor follower until told."""
+    """A replica was found on disk at start; it is idle until the controller's first request."""
 
     hosted: HostedPartition
 
@@ -66,7 +66,7 @@ class StatePersisted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBrokersChanged:
-    """The controller announced who is live (not fenced, not shutting down), with epochs."""
+    """The controller announced the live brokers (not fenced, not shutting down), with epochs."""
 
     controller_epoch: ControllerEpoch
     brokers: tuple[LiveBroker, ...]
@@ -76,9 +76,9 @@ class LiveBrokersChanged:
 class ProduceReceived:
     """A validated batch for one partition.
 
-    record_count is last offset delta + 1. The payload stays with the shell under
+    record_count is last offset delta + 1. The record bytes stay with the shell under
     (request_id, tp). duplicate is the range of the same producer batch already in the
-    log: nothing is appended, the answer carries its offsets and waits for the same HW.
+    log: nothing is appended, the response carries its offsets and waits for the same HW.
     """
 
     request_id: int
@@ -92,11 +92,11 @@ class ProduceReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchWaitReceived:
-    """A consumer's fetch found too little; it waits until some visible end passes its mark.
+class DelayedFetchReceived:
+    """A consumer's fetch found too little; it waits until a high watermark passes the one seen.
 
-    watches maps a partition to the high watermark that was seen; the core answers with
-    `WakeFetch` when any of them is passed, leadership is lost, or at the deadline.
+    watches maps a partition to the high watermark that was seen; the core returns
+    `CompleteFetch` when any of them is passed, leadership is lost, or at the deadline.
     """
 
     request_id: int
@@ -106,7 +106,7 @@ class FetchWaitReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCancelled:
-    """The client behind a waiting request is gone; nothing will be answered."""
+    """The client behind a waiting request is gone; there will be no response."""
 
     request_id: int
 
@@ -117,7 +117,7 @@ class FetchPartition:
 
     last_fetched_epoch is the epoch of the follower's last batch or epoch entry,
     NO_EPOCH for an empty log. high_watermark is the one the follower knows, so that a leader
-    need not remember what it told, nor guess whether that arrived (KIP-1166); consumers
+    need not remember which one it sent, nor guess whether it arrived (KIP-1166); consumers
     send none.
     """
 
@@ -143,7 +143,7 @@ class FollowerFetchReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
-    """One partition of a leader's answer; batches are contiguous, ascending, CRC-checked.
+    """One partition of a leader's response; batches are contiguous, ascending, CRC-checked.
 
     The bytes stay with the shell under (request_id, tp). diverging excludes batches.
     """
@@ -157,8 +157,8 @@ class FetchedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAnswered:
-    """The leader answered the one outstanding fetch; partitions without news are absent."""
+class FetchResponseReceived:
+    """The response to the one outstanding fetch; partitions without news are absent."""
 
     request_id: int
     leader: BrokerId
@@ -174,8 +174,8 @@ class FetchFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionAnswered:
-    """The controller's answer, errors included, carries what is stored (ADR 0006).
+class AlterPartitionResponseReceived:
+    """The controller's response, errors included, carries what is stored (ADR 0006).
 
     stored is None only when the transport failed or the controller knows no such partition.
     """
@@ -200,13 +200,13 @@ class Ticked:
 
 Event = (
     FollowerFetchReceived
-    | FetchAnswered
+    | FetchResponseReceived
     | ProduceReceived
-    | FetchWaitReceived
+    | DelayedFetchReceived
     | Ticked
     | FetchFailed
     | RequestCancelled
-    | AlterPartitionAnswered
+    | AlterPartitionResponseReceived
     | LeaderAndIsrReceived
     | StatePersisted
     | LiveBrokersChanged

@@ -1,10 +1,10 @@
-"""Whom this broker fetches from, one outstanding fetch per leader, all partitions in turn.
+"""The fetches of this broker: one outstanding per leader, all partitions in turn.
 
 Called by `Replicas` after each step with the time; partitions come and go with their roles.
 A partition that becomes ready while a fetch is being held by its leader does not wait for
-that one: a new fetch supersedes it, the leader ends the old one, and its answer is dropped
+that one: a new fetch supersedes it, the leader ends the old one, and its response is dropped
 by its request id. Otherwise every election would cost a long poll.
-Invariant: an answer is taken only for the outstanding request.
+Invariant: a response is taken only for the outstanding request.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dataclasses import dataclass, field
 
 from strandline.model import NO_LEADER, BrokerId, TopicPartition
 
+from .broker_context import BrokerContext
 from .effects import Effect, SendFetch
 from .events import FetchPartition
 from .follower import FollowerReplica
 from .settings import CoreSettings
-from .surroundings import Surroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outstanding:
-    """The fetch that is being answered, and what it asked for."""
+class OutstandingFetch:
+    """The fetch without a response yet, and what it requested."""
 
     request_id: int
-    asked: Mapping[TopicPartition, FetchPartition]
+    requested: Mapping[TopicPartition, FetchPartition]
     deadline_ms: int
 
 
@@ -34,38 +34,38 @@ class Outstanding:
 class Fetcher:
     """All partitions that one leader leads for this broker.
 
-    turn holds them in the order in which they are asked next; unasked are those that
-    became ready after the outstanding fetch was sent, delayed those that wait.
+    fetch_order holds them in the order in which they are fetched next; not_yet_fetched are
+    those that became ready after the outstanding fetch was sent, delayed those that wait.
     """
 
     leader: BrokerId
-    turn: dict[TopicPartition, FollowerReplica] = field(default_factory=dict)
-    unasked: dict[TopicPartition, None] = field(default_factory=dict)
+    fetch_order: dict[TopicPartition, FollowerReplica] = field(default_factory=dict)
+    not_yet_fetched: dict[TopicPartition, None] = field(default_factory=dict)
     delayed: dict[TopicPartition, int] = field(default_factory=dict)
-    outstanding: Outstanding | None = None
+    outstanding: OutstandingFetch | None = None
     failures: int = 0
     paused_until_ms: int = 0
 
     def add(self, tp: TopicPartition, replica: FollowerReplica) -> None:
         """Fetch a partition from now on; news of its leader also ends a pause."""
         self.forget(tp)
-        self.turn[tp] = replica
-        self.unasked[tp] = None
+        self.fetch_order[tp] = replica
+        self.not_yet_fetched[tp] = None
         self.failures = 0
         self.paused_until_ms = 0
 
     def forget(self, tp: TopicPartition) -> None:
         """Fetch a partition no longer."""
-        self.turn.pop(tp, None)
-        self.unasked.pop(tp, None)
+        self.fetch_order.pop(tp, None)
+        self.not_yet_fetched.pop(tp, None)
         self.delayed.pop(tp, None)
 
     def send_to_back(self, tp: TopicPartition) -> None:
-        """Ask for a partition after all others: the byte limit of answers is shared in turn."""
-        self.turn[tp] = self.turn.pop(tp)
+        """Fetch a partition after all others: the byte limit of responses is shared in turn."""
+        self.fetch_order[tp] = self.fetch_order.pop(tp)
 
     def fail(self, now_ms: int, settings: CoreSettings) -> None:
-        """Pause all partitions: the leader did not answer."""
+        """Pause all partitions: the leader did not respond."""
         self.outstanding = None
         self.failures += 1
         self.paused_until_ms = now_ms + settings.backoff_ms(self.failures)
@@ -74,14 +74,14 @@ class Fetcher:
         """Make partitions ready whose pause is over."""
         for tp in [tp for tp, until_ms in self.delayed.items() if until_ms <= now_ms]:
             del self.delayed[tp]
-            self.unasked[tp] = None
+            self.not_yet_fetched[tp] = None
 
     def next_wakeup_ms(self) -> int | None:
         """Return when `Fetchers.plan` has something to do without an event."""
         times = list(self.delayed.values())
         if self.outstanding is not None:
             times.append(self.outstanding.deadline_ms)
-        elif len(self.delayed) < len(self.turn):
+        elif len(self.delayed) < len(self.fetch_order):
             times.append(self.paused_until_ms)
         return max(min(times), self.paused_until_ms) if times else None
 
@@ -89,8 +89,8 @@ class Fetcher:
 class Fetchers:
     """The fetchers of this broker, by leader."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
         self._by_leader: dict[BrokerId, Fetcher] = {}
         self._leader_of: dict[TopicPartition, BrokerId] = {}
 
@@ -107,7 +107,7 @@ class Fetchers:
     def follow(self, tp: TopicPartition, replica: FollowerReplica) -> None:
         """Fetch a partition from the leader of its new role, no longer from the former one."""
         self.forget(tp)
-        if replica.parked or replica.leader == NO_LEADER:
+        if replica.fenced or replica.leader == NO_LEADER:
             return
         fetcher = self._by_leader.get(replica.leader)
         if fetcher is None:
@@ -116,19 +116,19 @@ class Fetchers:
         self._leader_of[tp] = replica.leader
 
     def forget(self, tp: TopicPartition) -> None:
-        """Fetch a partition from nobody."""
+        """Fetch a partition from no leader."""
         leader = self._leader_of.pop(tp, None)
         if leader is None:
             return
         fetcher = self._by_leader[leader]
         fetcher.forget(tp)
-        if not fetcher.turn:
+        if not fetcher.fetch_order:
             del self._by_leader[leader]
 
     def take_outstanding(
         self, leader: BrokerId, request_id: int
-    ) -> tuple[Fetcher, Outstanding] | None:
-        """End the outstanding fetch if it is this one; any other answer is not ours to take."""
+    ) -> tuple[Fetcher, OutstandingFetch] | None:
+        """End the outstanding fetch if it is this one; any other response is not taken."""
         fetcher = self._by_leader.get(leader)
         if fetcher is None or fetcher.outstanding is None:
             return None
@@ -147,12 +147,12 @@ class Fetchers:
             and fetcher.outstanding is not None
             and fetcher.outstanding.request_id == request_id
         ):
-            fetcher.fail(now_ms, self._around.settings)
+            fetcher.fail(now_ms, self._context.settings)
 
-    def after_answer(self, fetcher: Fetcher, tp: TopicPartition, now_ms: int) -> None:
-        """Decide when a partition is asked for next: at once, later, or not at all."""
-        replica = fetcher.turn[tp]
-        if replica.parked:
+    def after_response(self, fetcher: Fetcher, tp: TopicPartition, now_ms: int) -> None:
+        """Decide when a partition is fetched next: at once, later, or not at all."""
+        replica = fetcher.fetch_order[tp]
+        if replica.fenced:
             self.forget(tp)
         elif now_ms < replica.delayed_until_ms:
             fetcher.delayed[tp] = replica.delayed_until_ms
@@ -163,16 +163,16 @@ class Fetchers:
         for leader in sorted(self._by_leader):
             fetcher = self._by_leader[leader]
             if fetcher.outstanding is not None and fetcher.outstanding.deadline_ms <= now_ms:
-                fetcher.fail(now_ms, self._around.settings)
+                fetcher.fail(now_ms, self._context.settings)
             fetcher.release_delayed(now_ms)
             idle = fetcher.outstanding is None
-            if now_ms >= fetcher.paused_until_ms and (idle or fetcher.unasked):
+            if now_ms >= fetcher.paused_until_ms and (idle or fetcher.not_yet_fetched):
                 effects += self._send(fetcher, now_ms)
         return effects
 
     def _send(self, fetcher: Fetcher, now_ms: int) -> list[Effect]:
-        settings = self._around.settings
-        ready = [tp for tp in fetcher.turn if tp not in fetcher.delayed]
+        settings = self._context.settings
+        ready = [tp for tp in fetcher.fetch_order if tp not in fetcher.delayed]
         if not ready:
             return []
         chosen = ready[: settings.fetch_partitions_max]
@@ -180,13 +180,13 @@ class Fetchers:
         if takes_turns:
             for tp in chosen:
                 fetcher.send_to_back(tp)
-        asked = {tp: fetcher.turn[tp].fetch() for tp in chosen}
-        request_id = self._around.next_request_id()
+        requested = {tp: fetcher.fetch_order[tp].fetch() for tp in chosen}
+        request_id = self._context.next_request_id()
         max_wait_ms = 0 if takes_turns else settings.fetch_wait_max_ms
-        fetcher.unasked.clear()
-        fetcher.outstanding = Outstanding(
+        fetcher.not_yet_fetched.clear()
+        fetcher.outstanding = OutstandingFetch(
             request_id=request_id,
-            asked=asked,
+            requested=requested,
             deadline_ms=now_ms + max_wait_ms + settings.fetch_timeout_ms,
         )
         return [
@@ -194,6 +194,6 @@ class Fetchers:
                 request_id=request_id,
                 leader=fetcher.leader,
                 max_wait_ms=max_wait_ms,
-                partitions=tuple(asked.values()),
+                partitions=tuple(requested.values()),
             )
         ]

@@ -1,13 +1,13 @@
-"""A replica that follows: what it asks its leader for, and what it does with the answer.
+"""A replica that follows: what it fetches, and what it does with the response.
 
 Made by `Partition` for one leader epoch; the fetch offset it sends is its log end, so each
 fetch is also an acknowledgement. It writes nothing the leader did not send, except that it
 cuts what the leader never had.
 
     fetching  --records----------->  fetching from the new log end
-    fetching  --diverging epoch--->  log cut, fetching again (asks until histories agree)
+    fetching  --diverging epoch--->  log cut, fetching again (until histories agree)
     fetching  --refused----------->  delayed, then fetching
-    fetching  --fenced------------>  parked until the controller names a later leadership
+    fetching  --fenced------------>  fenced until the controller names a later leadership
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OUT_OF_RANGE = "out_of_range"
 class FollowerReplica:
     """The following replica of a partition during one leader epoch.
 
-    A parked replica asks nothing: it was fenced, so a later command is on its way.
+    A fenced replica fetches nothing: a later request of the controller is on its way.
     delayed_until_ms is in the past unless the last fetch was refused.
     """
 
@@ -39,7 +39,7 @@ class FollowerReplica:
     state: PartitionState
     delayed_until_ms: int = 0
     refusals: int = 0
-    parked: bool = False
+    fenced: bool = False
 
     @property
     def leader(self) -> BrokerId:
@@ -52,7 +52,7 @@ class FollowerReplica:
         return self.state.leader_epoch
 
     def fetch(self) -> FetchPartition:
-        """Return what to ask for next."""
+        """Return what to fetch next."""
         return FetchPartition(
             tp=self.log.tp,
             fetch_offset=self.log.log_end_offset,
@@ -63,27 +63,27 @@ class FollowerReplica:
         )
 
     def on_fetched(
-        self, answer: FetchedPartition, *, request_id: int, now_ms: int, settings: CoreSettings
+        self, response: FetchedPartition, *, request_id: int, now_ms: int, settings: CoreSettings
     ) -> list[Effect]:
-        """Take one partition of an answer to a fetch of this leader epoch from this log end."""
+        """Take one partition of the response to a fetch of this leader epoch from this log end."""
         settled = False
         effects: list[Effect] = []
-        match answer.error:
-            case ErrorCode.NONE if answer.diverging is not None:
-                # The high watermark of a diverging answer belongs to another history
+        match response.error:
+            case ErrorCode.NONE if response.diverging is not None:
+                # The high watermark of a diverging response belongs to another history
                 # (KAFKA-14704): it is not taken.
-                effects = self._truncate(answer.diverging)
+                effects = self._truncate(response.diverging)
                 settled = bool(effects)
             case ErrorCode.NONE:
-                effects = self._append(answer.batches, request_id)
-                settled = bool(effects) or not answer.batches
+                effects = self._append(response.batches, request_id)
+                settled = bool(effects) or not response.batches
                 if settled:
-                    self.log.follow_high_watermark(answer.high_watermark)
+                    self.log.follow_high_watermark(response.high_watermark)
             case ErrorCode.OFFSET_OUT_OF_RANGE:
-                effects = self._restart(answer.log_start_offset)
+                effects = self._restart(response.log_start_offset)
                 settled = bool(effects)
             case ErrorCode.FENCED_LEADER_EPOCH:
-                self.parked = settled = True
+                self.fenced = settled = True
                 effects = [Fenced(fence="leader_epoch", detail="our fetch")]
             case _:
                 pass
@@ -111,7 +111,7 @@ class FollowerReplica:
     def _acceptable(self, batches: tuple[BatchSpan, ...]) -> list[BatchSpan]:
         """Return the leading batches that continue this log under an epoch we know of.
 
-        A later epoch than ours means the answer is not of the leadership we follow
+        A later epoch than ours means the response is not of the leadership we follow
         (KAFKA-18723).
         """
         accepted: list[BatchSpan] = []

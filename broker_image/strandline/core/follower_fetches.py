@@ -1,6 +1,6 @@
-"""Fetches of followers, on the leader: counted on arrival, then answered or held.
+"""Fetches of followers, on the leader: counted on arrival, then completed or held.
 
-Used by `Requests`. A fetch is counted once, when it arrives; when it is answered after a
+Used by `Requests`. A fetch is counted once, when it arrives; when it completes after a
 wait its partitions are read again, which is not a second fetch.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, TopicPartition
 
-from .effects import Effect, Fenced, ReadPartition, ReplyFetch
+from .effects import Effect, Fenced, LogReadInfo, ReplyFetch
 from .events import FetchPartition, FollowerFetchReceived
 from .leader import LeaderReplica
 from .partition import Partition
@@ -29,7 +29,7 @@ class FollowerFetches:
         self._purgatory = purgatory
 
     def on_fetch(self, event: FollowerFetchReceived, now_ms: int) -> list[Effect]:
-        """Count what a follower has, then answer it or let it wait for more.
+        """Count what a follower has, then respond or let it wait for more.
 
         While a later process of the follower waits, an earlier one is refused altogether, also
         where the later one did not fetch yet: its broker epoch ended (KIP-380).
@@ -38,11 +38,11 @@ class FollowerFetches:
         if waiting is not None and waiting.broker_epoch > event.broker_epoch:
             return _refuse_all(event, ErrorCode.STALE_BROKER_EPOCH)
         effects = self._end_former(waiting)
-        reads: list[ReadPartition] = []
+        reads: list[LogReadInfo] = []
         for fetch in event.partitions:
             leader = self._admit(event, fetch)
             if isinstance(leader, ErrorCode):
-                effects += fenced(leader, "fetch")
+                effects += fenced_notice(leader, "fetch")
                 reads.append(refused(fetch, leader))
             else:
                 read, counted = _count(leader, event.follower, fetch, now_ms)
@@ -61,12 +61,12 @@ class FollowerFetches:
             return effects
         return [*effects, _reply(delayed, reads)]
 
-    def answer(self, delayed: DelayedFollowerFetch) -> ReplyFetch:
-        """Answer a fetch whose wait is over: something happened, or its time has come."""
+    def respond(self, delayed: DelayedFollowerFetch) -> ReplyFetch:
+        """Return the response to a fetch whose wait is over: by news, or by its deadline."""
         return _reply(delayed, self._read(delayed))
 
     def _end_former(self, waiting: DelayedFollowerFetch | None) -> list[Effect]:
-        """End the fetch that a new one supersedes: nobody takes its answer any more."""
+        """End the fetch that a new one supersedes: its follower drops the response."""
         if waiting is None:
             return []
         self._purgatory.take(waiting)
@@ -88,8 +88,8 @@ class FollowerFetches:
         )
         return leader if admitted else ErrorCode.STALE_BROKER_EPOCH
 
-    def _read(self, delayed: DelayedFollowerFetch) -> list[ReadPartition]:
-        reads: list[ReadPartition] = []
+    def _read(self, delayed: DelayedFollowerFetch) -> list[LogReadInfo]:
+        reads: list[LogReadInfo] = []
         for fetch in delayed.partitions:
             leader = find_leader(self._partitions.get(fetch.tp), fetch.leader_epoch)
             if isinstance(leader, ErrorCode):
@@ -101,8 +101,8 @@ class FollowerFetches:
         return reads
 
 
-def fenced(error: ErrorCode, request: str) -> list[Effect]:
-    """Return the notice that belongs to a refusal by an epoch."""
+def fenced_notice(error: ErrorCode, request: str) -> list[Effect]:
+    """Return the notice of a refusal by an epoch."""
     if error is ErrorCode.FENCED_LEADER_EPOCH:
         return [Fenced(fence="leader_epoch", detail=request)]
     if error is ErrorCode.STALE_BROKER_EPOCH:
@@ -110,8 +110,8 @@ def fenced(error: ErrorCode, request: str) -> list[Effect]:
     return []
 
 
-def _reply(delayed: DelayedFollowerFetch, reads: Sequence[ReadPartition]) -> ReplyFetch:
-    """Answer with what is news: records, refusals, and high watermarks the follower lacks.
+def _reply(delayed: DelayedFollowerFetch, reads: Sequence[LogReadInfo]) -> ReplyFetch:
+    """Respond with what is news: records, refusals, and high watermarks the follower lacks.
 
     Shape:   reads[i] was read for delayed.partitions[i]
     """
@@ -129,13 +129,13 @@ def _refuse_all(event: FollowerFetchReceived, error: ErrorCode) -> list[Effect]:
         follower=event.follower,
         partitions=tuple(refused(fetch, error) for fetch in event.partitions),
     )
-    return [*fenced(error, "fetch"), reply]
+    return [*fenced_notice(error, "fetch"), reply]
 
 
 def _count(
     leader: LeaderReplica, follower: BrokerId, fetch: FetchPartition, now_ms: int
-) -> tuple[ReadPartition, list[Effect]]:
-    """Count a fetch and read for it; what it commits is in its own answer."""
+) -> tuple[LogReadInfo, list[Effect]]:
+    """Count a fetch and read for it; what it commits is in its own response."""
     read = read_for_follower(leader, fetch)
     if read.error is not ErrorCode.NONE or read.diverging is not None:
         # What is not our history is not progress (KAFKA-8400).
@@ -146,7 +146,7 @@ def _count(
     return read, effects
 
 
-def _is_urgent(read: ReadPartition) -> bool:
+def _is_urgent(read: LogReadInfo) -> bool:
     return (
         read.error is not ErrorCode.NONE
         or read.diverging is not None

@@ -1,7 +1,7 @@
 """How far records are committed: the one rule an acknowledgement rests on.
 
-A record is committed when everybody has it who could become leader: the members of the
-maximal ISR, and every follower that is about to join. Pure functions; called by the leader
+A record is committed when every broker has it that could become leader: the members of
+the maximal ISR, and every follower that is about to join. Pure functions; called by the leader
 after each append, fetch and ISR change.
 """
 
@@ -14,7 +14,7 @@ from strandline.model import BrokerEpoch, BrokerId, IsrEntry
 from .progress import UNKNOWN_END, FollowerProgress
 
 
-def holding_ends(
+def counted_end_offsets(
     maximal_entries: Iterable[IsrEntry],
     followers: Mapping[BrokerId, FollowerProgress],
     *,
@@ -23,12 +23,13 @@ def holding_ends(
     now_ms: int,
     lag_time_max_ms: int,
 ) -> list[int]:
-    """Return the log ends of all followers that hold the high watermark back.
+    """Return the log end of every follower that counts for the high watermark.
 
     A member whose present process is not the one its entry stands for counts with
-    UNKNOWN_END, whatever it has fetched (ADR 0002). A follower outside the ISR counts
-    while it is caught up and eligible: else one that is always a fetch behind could never
-    rejoin. A fenced one does not, however recently it was caught up (KAFKA-15021).
+    UNKNOWN_END, whatever it has fetched (ADR 0002). Followers outside the ISR
+    count while caught up and eligible. Otherwise the high watermark would stay one fetch
+    ahead of them, and they could never rejoin. A fenced follower does not count, however
+    recently it was caught up (KAFKA-15021).
 
     Shape:   followers maps every remote assigned broker
     """

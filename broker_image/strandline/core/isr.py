@@ -15,8 +15,8 @@ from strandline.model import BrokerId, IsrEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flight:
-    """The last sending of a proposal, and when to send it again."""
+class InFlight:
+    """The proposal as it was last sent, and when to send it again."""
 
     request_id: int
     retry_at_ms: int
@@ -24,7 +24,7 @@ class Flight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stable:
-    """Nothing is asked of the controller."""
+    """No proposal is in flight."""
 
     entries: tuple[IsrEntry, ...]
 
@@ -41,11 +41,11 @@ class Stable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingExpand:
-    """The joiner already holds the high watermark back; the controller has not answered yet."""
+    """The joiner already holds the high watermark back; the controller has not responded yet."""
 
     entries: tuple[IsrEntry, ...]
     joiner: IsrEntry
-    flight: Flight
+    in_flight: InFlight
 
     @property
     def isr(self) -> frozenset[BrokerId]:
@@ -59,17 +59,17 @@ class PendingExpand:
 
     @property
     def proposed(self) -> tuple[IsrEntry, ...]:
-        """What the controller was asked to commit."""
+        """The ISR that was proposed to the controller."""
         return (*self.entries, self.joiner)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingShrink:
-    """Leavers still count until the controller has answered."""
+    """Leavers still count until the controller has responded."""
 
     entries: tuple[IsrEntry, ...]
     leavers: frozenset[BrokerId]
-    flight: Flight
+    in_flight: InFlight
 
     @property
     def isr(self) -> frozenset[BrokerId]:
@@ -83,7 +83,7 @@ class PendingShrink:
 
     @property
     def proposed(self) -> tuple[IsrEntry, ...]:
-        """What the controller was asked to commit."""
+        """The ISR that was proposed to the controller."""
         return tuple(entry for entry in self.entries if entry.broker_id not in self.leavers)
 
 
@@ -96,13 +96,13 @@ def maximal_isr(isr: IsrState) -> frozenset[BrokerId]:
     return _ids(isr.maximal_entries)
 
 
-def sent_again(isr: Pending, flight: Flight) -> Pending:
+def sent_again(isr: Pending, in_flight: InFlight) -> Pending:
     """Return the same proposal under a new request id."""
-    return replace(isr, flight=flight)
+    return replace(isr, in_flight=in_flight)
 
 
 def not_applied(isr: Pending, committed: tuple[IsrEntry, ...]) -> frozenset[BrokerId]:
-    """Return the brokers for which a proposal asked in vain, given what was committed."""
+    """Return the brokers whose proposed change is not in what was committed."""
     ids = _ids(committed)
     match isr:
         case PendingExpand():

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from strandline.errors import ErrorCode, InvariantViolation
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry, LeaderEpoch, PartitionState
 
+from .broker_context import BrokerContext
 from .effects import AppendAsLeader, BecameLeader, Effect, HighWatermarkAdvanced, IsrChanged
-from .events import AlterPartitionAnswered
-from .high_watermark import holding_ends, next_high_watermark
+from .events import AlterPartitionResponseReceived
+from .high_watermark import counted_end_offsets, next_high_watermark
 from .isr import Stable
-from .isr_keeper import IsrKeeper
+from .isr_proposer import IsrProposer
 from .local_log import LocalLog
-from .progress import FollowerProgress, distrusted, fresh_progress, out_of_sync
-from .surroundings import Surroundings
+from .progress import FollowerProgress, out_of_sync, reset_progress, stale_incarnations
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,15 +32,15 @@ class LeaderReplica:
     """
 
     log: LocalLog
-    around: Surroundings
-    keeper: IsrKeeper
+    context: BrokerContext
+    proposer: IsrProposer
     epoch_start_offset: int
     followers: dict[BrokerId, FollowerProgress]
 
     @property
     def state(self) -> PartitionState:
         """The newest committed state this leader has seen."""
-        return self.keeper.state
+        return self.proposer.state
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
@@ -76,14 +76,14 @@ class LeaderReplica:
         )
 
     def advance_high_watermark(self, now_ms: int) -> list[Effect]:
-        """Commit what everybody has who counts; return nothing if that is nothing new."""
-        ends = holding_ends(
-            self.keeper.isr.maximal_entries,
+        """Commit what every counted follower has; return nothing if that is nothing new."""
+        ends = counted_end_offsets(
+            self.proposer.isr.maximal_entries,
             self.followers,
-            is_eligible=self.around.is_live,
+            is_eligible=self.context.is_live,
             leader_end=self.log.log_end_offset,
             now_ms=now_ms,
-            lag_time_max_ms=self.around.settings.replica_lag_time_max_ms,
+            lag_time_max_ms=self.context.settings.replica_lag_time_max_ms,
         )
         high_watermark = next_high_watermark(
             ends,
@@ -104,20 +104,20 @@ class LeaderReplica:
     ) -> bool:
         """Tell whether this process of a follower may fetch; begin its progress if it is new.
 
-        A lower broker epoch is a process that was replaced: what it has, its successor may
-        have lost.
+        A lower broker epoch is a process that was replaced: its successor may have lost what
+        it has.
         """
         progress = self.followers[follower]
-        live = self.around.live.get(follower)
+        live = self.context.live.get(follower)
         announced = live.broker_epoch if live is not None else broker_epoch
         if broker_epoch < max(progress.broker_epoch, announced):
             return False
         if broker_epoch > progress.broker_epoch:
-            self.followers[follower] = fresh_progress(
+            self.followers[follower] = reset_progress(
                 progress,
                 broker_epoch=broker_epoch,
                 clean_since_epoch=clean_since_epoch,
-                entry=self.keeper.entry_of(follower),
+                entry=self.proposer.entry_of(follower),
             )
         return True
 
@@ -128,10 +128,10 @@ class LeaderReplica:
         progress.record_fetch(
             fetch_offset=fetch_offset, leader_end=self.log.log_end_offset, now_ms=now_ms
         )
-        entry = self.keeper.entry_of(follower)
+        entry = self.proposer.entry_of(follower)
         effects: list[Effect] = []
         if entry is None or not progress.covers(entry):
-            effects = self._propose_distrusted(now_ms) + self.propose_joiner(now_ms)
+            effects = self._propose_stale_incarnations(now_ms) + self.propose_joiner(now_ms)
         if moved:
             effects += self.advance_high_watermark(now_ms)
         return effects
@@ -139,44 +139,44 @@ class LeaderReplica:
     # --- the ISR ------------------------------------------------------------------------
 
     def check_isr(self, now_ms: int) -> list[Effect]:
-        """Ask for the removal of members that are behind for too long; called periodically.
+        """Propose that members leave that are behind for too long; called periodically.
 
-        Time alone may also end the claim of a follower outside the ISR on the high watermark.
+        A follower outside the ISR may stop holding the high watermark back by time alone.
         """
         lagging = out_of_sync(
-            self.keeper.isr.isr,
+            self.proposer.isr.isr,
             self.followers,
             leader_end=self.log.log_end_offset,
             now_ms=now_ms,
-            lag_time_max_ms=self.around.settings.replica_lag_time_max_ms,
+            lag_time_max_ms=self.context.settings.replica_lag_time_max_ms,
         )
-        leavers = lagging | distrusted(self.keeper.isr.entries, self.followers)
+        leavers = lagging | stale_incarnations(self.proposer.isr.entries, self.followers)
         return (
-            self.keeper.propose_leavers(leavers, now_ms)
+            self.proposer.propose_leavers(leavers, now_ms)
             + self.advance_high_watermark(now_ms)
             + self.propose_joiner(now_ms)
         )
 
     def propose_joiner(self, now_ms: int) -> list[Effect]:
-        """Ask for one follower that has all committed records of this and earlier leaders.
+        """Propose one follower that has all committed records of this and earlier leaders.
 
         Exactly the process that fetched joins, and only while the controller announces it
         (KIP-841, KIP-903).
         """
         for broker_id in sorted(self.followers):
-            if broker_id not in self.keeper.isr.isr and self._may_join(broker_id, now_ms):
+            if broker_id not in self.proposer.isr.isr and self._may_join(broker_id, now_ms):
                 broker_epoch = self.followers[broker_id].broker_epoch
                 joiner = IsrEntry(broker_id=broker_id, broker_epoch=broker_epoch)
-                return self.keeper.propose_joiner(joiner, now_ms)
+                return self.proposer.propose_joiner(joiner, now_ms)
         return []
 
-    def on_alter_partition_answered(
-        self, event: AlterPartitionAnswered, now_ms: int
+    def on_alter_partition_response(
+        self, event: AlterPartitionResponseReceived, now_ms: int
     ) -> list[Effect]:
-        """Take what the answer says is stored; without news stay with the maximal ISR."""
-        if event.stored is not None and self.keeper.is_later_state(event.stored):
+        """Adopt the state that a response carries; without a later one keep the maximal ISR."""
+        if event.stored is not None and self.proposer.is_later_state(event.stored):
             return self.adopt(event.stored, now_ms, error=event.error)
-        return self.keeper.wait_on(event, now_ms)
+        return self.proposer.wait_on(event, now_ms)
 
     def adopt(
         self,
@@ -185,40 +185,40 @@ class LeaderReplica:
         *,
         error: ErrorCode = ErrorCode.INVALID_UPDATE_VERSION,
     ) -> list[Effect]:
-        """Take a later committed state of this leadership, told by an answer or a command."""
-        before = self.keeper.isr.entries
-        effects = self.keeper.adopt(state, now_ms, error=error)
+        """Take a later committed state of this leadership, from a response or a request."""
+        before = self.proposer.isr.entries
+        effects = self.proposer.adopt(state, now_ms, error=error)
         self.followers = {
             broker: self.followers.get(broker) or FollowerProgress()
             for broker in state.replicas
-            if broker != self.around.broker_id
+            if broker != self.context.broker_id
         }
         if before != state.isr:
             effects.append(self._isr_changed(before))
         # First commit, then look for joiners: a leaver that is only behind by what its
-        # leaving commits would be asked for again at once.
+        # leaving commits would be proposed again at once.
         return effects + self.advance_high_watermark(now_ms) + self.propose_joiner(now_ms)
 
     # --- within -------------------------------------------------------------------------
 
     def _in_sync_count(self) -> int:
-        isr = self.keeper.isr
-        return len(isr.isr - distrusted(isr.entries, self.followers))
+        isr = self.proposer.isr
+        return len(isr.isr - stale_incarnations(isr.entries, self.followers))
 
-    def _propose_distrusted(self, now_ms: int) -> list[Effect]:
-        leavers = distrusted(self.keeper.isr.entries, self.followers)
-        return self.keeper.propose_leavers(leavers, now_ms)
+    def _propose_stale_incarnations(self, now_ms: int) -> list[Effect]:
+        leavers = stale_incarnations(self.proposer.isr.entries, self.followers)
+        return self.proposer.propose_leavers(leavers, now_ms)
 
     def _may_join(self, broker_id: BrokerId, now_ms: int) -> bool:
         # The epoch start bounds what an inherited high watermark does not know (KAFKA-7128).
         progress = self.followers[broker_id]
         return (
             progress.last_fetch_ms is not None
-            and now_ms - progress.last_fetch_ms <= self.around.settings.replica_lag_time_max_ms
+            and now_ms - progress.last_fetch_ms <= self.context.settings.replica_lag_time_max_ms
             and progress.log_end_offset >= self.log.high_watermark
             and progress.log_end_offset >= self.epoch_start_offset
-            and self.around.is_live(broker_id, progress.broker_epoch)
-            and self.keeper.may_ask_for(broker_id, now_ms)
+            and self.context.is_live(broker_id, progress.broker_epoch)
+            and self.proposer.may_propose_again(broker_id, now_ms)
         )
 
     def _isr_changed(self, before: tuple[IsrEntry, ...]) -> IsrChanged:
@@ -235,24 +235,26 @@ class LeaderReplica:
 
 
 def become_leader(
-    log: LocalLog, state: PartitionState, around: Surroundings, now_ms: int
+    log: LocalLog, state: PartitionState, context: BrokerContext, now_ms: int
 ) -> tuple[LeaderReplica, list[Effect]]:
-    """Take office: the epoch stands in the log before its first record (KAFKA-7415).
+    """Begin a leadership: the epoch stands in the log before its first record (KAFKA-7415).
 
     ISR members get the whole lag time for their first fetch; until then their unknown end
     holds the high watermark back.
     """
-    if not around.is_present_self(state.entry_of(around.broker_id)):
+    if not context.is_own_incarnation(state.entry_of(context.broker_id)):
         raise InvariantViolation("a leader's own ISR entry is its present process", tp=log.tp)
     leader = LeaderReplica(
         log=log,
-        around=around,
-        keeper=IsrKeeper(tp=log.tp, around=around, state=state, isr=Stable(entries=state.isr)),
+        context=context,
+        proposer=IsrProposer(
+            tp=log.tp, context=context, state=state, isr=Stable(entries=state.isr)
+        ),
         epoch_start_offset=log.log_end_offset,
         followers={
             broker: FollowerProgress(last_caught_up_ms=now_ms if broker in state.isr_ids else None)
             for broker in state.replicas
-            if broker != around.broker_id
+            if broker != context.broker_id
         },
     )
     effects = log.begin_epoch(state.leader_epoch, log.log_end_offset)

@@ -1,6 +1,6 @@
-"""What the core tells: facts, for logs, metrics and the output of tests.
+"""What the core reports: facts, for logs, metrics and the output of tests.
 
-A notice commands nothing. Logs, counters and scenario output are views of notices; nothing
+A notice asks for nothing. Logs, counters and scenario output are views of notices; nothing
 else reports. Re-exported by `effects`, because they travel in the same list.
 """
 
@@ -49,7 +49,7 @@ class IsrChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrProposalRefused:
-    """The controller did not accept a proposal; the answer says what is stored."""
+    """The controller did not accept a proposal; the response says what is stored."""
 
     tp: TopicPartition
     error: ErrorCode
@@ -57,7 +57,7 @@ class IsrProposalRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HighWatermarkAdvanced:
-    """Records below high_watermark are committed; told by the leader only."""
+    """Records below high_watermark are committed; reported by the leader only."""
 
     tp: TopicPartition
     high_watermark: int
@@ -78,7 +78,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fenced:
-    """A request or command was refused by an epoch; `fence` is the metric label."""
+    """A request was refused by an epoch; `fence` is the metric label."""
 
     fence: str
     detail: str

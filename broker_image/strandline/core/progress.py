@@ -69,14 +69,14 @@ class FollowerProgress:
         )
 
 
-def fresh_progress(
+def reset_progress(
     former: FollowerProgress,
     *,
     broker_epoch: BrokerEpoch,
     clean_since_epoch: BrokerEpoch,
     entry: IsrEntry | None,
 ) -> FollowerProgress:
-    """Return the progress of a follower that came back as a new process.
+    """Return the first progress of a follower that came back as a new process.
 
     Nothing is known of its log. A member that restarted cleanly keeps the time at which it
     was last caught up, so that it gets the whole lag time to fetch again.
@@ -113,10 +113,10 @@ def out_of_sync(
     )
 
 
-def distrusted(
+def stale_incarnations(
     isr: tuple[IsrEntry, ...], followers: Mapping[BrokerId, FollowerProgress]
 ) -> frozenset[BrokerId]:
-    """Return the ISR members whose present process lost what their entry stands for.
+    """Return the ISR members whose present process lost records their entry stands for.
 
     Their fetches count for nothing, even at the leader's end: they hold the high watermark
     back until the controller has removed them (ADR 0002).

@@ -1,7 +1,7 @@
 """Requests that wait for an offset or for their deadline.
 
 A request enters once and leaves once: completed, expired or cancelled, whichever comes
-first. Nothing here decides what the answer is. Clients' requests are bounded in number;
+first. Nothing here decides what the response is. Clients' requests are bounded in number;
 each follower has at most one waiting fetch.
 """
 
@@ -46,7 +46,7 @@ class DelayedFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayedFollowerFetch:
-    """A follower at our log end in every partition it asked for."""
+    """A follower at our log end in every partition it fetches."""
 
     request_id: int
     follower: BrokerId
@@ -58,8 +58,8 @@ class DelayedFollowerFetch:
     operation: Literal["follower_fetch"] = "follower_fetch"
 
 
-Delayed = DelayedProduce | DelayedFetch | DelayedFollowerFetch
-Key = tuple[str, int, TopicPartition | BrokerId | None]
+DelayedOperation = DelayedProduce | DelayedFetch | DelayedFollowerFetch
+DelayedOperationKey = tuple[str, int, TopicPartition | BrokerId | None]
 
 
 Waiter = TypeVar("Waiter", DelayedProduce, DelayedFetch, DelayedFollowerFetch)
@@ -67,15 +67,17 @@ Index = TypeVar("Index", int, TopicPartition)
 Value = TypeVar("Value")
 
 
-def _discard(index: dict[Index, dict[Key, Value]], where: Index, key: Key) -> None:
-    """Remove a key from an index that keeps no empty places."""
-    place = index.get(where, {})
-    place.pop(key, None)
-    if not place:
+def _discard(
+    index: dict[Index, dict[DelayedOperationKey, Value]], where: Index, key: DelayedOperationKey
+) -> None:
+    """Remove a key from an index that keeps no empty entries."""
+    keys = index.get(where, {})
+    keys.pop(key, None)
+    if not keys:
         index.pop(where, None)
 
 
-def _key(operation: Delayed) -> Key:
+def _key(operation: DelayedOperation) -> DelayedOperationKey:
     match operation:
         case DelayedProduce():
             return "produce", operation.request_id, operation.tp
@@ -92,12 +94,12 @@ class Purgatory:
 
     def __init__(self, *, requests_max: int) -> None:
         self._requests_max = requests_max
-        self._waiting: dict[Key, Delayed] = {}
-        self._by_request: dict[int, dict[Key, None]] = {}
-        self._produce: dict[TopicPartition, dict[Key, DelayedProduce]] = {}
-        self._fetch: dict[TopicPartition, dict[Key, int]] = {}
+        self._waiting: dict[DelayedOperationKey, DelayedOperation] = {}
+        self._by_request: dict[int, dict[DelayedOperationKey, None]] = {}
+        self._produce: dict[TopicPartition, dict[DelayedOperationKey, DelayedProduce]] = {}
+        self._fetch: dict[TopicPartition, dict[DelayedOperationKey, int]] = {}
         self._follower: dict[BrokerId, DelayedFollowerFetch] = {}
-        self._deadlines: list[tuple[int, int, Key]] = []
+        self._deadlines: list[tuple[int, int, DelayedOperationKey]] = []
         self._sequence = 0
 
     @property
@@ -119,7 +121,7 @@ class Purgatory:
             sizes[waiting.operation] += 1
         return sizes
 
-    def add(self, delayed: Delayed) -> None:
+    def add(self, delayed: DelayedOperation) -> None:
         """Let a request wait; a follower's former fetch must have been taken out before."""
         key = _key(delayed)
         if isinstance(delayed, DelayedFollowerFetch) and delayed.follower in self._follower:
@@ -173,7 +175,7 @@ class Purgatory:
             if not changed.isdisjoint(waiting.watched)
         )
 
-    def take(self, delayed: Delayed) -> None:
+    def take(self, delayed: DelayedOperation) -> None:
         """Take one request out."""
         self._remove(delayed)
 
@@ -182,16 +184,16 @@ class Purgatory:
         for key in list(self._by_request.get(request_id, ())):
             self._remove(self._waiting[key])
 
-    def expire(self, now_ms: int) -> list[Delayed]:
+    def expire(self, now_ms: int) -> list[DelayedOperation]:
         """Take the requests whose time is over, earliest deadline first."""
-        expired: list[Delayed] = []
+        expired: list[DelayedOperation] = []
         while (deadline_ms := self.next_deadline_ms) is not None and deadline_ms <= now_ms:
             delayed = self._waiting[self._deadlines[0][2]]
             self._remove(delayed)
             expired.append(delayed)
         return expired
 
-    def _take_fetch_keys(self, keys: list[Key]) -> list[DelayedFetch]:
+    def _take_fetch_keys(self, keys: list[DelayedOperationKey]) -> list[DelayedFetch]:
         waiting = (self._waiting[key] for key in keys)
         return self._take(each for each in waiting if isinstance(each, DelayedFetch))
 
@@ -201,7 +203,7 @@ class Purgatory:
             self._remove(each)
         return taken
 
-    def _remove(self, delayed: Delayed) -> None:
+    def _remove(self, delayed: DelayedOperation) -> None:
         key = _key(delayed)
         del self._waiting[key]
         _discard(self._by_request, delayed.request_id, key)

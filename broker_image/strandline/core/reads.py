@@ -1,8 +1,7 @@
 """What may be read from a leader: by followers up to the log end, by consumers below the HW.
 
-Pure questions about partitions, asked by `Replicas` for followers and by the listener for
-consumers. Nothing here changes progress: an answer that was read again after a wait must
-not look like a second fetch.
+Pure functions of partitions, called for followers and for consumers. Nothing here changes
+progress: a response that was read again after a wait must not look like a second fetch.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from strandline.errors import ErrorCode
 from strandline.model import NO_EPOCH, UNKNOWN_EPOCH_END, EpochEndOffset, LeaderEpoch
 
-from .effects import ReadPartition
+from .effects import LogReadInfo
 from .events import FetchPartition
 from .leader import LeaderReplica
 from .partition import Failed, Partition
@@ -26,7 +25,7 @@ def find_leader(
     """Return the leading replica, or why the request is not for us.
 
     The epoch is compared before the role: a requester with an older view must learn that
-    first, one with a newer view must ask again later (KIP-320).
+    first, one with a newer view must try again later (KIP-320).
     """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -43,7 +42,7 @@ def find_leader(
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def read_for_follower(leader: LeaderReplica, fetch: FetchPartition) -> ReadPartition:
+def read_for_follower(leader: LeaderReplica, fetch: FetchPartition) -> LogReadInfo:
     """Return what a follower may read: everything behind its end, or why not.
 
     Source:  Kafka 3.9 Partition.readRecords; below the start before divergence (KAFKA-12996)
@@ -57,7 +56,7 @@ def read_for_follower(leader: LeaderReplica, fetch: FetchPartition) -> ReadParti
     objection = None if continues else _objection(leader, fetch)
     if objection is not None:
         return objection
-    return ReadPartition(
+    return LogReadInfo(
         tp=fetch.tp,
         error=ErrorCode.NONE,
         high_watermark=log.high_watermark,
@@ -67,7 +66,7 @@ def read_for_follower(leader: LeaderReplica, fetch: FetchPartition) -> ReadParti
     )
 
 
-def _objection(leader: LeaderReplica, fetch: FetchPartition) -> ReadPartition | None:
+def _objection(leader: LeaderReplica, fetch: FetchPartition) -> LogReadInfo | None:
     """Return why a fetch does not continue our history, None if it does."""
     log = leader.log
     if fetch.fetch_offset < log.log_start_offset:
@@ -88,7 +87,7 @@ def _objection(leader: LeaderReplica, fetch: FetchPartition) -> ReadPartition | 
     return None
 
 
-def read_for_consumer(partition: Partition | None, fetch: FetchPartition) -> ReadPartition:
+def read_for_consumer(partition: Partition | None, fetch: FetchPartition) -> LogReadInfo:
     """Return what a consumer may read: never a record at or above the high watermark.
 
     Shape:   fetch.leader_epoch and fetch.last_fetched_epoch are NO_EPOCH if it sent none
@@ -101,7 +100,7 @@ def read_for_consumer(partition: Partition | None, fetch: FetchPartition) -> Rea
     read = read_for_follower(leader, fetch)
     if read.error is not ErrorCode.NONE or read.diverging is not None:
         return read
-    return ReadPartition(
+    return LogReadInfo(
         tp=read.tp,
         error=read.error,
         high_watermark=read.high_watermark,
@@ -147,8 +146,8 @@ def list_offset(
 
 def refused(
     fetch: FetchPartition, error: ErrorCode, leader: LeaderReplica | None = None
-) -> ReadPartition:
-    """Return an answer without records; a leader still tells its high watermark and start."""
+) -> LogReadInfo:
+    """Return a read without records; a leader still sends its high watermark and start."""
     return _nothing(fetch, error, leader, None)
 
 
@@ -157,8 +156,8 @@ def _nothing(
     error: ErrorCode,
     leader: LeaderReplica | None,
     diverging: EpochEndOffset | None,
-) -> ReadPartition:
-    return ReadPartition(
+) -> LogReadInfo:
+    return LogReadInfo(
         tp=fetch.tp,
         error=error,
         high_watermark=-1 if leader is None else leader.log.high_watermark,

@@ -2,8 +2,8 @@
 
 The only entry of the core. Called by `runtime.driver` and by the simulator, one event at a
 time; it connects decisions and makes none itself. Each step is: handle the event, do what
-is due by time, answer requests that now can be answered, expire others, fetch.
-Effects come in performing order: the disk before the message that tells of it.
+is due by time, complete requests that now can be completed, expire others, fetch.
+Effects come in performing order: the disk before the message that reports it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from strandline.model import (
 )
 
 from . import reads
-from .command_work import CommandWork
-from .effects import Effect, ReadPartition, WriteHighWatermarkCheckpoint
+from .broker_context import BrokerContext
+from .controller_requests import ControllerRequests
+from .effects import Effect, LogReadInfo, WriteHighWatermarkCheckpoint
 from .events import (
-    AlterPartitionAnswered,
+    AlterPartitionResponseReceived,
+    DelayedFetchReceived,
     Event,
-    FetchAnswered,
     FetchFailed,
     FetchPartition,
-    FetchWaitReceived,
+    FetchResponseReceived,
     FollowerFetchReceived,
     LeaderAndIsrReceived,
     LiveBrokersChanged,
@@ -48,11 +49,10 @@ from .partition import Failed, Partition
 from .purgatory import Operation
 from .requests import Requests
 from .settings import CoreSettings
-from .surroundings import Surroundings
 from .views import PartitionView, view_of
 
-Change = (
-    AlterPartitionAnswered
+ControlEvent = (
+    AlterPartitionResponseReceived
     | LeaderAndIsrReceived
     | StopReplicaReceived
     | LiveBrokersChanged
@@ -60,13 +60,13 @@ Change = (
     | ReplicaLoaded
     | LogDirectoryLost
 )
-"""Events that change roles, or who counts."""
+"""Events that change roles, or which followers count."""
 
 
 class Replicas:
     """The replicas of one process of one broker.
 
-    controller_epoch is the highest this broker ever obeyed, from the state file.
+    controller_epoch is the highest this broker ever accepted, from the state file.
     """
 
     def __init__(
@@ -85,17 +85,17 @@ class Replicas:
                 broker_epoch=broker_epoch,
             )
         self._settings = settings
-        self._around = Surroundings(
+        self._context = BrokerContext(
             broker_id=broker_id,
             broker_epoch=broker_epoch,
             clean_since_epoch=clean_since_epoch,
             settings=settings,
         )
         self._partitions: dict[TopicPartition, Partition] = {}
-        self._fetchers = Fetchers(self._around)
-        self._requests = Requests(self._around, self._partitions)
-        self._commands = CommandWork(
-            self._around, self._partitions, self._fetchers, controller_epoch=controller_epoch
+        self._fetchers = Fetchers(self._context)
+        self._requests = Requests(self._context, self._partitions)
+        self._controller_requests = ControllerRequests(
+            self._context, self._partitions, self._fetchers, controller_epoch=controller_epoch
         )
         self._now_ms: int | None = None
         self._isr_check_at_ms = 0
@@ -105,7 +105,7 @@ class Replicas:
     # --- the one entry ------------------------------------------------------------------
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event; return what to do, in performing order.
+        """Take one event; return the effects, in performing order.
 
         Units:   now_ms never falls between steps
         Raises:  InvariantViolation when a promise of the core is broken: the broker stops
@@ -122,7 +122,7 @@ class Replicas:
     def next_wakeup_ms(self) -> int | None:
         """When the next `Ticked` is due at the latest, None while nothing waits for time."""
         times = [self._requests.next_deadline_ms, self._fetchers.next_wakeup_ms]
-        times += self._around.retry_at_ms.values()
+        times += self._context.retry_at_ms.values()
         if self._partitions:
             times += [self._checkpoint_at_ms, self._isr_check_at_ms]
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
@@ -131,12 +131,12 @@ class Replicas:
         match event:
             case FollowerFetchReceived():
                 return self._requests.on_follower_fetch(event, now_ms)
-            case FetchAnswered():
-                return self._on_fetch_answered(event, now_ms)
+            case FetchResponseReceived():
+                return self._on_fetch_response(event, now_ms)
             case ProduceReceived():
                 return self._requests.on_produce(event, now_ms)
-            case FetchWaitReceived():
-                return self._requests.on_fetch_wait(event, now_ms)
+            case DelayedFetchReceived():
+                return self._requests.on_delayed_fetch(event, now_ms)
             case Ticked():
                 return []
             case FetchFailed():
@@ -146,42 +146,43 @@ class Replicas:
                 self._requests.cancel(event.request_id)
                 return []
             case _:
-                return self._handle_change(event, now_ms)
+                return self._handle_control(event, now_ms)
 
-    def _handle_change(self, event: Change, now_ms: int) -> list[Effect]:
+    def _handle_control(self, event: ControlEvent, now_ms: int) -> list[Effect]:
         match event:
-            case AlterPartitionAnswered():
-                return self._commands.on_alter_partition_answered(event, now_ms)
+            case AlterPartitionResponseReceived():
+                return self._controller_requests.on_alter_partition_response(event, now_ms)
             case LeaderAndIsrReceived() | StopReplicaReceived() | LiveBrokersChanged():
-                return self._commands.on_command(event, now_ms)
+                return self._controller_requests.on_controller_request(event, now_ms)
             case StatePersisted():
-                return self._commands.on_state_persisted(event, now_ms)
+                return self._controller_requests.on_state_persisted(event, now_ms)
             case ReplicaLoaded():
-                self._commands.on_replica_loaded(event)
+                self._controller_requests.on_replica_loaded(event)
                 return []
             case LogDirectoryLost():
-                return self._commands.on_log_directory_lost(event)
+                return self._controller_requests.on_log_directory_lost(event)
             case _:
                 assert_never(event)
 
-    def _on_fetch_answered(self, event: FetchAnswered, now_ms: int) -> list[Effect]:
+    def _on_fetch_response(self, event: FetchResponseReceived, now_ms: int) -> list[Effect]:
         found = self._fetchers.take_outstanding(event.leader, event.request_id)
         if found is None:
             return []
         fetcher, outstanding = found
         effects: list[Effect] = []
-        for answer in event.partitions:
-            asked, replica = outstanding.asked.get(answer.tp), fetcher.turn.get(answer.tp)
-            # An answer to an earlier leadership or another log end says nothing about
+        for fetched in event.partitions:
+            requested = outstanding.requested.get(fetched.tp)
+            replica = fetcher.fetch_order.get(fetched.tp)
+            # A response to an earlier leadership or another log end says nothing about
             # this one (KAFKA-7786, KAFKA-18723).
-            if replica is None or asked is None or asked != replica.fetch():
+            if replica is None or requested is None or requested != replica.fetch():
                 continue
             effects += replica.on_fetched(
-                answer, request_id=event.request_id, now_ms=now_ms, settings=self._settings
+                fetched, request_id=event.request_id, now_ms=now_ms, settings=self._settings
             )
-            self._fetchers.after_answer(fetcher, answer.tp, now_ms)
-            if answer.batches:
-                fetcher.send_to_back(answer.tp)
+            self._fetchers.after_response(fetcher, fetched.tp, now_ms)
+            if fetched.batches:
+                fetcher.send_to_back(fetched.tp)
         return effects
 
     # --- time ---------------------------------------------------------------------------
@@ -211,18 +212,18 @@ class Replicas:
         return effects
 
     def _resend_due(self, now_ms: int) -> list[Effect]:
-        retry_at_ms = self._around.retry_at_ms
+        retry_at_ms = self._context.retry_at_ms
         effects: list[Effect] = []
         for tp in sorted(tp for tp, at_ms in retry_at_ms.items() if at_ms <= now_ms):
             del retry_at_ms[tp]
             partition = self._partitions.get(tp)
             if partition is not None and isinstance(partition.role, LeaderReplica):
-                effects += partition.role.keeper.resend_due(now_ms)
+                effects += partition.role.proposer.resend_due(now_ms)
         return effects
 
     def _checkpoint(self) -> list[Effect]:
         high_watermarks = self.high_watermarks()
-        if self._commands.storage_lost or high_watermarks == self._checkpointed:
+        if self._controller_requests.storage_lost or high_watermarks == self._checkpointed:
             return []
         self._checkpointed = high_watermarks
         return [WriteHighWatermarkCheckpoint(high_watermarks=high_watermarks)]
@@ -237,7 +238,7 @@ class Replicas:
     @property
     def controller_epoch(self) -> ControllerEpoch:
         """The highest controller epoch that was accepted."""
-        return self._commands.controller_epoch
+        return self._controller_requests.controller_epoch
 
     def view(self, tp: TopicPartition) -> PartitionView | None:
         """Return a picture of a replica, None if this broker does not host it."""
@@ -265,7 +266,7 @@ class Replicas:
         leader = reads.find_leader(self._partitions.get(tp), None)
         return leader.log.high_watermark if isinstance(leader, LeaderReplica) else None
 
-    def read_for_consumer(self, fetch: FetchPartition) -> ReadPartition:
+    def read_for_consumer(self, fetch: FetchPartition) -> LogReadInfo:
         """Return what a consumer may read now; NO_EPOCH stands for an epoch it did not send."""
         return reads.read_for_consumer(self._partitions.get(fetch.tp), fetch)
 

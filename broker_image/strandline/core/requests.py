@@ -1,8 +1,7 @@
 """Requests of producers, consumers and followers: refused, served, or left to wait.
 
-The hands of `Replicas` for everything clients and followers ask. A waiting request is
-looked at again when an effect of the same step touched what it waits for; effects are
-therefore the only thing that completes requests.
+Owned by `Replicas`. A waiting request is looked at again when an effect of the same step
+touched what it waits for; effects are therefore the only thing that completes requests.
 """
 
 from __future__ import annotations
@@ -13,24 +12,25 @@ from typing import assert_never
 from strandline.errors import ErrorCode
 from strandline.model import Acks, TopicPartition
 
+from .broker_context import BrokerContext
 from .effects import (
     AppendAsLeader,
     BecameFollower,
     BecameLeader,
+    CompleteFetch,
     DeleteReplica,
     Effect,
     HighWatermarkAdvanced,
     ReplicaFailed,
     ReplyProduce,
     RequestExpired,
-    WakeFetch,
 )
 from .events import (
-    FetchWaitReceived,
+    DelayedFetchReceived,
     FollowerFetchReceived,
     ProduceReceived,
 )
-from .follower_fetches import FollowerFetches, fenced
+from .follower_fetches import FollowerFetches, fenced_notice
 from .leader import LeaderReplica
 from .partition import Partition
 from .purgatory import (
@@ -41,17 +41,16 @@ from .purgatory import (
     Purgatory,
 )
 from .reads import find_leader
-from .surroundings import Surroundings
 
 
 class Requests:
     """Serves requests on the partitions it shares with `Replicas`."""
 
     def __init__(
-        self, around: Surroundings, partitions: Mapping[TopicPartition, Partition]
+        self, context: BrokerContext, partitions: Mapping[TopicPartition, Partition]
     ) -> None:
         self._partitions = partitions
-        self._purgatory = Purgatory(requests_max=around.settings.purgatory_requests_max)
+        self._purgatory = Purgatory(requests_max=context.settings.purgatory_requests_max)
         self._followers = FollowerFetches(partitions, self._purgatory)
 
     @property
@@ -70,14 +69,14 @@ class Requests:
     # --- producers ----------------------------------------------------------------------
 
     def on_produce(self, event: ProduceReceived, now_ms: int) -> list[Effect]:
-        """Append a batch, or say why not; acks=all waits for the high watermark.
+        """Append a batch, or return the refusal; acks=all waits for the high watermark.
 
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND is never the answer: under min ISR the high watermark
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND is never sent: under min ISR the high watermark
         is frozen, so such a request waits, and expires or is committed later.
         """
         leader = find_leader(self._partitions.get(event.tp), event.leader_epoch)
         if isinstance(leader, ErrorCode):
-            return [*fenced(leader, "produce"), _produce_refused(event, leader)]
+            return [*fenced_notice(leader, "produce"), _produce_refused(event, leader)]
         if event.acks is Acks.ALL:
             # Before the append, so that a refused record is in no log.
             if leader.is_under_min_isr:
@@ -107,18 +106,18 @@ class Requests:
 
     # --- consumers ----------------------------------------------------------------------
 
-    def on_fetch_wait(self, event: FetchWaitReceived, now_ms: int) -> list[Effect]:
-        """Let a consumer wait until some visible end passes the one it saw.
+    def on_delayed_fetch(self, event: DelayedFetchReceived, now_ms: int) -> list[Effect]:
+        """Let a consumer wait until a high watermark passes the one it saw.
 
-        Over the bound nobody waits: the consumer is told that its time is over and may
-        ask again.
+        Over the bound no fetch waits: it completes as expired, and the consumer may
+        fetch again.
         """
         for tp, seen in event.watches:
             leader = find_leader(self._partitions.get(tp), None)
             if isinstance(leader, ErrorCode) or leader.log.high_watermark > seen:
-                return [WakeFetch(request_id=event.request_id, expired=False)]
+                return [CompleteFetch(request_id=event.request_id, expired=False)]
         if event.max_wait_ms <= 0 or self._purgatory.is_full:
-            return [WakeFetch(request_id=event.request_id, expired=True)]
+            return [CompleteFetch(request_id=event.request_id, expired=True)]
         self._purgatory.add(
             DelayedFetch(
                 request_id=event.request_id,
@@ -129,21 +128,21 @@ class Requests:
         return []
 
     def on_follower_fetch(self, event: FollowerFetchReceived, now_ms: int) -> list[Effect]:
-        """Count what a follower has, then answer it or let it wait for more."""
+        """Count what a follower has, then respond or let it wait for more."""
         return self._followers.on_fetch(event, now_ms)
 
     # --- waiting ------------------------------------------------------------------------
 
     def complete(self, effects: Sequence[Effect]) -> list[Effect]:
-        """Answer the requests that the effects of this step touched.
+        """Complete the requests that the effects of this step touched.
 
         A high watermark alone does not end a follower's wait: it travels with the next
-        answer, else idle partitions would keep every follower busy (KAFKA-9952).
+        response, else idle partitions would keep every follower busy (KAFKA-9952).
         """
         grown, committed, changed = _touched(effects)
         done: list[Effect] = []
         followers = self._purgatory.take_follower_fetches([*grown, *changed])
-        done += [self._followers.answer(delayed) for delayed in followers]
+        done += [self._followers.respond(delayed) for delayed in followers]
         for tp in [*changed, *committed]:
             leader = find_leader(self._partitions.get(tp), None)
             if isinstance(leader, ErrorCode):
@@ -153,22 +152,22 @@ class Requests:
                 high_watermark = leader.log.high_watermark
                 committed_now = self._purgatory.take_produce(tp, high_watermark=high_watermark)
                 done += [_produced(produce, leader, ErrorCode.NONE) for produce in committed_now]
-                done += _woken(self._purgatory.take_fetches(tp, high_watermark=high_watermark))
+                done += _completed(self._purgatory.take_fetches(tp, high_watermark=high_watermark))
         for tp in changed:
-            done += _woken(self._purgatory.take_all_fetches(tp))
+            done += _completed(self._purgatory.take_all_fetches(tp))
         return done
 
     def expire(self, now_ms: int) -> list[Effect]:
-        """Answer the requests whose time is over."""
+        """Complete the requests whose time is over."""
         done: list[Effect] = []
         for delayed in self._purgatory.expire(now_ms):
             match delayed:
                 case DelayedProduce():
                     done.append(_produced(delayed, None, ErrorCode.REQUEST_TIMED_OUT))
                 case DelayedFetch():
-                    done.append(WakeFetch(request_id=delayed.request_id, expired=True))
+                    done.append(CompleteFetch(request_id=delayed.request_id, expired=True))
                 case DelayedFollowerFetch():
-                    done.append(self._followers.answer(delayed))
+                    done.append(self._followers.respond(delayed))
                 case _:
                     assert_never(delayed)
             done.append(RequestExpired(operation=delayed.operation))
@@ -195,8 +194,8 @@ def _touched(
     return list(grown), list(committed), list(changed)
 
 
-def _woken(fetches: Sequence[DelayedFetch]) -> list[Effect]:
-    return [WakeFetch(request_id=fetch.request_id, expired=False) for fetch in fetches]
+def _completed(fetches: Sequence[DelayedFetch]) -> list[Effect]:
+    return [CompleteFetch(request_id=fetch.request_id, expired=False) for fetch in fetches]
 
 
 def _produce_refused(event: ProduceReceived, error: ErrorCode) -> ReplyProduce:

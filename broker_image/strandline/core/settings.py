@@ -1,7 +1,7 @@
 """The figures the core decides with; `runtime` fills them from the configuration.
 
 All times are ms of the driver's clock. Nothing here is read while a step runs except
-through `Surroundings`, so every role of a broker sees the same figures.
+through `BrokerContext`, so every role of a broker sees the same figures.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class CoreSettings:
 
     fetch_backoff_min_ms: int = 20
     """First such pause; it doubles up to fetch_backoff_ms. Shorter than Kafka's constant one:
-    after an election a follower often asks before its leader was told."""
+    after an election a follower often fetches before its leader knows."""
 
     fetch_timeout_ms: int = 30_000
-    """A fetch without an answer for this long has failed [replica.socket.timeout.ms]."""
+    """A fetch without a response for this long has failed [replica.socket.timeout.ms]."""
 
     fetch_partitions_max: int = 20_000
     """Partitions one fetch may name; with more, fetches take turns and do not wait."""
@@ -36,19 +36,19 @@ class CoreSettings:
     """Period of the checkpoint [replica.high.watermark.checkpoint.interval.ms]."""
 
     isr_refusal_backoff_ms: int = 1_000
-    """A leader asks again for a broker that was refused only after this time."""
+    """A leader proposes a refused change of a broker again only after this time."""
 
     isr_request_timeout_ms: int = 5_000
-    """A proposal without an answer for this long is sent again, unchanged."""
+    """A proposal without a response for this long is sent again, unchanged."""
 
     isr_request_backoff_ms: int = 50
-    """Pause before a proposal is sent again after an answer that settled nothing."""
+    """Pause before a proposal is sent again after a response that settled nothing."""
 
     purgatory_requests_max: int = 100_000
     """Requests of clients that may wait at once; beyond it they are answered at once."""
 
-    commands_waiting_max: int = 10_000
-    """Controller commands that may wait for the state file; beyond it they are refused."""
+    controller_requests_waiting_max: int = 10_000
+    """Requests of the controller that may wait for the state file; beyond it they are refused."""
 
     def backoff_ms(self, failures: int) -> int:
         """Return the pause after that many failures in a row, at least one."""

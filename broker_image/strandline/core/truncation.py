@@ -1,4 +1,4 @@
-"""Where two histories part: the leader's question and the follower's answer.
+"""Where two histories part: the leader compares, the follower truncates.
 
 The leader compares the epoch of the follower's last batch with its own epochs; the follower
 cuts its log where the histories may still be one, and asks again. Each round either agrees

@@ -1,4 +1,4 @@
-"""What others may see of the replicas: frozen pictures for metrics, hellos and tests.
+"""Frozen views of the replicas, for metrics, hellos and tests.
 
 Made on request by `Replicas`; nothing here can be changed, and nothing here is kept.
 """
@@ -50,8 +50,8 @@ class FollowerView:
 class PartitionView:
     """One replica. Fields about ISR and followers are of use on a leader only.
 
-    Before the first command leader is NO_LEADER and the epochs are -1; waits_for_answer
-    tells that an ISR proposal is in flight; parked that a follower was fenced.
+    Before the first state leader is NO_LEADER and the epochs are -1; has_proposal_in_flight
+    is about the ISR; fenced tells that the leader or an epoch refused a follower.
     """
 
     tp: TopicPartition
@@ -65,14 +65,14 @@ class PartitionView:
     maximal_isr: frozenset[BrokerId]
     min_insync_replicas: int
     is_under_min_isr: bool
-    waits_for_answer: bool
+    has_proposal_in_flight: bool
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
     epoch_start_offset: int
     epochs: tuple[EpochStart, ...]
     followers: tuple[FollowerView, ...]
-    parked: bool
+    fenced: bool
 
 
 def view_of(partition: Partition) -> PartitionView:
@@ -88,17 +88,17 @@ def view_of(partition: Partition) -> PartitionView:
         partition_epoch=PartitionEpoch(-1) if state is None else state.partition_epoch,
         replicas=() if state is None else state.replicas,
         isr=() if state is None else state.isr,
-        maximal_isr=frozenset() if leads is None else maximal_isr(leads.keeper.isr),
+        maximal_isr=frozenset() if leads is None else maximal_isr(leads.proposer.isr),
         min_insync_replicas=0 if leads is None else leads.min_insync_replicas,
         is_under_min_isr=leads is not None and leads.is_under_min_isr,
-        waits_for_answer=leads is not None and not isinstance(leads.keeper.isr, Stable),
+        has_proposal_in_flight=leads is not None and not isinstance(leads.proposer.isr, Stable),
         log_start_offset=log.log_start_offset,
         high_watermark=log.high_watermark,
         log_end_offset=log.log_end_offset,
         epoch_start_offset=-1 if leads is None else leads.epoch_start_offset,
         epochs=log.epochs.entries,
         followers=() if leads is None else _followers_of(leads),
-        parked=isinstance(role, FollowerReplica) and role.parked,
+        fenced=isinstance(role, FollowerReplica) and role.fenced,
     )
 
 

@@ -11,15 +11,16 @@ from functools import lru_cache
 
 from strandline.broker_interface import MetadataSnapshot, TopicMetadata
 from strandline.errors import ErrorCode
-from strandline.kafka_listener.reply import RequestContext
-from strandline.kafka_listener.wire import Message
 from strandline.model import NO_LEADER, TopicId
+
+from .response import RequestContext
+from .wire import Message
 
 NO_TOPIC_ID = bytes(16)
 TOPIC_IDS_KEPT = 4_096
 
 MOVED_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Errors after which a client may be told the present leader in the same answer (KIP-951)."""
+"""Errors whose response may name the current leader (KIP-951)."""
 
 
 @lru_cache(maxsize=TOPIC_IDS_KEPT)

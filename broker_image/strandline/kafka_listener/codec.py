@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from strandline.broker_interface import Buffer
-from strandline.kafka_listener.decoder_compiler import MALFORMED_CAUSES, Decode, compile_decoder
-from strandline.kafka_listener.encoder_compiler import Encode, compile_encoder
-from strandline.kafka_listener.schemas import API_VERSIONS, APIS, Api
-from strandline.kafka_listener.wire import (
+
+from .decoder_compiler import MALFORMED_CAUSES, Decode, compile_decoder
+from .encoder_compiler import Encode, compile_encoder
+from .schemas import API_VERSIONS, APIS, ApiSchema
+from .wire import (
     MalformedRequest,
     Message,
     read_varint,
@@ -90,7 +91,7 @@ def read_header(frame: memoryview) -> RequestHeader:
 
 
 def decode_request(
-    api: Api, version: int, frame: memoryview, *, elements_max: int
+    api: ApiSchema, version: int, frame: memoryview, *, elements_max: int
 ) -> tuple[str, Message]:
     """Read the rest of the header and the body of a request.
 
@@ -132,7 +133,7 @@ def _read_client_id(frame: memoryview) -> tuple[str, int]:
 
 
 def encode_response(
-    api: Api, version: int, *, correlation_id: int, message: Message
+    api: ApiSchema, version: int, *, correlation_id: int, message: Message
 ) -> list[Buffer]:
     """Return a whole response frame as buffers, its length included.
 

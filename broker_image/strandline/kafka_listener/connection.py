@@ -1,8 +1,8 @@
-"""One client connection: frames in, answers out in the order of their requests.
+"""One client connection: frames in, responses out in the order of their requests.
 
 Made by `server`; runs on its event loop and nowhere else. Requests are handled as soon as
 they are complete, so that appends happen in their order while acknowledgements are still
-awaited; answers leave strictly in order. Reading stops while any bound of `settings` is
+awaited; responses leave strictly in order. Reading stops while any bound of `settings` is
 reached: requests unanswered, their bytes, a fetch under way, responses not taken by the client.
 Whatever a client sends, the worst that happens is that its own connection is closed.
 """
@@ -15,29 +15,31 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from strandline.errors import ErrorCode, InvariantViolation
-from strandline.kafka_listener.answers import Answer, AnswerQueue
-from strandline.kafka_listener.budget import RequestBudget
-from strandline.kafka_listener.cluster_requests import unknown_api_versions
-from strandline.kafka_listener.codec import (
+from strandline.kafka_listener.apis.api_versions import unsupported_version
+from strandline.log_fields import fields
+
+from .codec import (
     FIXED_HEADER_BYTES,
     RequestHeader,
     client_id_or_empty,
     decode_request,
     read_header,
 )
-from strandline.kafka_listener.frames import FrameAssembler
-from strandline.kafka_listener.handlers import HANDLERS
-from strandline.kafka_listener.observer import (
+from .error_logging import error_to_log
+from .frames import FrameAssembler
+from .handlers import HANDLERS
+from .observer import (
     CLIENT_NAME_MAX_CHARACTERS,
     ClientNames,
     ListenerObserver,
 )
-from strandline.kafka_listener.refusals import refusal_in
-from strandline.kafka_listener.reply import Later, Reply, RequestContext
-from strandline.kafka_listener.schemas import API_VERSIONS, APIS, FETCH, Api
-from strandline.kafka_listener.wire import MalformedRequest
+from .request_memory import RequestMemory
+from .response import DeferredResponse, RequestContext, Response
+from .response_queue import PendingResponse, ResponseQueue
+from .schemas import API_VERSIONS, APIS, FETCH, ApiSchema
+from .wire import MalformedRequest
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 NO_HEADER = RequestHeader(api_key=-1, version=-1, correlation_id=-1)
 
@@ -48,7 +50,7 @@ class ListenerState:
 
     context: RequestContext
     observer: ListenerObserver
-    budget: RequestBudget
+    request_memory: RequestMemory
     client_names: ClientNames
     connections: set[KafkaConnection] = field(default_factory=set)
     is_empty: asyncio.Event = field(default_factory=asyncio.Event)
@@ -57,11 +59,11 @@ class ListenerState:
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """Reads requests, has them handled, writes answers.
+    """Reads requests, has them handled, writes responses.
 
     reading -> paused: a bound is reached; back when it is not.
     reading or paused -> ending: a frame that cannot be answered came, or `end` was called; no
-    further frame is taken, answers under way still leave, then the connection is closed.
+    further frame is taken, responses under way still leave, then the connection is closed.
     any -> lost: the transport is gone; results that still come are dropped.
     """
 
@@ -75,7 +77,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             frame_min_bytes=FIXED_HEADER_BYTES,
         )
         self._transport: asyncio.Transport | None = None
-        self._answers = AnswerQueue(loop, shared.observer)
+        self._responses = ResponseQueue(loop, shared.observer)
         self._reserved_bytes = 0
         self._next_is_reserved = False
         self._fetch_count = 0
@@ -97,7 +99,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=self._settings.write_buffer_high_bytes)
         name = transport.get_extra_info("peername")
         self._peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
-        if self._shared.is_closing or self._is_one_too_many():
+        if self._shared.is_closing or self._has_too_many_connections():
             self._is_ending = True
             self._transport.abort()
             return
@@ -105,26 +107,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._shared.is_empty.clear()
         self._shared.observer.connections_changed(len(self._shared.connections))
 
-    def _is_one_too_many(self) -> bool:
+    def _has_too_many_connections(self) -> bool:
         most = self._settings.connections_max
         if len(self._shared.connections) < most:
             return False
-        logger.warning(
+        _log.warning(
             "connection refused, too many connections",
-            extra={"peer": self._peer, "connections_max": most},
+            extra=fields(peer=self._peer, connections_max=most),
         )
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Forget everything that was under way for this client."""
         if self._frames.is_partial and self._is_reading and not self._is_ending:
-            logger.info("connection lost within a request", extra=self._who())
+            _log.info("connection lost within a request", extra=fields(**self._client_fields()))
         self._is_lost = self._is_ending = True
-        self._shared.budget.forget(self._wake)
-        for answer in self._answers:
-            if answer.result is not None:
-                answer.result.cancel()
-        self._shared.budget.release(self._reserved_bytes)
+        self._shared.request_memory.forget(self._wake)
+        for pending in self._responses:
+            if pending.result is not None:
+                pending.result.cancel()
+        self._shared.request_memory.release(self._reserved_bytes)
         self._reserved_bytes = 0
         if self in self._shared.connections:
             self._shared.connections.remove(self)
@@ -143,7 +145,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._take_frames()
 
     def pause_writing(self) -> None:
-        """Stop taking requests: the client does not take its answers."""
+        """Stop taking requests: the client does not read its responses."""
         self._is_writable = False
 
     def resume_writing(self) -> None:
@@ -154,7 +156,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # --- called by the server -------------------------------------------------------------
 
     def end(self) -> None:
-        """Take no further request; close when the answers under way have left."""
+        """Take no further request; close when the responses under way have left."""
         self._is_ending = True
         self._take_frames()
 
@@ -168,12 +170,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Close if the client kept a frame incomplete, or did nothing at all, for too long."""
         if self._frame_begun_at is not None and self._is_reading:
             begun_ms, limit = self._frame_begun_at, self._settings.receive_timeout_ms
-        elif self._is_writable and len(self._answers):
+        elif self._is_writable and len(self._responses):
             return
         else:
             begun_ms, limit = self._active_at, self._settings.connection_idle_max_ms
         if (now - begun_ms) * 1000 > limit:
-            logger.info("silent connection closed", extra={"peer": self._peer, "limit_ms": limit})
+            _log.info("silent connection closed", extra=fields(peer=self._peer, limit_ms=limit))
             self.abort()
 
     # --- requests in ----------------------------------------------------------------------
@@ -199,8 +201,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._take(frame)
                 self._send()
         except MalformedRequest as error:
-            answer = self._new_answer(None, NO_HEADER, size_bytes=0)
-            self._refuse(answer, reason=str(error))
+            pending = self._add_pending(None, NO_HEADER, size_bytes=0)
+            self._malformed(pending, reason=str(error))
         finally:
             self._is_taking = False
         self._send()
@@ -214,18 +216,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         size = self._frames.next_size()
         if size is None:
             return True
-        if not self._is_writable or len(self._answers) >= self._settings.requests_in_flight_max:
+        if not self._is_writable or len(self._responses) >= self._settings.requests_in_flight_max:
             return False
         if self._fetch_count and self._frames.next_api_key() == FETCH:
-            # One fetch at a time: each may answer with as much as fetch.max.bytes.
+            # One fetch at a time: each response may be as large as fetch.max.bytes.
             return False
         if self._next_is_reserved:
             return True
         held = self._reserved_bytes
         if held and held + size > self._settings.connection_memory_max_bytes:
             return False
-        if not self._shared.budget.reserve(size):
-            self._shared.budget.wait(self._wake)
+        if not self._shared.request_memory.reserve(size):
+            self._shared.request_memory.wait(self._wake)
             return False
         self._reserved_bytes += size
         self._next_is_reserved = True
@@ -245,20 +247,22 @@ class KafkaConnection(asyncio.BufferedProtocol):
         else:
             transport.pause_reading()
 
-    def _new_answer(self, api: Api | None, header: RequestHeader, *, size_bytes: int) -> Answer:
-        answer = Answer(
+    def _add_pending(
+        self, api: ApiSchema | None, header: RequestHeader, *, size_bytes: int
+    ) -> PendingResponse:
+        pending = PendingResponse(
             api=api, header=header, size_bytes=size_bytes, received_at=self._loop.time()
         )
-        self._answers.add(answer)
-        return answer
+        self._responses.add(pending)
+        return pending
 
     def _take(self, frame: memoryview) -> None:
         """Decode and handle one request; the one place where a handler's failure is caught."""
         header = read_header(frame)
         api = APIS.get(header.api_key)
-        answer = self._new_answer(api, header, size_bytes=len(frame))
+        pending = self._add_pending(api, header, size_bytes=len(frame))
         if api is None or not api.serves(header.version):
-            self._unsupported(answer, frame)
+            self._unsupported(pending, frame)
             return
         try:
             client_id, request = decode_request(
@@ -268,77 +272,84 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if api.key == API_VERSIONS:
                 self._client_name = request.get("client_software_name", self._client_name)
             outcome = HANDLERS[api.key](self._shared.context, header.version, request)
-            answer.handled_at = self._loop.time()
-            if isinstance(outcome, Reply):
-                self._ready(answer, outcome)
+            pending.handled_at = self._loop.time()
+            if isinstance(outcome, Response):
+                self._ready(pending, outcome)
             else:
-                self._await(answer, outcome)
+                self._await(pending, outcome)
         except MalformedRequest as error:
-            self._refuse(answer, reason=str(error))
+            self._malformed(pending, reason=str(error))
         except InvariantViolation:
             raise
         except Exception as error:
-            self._failed(answer, error)
+            self._failed(pending, error)
 
-    def _unsupported(self, answer: Answer, frame: memoryview) -> None:
-        """Answer an unknown version of ApiVersions; close for everything else we do not serve."""
-        if answer.header.api_key == API_VERSIONS:
-            answer.ready(unknown_api_versions(), 0, self._loop.time())
-            self._give_back(answer)
+    def _unsupported(self, pending: PendingResponse, frame: memoryview) -> None:
+        """Respond to an unknown version of ApiVersions; close for all else we do not serve."""
+        if pending.header.api_key == API_VERSIONS:
+            pending.ready(unsupported_version(), 0, self._loop.time())
+            self._release_memory(pending)
             return
         client = self._client_name or client_id_or_empty(frame)
         label = self._shared.client_names.label(client)
-        self._shared.observer.request_unsupported(answer.api_name, label)
-        logger.warning("unsupported request, connection closed", extra=self._fields(answer))
-        self._close_with(answer, ErrorCode.UNSUPPORTED_VERSION)
+        self._shared.observer.request_unsupported(pending.api_name, label)
+        _log.warning(
+            "unsupported request, connection closed", extra=fields(**self._request_fields(pending))
+        )
+        self._close_with(pending, ErrorCode.UNSUPPORTED_VERSION)
 
-    def _refuse(self, answer: Answer, *, reason: str) -> None:
-        fields = {**self._fields(answer), "reason": reason}
-        logger.warning("malformed request, connection closed", extra=fields)
-        self._close_with(answer, ErrorCode.INVALID_REQUEST)
+    def _malformed(self, pending: PendingResponse, *, reason: str) -> None:
+        _log.warning(
+            "malformed request, connection closed",
+            extra=fields(**self._request_fields(pending), reason=reason),
+        )
+        self._close_with(pending, ErrorCode.INVALID_REQUEST)
 
-    def _failed(self, answer: Answer, cause: BaseException) -> None:
+    def _failed(self, pending: PendingResponse, cause: BaseException) -> None:
         """Report a failure of our own; the client loses its connection and nothing else."""
-        fields = self._fields(answer)
-        logger.error("request failed, connection closed", extra=fields, exc_info=cause)
-        self._close_with(answer, ErrorCode.UNKNOWN_SERVER_ERROR)
+        _log.error(
+            "request failed, connection closed",
+            extra=fields(**self._request_fields(pending)),
+            exc_info=cause,
+        )
+        self._close_with(pending, ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _who(self) -> dict[str, object]:
+    def _client_fields(self) -> dict[str, object]:
         return {
             "peer": self._peer,
             "listener": self._shared.context.listener_name,
             "client": self._client_name[:CLIENT_NAME_MAX_CHARACTERS],
         }
 
-    def _fields(self, answer: Answer) -> dict[str, object]:
+    def _request_fields(self, pending: PendingResponse) -> dict[str, object]:
         return {
-            **self._who(),
-            "api": answer.api_name,
-            "api_key": answer.header.api_key,
-            "api_version": answer.header.version,
+            **self._client_fields(),
+            "api": pending.api_name,
+            "api_key": pending.header.api_key,
+            "api_version": pending.header.version,
         }
 
-    # --- answers out ----------------------------------------------------------------------
+    # --- responses out --------------------------------------------------------------------
 
-    def _await(self, answer: Answer, outcome: Later) -> None:
-        """Finish the answer when its result is there."""
+    def _await(self, pending: PendingResponse, outcome: DeferredResponse) -> None:
+        """Complete the response when its result is there."""
         result: asyncio.Future[object] = asyncio.ensure_future(outcome.result)
         if outcome.may_cancel:
-            answer.result = result
+            pending.result = result
             self._fetch_count += 1
 
         def done(finished: asyncio.Future[object]) -> None:
             self._fetch_count -= outcome.may_cancel
             if self._is_lost:
-                # Nobody waits for it; looking at the exception keeps the loop from reporting it.
+                # The client is gone; looking at the exception keeps the loop from reporting it.
                 _ = finished.cancelled() or finished.exception()
                 return
             try:
-                self._ready(answer, outcome.finish(finished.result()))
+                self._ready(pending, outcome.finish(finished.result()))
             except InvariantViolation:
                 raise
             except (Exception, asyncio.CancelledError) as error:
-                self._failed(answer, error)
+                self._failed(pending, error)
             self._take_frames()
 
         if result.done():
@@ -346,31 +357,34 @@ class KafkaConnection(asyncio.BufferedProtocol):
         else:
             result.add_done_callback(done)
 
-    def _ready(self, answer: Answer, reply: Reply) -> None:
-        refusal = refusal_in(reply)
-        if refusal is not None:
-            fields = {**self._fields(answer), **refusal.fields()}
-            logger.log(refusal.level, "request refused", extra=fields)
-        answer.ready(reply, answer.header.version, self._loop.time())
-        self._give_back(answer)
+    def _ready(self, pending: PendingResponse, response: Response) -> None:
+        logged_error = error_to_log(response)
+        if logged_error is not None:
+            _log.log(
+                logged_error.level,
+                "request refused",
+                extra=fields(**self._request_fields(pending), **logged_error.fields()),
+            )
+        pending.ready(response, pending.header.version, self._loop.time())
+        self._release_memory(pending)
 
-    def _close_with(self, answer: Answer, error: ErrorCode) -> None:
+    def _close_with(self, pending: PendingResponse, error: ErrorCode) -> None:
         self._is_ending = True
-        answer.ready_to_close(error, self._loop.time())
-        self._give_back(answer)
+        pending.ready_to_close(error, self._loop.time())
+        self._release_memory(pending)
 
-    def _give_back(self, answer: Answer) -> None:
+    def _release_memory(self, pending: PendingResponse) -> None:
         """Release the memory of the request: its frame is not needed any more."""
-        self._reserved_bytes -= answer.size_bytes
-        self._shared.budget.release(answer.size_bytes)
+        self._reserved_bytes -= pending.size_bytes
+        self._shared.request_memory.release(pending.size_bytes)
 
     def _send(self) -> None:
-        """Send answers as far as they are ready; close when an ending connection has no more."""
+        """Send responses as far as they are ready; close when an ending connection has no more."""
         transport = self._transport
         if transport is None:
             return
-        while self._is_writable and self._answers.send_next(transport):
+        while self._is_writable and self._responses.send_next(transport):
             self._active_at = self._loop.time()
-        if self._answers.is_closed or (self._is_ending and not len(self._answers)):
+        if self._responses.is_closed or (self._is_ending and not len(self._responses)):
             self._is_ending = True
             transport.close()

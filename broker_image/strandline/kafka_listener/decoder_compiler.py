@@ -11,8 +11,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from strandline.kafka_listener.schema_language import FIXED_FORMATS, Field
-from strandline.kafka_listener.wire import (
+from .schema_language import FIXED_FORMATS, Field
+from .wire import (
     MalformedRequest,
     Message,
     SourceText,

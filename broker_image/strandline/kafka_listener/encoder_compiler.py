@@ -11,8 +11,9 @@ import struct
 from collections.abc import Callable, Sequence
 
 from strandline.broker_interface import Buffer
-from strandline.kafka_listener.schema_language import FIXED_FORMATS, Field
-from strandline.kafka_listener.wire import (
+
+from .schema_language import FIXED_FORMATS, Field
+from .wire import (
     Message,
     SourceText,
     append_records,

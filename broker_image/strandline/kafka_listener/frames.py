@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from strandline.kafka_listener.wire import MalformedRequest
+from .wire import MalformedRequest
 
 LENGTH_BYTES = 4
 

@@ -1,29 +1,37 @@
-"""One function per API: a decoded request in, a reply or a promise of one out.
+"""One function per API: a decoded request in, a response or a deferred response out.
 
-Called by `connection`; the functions live in `cluster_requests`, `data_requests` and
-`offset_requests`. None of them blocks, and what must happen in the order of requests (an
-append above all) has happened when the function returns.
+Called by `connection`; the functions live in `apis`. None of them blocks. What must happen in
+the order of requests (an append above all) has happened when the function returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from strandline.kafka_listener import cluster_requests, data_requests, offset_requests, schemas
-from strandline.kafka_listener.reply import Later, Reply, RequestContext
-from strandline.kafka_listener.wire import Message
+from strandline.kafka_listener import schemas
+from strandline.kafka_listener.apis import (
+    api_versions,
+    coordinators,
+    fetch,
+    metadata,
+    offsets,
+    produce,
+)
 
-Handler = Callable[[RequestContext, int, Message], Reply | Later]
-"""(context, version, request) -> answer."""
+from .response import DeferredResponse, RequestContext, Response
+from .wire import Message
+
+Handler = Callable[[RequestContext, int, Message], Response | DeferredResponse]
+"""(context, version, request) -> response."""
 
 HANDLERS: dict[int, Handler] = {
-    schemas.PRODUCE: data_requests.produce,
-    schemas.FETCH: data_requests.fetch,
-    schemas.LIST_OFFSETS: offset_requests.list_offsets,
-    schemas.METADATA: cluster_requests.metadata,
-    schemas.FIND_COORDINATOR: cluster_requests.find_coordinator,
-    schemas.API_VERSIONS: cluster_requests.api_versions,
-    schemas.INIT_PRODUCER_ID: cluster_requests.init_producer_id,
-    schemas.OFFSET_FOR_LEADER_EPOCH: offset_requests.offset_for_leader_epoch,
+    schemas.PRODUCE: produce.produce,
+    schemas.FETCH: fetch.fetch,
+    schemas.LIST_OFFSETS: offsets.list_offsets,
+    schemas.METADATA: metadata.metadata,
+    schemas.FIND_COORDINATOR: coordinators.find_coordinator,
+    schemas.API_VERSIONS: api_versions.api_versions,
+    schemas.INIT_PRODUCER_ID: coordinators.init_producer_id,
+    schemas.OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
 }
 """Every API of `schemas.APIS` has its function here."""

@@ -1,6 +1,6 @@
-"""What a listener tells the outside about its work: the hooks that metrics hang on.
+"""What a listener reports about its work: the hooks that metrics hang on.
 
-Called by `connection` and `server`; implemented by whoever exports metrics.
+Called by `connection` and `server`; implemented by `runtime`, which exports metrics.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class ListenerObserver(Protocol):
-    """Facts of a listener, each told once when it happened; must not raise or block."""
+    """Facts of a listener, each reported once when it happens; must not raise or block."""
 
-    def request_answered(
+    def response_sent(
         self,
         api: str,
         error: ErrorCode,
@@ -29,10 +29,10 @@ class ListenerObserver(Protocol):
         remote_seconds: float,
         send_seconds: float,
     ) -> None:
-        """Take note of a request whose answer left.
+        """Take note of a response that was sent.
 
-        error is the first one the answer carries. local is decoding and handling, remote the
-        wait for replication or data, send the wait for earlier answers and for the socket.
+        error is the first one in the response. local is decoding and handling, remote the wait
+        for replication or data, send the wait for earlier responses and for the socket.
         """
         ...
 
@@ -46,9 +46,9 @@ class ListenerObserver(Protocol):
 
 
 class SilentObserver:
-    """An observer that keeps nothing, for whoever wants no metrics."""
+    """An observer that keeps nothing, for a listener without metrics."""
 
-    def request_answered(
+    def response_sent(
         self,
         api: str,
         error: ErrorCode,
@@ -57,7 +57,7 @@ class SilentObserver:
         remote_seconds: float,
         send_seconds: float,
     ) -> None:
-        """Ignore an answered request."""
+        """Ignore a response."""
 
     def request_unsupported(self, api: str, client: str) -> None:
         """Ignore an unsupported request."""

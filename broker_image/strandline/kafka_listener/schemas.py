@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.kafka_listener.schema_language import Field, parse_fields
+from .schema_language import Field, parse_fields
 
 PRODUCE = 0
 FETCH = 1
@@ -27,7 +27,7 @@ OFFSET_FOR_LEADER_EPOCH = 23
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Api:
+class ApiSchema:
     """One API: its number, the versions advertised and served, and both messages.
 
     Versions from flexible_from on use compact lengths and tagged fields (KIP-482).
@@ -54,8 +54,8 @@ class Api:
 def _api(
     key: int, name: str, versions: tuple[int, int], *,
     flexible_from: int, request: str, response: str, advertised_min: int | None = None,
-) -> Api:  # fmt: skip
-    return Api(
+) -> ApiSchema:  # fmt: skip
+    return ApiSchema(
         key=key, name=name, served_min=versions[0], served_max=versions[1],
         advertised_min=versions[0] if advertised_min is None else advertised_min,
         flexible_from=flexible_from, request=parse_fields(request),
@@ -305,7 +305,7 @@ _OFFSET_FOR_LEADER_EPOCH = _api(
     """,
 )  # fmt: skip
 
-APIS: dict[int, Api] = {
+APIS: dict[int, ApiSchema] = {
     api.key: api
     for api in (
         _PRODUCE, _FETCH, _LIST_OFFSETS, _METADATA,

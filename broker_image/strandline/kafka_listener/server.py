@@ -1,7 +1,7 @@
 """Open a port for clients and close it again.
 
-Called by whoever decides when clients may come; several listeners can stand in front of one
-broker, each under its own name, which decides the addresses that metadata answers.
+Called by `runtime`, which decides when clients may come. Several listeners can stand in front of
+one broker; the name of each decides the addresses in its metadata responses.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from strandline.broker_interface import Broker
-from strandline.kafka_listener.budget import RequestBudget
-from strandline.kafka_listener.connection import KafkaConnection, ListenerState
-from strandline.kafka_listener.observer import ClientNames, ListenerObserver, SilentObserver
-from strandline.kafka_listener.reply import RequestContext
-from strandline.kafka_listener.settings import ListenerSettings
+from strandline.log_fields import fields
 
-logger = logging.getLogger(__name__)
+from .connection import KafkaConnection, ListenerState
+from .listener_settings import ListenerSettings
+from .observer import ClientNames, ListenerObserver, SilentObserver
+from .request_memory import RequestMemory
+from .response import RequestContext
+
+_log = logging.getLogger(__name__)
 
 SWEEPS_PER_TIMEOUT = 4
 """Overdue connections are looked for this many times within the shortest of their timeouts."""
@@ -43,7 +45,7 @@ class KafkaListener:
         return len(self._shared.connections)
 
     async def close(self, *, grace_ms: int = 0) -> None:
-        """Accept nobody any more, let answers under way leave for grace_ms, then cut the rest."""
+        """Accept no client any more, send responses for up to grace_ms, then cut the rest."""
         shared = self._shared
         shared.is_closing = True
         self._server.close()
@@ -57,7 +59,7 @@ class KafkaListener:
         for connection in list(shared.connections):
             connection.abort()
         await shared.is_empty.wait()
-        logger.info("kafka listener closed", extra={"listener": self.name, "port": self.port})
+        _log.info("kafka listener closed", extra=fields(listener=self.name, port=self.port))
 
 
 async def start(
@@ -73,7 +75,7 @@ async def start(
     """Open the port and serve clients on the running event loop.
 
     The address is host and port, or that of a socket bound before: a broker registers its
-    port long before clients may come, and nobody else may take it meanwhile. Until it listens,
+    port long before clients may come, and no other process may take it meanwhile. Until it listens,
     clients are refused. The socket is the listener's from here on.
 
     Raises: OSError if the address cannot be bound
@@ -83,7 +85,7 @@ async def start(
     shared = ListenerState(
         context=RequestContext(broker=broker, listener_name=listener_name, settings=settings),
         observer=observer or SilentObserver(),
-        budget=RequestBudget(max_bytes=settings.append_memory_max_bytes),
+        request_memory=RequestMemory(max_bytes=settings.append_memory_max_bytes),
         client_names=ClientNames(names_max=settings.client_names_max),
     )
     shared.is_empty.set()
@@ -94,7 +96,7 @@ async def start(
     else:
         server = await loop.create_server(new_connection, sock=bound, backlog=backlog)
     bound_host, bound_port = server.sockets[0].getsockname()[:2]
-    logger.info("kafka listener open", extra={"listener": listener_name, "port": bound_port})
+    _log.info("kafka listener open", extra=fields(listener=listener_name, port=bound_port))
     return KafkaListener(
         name=listener_name,
         host=bound_host,

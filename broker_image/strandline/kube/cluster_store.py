@@ -4,8 +4,8 @@ Used by the controller's shell and by a broker's registration. Every read is a q
 read. Every write carries the resourceVersion of the very read it was decided on and
 raises `StoreConflict` if that read is no longer the truth; nothing is retried here.
 
-The lists and watches a controller lives on leave a malformed object out and tell of it:
-one of them must not keep every controller out of office. What is left out is not deleted:
+The lists and watches a controller lives on leave a malformed object out and log it:
+one of them must not keep every candidate from becoming active. What is left out is not deleted:
 data goes only by `list_topic_ids`, which reads nothing but uids. Reads of one object, and
 the watches that follow one, are strict.
 """
@@ -20,6 +20,7 @@ from typing import Final, Generic, TypeVar
 
 from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import ObjectMalformed, StoreConflict
+from strandline.log_fields import fields
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -135,7 +136,7 @@ class ClusterStore:
     ) -> AsyncGenerator[Change[StoredPartition], None]:
         """Yield changes of this cluster's Partitions after a resourceVersion; see `follow`."""
         return self._watch_readable(
-            PARTITIONS, partition_from_object, resource_version, labels=self._of_cluster
+            PARTITIONS, partition_from_object, resource_version, label_selector=self._of_cluster
         )
 
     async def highest_entry_epoch(self, broker_id: BrokerId) -> BrokerEpoch:
@@ -143,9 +144,9 @@ class ClusterStore:
 
         Looks at every Partition of the namespace, labelled or not: an epoch that is too
         high costs nothing, one that is too low makes an old entry look present. A malformed
-        Partition keeps no broker from starting: of its entries those count that can be read.
-        The others are no entries for a controller either, and the Broker object and meta.json
-        hold this id's epochs as well.
+        Partition keeps no broker from starting: only its readable entries count. A controller
+        cannot use the others either, and the Broker object and meta.json also hold the epochs
+        of this id.
         """
         found = await self._api.list(PARTITIONS, self._namespace)
         return max((_entry_epoch(item, broker_id) for item in found.items), default=BrokerEpoch(0))
@@ -180,7 +181,7 @@ class ClusterStore:
     def watch_brokers(self, resource_version: str) -> AsyncGenerator[Change[StoredBroker], None]:
         """Yield changes of this cluster's Brokers after a resourceVersion; see `follow`."""
         return self._watch_readable(
-            BROKERS, broker_from_object, resource_version, labels=self._of_cluster
+            BROKERS, broker_from_object, resource_version, label_selector=self._of_cluster
         )
 
     def watch_broker(
@@ -188,7 +189,7 @@ class ClusterStore:
     ) -> AsyncGenerator[Change[StoredBroker], None]:
         """Yield changes of one Broker after a resourceVersion; see `follow`."""
         return self._watch(
-            BROKERS, broker_from_object, resource_version, fields=f"metadata.name={name}"
+            BROKERS, broker_from_object, resource_version, field_selector=f"metadata.name={name}"
         )
 
     # --- topics --------------------------------------------------------------------------
@@ -247,8 +248,10 @@ class ClusterStore:
         self, resource_version: str
     ) -> AsyncGenerator[Change[ControllerRecord], None]:
         """Yield changes of the BrokerCluster after a resourceVersion; see `follow`."""
-        fields = f"metadata.name={self._cluster}"
-        return self._watch(CLUSTERS, controller_record_from_object, resource_version, fields=fields)
+        field_selector = f"metadata.name={self._cluster}"
+        return self._watch(
+            CLUSTERS, controller_record_from_object, resource_version, field_selector=field_selector
+        )
 
     # --- shared --------------------------------------------------------------------------
 
@@ -269,7 +272,12 @@ class ClusterStore:
         }
 
     def _follow(
-        self, resource: Resource, resource_version: str, *, labels: str = "", fields: str = ""
+        self,
+        resource: Resource,
+        resource_version: str,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
     ) -> AsyncGenerator[WatchEvent, None]:
         return follow(
             self._api,
@@ -277,8 +285,8 @@ class ClusterStore:
             self._namespace,
             resource_version=resource_version,
             settings=self._settings,
-            label_selector=labels,
-            field_selector=fields,
+            label_selector=label_selector,
+            field_selector=field_selector,
             on_sign_of_life=self._on_sign_of_life,
         )
 
@@ -288,9 +296,11 @@ class ClusterStore:
         read: Callable[[Object], Value | None],
         resource_version: str,
         *,
-        fields: str,
+        field_selector: str,
     ) -> AsyncGenerator[Change[Value], None]:
-        async with aclosing(self._follow(resource, resource_version, fields=fields)) as events:
+        async with aclosing(
+            self._follow(resource, resource_version, field_selector=field_selector)
+        ) as events:
             async for event in events:
                 yield _change(event, read)
 
@@ -300,15 +310,17 @@ class ClusterStore:
         read: Callable[[Object], Value | None],
         resource_version: str,
         *,
-        labels: str = "",
+        label_selector: str = "",
     ) -> AsyncGenerator[Change[Value], None]:
-        async with aclosing(self._follow(resource, resource_version, labels=labels)) as events:
+        async with aclosing(
+            self._follow(resource, resource_version, label_selector=label_selector)
+        ) as events:
             async for event in events:
                 try:
                     change = _change(event, read)
                 except ObjectMalformed as error:
                     # No change at all: without a value it would mean a deletion.
-                    _tell_malformed(event.object, error)
+                    _log_malformed(event.object, error)
                 else:
                     yield change
 
@@ -328,16 +340,16 @@ def _readable(items: Iterable[Object], read: Callable[[Object], Value | None]) -
         try:
             value = read(item)
         except ObjectMalformed as error:
-            _tell_malformed(item, error)
+            _log_malformed(item, error)
         else:
             if value is not None:
                 values.append(value)
     return tuple(values)
 
 
-def _tell_malformed(item: Object, error: ObjectMalformed) -> None:
+def _log_malformed(item: Object, error: ObjectMalformed) -> None:
     name = item["metadata"]["name"]
-    _log.warning("malformed object left out", extra={"object": name, "cause": str(error)})
+    _log.warning("malformed object left out", extra=fields(object=name, cause=str(error)))
 
 
 def _entry_epoch(item: Object, broker_id: BrokerId) -> BrokerEpoch:
@@ -345,7 +357,7 @@ def _entry_epoch(item: Object, broker_id: BrokerId) -> BrokerEpoch:
     try:
         state = partition_from_object(item).state
     except ObjectMalformed as error:
-        _tell_malformed(item, error)
+        _log_malformed(item, error)
         return _entry_epoch_of_malformed(item, broker_id)
     entry = state.entry_of(broker_id) if state else None
     return entry.broker_epoch if entry else BrokerEpoch(0)

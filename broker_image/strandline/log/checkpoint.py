@@ -20,7 +20,7 @@ from strandline.errors import CheckpointMalformed
 from strandline.model import EpochStart, LeaderEpoch, TopicPartition
 
 from .files import disk_failed, replace_file
-from .folders import parse_folder_name
+from .partition_folder import parse_folder_name
 
 CHECKPOINT_VERSION = 0
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"

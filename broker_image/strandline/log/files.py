@@ -1,7 +1,7 @@
-"""The few file operations this package is made of, and how their failures are told.
+"""The few file operations this package is made of, and the error their failures become.
 
-Called by the other modules of this package. Everything here raises OSError; who knows the
-directory turns it into `LogDirectoryFailed` with `disk_failed`.
+Called by the other modules of this package. Everything here raises OSError; the caller, which knows
+the directory, turns it into `LogDirectoryFailed` with `disk_failed`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def write_all(fd: int, buffers: Sequence[Buffer], position: int) -> None:
 def read_exactly(fd: int, length: int, position: int) -> bytes:
     """Read a known range of a file.
 
-    Raises:  OSError(EIO) if the file ends early: somebody cut it under us
+    Raises:  OSError(EIO) if the file ends early: something else cut it
     """
     data = os.pread(fd, length, position)
     while len(data) < length:

@@ -51,7 +51,7 @@ class OffsetIndex:
         return (len(self._offsets) + 1) * ENTRY_BYTES > self._size_max_bytes
 
     def note(self, relative_offset: int, position: int) -> None:
-        """Tell the index of a batch just written; it enters if an interval has passed."""
+        """Take note of a batch just written; it becomes an entry if an interval has passed."""
         last = self._positions[-1] if self._positions else 0
         if position - last > self._interval_bytes and not self.full:
             self._offsets.append(relative_offset)

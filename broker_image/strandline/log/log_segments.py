@@ -16,7 +16,7 @@ from pathlib import Path
 from strandline.broker_interface import Buffer
 
 from .files import sync_folder
-from .log_check import LogCheck, check_segments
+from .log_validation import LogValidation, validate_segments
 from .record_batch import BatchHeader
 from .segment import LogLimits, Segment, SegmentPool, base_offsets_in
 
@@ -32,35 +32,42 @@ class LogEnvironment:
 
 
 class LogSegments:
-    """The row of segments of one log."""
+    """The segments of one log, ascending by base offset."""
 
-    __slots__ = ("_environment", "_folder", "_folder_dirty", "_row", "_sealed_bytes", "_unflushed")
+    __slots__ = (
+        "_environment",
+        "_folder",
+        "_folder_dirty",
+        "_sealed_bytes",
+        "_segments",
+        "_unflushed",
+    )
 
     def __init__(self, folder: Path, environment: LogEnvironment) -> None:
         self._folder = folder
         self._environment = environment
-        self._row: list[Segment] = []
+        self._segments: list[Segment] = []
         self._unflushed: list[Segment] = []
         self._sealed_bytes = 0
         self._folder_dirty = False
 
     def __len__(self) -> int:
-        return len(self._row)
+        return len(self._segments)
 
     @property
     def active(self) -> Segment:
         """The last segment, the only one that is written."""
-        return self._row[-1]
+        return self._segments[-1]
 
     @property
     def start_offset(self) -> int:
         """First offset of the first segment."""
-        return self._row[0].base_offset
+        return self._segments[0].base_offset
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
-        return self._sealed_bytes + self._row[-1].size_bytes
+        return self._sealed_bytes + self._segments[-1].size_bytes
 
     @property
     def dirty(self) -> bool:
@@ -74,8 +81,8 @@ class LogSegments:
         with_crc: bool,
         epoch_max: int,
         visit: Callable[[BatchHeader], None],
-    ) -> LogCheck:
-        """Check what the folder holds; see `check_segments`."""
+    ) -> LogValidation:
+        """Check what the folder holds; see `validate_segments`."""
 
         def sealed(segment: Segment) -> None:
             # What an earlier process wrote since the recovery point may not be on disk yet.
@@ -85,14 +92,14 @@ class LogSegments:
                 segment.release()
             self._sealed_bytes += segment.size_bytes
 
-        self._row, result = check_segments(
+        self._segments, result = validate_segments(
             [self._segment(base) for base in base_offsets_in(self._folder)],
             crc_from=recovery_point if with_crc else None,
             epoch_max=epoch_max,
             visit=visit,
             sealed=sealed,
         )
-        if not self._row:
+        if not self._segments:
             self.add(0)
         self._folder_dirty = True
         return result
@@ -109,12 +116,12 @@ class LogSegments:
         """Begin a new last segment."""
         segment = self._segment(base_offset)
         segment.create()
-        self._row.append(segment)
+        self._segments.append(segment)
         self._folder_dirty = True
 
     def release_all(self) -> None:
         """Close every file of this log."""
-        for segment in self._row:
+        for segment in self._segments:
             segment.release()
 
     # --- writing ------------------------------------------------------------------------
@@ -123,7 +130,7 @@ class LogSegments:
         self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader], *, segment_max_bytes: int
     ) -> None:
         """Write batches that belong into one segment, a new one if the last has no room."""
-        active = self._row[-1]
+        active = self._segments[-1]
         if not active.has_room(
             batches[0], position=active.size_bytes, segment_max_bytes=segment_max_bytes
         ):
@@ -131,20 +138,20 @@ class LogSegments:
             self._wait_for_sync(active)
             self._sealed_bytes += active.size_bytes
             self.add(batches[0].base_offset)
-            active = self._row[-1]
+            active = self._segments[-1]
         active.append(buffers, batches)
 
     def split(
         self, headers: Sequence[BatchHeader], *, segment_max_bytes: int
     ) -> Iterator[tuple[list[BatchHeader], int]]:
-        """Cut a row of batches where the log must roll: (batches, bytes) to be appended at once.
+        """Cut batches where the log must roll: (batches, bytes) to be appended at once.
 
         Each part is to be appended before the next is asked for.
         """
         part: list[BatchHeader] = []
         size = 0
         for header in headers:
-            active = self._row[-1]
+            active = self._segments[-1]
             if part and not active.has_room(
                 header, position=active.size_bytes + size, segment_max_bytes=segment_max_bytes
             ):
@@ -167,7 +174,7 @@ class LogSegments:
         """Make all content durable, and the folder if files came or went."""
         for segment in self._unflushed:
             segment.sync()
-        self._row[-1].sync()
+        self._segments[-1].sync()
         if self._folder_dirty:
             sync_folder(self._folder)
             self._folder_dirty = False
@@ -182,9 +189,9 @@ class LogSegments:
 
         Shape:   start offset <= offset < end offset
         """
-        self._remove(keep=self._slot_of(offset) + 1)
-        self._row[-1].activate()
-        self._row[-1].truncate_to(offset)
+        self._remove(keep=self._index_of(offset) + 1)
+        self._segments[-1].activate()
+        self._segments[-1].truncate_to(offset)
 
     def restart_at(self, offset: int) -> None:
         """Remove everything and begin, empty, at an offset; durable when it returns."""
@@ -195,15 +202,15 @@ class LogSegments:
 
     def _remove(self, *, keep: int) -> None:
         """Delete segments from the newest on, so that a crash in between leaves no hole."""
-        while len(self._row) > keep:
-            segment = self._row.pop()
+        while len(self._segments) > keep:
+            segment = self._segments.pop()
             if segment in self._unflushed:
                 self._unflushed.remove(segment)
             segment.remove()
             self._folder_dirty = True
-        if self._row and self._row[-1] in self._unflushed:
-            self._unflushed.remove(self._row[-1])
-        self._sealed_bytes = sum(segment.size_bytes for segment in self._row[:-1])
+        if self._segments and self._segments[-1] in self._unflushed:
+            self._unflushed.remove(self._segments[-1])
+        self._sealed_bytes = sum(segment.size_bytes for segment in self._segments[:-1])
 
     # --- reading ------------------------------------------------------------------------
 
@@ -213,9 +220,9 @@ class LogSegments:
         Shape:   start offset <= from_offset; up_to_offset <= end offset
         """
         found: list[memoryview] = []
-        slot, budget, complete = self._slot_of(from_offset), max_bytes, True
+        index, budget, complete = self._index_of(from_offset), max_bytes, True
         while complete and from_offset < up_to_offset and (budget > 0 or not found):
-            segment = self._row[slot]
+            segment = self._segments[index]
             part, complete = segment.read(
                 from_offset=from_offset,
                 up_to_offset=up_to_offset,
@@ -226,23 +233,23 @@ class LogSegments:
                 found.append(part)
                 budget -= len(part)
             from_offset = segment.end_offset
-            slot += 1
+            index += 1
         return found
 
     def bytes_between(self, offset: int, up_to_offset: int) -> int:
         """Estimate the bytes of [offset, up_to_offset), both within the log."""
-        first, last = self._slot_of(offset), self._slot_of(up_to_offset)
-        between = sum(segment.size_bytes for segment in self._row[first:last])
-        end = self._row[last].position_near(up_to_offset)
-        return between + end - self._row[first].position_near(offset)
+        first, last = self._index_of(offset), self._index_of(up_to_offset)
+        between = sum(segment.size_bytes for segment in self._segments[first:last])
+        end = self._segments[last].position_near(up_to_offset)
+        return between + end - self._segments[first].position_near(offset)
 
     def headers_backwards(self) -> Iterator[BatchHeader]:
         """Yield the header of every batch, newest first."""
-        for segment in reversed(self._row):
+        for segment in reversed(self._segments):
             yield from segment.headers_backwards()
 
-    def _slot_of(self, offset: int) -> int:
-        """Return the number of the segment that holds an offset, or would."""
-        if offset >= self._row[-1].base_offset:
-            return len(self._row) - 1
-        return max(0, bisect_right(self._row, offset, key=lambda s: s.base_offset) - 1)
+    def _index_of(self, offset: int) -> int:
+        """Return the index of the segment that holds an offset, or would."""
+        if offset >= self._segments[-1].base_offset:
+            return len(self._segments) - 1
+        return max(0, bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1)

@@ -1,7 +1,7 @@
 """The log of one partition: segments in a folder, and the offsets they hold.
 
 Called by `runtime` on its event loop: calls are synchronous and short, and one thread
-makes them all. It obeys: whoever calls decided what to append and where to cut. Batches
+makes them all. The caller decides what to append and where to cut. Batches
 given to it were checked before (`record_batch`).
 
 Invariants: batches are contiguous from log start to log end; leader epochs never fall;
@@ -30,16 +30,16 @@ from strandline.errors import (
 from strandline.model import BatchSpan, EpochStart, LeaderEpoch, TopicSettings
 
 from .files import disk_failed, sync_folder
-from .folders import (
+from .log_segments import LogEnvironment, LogSegments
+from .log_validation import LogValidation
+from .partition_folder import (
     DELETED_SUFFIX,
     NEW_SUFFIX,
-    PartitionMetadata,
+    PartitionMetadataFile,
     folder_of,
     read_metadata,
     write_metadata,
 )
-from .log_check import LogCheck
-from .log_segments import LogEnvironment, LogSegments
 from .producer_state import ProducerState, SequenceCheck
 from .record_batch import (
     BatchHeader,
@@ -58,14 +58,14 @@ class PartitionLog:
     def __init__(
         self,
         folder: Path,
-        metadata: PartitionMetadata,
+        metadata: PartitionMetadataFile,
         settings: TopicSettings,
         environment: LogEnvironment,
     ) -> None:
         self.folder = folder
         self.tp = metadata.tp
         self.topic_name = metadata.topic_name
-        self.check_result = LogCheck()
+        self.validation = LogValidation()
         """What `open` found."""
         self._settings = settings
         self._environment = environment
@@ -81,7 +81,7 @@ class PartitionLog:
     def create(
         cls,
         root: Path,
-        metadata: PartitionMetadata,
+        metadata: PartitionMetadataFile,
         settings: TopicSettings,
         *,
         environment: LogEnvironment,
@@ -122,14 +122,14 @@ class PartitionLog:
         Not clean: every batch from the segment holding the recovery point on has its CRC
         checked. Always: headers are walked, which yields epochs, producers and indexes;
         the log is cut at the first batch that cannot be believed, later segments are
-        deleted. `check_result` tells. epoch_max is the highest leader epoch this broker
-        was ever told for this partition.
+        deleted. `validation` holds the result. epoch_max is the highest leader epoch this broker
+        ever accepted for this partition.
 
         Raises:  CheckpointMalformed if the folder does not say whose it is; LogDirectoryFailed
         """
         try:
             log = cls(folder, read_metadata(folder), settings, environment)
-            log.check_result = log._segments.load(
+            log.validation = log._segments.load(
                 recovery_point, with_crc=not clean, epoch_max=epoch_max, visit=log._note_batch
             )
         except OSError as error:
@@ -150,18 +150,18 @@ class PartitionLog:
     def delete(self) -> None:
         """Delete the log: renamed first, so that a crash cannot leave half a log behind."""
         self._segments.release_all()
-        doomed = self.folder.with_name(self.folder.name + DELETED_SUFFIX)
+        deleted_folder = self.folder.with_name(self.folder.name + DELETED_SUFFIX)
         try:
-            if doomed.exists():
-                shutil.rmtree(doomed)
-            self.folder.rename(doomed)
+            if deleted_folder.exists():
+                shutil.rmtree(deleted_folder)
+            self.folder.rename(deleted_folder)
             sync_folder(self.folder.parent)
-            shutil.rmtree(doomed)
+            shutil.rmtree(deleted_folder)
         except OSError as error:
             raise self._fail("delete", error) from error
 
     def apply_settings(self, settings: TopicSettings) -> None:
-        """Obey changed topic settings from the next append on."""
+        """Use changed topic settings from the next append on."""
         self._settings = settings
 
     # --- what it holds ------------------------------------------------------------------

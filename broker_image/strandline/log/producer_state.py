@@ -167,7 +167,7 @@ class ProducerState:
     def refill(self, incomplete: dict[int, int], backwards: Iterable[BatchHeader]) -> None:
         """Complete producers after a truncation from the log, read from its end.
 
-        Reads no further than needed. Who is not found is forgotten, as if never seen.
+        Reads no further than needed. A producer that is not found is forgotten, as if never seen.
 
         Shape:   backwards yields every batch of the log, newest first
         """

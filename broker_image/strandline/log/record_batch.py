@@ -214,7 +214,7 @@ def _check_counts(header: BatchHeader) -> None:
             last_offset_delta=header.last_offset_delta,
         )
     if header.producer_id == NO_PRODUCER_ID:
-        # Some clients leave epoch and sequence 0 without a producer id; nobody reads them then.
+        # Some clients leave epoch and sequence 0 without a producer id; they are not read then.
         return
     if min(header.producer_id, header.producer_epoch, header.base_sequence) < 0:
         raise ProtocolError(

@@ -1,11 +1,11 @@
 """Load every log of a data directory at start.
 
 Called by `runtime` once, before the broker registers: a partition is not served before
-its log is loaded. Nothing strange is ever deleted, only told; what is deleted is what a
-deletion of ours had begun, and what `log_check` cuts.
+its log is loaded. Nothing strange is ever deleted, only reported; what is deleted is what a
+deletion of ours had begun, and what `log_validation` cuts.
 
 Epochs come from the batches themselves, which every load walks. The epoch checkpoint is
-compared and the difference told: an empty or stale file must never pass for "no epochs",
+compared and the difference reported: an empty or stale file must never pass for "no epochs",
 which would bring truncation by high watermark back. An epoch without a batch, from an
 election after which nothing was written, is not kept over a restart, as in Kafka.
 
@@ -37,8 +37,8 @@ from .checkpoint import (
     RecoveryPointCheckpoint,
 )
 from .files import disk_failed
-from .folders import DELETED_SUFFIX, NEW_SUFFIX, parse_folder_name
 from .log_segments import LogEnvironment
+from .partition_folder import DELETED_SUFFIX, NEW_SUFFIX, parse_folder_name
 from .partition_log import EPOCH_MAX, PartitionLog
 
 UNKNOWN_PARTITION_EPOCH = PartitionEpoch(-1)
@@ -71,7 +71,7 @@ def load_logs(
 
     Shape:   persisted is the state file's content; settings hold until the controller
              sends each topic's own
-    Raises:  LogDirectoryFailed if the disk does not do what it is told
+    Raises:  LogDirectoryFailed if reading or writing fails
     """
     loaded = LoadedLogs()
     high_watermarks = _read_hint(HighWatermarkCheckpoint(root), loaded)
@@ -95,8 +95,8 @@ def load_logs(
             loaded.warnings.append(str(error))
             continue
         loaded.logs[tp] = log
-        _take(loaded, log, state, high_watermarks.get(tp))
-    _tell_missing(loaded, persisted, (high_watermarks, recovery_points))
+        _add_hosted(loaded, log, state, high_watermarks.get(tp))
+    _report_missing(loaded, persisted, (high_watermarks, recovery_points))
     return loaded
 
 
@@ -127,7 +127,7 @@ def _folders(root: Path, loaded: LoadedLogs) -> list[Path]:
     return folders
 
 
-def _take(
+def _add_hosted(
     loaded: LoadedLogs,
     log: PartitionLog,
     state: PersistedPartition | None,
@@ -135,7 +135,7 @@ def _take(
 ) -> None:
     """Make the partition known, its high watermark within the log."""
     start, end = log.log_start_offset, log.log_end_offset
-    check = log.check_result
+    check = log.validation
     if check.problem:
         loaded.warnings.append(
             f"{log.folder}: cut at offset {check.cut_at_offset}: {check.problem}"
@@ -162,12 +162,12 @@ def _take(
 
 
 def _highest_epoch(state: PersistedPartition | None, last_epoch: LeaderEpoch | None) -> LeaderEpoch:
-    told = NO_EPOCH if state is None else state.leader_epoch
-    return told if last_epoch is None else max(told, last_epoch)
+    accepted = NO_EPOCH if state is None else state.leader_epoch
+    return accepted if last_epoch is None else max(accepted, last_epoch)
 
 
 def _compare_epochs(loaded: LoadedLogs, log: PartitionLog) -> None:
-    """Tell if the epoch checkpoint says other than the batches; the batches are right."""
+    """Report an epoch checkpoint that differs from the batches; the batches are right."""
     try:
         stored = EpochCheckpoint(log.folder).read()
     except CheckpointMalformed as error:
@@ -179,12 +179,12 @@ def _compare_epochs(loaded: LoadedLogs, log: PartitionLog) -> None:
         )
 
 
-def _tell_missing(
+def _report_missing(
     loaded: LoadedLogs,
     persisted: Mapping[TopicPartition, PersistedPartition],
     checkpoints: tuple[Mapping[TopicPartition, int], ...],
 ) -> None:
-    """Tell what the state file knows and the disk has not.
+    """Report what the state file knows and the disk has not.
 
     The state file is written before a folder is made, so one that is missing is a lost log
     only if a checkpoint speaks of records in it.

@@ -2,7 +2,7 @@
 
 Called by `partition_log`. A segment is active (the last one: open for writing, its index
 in memory) or sealed (never written again, opened for reading through a pool that bounds
-how many are open). The file is a plain row of batches, as Kafka's are.
+how many are open). The file is a plain sequence of batches, as Kafka's are.
 
 Invariant: the tracked size is a batch boundary; bytes behind it, left by a failed write,
 are never read and are cut off at the next start.
@@ -19,10 +19,10 @@ from pathlib import Path
 
 from strandline.broker_interface import Buffer
 
+from .batch_scan import ScanEnd, ScanExpectation, Window, check_batches, headers
 from .files import FILE_MODE, replace_file, write_all
 from .index import RELATIVE_MAX, OffsetIndex
 from .record_batch import HEADER_BYTES, BatchHeader
-from .scan import Expectation, ScanEnd, Window, check_batches, headers
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -121,7 +121,9 @@ class Segment:
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE)
         self._writer = OpenFile(fd, self._limits.new_index())
 
-    def check(self, expected: Expectation, visit: Callable[[int, BatchHeader], None]) -> ScanEnd:
+    def check(
+        self, expected: ScanExpectation, visit: Callable[[int, BatchHeader], None]
+    ) -> ScanEnd:
         """Open a file found on disk, check it, and rebuild its index in passing.
 
         The segment then covers what was found good; `cut_file` removes the rest.

@@ -23,7 +23,7 @@ from .frames import PARTITIONS_PER_FETCH_MAX, BadFrame, FetchFrame
 class FollowerFetchSession:
     """The follower's end: remembers what the leader knows."""
 
-    _told: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
+    _last_sent: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
     _session_epoch: int = 0
 
     def frame_of(self, fetch: FollowerFetchReceived) -> FetchFrame:
@@ -36,10 +36,10 @@ class FollowerFetchSession:
             clean_since_epoch=fetch.clean_since_epoch,
             max_wait_ms=fetch.max_wait_ms,
             session_epoch=self._session_epoch,
-            changed=tuple(part for tp, part in wanted.items() if self._told.get(tp) != part),
-            forgotten=tuple(tp for tp in self._told if tp not in wanted),
+            changed=tuple(part for tp, part in wanted.items() if self._last_sent.get(tp) != part),
+            forgotten=tuple(tp for tp in self._last_sent if tp not in wanted),
         )
-        self._told = wanted
+        self._last_sent = wanted
         self._session_epoch += 1
         return frame
 

@@ -16,18 +16,19 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from strandline.controller.events import ProbeVerdict
+from strandline.log_fields import fields
 from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch
 from strandline_api.v1 import controller_pb2 as pb
 
 from .streams import OWN_CONNECTION
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 SERVICE = "strandline.v1.Peer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class PeerIdentity:
     """Who answers probes here."""
 
     broker_id: BrokerId
@@ -36,7 +37,7 @@ class Identity:
 
 
 def peer_service(
-    identity: Identity, highest_controller_epoch: Callable[[], ControllerEpoch]
+    identity: PeerIdentity, highest_controller_epoch: Callable[[], ControllerEpoch]
 ) -> grpc.GenericRpcHandler:
     """Return the gRPC service that answers probes."""
 
@@ -47,7 +48,7 @@ def peer_service(
             # Whoever asks learns who is here: of the request nothing but its form matters.
             pb.ProbeRequest.FromString(request)
         except DecodeError as error:
-            log.warning("probe refused", extra={"peer": context.peer(), "cause": str(error)})
+            _log.warning("probe refused", extra=fields(peer=context.peer(), cause=str(error)))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a probe")
         return pb.ProbeAnswer(
             broker_id=identity.broker_id,

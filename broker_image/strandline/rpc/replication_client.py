@@ -14,26 +14,27 @@ import grpc.aio
 
 from strandline.config.network import GrpcConfig
 from strandline.core.events import FollowerFetchReceived
+from strandline.log_fields import fields
 
 from .fetch_session import FollowerFetchSession
 from .frames import BadFrame, EndFrame, RecordsFrame, decode, encode_fetch
 from .streams import CoalescingWriter, channel_options, failure_of
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 METHOD = "/strandline.v1.Replication/Replicate"
 
-OnAnswer = Callable[[int, list[RecordsFrame]], None]
+OnResponse = Callable[[int, list[RecordsFrame]], None]
 OnBroken = Callable[[], None]
 
 
 class ReplicationClient:
-    """A stream to one leader; on_answer gets whole answers, on_broken is called at most once."""
+    """A stream to one leader; on_response gets whole answers, on_broken is called at most once."""
 
     def __init__(
-        self, address: str, settings: GrpcConfig, *, on_answer: OnAnswer, on_broken: OnBroken
+        self, address: str, settings: GrpcConfig, *, on_response: OnResponse, on_broken: OnBroken
     ) -> None:
-        self._on_answer = on_answer
+        self._on_response = on_response
         self._on_broken = on_broken
         self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
         self._call = self._channel.stream_stream(METHOD)()
@@ -62,7 +63,7 @@ class ReplicationClient:
             for task in done:
                 error = failure_of(task)
                 if isinstance(error, BadFrame):
-                    log.warning("replication stream closed", extra={"cause": str(error)})
+                    _log.warning("replication stream closed", extra=fields(cause=str(error)))
                 elif error is not None:
                     raise error
         finally:
@@ -84,7 +85,7 @@ class ReplicationClient:
                     answer.append(frame)
                 elif isinstance(frame, EndFrame):
                     complete, answer = answer, []
-                    self._on_answer(frame.request_id, complete)
+                    self._on_response(frame.request_id, complete)
                 else:
                     raise BadFrame("a leader sent a fetch")
 

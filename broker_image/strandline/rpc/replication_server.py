@@ -16,12 +16,13 @@ import grpc.aio
 
 from strandline.config.network import GrpcConfig
 from strandline.core.events import FollowerFetchReceived
+from strandline.log_fields import fields
 
 from .fetch_session import LeaderFetchSession
 from .frames import BadFrame, Buffer, FetchFrame, RecordsFrame, decode, encode_end, encode_records
 from .streams import CoalescingWriter, StreamOverflow, failure_of
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 SERVICE = "strandline.v1.Replication"
 
@@ -48,8 +49,9 @@ class FollowerStream:
         try:
             self._writer.put(frame)
         except StreamOverflow as error:
-            fields = {"peer": self._peer, "cause": str(error)}
-            log.warning("replication stream given up", extra=fields)
+            _log.warning(
+                "replication stream given up", extra=fields(peer=self._peer, cause=str(error))
+            )
             self.broken.set()
 
 
@@ -60,7 +62,7 @@ OnGone = Callable[[FollowerStream], None]
 def replication_service(
     on_fetch: OnFetch, on_gone: OnGone, settings: GrpcConfig
 ) -> grpc.GenericRpcHandler:
-    """Return the gRPC service; on_gone tells that a stream's waiting fetches are moot."""
+    """Return the gRPC service; on_gone gets a stream whose waiting fetches are void."""
 
     async def replicate(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         writer = CoalescingWriter(context.write, settings)
@@ -75,8 +77,10 @@ def replication_service(
             for task in done:
                 error = failure_of(task)
                 if isinstance(error, BadFrame):
-                    fields = {"peer": context.peer(), "cause": str(error)}
-                    log.warning("replication stream closed", extra=fields)
+                    _log.warning(
+                        "replication stream closed",
+                        extra=fields(peer=context.peer(), cause=str(error)),
+                    )
                 elif error is not None:
                     raise error
         finally:

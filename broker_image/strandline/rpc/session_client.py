@@ -15,13 +15,14 @@ import grpc
 import grpc.aio
 
 from strandline.config.network import GrpcConfig
-from strandline.core.effects import AnswerLeaderAndIsr, AnswerStopReplica, ProposeIsr
+from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr, ReplyStopReplica
 from strandline.core.events import (
-    AlterPartitionAnswered,
+    AlterPartitionResponseReceived,
     LeaderAndIsrReceived,
     StopReplicaReceived,
 )
 from strandline.errors import ErrorCode
+from strandline.log_fields import fields
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -37,7 +38,7 @@ from strandline_api.v1 import controller_pb2 as pb
 from . import convert
 from .streams import channel_options, failure_of, write_message
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 METHOD = "/strandline.v1.Controller/Session"
 
@@ -67,7 +68,7 @@ class MetadataUpdate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShutdownAnswered:
+class ControlledShutdownResponseReceived:
     """Partitions the controller could not move away yet."""
 
     request_id: int
@@ -83,12 +84,12 @@ class SessionRefused:
     controller_epoch: ControllerEpoch
 
 
-Down = (
+SessionMessage = (
     LeaderAndIsrReceived
     | StopReplicaReceived
     | MetadataUpdate
-    | AlterPartitionAnswered
-    | ShutdownAnswered
+    | AlterPartitionResponseReceived
+    | ControlledShutdownResponseReceived
     | SessionRefused
 )
 
@@ -102,20 +103,20 @@ class SessionClient:
         settings: GrpcConfig,
         *,
         broker_epoch: BrokerEpoch,
-        on_message: Callable[[Down], None],
+        on_message: Callable[[SessionMessage], None],
         on_broken: Callable[[], None],
     ) -> None:
         self._epoch = broker_epoch
         self._on_message = on_message
         self._on_broken = on_broken
         # Over this bound the session ends: the controller does not read.
-        self._up: asyncio.Queue[pb.SessionUp] = asyncio.Queue(settings.session_queue_max)
+        self._outgoing: asyncio.Queue[pb.BrokerMessage] = asyncio.Queue(settings.session_queue_max)
         self._overflow = asyncio.Event()
         self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
         self._call = self._channel.stream_stream(
             METHOD,
-            request_serializer=pb.SessionUp.SerializeToString,
-            response_deserializer=pb.SessionDown.FromString,
+            request_serializer=pb.BrokerMessage.SerializeToString,
+            response_deserializer=pb.ControllerMessage.FromString,
         )()
         self._task = asyncio.create_task(self._run(), name=f"session with {address}")
 
@@ -137,14 +138,14 @@ class SessionClient:
             highest_controller_epoch=highest_controller_epoch,
             hosted=[_replica_to_wire(replica) for replica in hosted],
         )
-        self._put(pb.SessionUp(hello=message))
+        self._put(pb.BrokerMessage(hello=message))
 
     def heartbeat(self, hosted: Iterable[Replica] | None) -> None:
         """Tell that this broker lives; with hosted now and then, so that a lost command shows."""
         message = pb.Heartbeat(broker_epoch=self._epoch, carries_hosted=hosted is not None)
         if hosted is not None:
             message.hosted.extend(_replica_to_wire(replica) for replica in hosted)
-        self._put(pb.SessionUp(heartbeat=message))
+        self._put(pb.BrokerMessage(heartbeat=message))
 
     def propose(self, proposal: ProposeIsr) -> None:
         """Ask for another ISR."""
@@ -156,16 +157,16 @@ class SessionClient:
             partition_epoch=proposal.partition_epoch,
             isr=convert.isr_to_wire(proposal.isr),
         )
-        self._put(pb.SessionUp(alter_partition=message))
+        self._put(pb.BrokerMessage(alter_partition=message))
 
     def controlled_shutdown(self, request_id: int) -> None:
         """Ask the controller to move leaders away."""
         message = pb.ControlledShutdown(request_id=request_id, broker_epoch=self._epoch)
-        self._put(pb.SessionUp(controlled_shutdown=message))
+        self._put(pb.BrokerMessage(controlled_shutdown=message))
 
     def answer(
         self,
-        answer: AnswerLeaderAndIsr | AnswerStopReplica,
+        answer: ReplyLeaderAndIsr | ReplyStopReplica,
         *,
         highest_controller_epoch: ControllerEpoch,
     ) -> None:
@@ -179,7 +180,7 @@ class SessionClient:
             ],
             highest_controller_epoch=highest_controller_epoch,
         )
-        self._put(pb.SessionUp(command_answer=message))
+        self._put(pb.BrokerMessage(command_answer=message))
 
     async def close(self) -> None:
         """End the session; on_broken is not called any more."""
@@ -187,9 +188,9 @@ class SessionClient:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    def _put(self, message: pb.SessionUp) -> None:
+    def _put(self, message: pb.BrokerMessage) -> None:
         try:
-            self._up.put_nowait(message)
+            self._outgoing.put_nowait(message)
         except asyncio.QueueFull:
             self._overflow.set()
 
@@ -204,7 +205,7 @@ class SessionClient:
             for task in done:
                 error = failure_of(task)
                 if isinstance(error, ValueError):
-                    log.warning("session closed", extra={"cause": str(error)})
+                    _log.warning("session closed", extra=fields(cause=str(error)))
                 elif error is not None:
                     raise error
         finally:
@@ -217,17 +218,17 @@ class SessionClient:
 
     async def _write(self) -> None:
         while True:
-            await write_message(self._call.write, await self._up.get())
+            await write_message(self._call.write, await self._outgoing.get())
 
     async def _read(self) -> None:
         while True:
             message = await self._call.read()
             if message is grpc.aio.EOF:
                 return
-            self._on_message(decode_down(message))
+            self._on_message(decode_controller_message(message))
 
 
-def decode_down(message: pb.SessionDown) -> Down:
+def decode_controller_message(message: pb.ControllerMessage) -> SessionMessage:
     """Return what a controller's message means; ValueError if it means nothing to us."""
     match message.WhichOneof("message"):
         case "leader_and_isr":
@@ -245,7 +246,7 @@ def decode_down(message: pb.SessionDown) -> Down:
         case "alter_partition_answer":
             answer = message.alter_partition_answer
             stored = convert.state_from_wire(answer.stored) if answer.HasField("stored") else None
-            return AlterPartitionAnswered(
+            return AlterPartitionResponseReceived(
                 request_id=answer.request_id,
                 tp=convert.topic_partition_from_wire(answer.tp),
                 error=ErrorCode(answer.error),
@@ -253,7 +254,7 @@ def decode_down(message: pb.SessionDown) -> Down:
             )
         case "controlled_shutdown_answer":
             shutdown = message.controlled_shutdown_answer
-            return ShutdownAnswered(
+            return ControlledShutdownResponseReceived(
                 request_id=shutdown.request_id,
                 error=ErrorCode(shutdown.error),
                 remaining=shutdown.remaining,

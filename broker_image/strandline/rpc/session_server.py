@@ -18,17 +18,17 @@ from google.protobuf.message import DecodeError
 
 from strandline.config.network import GrpcConfig
 from strandline.controller.effects import (
-    AnswerIsrChange,
-    AnswerShutdown,
     CloseSession,
+    ReplyAlterPartition,
+    ReplyControlledShutdown,
     SendFullState,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
 )
 from strandline.controller.events import (
-    CommandAnswered,
-    Event,
+    BrokerResponseReceived,
+    ControllerEvent,
     HeartbeatReceived,
     HostedReplica,
     HostedReported,
@@ -39,6 +39,7 @@ from strandline.controller.events import (
 )
 from strandline.controller.store_events import ControllerEpochSeen
 from strandline.errors import ErrorCode
+from strandline.log_fields import fields
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -51,7 +52,7 @@ from strandline_api.v1 import controller_pb2 as pb
 from . import convert
 from .streams import failure_of, write_message
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 SERVICE = "strandline.v1.Controller"
 SESSIONS_MAX = 1_000
@@ -63,8 +64,8 @@ SessionEffect = (
     | SendLeaderAndIsr
     | SendUpdateMetadata
     | SendStopReplica
-    | AnswerIsrChange
-    | AnswerShutdown
+    | ReplyAlterPartition
+    | ReplyControlledShutdown
 )
 
 
@@ -77,17 +78,17 @@ class _Session:
         self.broker_epoch = BrokerEpoch(-1)
         self.closed_by_us = False
         self.ended = asyncio.Event()
-        self._down: asyncio.Queue[pb.SessionDown | None] = asyncio.Queue(queue_max)
+        self._outgoing: asyncio.Queue[pb.ControllerMessage | None] = asyncio.Queue(queue_max)
 
-    def put(self, message: pb.SessionDown | None) -> None:
+    def put(self, message: pb.ControllerMessage | None) -> None:
         try:
-            self._down.put_nowait(message)
+            self._outgoing.put_nowait(message)
         except asyncio.QueueFull:
-            log.warning("session given up", extra={"peer": self.broker_id})
+            _log.warning("session given up", extra=fields(peer=self.broker_id))
             self.ended.set()
 
-    async def write_all(self, write: Callable[[pb.SessionDown], Awaitable[object]]) -> None:
-        while (message := await self._down.get()) is not None:
+    async def write_all(self, write: Callable[[pb.ControllerMessage], Awaitable[object]]) -> None:
+        while (message := await self._outgoing.get()) is not None:
             await write_message(write, message)
 
 
@@ -95,7 +96,11 @@ class SessionServer:
     """All sessions of this process; on_event is the controller's driver."""
 
     def __init__(
-        self, broker_id: BrokerId, settings: GrpcConfig, *, on_event: Callable[[Event], None]
+        self,
+        broker_id: BrokerId,
+        settings: GrpcConfig,
+        *,
+        on_event: Callable[[ControllerEvent], None],
     ) -> None:
         self._broker_id = broker_id
         self._queue_max = settings.session_queue_max
@@ -107,8 +112,8 @@ class SessionServer:
         """Return the gRPC service to register."""
         handler = grpc.stream_stream_rpc_method_handler(
             self._serve,
-            request_deserializer=_session_up,
-            response_serializer=pb.SessionDown.SerializeToString,
+            request_deserializer=_parse_broker_message,
+            response_serializer=pb.ControllerMessage.SerializeToString,
         )
         return grpc.method_handlers_generic_handler(SERVICE, {"Session": handler})
 
@@ -127,23 +132,23 @@ class SessionServer:
                 session.put(_full_state(effect))
             case SendStopReplica():
                 session.put(_stop_replica(effect))
-            case AnswerIsrChange():
+            case ReplyAlterPartition():
                 session.put(_isr_answer(effect))
-            case AnswerShutdown():
+            case ReplyControlledShutdown():
                 answer = pb.ControlledShutdownAnswer(
                     request_id=effect.request_id, remaining=effect.remaining, error=effect.error
                 )
-                session.put(pb.SessionDown(controlled_shutdown_answer=answer))
+                session.put(pb.ControllerMessage(controlled_shutdown_answer=answer))
             case CloseSession():
                 session.closed_by_us = True
                 refused = pb.SessionRefused(
                     error=effect.error, controller_epoch=effect.controller_epoch
                 )
-                session.put(pb.SessionDown(refused=refused))
+                session.put(pb.ControllerMessage(refused=refused))
                 session.put(None)
 
     async def _serve(
-        self, _: object, context: grpc.aio.ServicerContext[pb.SessionUp, pb.SessionDown]
+        self, _: object, context: grpc.aio.ServicerContext[pb.BrokerMessage, pb.ControllerMessage]
     ) -> None:
         if len(self._sessions) >= SESSIONS_MAX:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many sessions")
@@ -159,8 +164,9 @@ class SessionServer:
             for task in done:
                 error = failure_of(task)
                 if isinstance(error, ValueError):
-                    fields = {"peer": context.peer(), "cause": str(error)}
-                    log.warning("session closed", extra=fields)
+                    _log.warning(
+                        "session closed", extra=fields(peer=context.peer(), cause=str(error))
+                    )
                 elif error is not None:
                     raise error
         finally:
@@ -174,16 +180,18 @@ class SessionServer:
                 )
 
     async def _read(
-        self, context: grpc.aio.ServicerContext[pb.SessionUp, pb.SessionDown], session: _Session
+        self,
+        context: grpc.aio.ServicerContext[pb.BrokerMessage, pb.ControllerMessage],
+        session: _Session,
     ) -> None:
         while True:
             message = await context.read()
             if message is grpc.aio.EOF:
                 return
-            for event in _decode_up(message, session):
+            for event in _decode_broker_message(message, session):
                 self._on_event(event)
 
-    def _metadata(self, effect: SendUpdateMetadata) -> pb.SessionDown:
+    def _metadata(self, effect: SendUpdateMetadata) -> pb.ControllerMessage:
         message = pb.UpdateMetadata(
             controller_epoch=effect.controller_epoch,
             broker_epoch=effect.broker_epoch,
@@ -192,9 +200,9 @@ class SessionServer:
             partitions=[convert.command_to_wire(part) for part in effect.partitions],
             removed=[convert.topic_partition_to_wire(tp) for tp in effect.removed],
         )
-        return pb.SessionDown(update_metadata=message)
+        return pb.ControllerMessage(update_metadata=message)
 
-    def _full_metadata(self, effect: SendFullState) -> pb.SessionDown:
+    def _full_metadata(self, effect: SendFullState) -> pb.ControllerMessage:
         message = pb.UpdateMetadata(
             controller_epoch=effect.controller_epoch,
             broker_epoch=effect.broker_epoch,
@@ -203,18 +211,20 @@ class SessionServer:
             partitions=[convert.command_to_wire(part) for part in effect.metadata],
             full=True,
         )
-        return pb.SessionDown(update_metadata=message)
+        return pb.ControllerMessage(update_metadata=message)
 
 
-def _session_up(data: bytes) -> pb.SessionUp:
+def _parse_broker_message(data: bytes) -> pb.BrokerMessage:
     """Return the message; ValueError, as for any other nonsense of a broker, if it is none."""
     try:
-        return pb.SessionUp.FromString(data)
+        return pb.BrokerMessage.FromString(data)
     except DecodeError as error:
         raise ValueError(str(error)) from error
 
 
-def _decode_up(message: pb.SessionUp, session: _Session) -> tuple[Event, ...]:
+def _decode_broker_message(
+    message: pb.BrokerMessage, session: _Session
+) -> tuple[ControllerEvent, ...]:
     """Return the events of a broker's message; ValueError ends its session."""
     kind = message.WhichOneof("message")
     if kind == "hello":
@@ -250,7 +260,7 @@ def _decode_up(message: pb.SessionUp, session: _Session) -> tuple[Event, ...]:
         case "command_answer":
             answer = message.command_answer
             return (
-                CommandAnswered(
+                BrokerResponseReceived(
                     session_id=session.session_id,
                     request_id=answer.request_id,
                     broker_id=session.broker_id,
@@ -266,7 +276,7 @@ def _decode_up(message: pb.SessionUp, session: _Session) -> tuple[Event, ...]:
             raise ValueError(f"unknown broker message {other}")
 
 
-def _hello(hello: pb.Hello, session: _Session) -> tuple[Event, ...]:
+def _hello(hello: pb.Hello, session: _Session) -> tuple[ControllerEvent, ...]:
     if session.broker_id is not None:
         raise ValueError("a second hello on one stream")
     session.broker_id = BrokerId(hello.broker_id)
@@ -285,7 +295,7 @@ def _hello(hello: pb.Hello, session: _Session) -> tuple[Event, ...]:
 
 def _heartbeat(
     heartbeat: pb.Heartbeat, session: _Session, broker_id: BrokerId
-) -> tuple[Event, ...]:
+) -> tuple[ControllerEvent, ...]:
     alive = HeartbeatReceived(
         session_id=session.session_id,
         broker_id=broker_id,
@@ -308,17 +318,17 @@ def _hosted(message: pb.Hosted) -> HostedReplica:
     )
 
 
-def _leader_and_isr(effect: SendLeaderAndIsr) -> pb.SessionDown:
+def _leader_and_isr(effect: SendLeaderAndIsr) -> pb.ControllerMessage:
     message = pb.LeaderAndIsr(
         request_id=effect.request_id,
         controller_epoch=effect.controller_epoch,
         broker_epoch=effect.broker_epoch,
         partitions=[convert.command_to_wire(part) for part in effect.partitions],
     )
-    return pb.SessionDown(leader_and_isr=message)
+    return pb.ControllerMessage(leader_and_isr=message)
 
 
-def _full_state(effect: SendFullState) -> pb.SessionDown:
+def _full_state(effect: SendFullState) -> pb.ControllerMessage:
     message = pb.LeaderAndIsr(
         request_id=effect.request_id,
         controller_epoch=effect.controller_epoch,
@@ -326,24 +336,24 @@ def _full_state(effect: SendFullState) -> pb.SessionDown:
         partitions=[convert.command_to_wire(part) for part in effect.partitions],
         full=True,
     )
-    return pb.SessionDown(leader_and_isr=message)
+    return pb.ControllerMessage(leader_and_isr=message)
 
 
-def _stop_replica(effect: SendStopReplica) -> pb.SessionDown:
+def _stop_replica(effect: SendStopReplica) -> pb.ControllerMessage:
     message = pb.StopReplica(
         request_id=effect.request_id,
         controller_epoch=effect.controller_epoch,
         broker_epoch=effect.broker_epoch,
         partitions=[convert.topic_partition_to_wire(tp) for tp in effect.partitions],
     )
-    return pb.SessionDown(stop_replica=message)
+    return pb.ControllerMessage(stop_replica=message)
 
 
-def _isr_answer(effect: AnswerIsrChange) -> pb.SessionDown:
+def _isr_answer(effect: ReplyAlterPartition) -> pb.ControllerMessage:
     message = pb.AlterPartitionAnswer(
         request_id=effect.request_id,
         tp=convert.topic_partition_to_wire(effect.tp),
         error=effect.error,
         stored=None if effect.stored is None else convert.state_to_wire(effect.stored),
     )
-    return pb.SessionDown(alter_partition_answer=message)
+    return pb.ControllerMessage(alter_partition_answer=message)

@@ -73,7 +73,7 @@ async def write_message(write: Callable[[Message], Awaitable[object]], message: 
 
 def failure_of(task: asyncio.Task[Any]) -> BaseException | None:
     """Return with what a stream's ended task failed; None if it ended or its stream broke."""
-    # gRPC cancels whoever waits on a call that it gave up.
+    # gRPC cancels each task that waits on a call that it gave up.
     error = None if task.cancelled() else task.exception()
     return None if isinstance(error, grpc.RpcError | StreamBroken) else error
 

@@ -2,9 +2,9 @@
 
 import os
 
-# gRPC's own C code writes lines of text to stderr unless told before it is first imported;
-# what they tell about connections, the streams above them tell as log lines of ours.
+# gRPC's own C code writes lines of text to stderr unless this is set before its first import;
+# what they say about connections, the streams above them write as log lines of ours.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-# And it forgets a connection when it ends, unless told how many to remember (`rpc.strangers`).
+# And it forgets a connection when it ends, unless this is set (see `rpc.unknown_callers`).
 os.environ.setdefault("GRPC_CHANNELZ_MAX_ORPHANED_NODES", "200")

@@ -1,4 +1,4 @@
-"""A broker's replicas, its candidate for the controller's office, and everybody who talks to them.
+"""A broker's replicas, its controller, and everybody who talks to them.
 
 One `lifecycle.Service`: made before registration, loads the logs, starts under the
 registration, serves clients after the first full state, hands leadership over when it drains,
@@ -17,8 +17,7 @@ import grpc.aio
 
 from strandline import names
 from strandline.controller.controller import Controller
-from strandline.controller.events import Event as ControllerEvent
-from strandline.controller.events import StopRequested
+from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen, HolderDied, LeaseObserved
 from strandline.core.effects import Effect
 from strandline.core.events import (
@@ -34,42 +33,42 @@ from strandline.core.replicas import Replicas
 from strandline.core.views import RoleName
 from strandline.errors import InvariantViolation, StorageError
 from strandline.kafka_listener import server as kafka_server
-from strandline.kafka_listener.settings import ListenerSettings
+from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.recovery import LoadedLogs
 from strandline.log.segment import LogLimits, SegmentPool
+from strandline.log_fields import fields
 from strandline.model import NO_EPOCH, LeaseRecord, Registration
-from strandline.rpc.probes import Identity, peer_service
+from strandline.rpc.probes import PeerIdentity, peer_service
 from strandline.rpc.replication_server import replication_service
 from strandline.rpc.session_client import (
-    Down,
+    ControlledShutdownResponseReceived,
     MetadataUpdate,
     Replica,
+    SessionMessage,
     SessionRefused,
-    ShutdownAnswered,
 )
 from strandline.rpc.session_server import SessionServer
-from strandline.rpc.strangers import not_served, tell_of_silent_connections
 from strandline.rpc.streams import channel_options
+from strandline.rpc.unknown_callers import log_silent_connections, not_served
 
-from . import settings_of
-from .client_requests import ClientRequests
-from .controller_host import ControllerHost
-from .controller_link import ControllerLink
+from . import component_settings
+from .broker_api import BrokerApi
+from .controller_session import ControllerSession
+from .controller_shell import ControllerShell
 from .driver import Driver
 from .lifecycle import INTERNAL_LISTENER, Context
 from .listener_metrics import ListenerMetrics
-from .logs import fields
 from .metadata_cache import MetadataCache
-from .notices import ControllerNotices, CoreNotices
-from .payloads import Payloads
+from .notice_reporters import ControllerNoticeReporter, CoreNoticeReporter
 from .perform import CorePerformer
 from .producer_ids import ProducerIds
+from .record_buffers import RecordBuffers
 from .registration import holder_identity
 from .replica_metrics import ReplicaMetrics
 from .replica_store import ReplicaStore
-from .replication_hands import ReplicationHands
-from .traffic import Traffic
+from .replication_transport import ReplicationTransport
+from .throughput_metrics import ThroughputMetrics
 
 _log = logging.getLogger(__name__)
 STOP_SECONDS = 2.0
@@ -86,11 +85,13 @@ class BrokerService:
         self._context = context
         config = context.config
         self._lease_name = f"{config.identity.cluster}-controller"
-        self._payloads = Payloads()
+        self._record_buffers = RecordBuffers()
         self._request_ids = itertools.count(1)
-        self._core_notices = CoreNotices(context.metrics, context.clock)
-        self._controller_notices = ControllerNotices(context.metrics, lease_name=self._lease_name)
-        self._traffic = Traffic(context.metrics)
+        self._core_reporter = CoreNoticeReporter(context.metrics, context.clock)
+        self._controller_reporter = ControllerNoticeReporter(
+            context.metrics, lease_name=self._lease_name
+        )
+        self._throughput = ThroughputMetrics(context.metrics)
         self._store = ReplicaStore(
             context.directory,
             context.state,
@@ -109,7 +110,7 @@ class BrokerService:
             config.identity.cluster, controller_epoch=context.state.controller_epoch
         )
         self._loaded = LoadedLogs()
-        self._full_state_obeyed = asyncio.Event()
+        self._full_state_applied = asyncio.Event()
         self._kafka: kafka_server.KafkaListener | None = None
         self._begun = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
@@ -131,23 +132,23 @@ class BrokerService:
         for hosted in self._loaded.hosted:
             self._driver.submit(ReplicaLoaded(hosted=hosted))
         await self._start_grpc(registration)
-        self._begun.push_async_callback(self._peers.close)
+        self._begun.push_async_callback(self._replication_transport.close)
         self._begun.callback(self._driver.stop)
-        self._begun.push_async_callback(self._host.stop)
+        self._begun.push_async_callback(self._controller_shell.stop)
         self._begun.push_async_callback(self._end_clients)
         seen = ControllerEpochSeen(controller_epoch=self._store.controller_epoch)
-        self._host.submit(seen)
-        self._host.start()
+        self._controller_shell.submit(seen)
+        self._controller_shell.start()
         self._tasks = [
-            asyncio.create_task(self._link.run(), name="controller link"),
+            asyncio.create_task(self._controller_session.run(), name="controller session"),
             asyncio.create_task(self._serve_clients(), name="kafka listener"),
-            asyncio.create_task(tell_of_silent_connections(), name="silent connections"),
+            asyncio.create_task(log_silent_connections(), name="silent connections"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._end_with)
 
     def ready(self) -> bool:
-        """Tell whether the first full state was obeyed and clients are served."""
+        """Tell whether the first full state was applied and clients are served."""
         return self._kafka is not None
 
     async def drain(self) -> None:
@@ -157,7 +158,7 @@ class BrokerService:
         """
         least: int | None = None
         moved_at_ms = 0
-        while (remaining := await self._link.controlled_shutdown()) != 0:
+        while (remaining := await self._controller_session.controlled_shutdown()) != 0:
             now_ms = self._context.clock.now_ms()
             if remaining is None:
                 if not self._leads():
@@ -171,12 +172,12 @@ class BrokerService:
             await asyncio.sleep(SHUTDOWN_RETRY_SECONDS)
 
     async def stop(self) -> None:
-        """Leave the office, close all streams, bring everything to disk."""
+        """Resign as controller, close all streams, bring everything to disk."""
         await self._end_clients()
-        self._host.submit(StopRequested())
+        self._controller_shell.submit(StopRequested())
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                await self._host.settled()
+                await self._controller_shell.settled()
         except TimeoutError:
             _log.warning("controller lease not released in time")
         await self.close()
@@ -187,7 +188,7 @@ class BrokerService:
         await self._begun.aclose()
 
     async def _end_clients(self) -> None:
-        """Serve clients no more; a stop does so before it leaves the office, every close again."""
+        """Serve clients no more; a stop does so before the resignation, every close again."""
         for task in self._tasks:
             task.remove_done_callback(self._end_with)
             task.cancel()
@@ -203,7 +204,7 @@ class BrokerService:
             registration.broker_id,
             registration.broker_epoch,
             registration.clean_since_epoch,
-            settings_of.core(config),
+            component_settings.core(config),
             controller_epoch=self._store.controller_epoch,
         )
         self._driver: Driver[Event, Effect] = Driver(
@@ -215,7 +216,7 @@ class BrokerService:
             on_broken_promise=self._end_with_broken_promise,
         )
         self._make_controller(registration)
-        self._make_hands(registration)
+        self._make_core_shell(registration)
         context.metrics.registry.register(
             ReplicaMetrics(
                 broker_id=registration.broker_id,
@@ -225,72 +226,74 @@ class BrokerService:
                 is_live=lambda: self._metadata.live_broker(registration.broker_id) is not None,
                 controller_epoch=lambda: self._replicas.controller_epoch,
                 controller=self._controller,
-                notices=self._core_notices,
+                reporter=self._core_reporter,
                 clock=context.clock,
                 detail_max=config.observability.partition_detail_max,
             )
         )
 
-    def _make_hands(self, registration: Registration) -> None:
+    def _make_core_shell(self, registration: Registration) -> None:
         context, config = self._context, self._context.config
-        self._link = ControllerLink(
+        self._controller_session = ControllerSession(
             registration=registration,
             store=context.store,
             clock=context.clock,
-            timing=settings_of.link(config),
+            timing=component_settings.controller_session(config),
             grpc=config.grpc,
             hosted=self._hosted,
             highest_controller_epoch=lambda: self._replicas.controller_epoch,
             on_message=self._on_controller_message,
-            on_holder_died=lambda holder: self._host.submit(HolderDied(holder_identity=holder)),
+            on_holder_died=lambda holder: self._controller_shell.submit(
+                HolderDied(holder_identity=holder)
+            ),
         )
-        self._clients = ClientRequests(
+        self._broker_api = BrokerApi(
             replicas=self._replicas,
             store=self._store,
-            payloads=self._payloads,
+            record_buffers=self._record_buffers,
             metadata=self._metadata,
             producer_ids=ProducerIds(registration.broker_id, registration.broker_epoch),
             clock=context.clock,
             submit=self._driver.submit,
             next_request_id=lambda: next(self._request_ids),
-            on_produced=self._traffic.produced,
-            on_fetched=self._traffic.fetched,
+            on_produced=self._throughput.produced,
+            on_fetched=self._throughput.fetched,
         )
-        self._peers = ReplicationHands(
+        self._replication_transport = ReplicationTransport(
             registration=registration,
             store=self._store,
-            payloads=self._payloads,
+            record_buffers=self._record_buffers,
             live_broker=self._metadata.live_broker,
             submit=self._driver.submit,
             next_request_id=lambda: next(self._request_ids),
             grpc=config.grpc,
             partition_fetch_max_bytes=config.replication.fetch_max_bytes,
             response_max_bytes=config.replication.fetch_response_max_bytes,
-            on_bytes=self._traffic.replicated,
+            on_bytes=self._throughput.replicated,
         )
         self._performer = CorePerformer(
             store=self._store,
-            payloads=self._payloads,
-            clients=self._clients,
-            peers=self._peers,
-            link=self._link,
-            notices=self._core_notices,
+            record_buffers=self._record_buffers,
+            broker_api=self._broker_api,
+            replication_transport=self._replication_transport,
+            controller_session=self._controller_session,
+            reporter=self._core_reporter,
             submit=self._driver.submit,
-            on_full_state=self._full_state_obeyed.set,
+            on_full_state=self._full_state_applied.set,
         )
 
     def _make_controller(self, registration: Registration) -> None:
         context = self._context
         self._sessions = SessionServer(
-            registration.broker_id, context.config.grpc, on_event=self._tell_controller
+            registration.broker_id, context.config.grpc, on_event=self._submit_to_controller
         )
         self._controller = Controller(
             broker_id=registration.broker_id,
             identity=holder_identity(registration.broker_id, registration.incarnation),
             rank=registration.broker_id,
-            timing=settings_of.controller(context.config),
+            timing=component_settings.controller(context.config),
         )
-        self._host = ControllerHost(
+        self._controller_shell = ControllerShell(
             self._controller,
             store=context.store,
             leases=context.leases,
@@ -298,13 +301,13 @@ class BrokerService:
             sessions=self._sessions,
             clock=context.clock,
             on_lease=self._on_lease,
-            on_notice=self._controller_notices.tell,
-            on_step=self._controller_notices.stepped,
+            on_notice=self._controller_reporter.report,
+            on_step=self._controller_reporter.stepped,
             on_broken_promise=self._end_with_broken_promise,
         )
 
     async def _start_grpc(self, registration: Registration) -> None:
-        identity = Identity(
+        identity = PeerIdentity(
             broker_id=registration.broker_id,
             broker_epoch=registration.broker_epoch,
             incarnation=registration.incarnation,
@@ -316,7 +319,11 @@ class BrokerService:
             (
                 self._sessions.service(),
                 peer_service(identity, lambda: self._replicas.controller_epoch),
-                replication_service(self._peers.on_fetch, self._peers.on_follower_gone, settings),
+                replication_service(
+                    self._replication_transport.on_fetch,
+                    self._replication_transport.on_follower_gone,
+                    settings,
+                ),
                 not_served(),
             )
         )
@@ -341,16 +348,16 @@ class BrokerService:
     def _perform(self, effects: Sequence[Effect]) -> None:
         self._performer.perform(effects)
 
-    def _tell_controller(self, event: ControllerEvent) -> None:
-        self._host.submit(event)
+    def _submit_to_controller(self, event: ControllerEvent) -> None:
+        self._controller_shell.submit(event)
 
     # --- what others say -------------------------------------------------------------------
 
     def _on_lease(self, lease: LeaseRecord | None) -> None:
-        self._link.observe_lease(lease)
-        self._host.submit(LeaseObserved(lease=lease))
+        self._controller_session.observe_lease(lease)
+        self._controller_shell.submit(LeaseObserved(lease=lease))
 
-    def _on_controller_message(self, message: Down) -> None:
+    def _on_controller_message(self, message: SessionMessage) -> None:
         if isinstance(message, MetadataUpdate):
             if self._metadata.apply(message):
                 self._driver.submit(
@@ -359,10 +366,10 @@ class BrokerService:
                         brokers=message.live_brokers,
                     )
                 )
-        elif not isinstance(message, ShutdownAnswered | SessionRefused):
+        elif not isinstance(message, ControlledShutdownResponseReceived | SessionRefused):
             if isinstance(message, LeaderAndIsrReceived):
                 seen = ControllerEpochSeen(controller_epoch=message.controller_epoch)
-                self._host.submit(seen)
+                self._controller_shell.submit(seen)
             self._driver.submit(message)
 
     def _leads(self) -> bool:
@@ -382,13 +389,13 @@ class BrokerService:
         ]
 
     async def _serve_clients(self) -> None:
-        """Open the Kafka port once the first full state was obeyed, and keep it open."""
-        await self._full_state_obeyed.wait()
+        """Open the Kafka port once the first full state was applied, and keep it open."""
+        await self._full_state_applied.wait()
         config = self._context.config
         self._kafka = await kafka_server.start(
             bound=self._context.internal_socket,
             listener_name=INTERNAL_LISTENER,
-            broker=self._clients,
+            broker=self._broker_api,
             settings=ListenerSettings.from_config(config.kafka),
             observer=ListenerMetrics(self._context.metrics),
         )

@@ -3,8 +3,8 @@
 Two of them run in a broker, one for the replication core and one for the controller. A
 driver runs on the event loop's thread and never blocks longer than a disk call. An event that
 arrives while effects are being performed waits its turn, so a step never nests. A storage
-failure drops the rest of that step's effects and becomes an event of its own: nothing that
-should have been on disk is told to anybody.
+failure drops the rest of that step's effects and becomes an event of its own: no message leaves
+before what it tells of is on disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Event_contra = TypeVar("Event_contra", contravariant=True)
 Effect_co = TypeVar("Effect_co", covariant=True)
 
 
-class Machine(Protocol[Event_contra, Effect_co]):
+class StateMachine(Protocol[Event_contra, Effect_co]):
     """A pure state machine: `Replicas` or `Controller`."""
 
     def step(self, event: Event_contra, now_ms: int) -> Sequence[Effect_co]:
@@ -32,7 +32,7 @@ class Machine(Protocol[Event_contra, Effect_co]):
 
     @property
     def next_wakeup_ms(self) -> int | None:
-        """When the machine wants to be told the time, None if only events matter."""
+        """When the machine wants its next tick, None if only events matter."""
         ...
 
 
@@ -44,7 +44,7 @@ class Driver(Generic[Event, Effect]):
 
     def __init__(
         self,
-        machine: Machine[Event, Effect],
+        machine: StateMachine[Event, Effect],
         *,
         perform: Callable[[Sequence[Effect]], None],
         tick: Event,

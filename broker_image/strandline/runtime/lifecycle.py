@@ -7,7 +7,7 @@ End:    a signal, another registration under our id, a failed service.
 Stop:   services drain, then bring everything to disk; then the clean-shutdown marker;
         then the Lease is released.
 Close:  after every end, orderly or not, services let nobody in any more.
-`services` are the parts that hold replicas and talk to others; each obeys `Service`, and
+`services` are the parts that hold replicas and talk to others; each implements `Service`, and
 none is known here by name.
 """
 
@@ -39,16 +39,18 @@ from strandline.errors import (
 from strandline.kube.api import ApiClient
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
-from strandline.log.log_dirs import BrokerState, DataDirectory, new_log_dir_id, read_boot_id
+from strandline.log.data_directory import BrokerState, DataDirectory, new_log_dir_id, read_boot_id
+from strandline.log_fields import fields
 from strandline.model import BrokerEpoch, Endpoint, Registration
 from strandline.start_decision import FoundOnDisk, StartEvidence
 
+from .broker_lease import BrokerLease
 from .clock import Clock
-from .logs import JsonLines, fields
+from .logs import BrokerLogFormatter
 from .metrics import Metrics
-from .presence import LeaseKeeper, RegistrationGuard
 from .probes import ProbeServer, measure_loop_lag
 from .registration import Registered, Registrar
+from .registration_watch import RegistrationWatch
 
 GRPC_LISTENER: Final = "GRPC"
 INTERNAL_LISTENER: Final = "INTERNAL"
@@ -150,7 +152,7 @@ class BrokerProcess:
     """One run of a broker, from its configuration to its exit code."""
 
     def __init__(
-        self, config: BrokerConfig, make_services: ServiceFactory, *, log_format: JsonLines
+        self, config: BrokerConfig, make_services: ServiceFactory, *, log_format: BrokerLogFormatter
     ) -> None:
         self._config = config
         self._make_services = make_services
@@ -310,22 +312,25 @@ class BrokerProcess:
         """Run until something ends the process, then stop in order."""
         self._announce(registered)
         await asyncio.to_thread(context.directory.remove_failed_mark)
-        keeper = LeaseKeeper(
+        broker_lease = BrokerLease(
             config=self._config,
             leases=context.leases,
             clock=self._clock,
             metrics=self._metrics,
             incarnation=self._incarnation,
         )
-        guard = RegistrationGuard(
+        registration_watch = RegistrationWatch(
             config=self._config, store=context.store, clock=self._clock, registered=registered
         )
-        presence = [asyncio.create_task(keeper.run()), asyncio.create_task(guard.run())]
+        registration_tasks = [
+            asyncio.create_task(broker_lease.run()),
+            asyncio.create_task(registration_watch.run()),
+        ]
         try:
             for service in services:
                 await service.start(registered.registration)
             self._readiness.registered = True
-            end = await self._end_of(presence)
+            end = await self._end_of(registration_tasks)
             if isinstance(self._failure_seen, StorageError):
                 raise self._failure_seen
             if end is ExitCode.STOPPED:
@@ -340,10 +345,10 @@ class BrokerProcess:
             end = ExitCode.FAILED
             await asyncio.to_thread(context.directory.mark_failed)
         finally:
-            await _cancel(presence)
+            await _cancel(registration_tasks)
             await _close(services)
         if end is ExitCode.STOPPED:
-            await keeper.release()
+            await broker_lease.release()
             _log.info("stopped")
         return end
 
@@ -367,15 +372,15 @@ class BrokerProcess:
             ),
         )
 
-    async def _end_of(self, presence: Sequence[asyncio.Task[None]]) -> ExitCode:
+    async def _end_of(self, registration_tasks: Sequence[asyncio.Task[None]]) -> ExitCode:
         """Wait for what ends the process and say which it was."""
         asked = asyncio.create_task(self._stop_asked.wait())
         try:
-            ends: set[asyncio.Future[Any]] = {asked, self._failure, *presence}
+            ends: set[asyncio.Future[Any]] = {asked, self._failure, *registration_tasks}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await _cancel([asked])
-        for ended in (*presence, self._failure):
+        for ended in (*registration_tasks, self._failure):
             error = ended.exception() if ended.done() else None
             if isinstance(error, RegistrationSuperseded):
                 _log.error("superseded", extra=fields(cause=str(error)))

@@ -16,7 +16,7 @@ class ListenerMetrics:
         self._seconds = metrics.histogram(names.REQUEST_SECONDS)
         self._unsupported = metrics.counter(names.UNSUPPORTED_REQUESTS_TOTAL)
 
-    def request_answered(
+    def response_sent(
         self,
         api: str,
         error: ErrorCode,

@@ -2,7 +2,7 @@
 
 `configure` is called once by `main`. Every line carries broker_id, and broker_epoch once
 it is known. A message never contains a value, so that lines can be counted by message.
-Lines that others can cause are bounded in number (`log_bound`).
+Lines that others can cause are limited in rate (`log_rate_limit`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import sys
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
-from .log_bound import PeerLineBound
+from strandline.log_fields import FIELDS_ATTRIBUTE, fields_of
+
+from .log_rate_limit import PeerLogRateLimit
 
 ROOT: Final = "strandline"
-_FIELDS: Final = "fields"
-_OWN_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", _FIELDS}
+_OWN_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", FIELDS_ATTRIBUTE}
 """What every record has; all else came with the call's `extra` and belongs in the line."""
 
 
-class JsonLines(logging.Formatter):
+class BrokerLogFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, context, fields."""
 
     def __init__(self) -> None:
@@ -42,30 +43,25 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
             **self._context,
             **{name: value for name, value in vars(record).items() if name not in _OWN_ATTRIBUTES},
-            **getattr(record, _FIELDS, {}),
+            **fields_of(record),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
 
 
-def configure(stream: TextIO = sys.stdout, level: int = logging.INFO) -> JsonLines:
+def configure(stream: TextIO = sys.stdout, level: int = logging.INFO) -> BrokerLogFormatter:
     """Send all logs of the process to one stream as JSON lines.
 
     Returns: the formatter, whose context can be extended
     """
-    formatter = JsonLines()
+    formatter = BrokerLogFormatter()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(formatter)
-    handler.addFilter(PeerLineBound())
+    handler.addFilter(PeerLogRateLimit())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     # Libraries speak only of what someone should look at; our own lines obey the level.
     root.setLevel(logging.WARNING)
     logging.getLogger(ROOT).setLevel(level)
     return formatter
-
-
-def fields(**values: object) -> dict[str, dict[str, object]]:
-    """Return the `extra` of a logging call: values beside the message."""
-    return {_FIELDS: values}

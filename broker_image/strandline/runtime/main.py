@@ -17,10 +17,11 @@ import uvloop
 
 from strandline.config.broker import BrokerConfig, load_broker_config
 from strandline.errors import ConfigError
+from strandline.log_fields import fields
 
 from .broker_service import BrokerService
 from .lifecycle import BrokerProcess, Context, ExitCode, Service
-from .logs import JsonLines, configure, fields
+from .logs import BrokerLogFormatter, configure
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
         return runner.run(_run(config, log_format))
 
 
-async def _run(config: BrokerConfig, log_format: JsonLines) -> ExitCode:
+async def _run(config: BrokerConfig, log_format: BrokerLogFormatter) -> ExitCode:
     return await BrokerProcess(config, make_services, log_format=log_format).run()
 
 

@@ -4,9 +4,9 @@ Filled by UpdateMetadata alone; read by the listeners and by the replication cli
 eventually consistent: clients drop answers whose leader epoch is older than what they have
 seen, and so does this cache, partition by partition.
 
-While a topic goes, another may come that has its name. The name belongs to the one that was
-heard of last for the first time: news of the old topic does not take it back. When a topic is
-forgotten, its name goes to the other one, so that it ends right in whatever order both came.
+While a topic is being deleted, another of the same name may be created. The name belongs to the
+topic whose first update came last: a later update of the old topic does not take it back. When
+a topic is removed, its name goes to the other one, so that the order of updates does not matter.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MetadataCache:
     def __init__(
         self, cluster_id: str, *, controller_epoch: ControllerEpoch = ControllerEpoch(0)
     ) -> None:
-        """Begin empty; controller_epoch is the highest one this broker ever obeyed."""
+        """Begin empty; controller_epoch is the highest one this broker ever accepted."""
         self._cluster_id = cluster_id
         self._controller_epoch = controller_epoch
         self._controller_id = NO_LEADER

@@ -1,7 +1,7 @@
-"""Performs the effects of the replication core, each by the part that has the hands for it.
+"""Performs the effects of the replication core, each by the part that can.
 
-Order is the core's: a disk command that fails raises out of the list, so that nothing behind
-it is told to anybody.
+Order is the core's: a disk effect that fails raises out of the list, so that no
+message behind it leaves.
 """
 
 from __future__ import annotations
@@ -11,50 +11,50 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from strandline.core.effects import (
-    AnswerLeaderAndIsr,
-    AnswerStopReplica,
+    CompleteFetch,
     DeleteReplica,
     Effect,
     Notice,
     ProposeIsr,
     ReplyFetch,
+    ReplyLeaderAndIsr,
     ReplyProduce,
+    ReplyStopReplica,
     SendFetch,
-    WakeFetch,
 )
-from strandline.core.events import AlterPartitionAnswered, Event
+from strandline.core.events import AlterPartitionResponseReceived, Event
 from strandline.errors import ErrorCode
 from strandline.model import TopicPartition
 
-from .client_requests import ClientRequests
-from .controller_link import ControllerLink
-from .notices import CoreNotices
-from .payloads import Payloads
-from .replica_store import DiskCommand, ReplicaStore
-from .replication_hands import ReplicationHands
+from .broker_api import BrokerApi
+from .controller_session import ControllerSession
+from .notice_reporters import CoreNoticeReporter
+from .record_buffers import RecordBuffers
+from .replica_store import DiskEffect, ReplicaStore
+from .replication_transport import ReplicationTransport
 
 
 class CorePerformer:
-    """The hands of the core; on_full_state is called when the first full state was obeyed."""
+    """The shell of the core; on_full_state is called when the first full state was applied."""
 
     def __init__(
         self,
         *,
         store: ReplicaStore,
-        payloads: Payloads,
-        clients: ClientRequests,
-        peers: ReplicationHands,
-        link: ControllerLink,
-        notices: CoreNotices,
+        record_buffers: RecordBuffers,
+        broker_api: BrokerApi,
+        replication_transport: ReplicationTransport,
+        controller_session: ControllerSession,
+        reporter: CoreNoticeReporter,
         submit: Callable[[Event], None],
         on_full_state: Callable[[], None],
     ) -> None:
         self._store = store
-        self._payloads = payloads
-        self._clients = clients
-        self._peers = peers
-        self._link = link
-        self._notices = notices
+        self._record_buffers = record_buffers
+        self._broker_api = broker_api
+        self._replication_transport = replication_transport
+        self._controller_session = controller_session
+        self._reporter = reporter
         self._submit = submit
         self._on_full_state = on_full_state
         self._unsent: dict[TopicPartition, ProposeIsr] = {}
@@ -62,49 +62,49 @@ class CorePerformer:
     def perform(self, effects: Sequence[Effect]) -> None:
         """Perform in list order; StorageError ends the list."""
         for effect in effects:
-            if isinstance(effect, DiskCommand):
-                self._store.perform(effect, self._payloads)
+            if isinstance(effect, DiskEffect):
+                self._store.perform(effect, self._record_buffers)
                 if isinstance(effect, DeleteReplica):
-                    self._notices.replica_deleted(effect.tp)
+                    self._reporter.replica_deleted(effect.tp)
             elif isinstance(effect, Notice):
-                self._notices.tell(effect)
+                self._reporter.report(effect)
             else:
                 self._talk(effect)
 
     def _talk(
         self,
         effect: ReplyProduce
-        | WakeFetch
+        | CompleteFetch
         | ReplyFetch
         | SendFetch
         | ProposeIsr
-        | AnswerLeaderAndIsr
-        | AnswerStopReplica,
+        | ReplyLeaderAndIsr
+        | ReplyStopReplica,
     ) -> None:
         match effect:
             case ReplyFetch():
-                self._peers.reply(effect)
+                self._replication_transport.reply(effect)
             case ReplyProduce():
-                self._clients.on_produced(effect)
+                self._broker_api.on_produced(effect)
             case SendFetch():
-                self._peers.send(effect)
-            case WakeFetch():
-                self._clients.on_woken(effect)
+                self._replication_transport.send(effect)
+            case CompleteFetch():
+                self._broker_api.on_fetch_completed(effect)
             case ProposeIsr():
                 self._propose(effect)
-            case AnswerLeaderAndIsr():
-                self._link.answer(effect)
+            case ReplyLeaderAndIsr():
+                self._controller_session.answer(effect)
                 if effect.full and effect.error is ErrorCode.NONE:
                     self._give_up_unsent()
                     self._on_full_state()
-            case AnswerStopReplica():
-                self._link.answer(effect)
+            case ReplyStopReplica():
+                self._controller_session.answer(effect)
             case _:
                 assert_never(effect)
 
     def _propose(self, effect: ProposeIsr) -> None:
         """Send a proposal; without a session it waits for one, so that an outage costs nothing."""
-        if self._link.propose(effect):
+        if self._controller_session.propose(effect):
             self._unsent.pop(effect.tp, None)
         else:
             self._unsent[effect.tp] = effect
@@ -113,7 +113,7 @@ class CorePerformer:
         """Answer what could not be sent, now that there is a session: the core asks again."""
         loop = asyncio.get_running_loop()
         for effect in self._unsent.values():
-            unanswered = AlterPartitionAnswered(
+            unanswered = AlterPartitionResponseReceived(
                 request_id=effect.request_id,
                 tp=effect.tp,
                 error=ErrorCode.NETWORK_EXCEPTION,

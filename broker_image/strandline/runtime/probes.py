@@ -16,8 +16,8 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from strandline import names
+from strandline.log_fields import fields
 
-from .logs import fields
 from .metrics import CONTENT_TYPE, Metrics
 
 HEADER_BYTES_MAX: Final = 8 << 10
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 class _MalformedRequests(logging.Filter):
     """Turns what aiohttp says of bytes that are no HTTP into a line like those of other ports.
 
-    aiohttp has no other place to hear of them. It tells some at DEBUG, with nothing in the log,
+    aiohttp reports them nowhere else. It logs some at DEBUG, with nothing in the log,
     and the rest as errors with a traceback, although nothing here failed.
     """
 

@@ -1,13 +1,14 @@
 """What a producer sent right behind a refused batch shares its refusal (ADR 0012).
 
-Used by `client_requests` alone, before a batch is checked against the log. A producer has
-several batches under way. If the first is refused for a reason that passes, and the reason has
-passed when the next comes, that one alone is out of order, which says to some clients that
-their sequence is lost. Told what the first one was told, every client sends them all again.
+Used by `broker_api` alone, before a batch is checked against the log. A producer has
+several batches in flight. The first may be refused for a passing reason, such as a change of
+leader. If the reason has passed when the second comes, the second is out of order, and some
+clients then give their sequence up. If the second gets the error of the first instead, every
+client sends both again.
 
 Bounded: BATCHES_BEHIND_MAX batches share one refusal, and PRODUCERS_MAX pairs of producer and
 partition are kept, the oldest is forgotten first. Anything but the very next batch ends it, so
-that a gap which no refusal explains is told as one, at the next attempt at the latest.
+that a gap which no refusal explains is answered as one, at the next attempt at the latest.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PASSING = frozenset(
 """Refusals after which every client sends the same batch again."""
 
 
-Key = tuple[str, int, int]
+ProducerPartition = tuple[str, int, int]
 """Topic name, partition, producer id."""
 
 
@@ -49,7 +50,7 @@ class RefusedBatches:
     """The last refusal of each producer and partition, for as long as it may be shared."""
 
     def __init__(self, *, producers_max: int = PRODUCERS_MAX) -> None:
-        self._refused: dict[Key, _Refused] = {}
+        self._refused: dict[ProducerPartition, _Refused] = {}
         self._producers_max = producers_max
 
     def __len__(self) -> int:
@@ -91,5 +92,5 @@ class RefusedBatches:
             del self._refused[next(iter(self._refused))]
 
 
-def _key(sent: ProducePartition, header: BatchHeader) -> Key:
+def _key(sent: ProducePartition, header: BatchHeader) -> ProducerPartition:
     return sent.topic_name, sent.partition, header.producer_id

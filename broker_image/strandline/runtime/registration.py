@@ -23,7 +23,8 @@ from strandline.errors import (
 )
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
-from strandline.log.log_dirs import DataDirectory, Meta
+from strandline.log.data_directory import DataDirectory, MetaProperties
+from strandline.log_fields import fields
 from strandline.model import BrokerId, Endpoint, Registration, StoredBroker
 from strandline.start_decision import (
     FoundOnDisk,
@@ -34,7 +35,6 @@ from strandline.start_decision import (
 )
 
 from .clock import Clock
-from .logs import fields
 
 PROTOCOL_VERSION: Final = 1
 _log = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ class Registrar:
         """
         self._decision = decision
         await asyncio.to_thread(self._directory.remove_clean_shutdown_marker)
-        meta = Meta(log_dir_id=self._disk.log_dir_id, broker_epoch=decision.broker_epoch)
+        meta = MetaProperties(log_dir_id=self._disk.log_dir_id, broker_epoch=decision.broker_epoch)
         await asyncio.to_thread(self._directory.write_meta, meta)
         if not self._logs_loaded:
             self._logs_damaged = await self._load_logs(decision.evidence)

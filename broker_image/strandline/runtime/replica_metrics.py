@@ -20,7 +20,7 @@ from strandline.model import BrokerId, ControllerEpoch, TopicPartition
 from strandline.names import Metric
 
 from .clock import Clock
-from .notices import CoreNotices
+from .notice_reporters import CoreNoticeReporter
 
 SHOWN = (
     names.PARTITION_LOG_START_OFFSET,
@@ -66,7 +66,7 @@ class ReplicaMetrics(Collector):
         is_live: Callable[[], bool],
         controller_epoch: Callable[[], ControllerEpoch],
         controller: Controller,
-        notices: CoreNotices,
+        reporter: CoreNoticeReporter,
         clock: Clock,
         detail_max: int,
     ) -> None:
@@ -77,7 +77,7 @@ class ReplicaMetrics(Collector):
         self._is_live = is_live
         self._controller_epoch = controller_epoch
         self._controller = controller
-        self._notices = notices
+        self._reporter = reporter
         self._clock = clock
         self._detail_max = detail_max
 
@@ -132,8 +132,8 @@ class ReplicaMetrics(Collector):
         show(names.PARTITION_PARTITION_EPOCH, view.partition_epoch, *labels)
         for replica in view.replicas:
             show(names.PARTITION_ISR_MEMBER, replica in members, *labels, str(replica))
-        since = self._notices.leader_since.get(view.tp)
-        changed = self._notices.isr_changed_at.get(view.tp)
+        since = self._reporter.leader_since.get(view.tp)
+        changed = self._reporter.isr_changed_at.get(view.tp)
         if since is not None and changed is not None:
             show(names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS, since, *labels)
             show(names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS, changed, *labels)

@@ -1,6 +1,6 @@
 """The replicas of this broker on disk: their logs, their checkpoints, the state file.
 
-Obeys the disk commands of the core in the order they come. Logs are written on the event
+Performs the disk effects of the core in the order they come. Logs are written on the event
 loop, because a write to the page cache is shorter than a hand-over to a thread; what is fsynced
 without anybody waiting in order (state file, offset checkpoints) goes to one background task,
 where everything that queued meanwhile shares the next write.
@@ -32,17 +32,17 @@ from strandline.log.checkpoint import (
     HighWatermarkCheckpoint,
     RecoveryPointCheckpoint,
 )
-from strandline.log.folders import PartitionMetadata
-from strandline.log.log_dirs import BrokerState, DataDirectory
+from strandline.log.data_directory import BrokerState, DataDirectory
 from strandline.log.log_segments import LogEnvironment
+from strandline.log.partition_folder import PartitionMetadataFile
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import iterate_headers
 from strandline.log.recovery import LoadedLogs, load_logs
 from strandline.model import ControllerEpoch, EpochStart, TopicPartition
 
-from .payloads import Payloads
+from .record_buffers import RecordBuffers
 
-DiskCommand = (
+DiskEffect = (
     CreateReplica
     | AppendAsLeader
     | AppendAsFollower
@@ -75,7 +75,7 @@ class ReplicaStore:
         self._persisted = {entry.tp: entry for entry in state.partitions}
         self._tokens: list[int] = []
         self._epochs: dict[TopicPartition, tuple[EpochStart, ...]] = {}
-        self._doomed: list[PartitionLog] = []
+        self._pending_deletes: list[PartitionLog] = []
         self._stopping = False
         self._state_dirty = False
         self._high_watermarks: Mapping[TopicPartition, int] | None = None
@@ -108,63 +108,63 @@ class ReplicaStore:
         """Begin to write state and checkpoints in the background."""
         self._writer = asyncio.create_task(self._write_for_ever(), name="state writer")
 
-    # --- commands --------------------------------------------------------------------------
+    # --- effects ---------------------------------------------------------------------------
 
-    def perform(self, command: DiskCommand, payloads: Payloads) -> None:
-        """Do one disk command; StorageError means it counts as not done."""
-        match command:
+    def perform(self, effect: DiskEffect, record_buffers: RecordBuffers) -> None:
+        """Perform one disk effect; StorageError means it counts as not done."""
+        match effect:
             case AppendAsLeader():
-                self.logs[command.tp].append_as_leader(
-                    payloads.take(command.request_id, command.tp),
-                    base_offset=command.base_offset,
-                    leader_epoch=command.leader_epoch,
+                self.logs[effect.tp].append_as_leader(
+                    record_buffers.take(effect.request_id, effect.tp),
+                    base_offset=effect.base_offset,
+                    leader_epoch=effect.leader_epoch,
                 )
             case AppendAsFollower():
-                batches = payloads.take(command.request_id, command.tp)
-                self.logs[command.tp].append_as_follower(_first(batches, command.batch_count))
+                batches = record_buffers.take(effect.request_id, effect.tp)
+                self.logs[effect.tp].append_as_follower(_first(batches, effect.batch_count))
             case WriteHighWatermarkCheckpoint():
-                self._high_watermarks = dict(command.high_watermarks)
+                self._high_watermarks = dict(effect.high_watermarks)
                 self._wake.set()
             case PersistState():
-                self._promise(command)
+                self._promise(effect)
             case TruncateTo():
-                self._truncate(command)
+                self._truncate(effect)
             case RestartLogAt():
-                self.logs[command.tp].restart_at(command.offset)
-                self._lower_recovery_point(command.tp)
+                self.logs[effect.tp].restart_at(effect.offset)
+                self._lower_recovery_point(effect.tp)
             case WriteEpochCheckpoint():
-                self._epochs[command.tp] = command.epochs
+                self._epochs[effect.tp] = effect.epochs
                 self._wake.set()
             case CreateReplica():
-                self._create(command)
+                self._create(effect)
             case DeleteReplica():
-                self._delete(command.tp)
+                self._delete(effect.tp)
 
-    def _create(self, command: CreateReplica) -> None:
-        log = self.logs.get(command.tp)
+    def _create(self, effect: CreateReplica) -> None:
+        log = self.logs.get(effect.tp)
         if log is not None:
-            log.apply_settings(command.settings)
+            log.apply_settings(effect.settings)
             return
-        self.logs[command.tp] = PartitionLog.create(
+        self.logs[effect.tp] = PartitionLog.create(
             self.root,
-            PartitionMetadata(tp=command.tp, topic_name=command.topic_name),
-            command.settings,
+            PartitionMetadataFile(tp=effect.tp, topic_name=effect.topic_name),
+            effect.settings,
             environment=self._environment,
         )
 
-    def _truncate(self, command: TruncateTo) -> None:
-        log = self.logs[command.tp]
-        if command.offset >= log.log_end_offset:
+    def _truncate(self, effect: TruncateTo) -> None:
+        log = self.logs[effect.tp]
+        if effect.offset >= log.log_end_offset:
             return
-        end = log.truncate_to(command.offset)
-        if end < command.offset:
+        end = log.truncate_to(effect.offset)
+        if end < effect.offset:
             raise InvariantViolation(
                 "a truncation ends between batches",
-                partition=str(command.tp),
-                offset=command.offset,
+                partition=str(effect.tp),
+                offset=effect.offset,
                 log_end_offset=end,
             )
-        self._lower_recovery_point(command.tp)
+        self._lower_recovery_point(effect.tp)
 
     def _delete(self, tp: TopicPartition) -> None:
         """Forget a replica: first in the state file, then its folder goes.
@@ -174,16 +174,16 @@ class ReplicaStore:
         log = self.logs.pop(tp, None)
         self._epochs.pop(tp, None)
         if log is not None:
-            self._doomed.append(log)
+            self._pending_deletes.append(log)
         self._persisted.pop(tp, None)
         self._state_dirty = True
         self._wake.set()
 
-    def _promise(self, command: PersistState) -> None:
-        self._controller_epoch = max(self._controller_epoch, command.controller_epoch)
-        for entry in command.partitions:
+    def _promise(self, effect: PersistState) -> None:
+        self._controller_epoch = max(self._controller_epoch, effect.controller_epoch)
+        for entry in effect.partitions:
             self._persisted[entry.tp] = entry
-        self._tokens.append(command.token)
+        self._tokens.append(effect.token)
         self._state_dirty = True
         self._wake.set()
 
@@ -219,8 +219,8 @@ class ReplicaStore:
             await asyncio.to_thread(self._directory.write_state, state)
             for token in tokens:
                 self._on_persisted(token)
-        doomed, self._doomed = self._doomed, []
-        for log in doomed:
+        pending_deletes, self._pending_deletes = self._pending_deletes, []
+        for log in pending_deletes:
             await asyncio.to_thread(log.delete)
         await self._write_epochs()
         if self._recovery_points_due:

@@ -1,6 +1,6 @@
 """`python -m strandline.simulation`: run schedules by seed, or one plan from a file.
 
-Ends with status 1 if a promise was broken; the plan of the first such seed can be shrunk
+Ends with status 1 if an invariant was broken; the plan of the first such seed can be shrunk
 into a file that `--plan` reads.
 """
 
@@ -13,31 +13,33 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .plan import Plan, from_json, to_json
+from .plan_generator import draw_plan
 from .run import run
 from .shrink import Shrinker
-from .summary import Summary, story
-from .swarm import draw_plan
+from .summary import Summary, failure_report
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what was asked for and print the figures."""
-    asked = _parse(arguments)
-    plans: Iterable[Plan] = map(draw_plan, range(asked.first_seed, asked.first_seed + asked.seeds))
-    if asked.plan is not None:
-        plans = [from_json(asked.plan.read_text())]
+    """Run what the arguments ask for and print the figures."""
+    options = _parse(arguments)
+    plans: Iterable[Plan] = map(
+        draw_plan, range(options.first_seed, options.first_seed + options.seeds)
+    )
+    if options.plan is not None:
+        plans = [from_json(options.plan.read_text())]
     summary, begun = Summary(), time.monotonic()
     smallest: Plan | None = None
     for plan in plans:
-        outcome = run(plan)
-        summary.outcomes.append(outcome)
-        if outcome.promise:
-            print(story(outcome))
-            if asked.shrink_to is not None and smallest is None:
-                smallest = Shrinker(plan, outcome.promise).shrink()
-                asked.shrink_to.write_text(to_json(smallest) + "\n")
+        result = run(plan)
+        summary.results.append(result)
+        if result.broken_invariant:
+            print(failure_report(result))
+            if options.shrink_to is not None and smallest is None:
+                smallest = Shrinker(plan, result.broken_invariant).shrink()
+                options.shrink_to.write_text(to_json(smallest) + "\n")
     print(summary.table(time.monotonic() - begun))
-    if len(summary.outcomes) == 1:
-        print(f"digest {summary.outcomes[0].digest}")
+    if len(summary.results) == 1:
+        print(f"digest {summary.results[0].digest}")
     return 1 if summary.broken else 0
 
 

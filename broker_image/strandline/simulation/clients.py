@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from strandline.errors import ErrorCode
 from strandline.model import NO_LEADER, BrokerId, TopicPartition
 
-from .chance import Chance, key_of
 from .plan import Consume, Produce
+from .prng import Prng, key_of
 
 if TYPE_CHECKING:
     from .world import World
@@ -23,7 +23,7 @@ SILENCE_MS = 150
 READS_MAX = 6
 
 
-class Clients:
+class SimulatedClients:
     """All clients of one schedule."""
 
     def __init__(self, world: World) -> None:
@@ -34,15 +34,15 @@ class Clients:
         self.positions: dict[tuple[int, TopicPartition], int] = {}
         self._last_value = 0
         self._leaders: dict[tuple[int, TopicPartition], BrokerId] = {}
-        self._chances: dict[int, Chance] = {}
+        self._prngs: dict[int, Prng] = {}
         for produce in plan.produces:
             self.unfinished += 1
-            producing = Producing(self, produce, self._tp(produce.partition))
-            world.timeline.at(produce.at_ms, producing.send)
+            producer_request = ProducerRequest(self, produce, self._tp(produce.partition))
+            world.virtual_time.at(produce.at_ms, producer_request.send)
         for consume in plan.consumes:
             self.unfinished += 1
-            consuming = Consuming(self, consume, self._tp(consume.partition))
-            world.timeline.at(consume.at_ms, consuming.begin)
+            consumer_request = ConsumerRequest(self, consume, self._tp(consume.partition))
+            world.virtual_time.at(consume.at_ms, consumer_request.begin)
 
     def _tp(self, partition: int) -> TopicPartition:
         return self.world.store.partitions[f"topic-{partition}"].tp
@@ -53,44 +53,44 @@ class Clients:
         self._last_value += count
         return tuple(range(first, first + count))
 
-    def leader(self, client: int, tp: TopicPartition) -> BrokerId:
-        """Return whom a client believes to lead; it guesses until it was told."""
+    def believed_leader(self, client: int, tp: TopicPartition) -> BrokerId:
+        """Return the leader a client believes in; without metadata it guesses."""
         known = self._leaders.get((client, tp))
         if known is None or known == NO_LEADER:
-            known = BrokerId(self._chance(client).between(0, self.world.plan.brokers - 1))
+            known = BrokerId(self._prng(client).between(0, self.world.plan.brokers - 1))
         return known
 
-    def remember(self, client: int, tp: TopicPartition, leader: BrokerId) -> None:
-        """Take note of who answered as the leader."""
+    def remember_leader(self, client: int, tp: TopicPartition, leader: BrokerId) -> None:
+        """Remember the broker that answered as the leader."""
         self._leaders[client, tp] = leader
 
-    def refresh(self, client: int, tp: TopicPartition) -> None:
+    def refresh_metadata(self, client: int, tp: TopicPartition) -> None:
         """Ask some broker who leads; its answer may be old."""
-        chance, plan = self._chance(client), self.world.plan
-        asked = self.world.serving(BrokerId(chance.between(0, plan.brokers - 1)))
+        prng, plan = self._prng(client), self.world.plan
+        asked = self.world.serving(BrokerId(prng.between(0, plan.brokers - 1)))
         state = None if asked is None or asked.paused else asked.metadata.get(tp)
         if state is None:
             self._leaders.pop((client, tp), None)
         else:
             self._leaders[client, tp] = state.leader
 
-    def _chance(self, client: int) -> Chance:
-        chance = self._chances.get(client)
-        if chance is None:
+    def _prng(self, client: int) -> Prng:
+        prng = self._prngs.get(client)
+        if prng is None:
             key = key_of(self.world.plan.seed, "client", client)
-            chance = self._chances[client] = Chance(key)
-        return chance
+            prng = self._prngs[client] = Prng(key)
+        return prng
 
 
-class Producing:
+class ProducerRequest:
     """One batch on its way."""
 
-    def __init__(self, clients: Clients, op: Produce, tp: TopicPartition) -> None:
+    def __init__(self, clients: SimulatedClients, op: Produce, tp: TopicPartition) -> None:
         self._clients = clients
         self._op = op
         self._tp = tp
         self._attempt = 0
-        self._asked = NO_LEADER
+        self._target = NO_LEADER
         self._done = False
         self.client = -2 - op.producer
 
@@ -99,38 +99,40 @@ class Producing:
         clients, world = self._clients, self._clients.world
         if self._done:
             return
-        if world.timeline.now_ms > self._op.at_ms + self._op.tries_for_ms:
+        if world.virtual_time.now_ms > self._op.at_ms + self._op.tries_for_ms:
             self._finish()
             return
         self._attempt += 1
         values = clients.new_values(self._op.record_count)
-        broker_id = self._asked = clients.leader(self.client, self._tp)
+        broker_id = self._target = clients.believed_leader(self.client, self._tp)
         arguments = (broker_id, self, self._attempt, self._tp, values)
-        world.network.send(self.client, broker_id, "client", world.arrive_produce, *arguments)
+        world.network.send(self.client, broker_id, "client", world.deliver_produce, *arguments)
         silence_ms = clients.request_timeout_ms + SILENCE_MS
-        world.timeline.after(silence_ms, self.on_answer, self._attempt, ErrorCode.NETWORK_EXCEPTION)
+        world.virtual_time.after(
+            silence_ms, self.on_response, self._attempt, ErrorCode.NETWORK_EXCEPTION
+        )
 
-    def on_answer(self, attempt: int, error: ErrorCode) -> None:
+    def on_response(self, attempt: int, error: ErrorCode) -> None:
         """Take an answer, or the lack of one."""
         if self._done or attempt != self._attempt:
             return
         if error is ErrorCode.NONE:
-            self._clients.remember(self.client, self._tp, self._asked)
+            self._clients.remember_leader(self.client, self._tp, self._target)
             self._finish()
             return
         self._attempt += 1
-        self._clients.refresh(self.client, self._tp)
-        self._clients.world.timeline.after(RETRY_MS, self.send)
+        self._clients.refresh_metadata(self.client, self._tp)
+        self._clients.world.virtual_time.after(RETRY_MS, self.send)
 
     def _finish(self) -> None:
         self._done = True
         self._clients.unfinished -= 1
 
 
-class Consuming:
+class ConsumerRequest:
     """One read of a consumer; waited tells that it has waited for more once."""
 
-    def __init__(self, clients: Clients, op: Consume, tp: TopicPartition) -> None:
+    def __init__(self, clients: SimulatedClients, op: Consume, tp: TopicPartition) -> None:
         self._clients = clients
         self._tp = tp
         self._reads = 0
@@ -146,7 +148,7 @@ class Consuming:
         self.send_again()
 
     def send_again(self) -> None:
-        """Ask whoever is believed to lead."""
+        """Ask the believed leader."""
         if self._done:
             return
         self._reads += 1
@@ -155,11 +157,11 @@ class Consuming:
             return
         world, clients = self._clients.world, self._clients
         position = clients.positions.get((self.client, self._tp), 0)
-        broker_id = clients.leader(self.client, self._tp)
+        broker_id = clients.believed_leader(self.client, self._tp)
         arguments = (broker_id, self, self._tp, position)
-        world.network.send(self.client, broker_id, "client", world.arrive_consume, *arguments)
+        world.network.send(self.client, broker_id, "client", world.deliver_consume, *arguments)
         silence_ms = self.op.wait_ms + SILENCE_MS
-        world.timeline.after(silence_ms, self._on_silence, self._reads)
+        world.virtual_time.after(silence_ms, self._on_silence, self._reads)
 
     def on_read(self, error: ErrorCode, position: int) -> None:
         """Take what was read."""
@@ -169,12 +171,12 @@ class Consuming:
             self._clients.positions[self.client, self._tp] = position
             self._finish()
             return
-        self._clients.refresh(self.client, self._tp)
-        self._clients.world.timeline.after(RETRY_MS, self.send_again)
+        self._clients.refresh_metadata(self.client, self._tp)
+        self._clients.world.virtual_time.after(RETRY_MS, self.send_again)
 
     def _on_silence(self, reads: int) -> None:
         if not self._done and reads == self._reads:
-            self._clients.refresh(self.client, self._tp)
+            self._clients.refresh_metadata(self.client, self._tp)
             self.send_again()
 
     def _finish(self) -> None:

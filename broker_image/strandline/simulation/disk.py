@@ -29,14 +29,14 @@ from strandline.model import (
 RECORD_SIZE_BYTES = 100
 
 
-class Batch(NamedTuple):
+class StoredBatch(NamedTuple):
     """Records that were appended together, and the span by which the core knows them."""
 
     span: BatchSpan
     values: tuple[int, ...]
 
 
-def new_batch(base_offset: int, leader_epoch: LeaderEpoch, values: tuple[int, ...]) -> Batch:
+def new_batch(base_offset: int, leader_epoch: LeaderEpoch, values: tuple[int, ...]) -> StoredBatch:
     """Return a batch as a leader stamps it."""
     span = BatchSpan(
         base_offset=base_offset,
@@ -44,7 +44,7 @@ def new_batch(base_offset: int, leader_epoch: LeaderEpoch, values: tuple[int, ..
         leader_epoch=leader_epoch,
         size_bytes=RECORD_SIZE_BYTES * len(values),
     )
-    return Batch(span, values)
+    return StoredBatch(span, values)
 
 
 class RecordLog:
@@ -55,7 +55,7 @@ class RecordLog:
     def __init__(self) -> None:
         self.start = 0
         self.flushed = 0
-        self.batches: list[Batch] = []
+        self.batches: list[StoredBatch] = []
         self.values: list[int] = []
 
     @property
@@ -75,7 +75,7 @@ class RecordLog:
                 found.append(EpochStart(leader_epoch=newest, start_offset=start_offset))
         return tuple(found)
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: StoredBatch) -> None:
         """Append a batch; it must continue the log."""
         if batch.span.base_offset != self.end:
             raise InvariantViolation(
@@ -99,9 +99,9 @@ class RecordLog:
         self.batches.clear()
         self.values.clear()
 
-    def read(self, *, from_offset: int, up_to_offset: int, batches_max: int) -> list[Batch]:
+    def read(self, *, from_offset: int, up_to_offset: int, batches_max: int) -> list[StoredBatch]:
         """Return the batches of a range, from its start on, at most so many."""
-        found: list[Batch] = []
+        found: list[StoredBatch] = []
         low, high = 0, len(self.batches)
         while low < high:
             middle = (low + high) // 2
@@ -125,29 +125,29 @@ class RecordLog:
 
 
 @dataclass(slots=True, kw_only=True)
-class Disk:
+class SimulatedDisk:
     """What lies on the volume of one broker.
 
-    void_epoch is the truth behind cleanSinceEpoch: entries of ISRs with this broker epoch or
-    a lower one stand for records that may be lost.
+    unclean_up_to_epoch is the truth behind cleanSinceEpoch: ISR entries with this broker epoch
+    or a lower one stand for records that may be lost.
     """
 
     log_dir_id: str
     meta_epoch: BrokerEpoch | None = None
     marker_epoch: BrokerEpoch | None = None
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
-    told: dict[TopicPartition, PersistedPartition] = field(default_factory=dict)
+    persisted: dict[TopicPartition, PersistedPartition] = field(default_factory=dict)
     logs: dict[TopicPartition, RecordLog] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     state_writes: list[PersistState] = field(default_factory=list)
-    void_epoch: BrokerEpoch = BrokerEpoch(-1)
+    unclean_up_to_epoch: BrokerEpoch = BrokerEpoch(-1)
 
     def write_state(self, effect: PersistState) -> None:
         """Make one write of the state file durable."""
         self.state_writes.remove(effect)
         self.controller_epoch = max(self.controller_epoch, effect.controller_epoch)
         for entry in effect.partitions:
-            self.told[entry.tp] = entry
+            self.persisted[entry.tp] = entry
 
     def end_of_process(self, reached_disk: Callable[[], bool]) -> None:
         """Decide about the state writes under way: the first of them may have been done."""
@@ -157,21 +157,21 @@ class Disk:
 
     def lose_power(self, keep_per_mille: int) -> int:
         """Lose what was never flushed; return how many records that is."""
-        self._void()
+        self._mark_unclean()
         return sum(log.lose_tail(keep_per_mille) for log in self.logs.values())
 
     def wipe(self, log_dir_id: str) -> None:
         """Become an empty disk."""
-        self._void()
+        self._mark_unclean()
         self.log_dir_id = log_dir_id
         self.meta_epoch = self.marker_epoch = None
         self.controller_epoch = ControllerEpoch(0)
-        self.told.clear()
+        self.persisted.clear()
         self.logs.clear()
         self.high_watermarks.clear()
 
-    def _void(self) -> None:
-        self.void_epoch = max(self.void_epoch, self.meta_epoch or BrokerEpoch(0))
+    def _mark_unclean(self) -> None:
+        self.unclean_up_to_epoch = max(self.unclean_up_to_epoch, self.meta_epoch or BrokerEpoch(0))
 
     def flush(self) -> None:
         """Bring everything to disk, as an orderly stop does."""
@@ -182,7 +182,7 @@ class Disk:
 
     def has_lost_logs(self) -> bool:
         """Tell whether there is less than this broker once had."""
-        if any(tp not in self.logs for tp in self.told):
+        if any(tp not in self.logs for tp in self.persisted):
             return True
         return any(
             offset > self.logs[tp].end
@@ -195,11 +195,13 @@ class Disk:
         return [self._hosted(tp, self.logs[tp]) for tp in sorted(self.logs)]
 
     def _hosted(self, tp: TopicPartition, log: RecordLog) -> HostedPartition:
-        told, epochs = self.told.get(tp), log.epochs
+        persisted, epochs = self.persisted.get(tp), log.epochs
         newest = epochs[-1].leader_epoch if epochs else NO_EPOCH
-        if told is not None and newest > told.leader_epoch:
+        if persisted is not None and newest > persisted.leader_epoch:
             raise InvariantViolation(
-                "an epoch is on disk before its records", newest=newest, told=told.leader_epoch
+                "an epoch is on disk before its records",
+                newest=newest,
+                persisted=persisted.leader_epoch,
             )
         found = HostedPartition(
             tp=tp,
@@ -212,11 +214,11 @@ class Disk:
             high_watermark=min(max(self.high_watermarks.get(tp, 0), log.start), log.end),
             epochs=epochs,
         )
-        if told is None:
+        if persisted is None:
             return found
         return replace(
             found,
-            leader_epoch=max(told.leader_epoch, newest),
-            partition_epoch=told.partition_epoch,
-            isr=told.isr,
+            leader_epoch=max(persisted.leader_epoch, newest),
+            partition_epoch=persisted.partition_epoch,
+            isr=persisted.isr,
         )

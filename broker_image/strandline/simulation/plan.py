@@ -1,7 +1,7 @@
 """A plan: everything that is decided before a schedule runs, as plain values and as JSON.
 
 Faults name their target by role ("leader:0", "controller") or by id; a role is resolved when
-the fault happens. What a plan does not hold is drawn from its seed by `chance`.
+the fault happens. What a plan does not hold is drawn from its seed by `prng`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
-EVERYBODY = -1
+ANY_PEER = -1
 
 
 class FaultKind(Enum):
@@ -20,7 +20,7 @@ class FaultKind(Enum):
     CRASH = "crash"
     """The process dies; the page cache, and with it the log, survives."""
     POWER_LOSS = "power_loss"
-    """The machine dies: unflushed records are lost, the boot id changes."""
+    """The host dies: unflushed records are lost, the boot id changes."""
     WIPE = "wipe"
     """The broker comes back with an empty disk."""
     PAUSE = "pause"
@@ -32,7 +32,7 @@ class FaultKind(Enum):
     ISOLATE = "isolate"
     """All messages to and from the target are lost; the API server answers it."""
     API_OUTAGE = "api_outage"
-    """The API server answers nobody."""
+    """The API server answers no caller."""
     API_CUT = "api_cut"
     """The API server does not answer the target."""
     WATCH_LOST = "watch_lost"
@@ -47,7 +47,7 @@ class Fault:
     kind: FaultKind
     target: str = ""
     for_ms: int = 0
-    peer: int = EVERYBODY
+    peer: int = ANY_PEER
     keep_per_mille: int = 1000
 
 
@@ -115,13 +115,13 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One schedule. Faults end at calm_ms; from then on the cluster has settle_max_ms to heal."""
+    """One schedule. Faults end at heal_at_ms; the cluster then has settle_max_ms to heal."""
 
     seed: int
     brokers: int
     assignments: tuple[tuple[int, ...], ...]
     min_insync_replicas: int
-    calm_ms: int
+    heal_at_ms: int
     settle_max_ms: int = 30_000
     conditions: Conditions = Conditions()
     timing: Timing = Timing()
@@ -140,12 +140,19 @@ def to_json(plan: Plan) -> str:
     return json.dumps(asdict(plan), default=lambda value: value.value, indent=1)
 
 
+_FORMER_NAMES = {"calm_ms": "heal_at_ms"}
+"""Kept plans were written with these; they must stay replayable."""
+
+
 def from_json(text: str) -> Plan:
     """Read a plan; a field that is not given has its default.
 
     Raises:  TypeError for an unknown field, ValueError for an unknown kind of fault
     """
     found: dict[str, Any] = json.loads(text)
+    for former, name in _FORMER_NAMES.items():
+        if former in found:
+            found[name] = found.pop(former)
     found["assignments"] = tuple(tuple(each) for each in found["assignments"])
     found["conditions"] = Conditions(**found.get("conditions", {}))
     found["timing"] = Timing(**found.get("timing", {}))

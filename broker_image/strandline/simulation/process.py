@@ -1,4 +1,4 @@
-"""One process of a broker: its core, its controller, its link, and the disk they share.
+"""One process of a broker: core, controller, controller session, and their disk.
 
 Starts as the runtime does: take the marker, decide the epochs, write meta, load logs, register
 by compare-and-swap, then serve. A dead process takes nothing any more, a paused one later.
@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from strandline.controller.events import Event as ControllerEvent
-from strandline.controller.events import StopRequested
-from strandline.controller.store_events import ControllerEpochSeen, LeaseObserved, Outcome
+from strandline.controller.events import ControllerEvent, StopRequested
+from strandline.controller.store_events import ControllerEpochSeen, LeaseObserved, StoreOutcome
 from strandline.core import effects as done
 from strandline.core.events import (
     Event,
@@ -38,21 +37,21 @@ from strandline.model import (
 )
 from strandline.start_decision import FoundOnDisk, damaged, decide_registration
 
-from .alarm import Driven
-from .chance import Chance, key_of
-from .disk import Disk
-from .hands import Hands
-from .link import Link
-from .office import Office
+from .controller_session import SimulatedControllerSession
+from .controller_shell import SimulatedControllerShell
+from .core_shell import SimulatedCoreShell
+from .disk import SimulatedDisk
+from .driver import SimulatedDriver
 from .plan import Timing
-from .timeline import Action
+from .prng import Prng, key_of
+from .virtual_time import Callback
 
 if TYPE_CHECKING:
     from .world import World
 
 REGISTER_RETRY_MS = 100
-LEAVE_RETRY_MS = 100
-LEAVE_MAX_MS = 1_200
+SHUTDOWN_RETRY_MS = 100
+SHUTDOWN_MAX_MS = 1_200
 RELEASE_MS = 30
 
 
@@ -73,7 +72,13 @@ class Process:
     """One process; serving from its registration on."""
 
     def __init__(
-        self, world: World, *, broker_id: BrokerId, disk: Disk, incarnation: str, boot_id: str
+        self,
+        world: World,
+        *,
+        broker_id: BrokerId,
+        disk: SimulatedDisk,
+        incarnation: str,
+        boot_id: str,
     ) -> None:
         self.world = world
         self.broker_id = broker_id
@@ -87,24 +92,24 @@ class Process:
         self.broker_epoch = BrokerEpoch(0)
         self.clean_since_epoch = BrokerEpoch(0)
         self.metadata: dict[TopicPartition, PartitionState] = {}
-        self._inbox: deque[tuple[Action, tuple[Any, ...]]] = deque()
+        self._inbox: deque[tuple[Callback, tuple[Any, ...]]] = deque()
         self.live: dict[BrokerId, LiveBroker] = {}
         self._metadata_epoch = ControllerEpoch(-1)
-        self._chance = Chance(key_of(world.plan.seed, "process", broker_id, incarnation))
+        self._prng = Prng(key_of(world.plan.seed, "process", broker_id, incarnation))
         self._marker = disk.marker_epoch
         disk.marker_epoch = None
         self._register()
 
     # --- life -----------------------------------------------------------------------------
 
-    def deliver(self, action: Action, *arguments: object) -> None:
-        """Run an action in this process; later if it is paused, never if it is dead."""
+    def deliver(self, callback: Callback, *arguments: object) -> None:
+        """Run a callback in this process; later if it is paused, never if it is dead."""
         if not self.alive:
             return
         if self.paused:
-            self._inbox.append((action, arguments))
+            self._inbox.append((callback, arguments))
         else:
-            action(*arguments)
+            callback(*arguments)
 
     def pause(self) -> None:
         """Freeze; what arrives waits."""
@@ -115,16 +120,16 @@ class Process:
         if not self.paused:
             return
         self.paused = False
-        timeline = self.world.timeline
+        virtual_time = self.world.virtual_time
         while self._inbox:
-            action, arguments = self._inbox.popleft()
-            timeline.after(0, self.deliver, action, *arguments)
+            callback, arguments = self._inbox.popleft()
+            virtual_time.after(0, self.deliver, callback, *arguments)
 
     def die(self) -> None:
         """End at once; what was under way to the disk may have reached it."""
         self.alive = False
         self._inbox.clear()
-        self.disk.end_of_process(lambda: self._chance.happens(500))
+        self.disk.end_of_process(lambda: self._prng.chance(500))
 
     # --- start ----------------------------------------------------------------------------
 
@@ -132,8 +137,8 @@ class Process:
         world = self.world
         store = world.store
 
-        def on_read(outcome: Outcome, found: tuple[StoredBroker, BrokerEpoch] | None) -> None:
-            if outcome is not Outcome.OK or found is None:
+        def on_read(outcome: StoreOutcome, found: tuple[StoredBroker, BrokerEpoch] | None) -> None:
+            if outcome is not StoreOutcome.OK or found is None:
                 self._register_later()
                 return
             self._decide(*found)
@@ -148,7 +153,7 @@ class Process:
         )
 
     def _register_later(self) -> None:
-        self.world.timeline.after(REGISTER_RETRY_MS, self.deliver, self._register)
+        self.world.virtual_time.after(REGISTER_RETRY_MS, self.deliver, self._register)
 
     def _decide(self, found: StoredBroker, highest_entry_epoch: BrokerEpoch) -> None:
         stored, disk = found.registration, self.disk
@@ -176,7 +181,7 @@ class Process:
         )
         world = self.world
 
-        def on_written(_: Outcome, written: StoredBroker | None) -> None:
+        def on_written(_: StoreOutcome, written: StoredBroker | None) -> None:
             if written is None:
                 self._register_later()
             else:
@@ -195,20 +200,20 @@ class Process:
             core_settings(timing),
             controller_epoch=self.disk.controller_epoch,
         )
-        self.hands = Hands(self)
-        self._driven: Driven[Event, done.Effect] = Driven(
+        self.core_shell = SimulatedCoreShell(self)
+        self._driver: SimulatedDriver[Event, done.Effect] = SimulatedDriver(
             self.replicas,
-            timeline=world.timeline,
+            virtual_time=world.virtual_time,
             deliver=self.deliver,
-            perform=self.hands.perform,
+            perform=self.core_shell.perform,
             tick=Ticked(),
         )
-        self.office = Office(self)
-        self.link = Link(self)
+        self.controller_shell = SimulatedControllerShell(self)
+        self.controller_session = SimulatedControllerSession(self)
         self.serving = True
         for hosted in self.disk.hosted():
-            self.core(ReplicaLoaded(hosted=hosted))
-        self.control(ControllerEpochSeen(controller_epoch=self.disk.controller_epoch))
+            self.step_core(ReplicaLoaded(hosted=hosted))
+        self.step_controller(ControllerEpochSeen(controller_epoch=self.disk.controller_epoch))
         world.api.watch_lease(self, world.store.lease)
 
     # --- stop -----------------------------------------------------------------------------
@@ -218,26 +223,26 @@ class Process:
         if self.stopping or not self.serving:
             return
         self.stopping = True
-        self.world.timeline.after(LEAVE_MAX_MS, self.deliver, self._leave_office)
-        self._ask_to_leave(1)
+        self.world.virtual_time.after(SHUTDOWN_MAX_MS, self.deliver, self._finish_stop)
+        self._request_shutdown(1)
 
-    def _ask_to_leave(self, number: int) -> None:
+    def _request_shutdown(self, number: int) -> None:
         if self.stopping:
-            self.link.ask_to_leave(number)
-            again = self.world.timeline.after
-            again(LEAVE_RETRY_MS, self.deliver, self._ask_to_leave, number + 1)
+            self.controller_session.request_shutdown(number)
+            again = self.world.virtual_time.after
+            again(SHUTDOWN_RETRY_MS, self.deliver, self._request_shutdown, number + 1)
 
     def on_shutdown_answered(self, _: int, error: ErrorCode, remaining: int) -> None:
-        """Leave when nothing is led any more."""
+        """Stop when this broker leads no partition any more."""
         if self.stopping and error is ErrorCode.NONE and remaining == 0:
-            self._leave_office()
+            self._finish_stop()
 
-    def _leave_office(self) -> None:
+    def _finish_stop(self) -> None:
         if self.stopping:
             self.stopping = False
             self.serving = False
-            self.control(StopRequested())
-            self.world.timeline.after(RELEASE_MS, self.deliver, self._exit)
+            self.step_controller(StopRequested())
+            self.world.virtual_time.after(RELEASE_MS, self.deliver, self._exit)
 
     def _exit(self) -> None:
         self.disk.flush()
@@ -247,19 +252,19 @@ class Process:
 
     # --- events ---------------------------------------------------------------------------
 
-    def core(self, event: Event) -> None:
+    def step_core(self, event: Event) -> None:
         """Step the replicas."""
-        self.world.note(self.broker_id, event)
-        self._driven.step(event)
+        self.world.trace_event(self.broker_id, event)
+        self._driver.step(event)
 
-    def control(self, event: ControllerEvent) -> None:
+    def step_controller(self, event: ControllerEvent) -> None:
         """Step the controller."""
-        self.office.control(event)
+        self.controller_shell.step_controller(event)
 
     def observe_lease(self, lease: LeaseRecord) -> None:
-        """Hear of the controller Lease, as candidate and as broker."""
-        self.link.observe_lease(lease)
-        self.control(LeaseObserved(lease=lease))
+        """Take the controller Lease, as candidate and as broker."""
+        self.controller_session.observe_lease(lease)
+        self.step_controller(LeaseObserved(lease=lease))
 
     def on_metadata(
         self,
@@ -276,10 +281,10 @@ class Process:
             known = self.metadata.get(command.tp)
             if known is None or known.partition_epoch <= command.state.partition_epoch:
                 self.metadata[command.tp] = command.state
-        self.core(LiveBrokersChanged(controller_epoch=controller_epoch, brokers=brokers))
+        self.step_core(LiveBrokersChanged(controller_epoch=controller_epoch, brokers=brokers))
 
     def on_command(self, event: Event) -> None:
         """Take a command or an answer of the controller."""
         if isinstance(event, LeaderAndIsrReceived):
-            self.control(ControllerEpochSeen(controller_epoch=event.controller_epoch))
-        self.core(event)
+            self.step_controller(ControllerEpochSeen(controller_epoch=event.controller_epoch))
+        self.step_core(event)

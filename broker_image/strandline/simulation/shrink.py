@@ -1,7 +1,7 @@
 """Makes a failing plan small: fewer faults, fewer requests, a better network.
 
 Delta debugging over the parts of a plan; a smaller plan counts if it breaks the same
-promise. What remains usually reads like a story.
+invariant. What remains usually reads like a story.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Part = TypeVar("Part")
 class Shrinker:
     """Shrinks one plan within a bounded number of runs."""
 
-    def __init__(self, plan: Plan, promise: str, *, runs_max: int = RUNS_MAX) -> None:
+    def __init__(self, plan: Plan, invariant: str, *, runs_max: int = RUNS_MAX) -> None:
         self._plan = plan
-        self._promise = promise
+        self._invariant = invariant
         self._runs_left = runs_max
 
     def shrink(self) -> Plan:
-        """Return the smallest plan found that breaks the same promise."""
+        """Return the smallest plan found that breaks the same invariant."""
         size = None
         while size != (size := self._size()) and self._runs_left > 0:
             self._fewer(self._plan.faults, lambda plan, kept: replace(plan, faults=kept))
@@ -44,7 +44,7 @@ class Shrinker:
         if self._runs_left <= 0 or candidate == self._plan:
             return False
         self._runs_left -= 1
-        if run(candidate).promise != self._promise:
+        if run(candidate).broken_invariant != self._invariant:
             return False
         self._plan = candidate
         return True

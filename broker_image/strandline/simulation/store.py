@@ -31,7 +31,7 @@ from .plan import Plan
 TOPIC = TopicId("topic")
 
 
-class Store:
+class SimulatedStore:
     """The objects of one cluster; version rises with every write."""
 
     def __init__(self, plan: Plan) -> None:
@@ -124,11 +124,11 @@ class Store:
     def put_record(self, record: ControllerRecord) -> ControllerRecord | None:
         """Write the controller's record: the epoch rises, or stays with the same holder."""
         known = self.record
-        obeys = record.controller_epoch > known.controller_epoch or (
+        is_valid = record.controller_epoch > known.controller_epoch or (
             record.controller_epoch == known.controller_epoch
             and record.holder_identity == known.holder_identity
         )
-        if record.resource_version != known.resource_version or not obeys:
+        if record.resource_version != known.resource_version or not is_valid:
             return None
         self.record = replace(record, resource_version=self._next_version())
         return self.record
@@ -155,14 +155,14 @@ class Store:
     ) -> StoredPartition | None:
         """Write a Partition's status."""
         known = self.partitions[name]
-        if known.resource_version != resource_version or not obeys_rules(known.state, state):
+        if known.resource_version != resource_version or not is_valid_status(known.state, state):
             return None
         stored = replace(known, resource_version=self._next_version(), state=state)
         self.partitions[name] = stored
         return stored
 
 
-def obeys_rules(old: PartitionState | None, new: PartitionState) -> bool:
+def is_valid_status(old: PartitionState | None, new: PartitionState) -> bool:
     """Apply the CRD's rules to a status."""
     members = new.isr_ids
     well_formed = (

@@ -1,76 +1,76 @@
-"""Adds up outcomes to the table that is printed at the end."""
+"""Adds up results to the table that is printed at the end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .happenings import Happened, Happening
+from .fault_counts import Anomaly, FaultCounts
 from .plan import FaultKind
-from .run import Outcome
+from .run import ScheduleResult
 
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """The outcomes of a run of many schedules."""
+    """The results of a run of many schedules."""
 
-    outcomes: list[Outcome] = field(default_factory=list)
-
-    @property
-    def broken(self) -> list[Outcome]:
-        """Return the schedules in which a promise did not hold."""
-        return [outcome for outcome in self.outcomes if outcome.promise]
+    results: list[ScheduleResult] = field(default_factory=list)
 
     @property
-    def telling_share(self) -> float:
-        """Return the share of schedules in which enough happened to prove something."""
-        telling = sum(1 for outcome in self.outcomes if not outcome.is_vacuous)
-        return telling / len(self.outcomes) if self.outcomes else 0.0
+    def broken(self) -> list[ScheduleResult]:
+        """Return the schedules in which an invariant did not hold."""
+        return [result for result in self.results if result.broken_invariant]
+
+    @property
+    def conclusive_share(self) -> float:
+        """Return the share of schedules that prove something about elections."""
+        conclusive = sum(1 for result in self.results if not result.is_vacuous)
+        return conclusive / len(self.results) if self.results else 0.0
 
     @property
     def handed_over_share(self) -> float:
         """Return the share of schedules in which more than one broker decided as controller."""
-        several = sum(1 for outcome in self.outcomes if outcome.deciders > 1)
-        return several / len(self.outcomes) if self.outcomes else 0.0
+        several = sum(1 for result in self.results if result.deciding_brokers > 1)
+        return several / len(self.results) if self.results else 0.0
 
     @property
-    def happened(self) -> Happened:
-        """Return what happened in all schedules together."""
-        return sum((outcome.happened for outcome in self.outcomes), Happened())
+    def fault_counts(self) -> FaultCounts:
+        """Return the counts of all schedules together."""
+        return sum((result.fault_counts for result in self.results), FaultCounts())
 
     def table(self, seconds: float) -> str:
         """Return the figures as lines of text."""
-        count = len(self.outcomes)
+        count = len(self.results)
         rows: list[tuple[str, str]] = [
             ("schedules", f"{count}"),
             ("schedules per second", f"{count / max(seconds, 0.001):.1f}"),
-            ("virtual seconds", f"{sum(o.virtual_ms for o in self.outcomes) / 1000:.0f}"),
-            ("events per schedule", _mean([o.events for o in self.outcomes])),
-            ("leader elections per schedule", _mean([o.elections for o in self.outcomes])),
-            ("controllers per schedule", _mean([o.controllers for o in self.outcomes])),
+            ("virtual seconds", f"{sum(o.virtual_ms for o in self.results) / 1000:.0f}"),
+            ("events per schedule", _mean([o.events for o in self.results])),
+            ("leader elections per schedule", _mean([o.elections for o in self.results])),
+            ("controllers per schedule", _mean([o.controllers for o in self.results])),
             ("two brokers decided in", f"{100 * self.handed_over_share:.1f} %"),
-            *self._happened_rows(),
-            ("crashes with lost data", f"{sum(o.losses for o in self.outcomes)}"),
-            ("partitions left offline", f"{sum(o.offline for o in self.outcomes)}"),
-            ("records acknowledged per schedule", _mean([o.acknowledged for o in self.outcomes])),
-            ("telling schedules", f"{100 * self.telling_share:.1f} %"),
-            ("slowest healing", f"{max((o.healed_after_ms for o in self.outcomes), default=0)} ms"),
-            ("promises broken", f"{len(self.broken)}"),
+            *self._fault_count_rows(),
+            ("crashes with lost data", f"{sum(o.data_losses for o in self.results)}"),
+            ("partitions left offline", f"{sum(o.offline for o in self.results)}"),
+            ("records acknowledged per schedule", _mean([o.acknowledged for o in self.results])),
+            ("conclusive schedules", f"{100 * self.conclusive_share:.1f} %"),
+            ("slowest healing", f"{max((o.healed_after_ms for o in self.results), default=0)} ms"),
+            ("invariants broken", f"{len(self.broken)}"),
         ]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value:>10}" for name, value in rows)
 
-    def _happened_rows(self) -> list[tuple[str, str]]:
-        happened = self.happened
-        faults = [(f"faults: {kind.value}", f"{happened[kind]}") for kind in FaultKind]
-        return faults + [(kind.value, f"{happened[kind]}") for kind in Happening]
+    def _fault_count_rows(self) -> list[tuple[str, str]]:
+        fault_counts = self.fault_counts
+        faults = [(f"faults: {kind.value}", f"{fault_counts[kind]}") for kind in FaultKind]
+        return faults + [(kind.value, f"{fault_counts[kind]}") for kind in Anomaly]
 
 
 def _mean(values: Sequence[int]) -> str:
     return f"{sum(values) / max(len(values), 1):.1f}"
 
 
-def story(outcome: Outcome) -> str:
-    """Return what a reader needs of a schedule that broke a promise."""
-    trace = "\n".join(outcome.trace)
-    return f"seed {outcome.seed}: {outcome.detail}\nlast events:\n{trace}"
+def failure_report(result: ScheduleResult) -> str:
+    """Return what a reader needs of a schedule that broke an invariant."""
+    trace = "\n".join(result.trace)
+    return f"seed {result.seed}: {result.detail}\nlast events:\n{trace}"

@@ -256,9 +256,9 @@ class Hosted(_message.Message):
     LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
     LAST_EPOCH_FIELD_NUMBER: _builtins.int
     leader_epoch: _builtins.int
-    """highest told"""
+    """highest received"""
     partition_epoch: _builtins.int
-    """highest told"""
+    """highest received"""
     log_end_offset: _builtins.int
     last_epoch: _builtins.int
     """leader epoch of the last record, -1 for an empty log"""
@@ -457,7 +457,7 @@ class CommandAnswer(_message.Message):
 Global___CommandAnswer: _TypeAlias = CommandAnswer  # noqa: Y015
 
 @_typing.final
-class SessionUp(_message.Message):
+class BrokerMessage(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     HELLO_FIELD_NUMBER: _builtins.int
@@ -492,7 +492,7 @@ class SessionUp(_message.Message):
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
-Global___SessionUp: _TypeAlias = SessionUp  # noqa: Y015
+Global___BrokerMessage: _TypeAlias = BrokerMessage  # noqa: Y015
 
 @_typing.final
 class LeaderAndIsr(_message.Message):
@@ -682,7 +682,7 @@ class SessionRefused(_message.Message):
 Global___SessionRefused: _TypeAlias = SessionRefused  # noqa: Y015
 
 @_typing.final
-class SessionDown(_message.Message):
+class ControllerMessage(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LEADER_AND_ISR_FIELD_NUMBER: _builtins.int
@@ -721,7 +721,7 @@ class SessionDown(_message.Message):
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
-Global___SessionDown: _TypeAlias = SessionDown  # noqa: Y015
+Global___ControllerMessage: _TypeAlias = ControllerMessage  # noqa: Y015
 
 @_typing.final
 class ProbeRequest(_message.Message):

@@ -17,7 +17,6 @@ WORLDLY_BUILTINS = {
 
 MAY_CATCH_EVERYTHING = (
     tree.BROKER / "runtime/driver.py",
-    tree.BROKER / "rpc/server.py",
     tree.BROKER / "kafka_listener/connection.py",
     tree.OPERATOR / "registry.py",
 )

@@ -29,10 +29,13 @@ _GROUND = (
     "strandline.start_decision",
     "strandline.broker_interface",
 )
+_SHELL = (*_VOCABULARY, *_GROUND, "strandline.log_fields")
+"""What a package that performs effects may use: it logs, core and controller do not."""
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strandline.model": (),
     "strandline.errors": (),
+    "strandline.log_fields": (),
     "strandline.names": (),
     "strandline.broker_interface": ("strandline.model", "strandline.errors"),
     "strandline.placement": ("strandline.model", "strandline.errors"),
@@ -40,10 +43,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strandline.config": ("strandline.config", *_GROUND),
     "strandline.core": ("strandline.core", *_GROUND),
     "strandline.controller": ("strandline.controller", *_GROUND),
-    "strandline.log": ("strandline.log", *_VOCABULARY, *_GROUND),
-    "strandline.rpc": ("strandline.rpc", "strandline_api", *_VOCABULARY, *_GROUND),
-    "strandline.kafka_listener": ("strandline.kafka_listener", *_VOCABULARY, *_GROUND),
-    "strandline.kube": ("strandline.kube", *_VOCABULARY, *_GROUND),
+    "strandline.log": ("strandline.log", *_SHELL),
+    "strandline.rpc": ("strandline.rpc", "strandline_api", *_SHELL),
+    "strandline.kafka_listener": ("strandline.kafka_listener", *_SHELL),
+    "strandline.kube": ("strandline.kube", *_SHELL),
     "strandline.kube.objects": ("strandline.model", "strandline.errors"),
     "strandline_operator": (
         "strandline_operator",
@@ -51,6 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "strandline.model",
         "strandline.errors",
         "strandline.names",
+        "strandline.log_fields",
         "strandline.config",
         "strandline.placement",
         "strandline.kube",

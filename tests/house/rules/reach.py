@@ -1,6 +1,6 @@
 """What is written must be used: modules by the broker's process, settings by code that obeys.
 
-A module nobody starts and a key nobody reads both promise something that does not happen.
+A module that never starts and a key that is never read both promise something that does not happen.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def unread_settings(root: Path) -> list[str]:
     for concern in concerns:
         taken[concern].update(_read_by_methods(classes[concern], taken[concern].copy()))
     return [
-        f"{CONFIG}: nobody obeys {key} ({concern}.{field})"
+        f"{CONFIG}: no code obeys {key} ({concern}.{field})"
         for concern, settings in concerns.items()
         for field, key in settings.items()
         if field not in taken[concern]

@@ -71,7 +71,7 @@ def metrics_without_exporter(root: Path) -> list[str]:
         for node in tree.nodes(root, path)
         if isinstance(node, ast.Attribute | ast.Name)
     }
-    return [f"{NAMES}: nobody exports {name}" for name in sorted(declared - used)]
+    return [f"{NAMES}: no module exports {name}" for name in sorted(declared - used)]
 
 
 def repeated_error_numbers(root: Path) -> list[str]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from strandline.log.folders import PartitionMetadata, folder_of
 from strandline.log.log_segments import LogEnvironment
+from strandline.log.partition_folder import PartitionMetadataFile, folder_of
 from strandline.log.partition_log import EPOCH_MAX, PartitionLog
 from strandline.log.segment import LogLimits, SegmentPool
 from strandline.model import LeaderEpoch, TopicId, TopicPartition, TopicSettings
@@ -37,7 +37,7 @@ class Workshop:
         return folder_of(self.root, TP)
 
     def create(self, tp: TopicPartition = TP) -> PartitionLog:
-        metadata = PartitionMetadata(tp=tp, topic_name="orders")
+        metadata = PartitionMetadataFile(tp=tp, topic_name="orders")
         return PartitionLog.create(self.root, metadata, self.settings, environment=self.environment)
 
     def open(

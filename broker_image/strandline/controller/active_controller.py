@@ -1,0 +1,166 @@
+"""The active controller: the parts that decide, and the objects they decide about.
+
+Made when a controller has loaded the cluster, dropped when it resigns: no state survives a
+resignation. `broker_events.py` and `object_events.py` handle its events.
+Invariant: every newer state of an object is propagated here, whichever process wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from strandline.errors import ErrorCode
+from strandline.model import (
+    BrokerId,
+    ControllerEpoch,
+    ElectionKind,
+    StoredPartition,
+    StoredTopic,
+    TopicId,
+)
+
+from .brokers import Brokers
+from .cluster_state import PartitionEntry, PartitionTable
+from .effects import CloseSession, ControllerEffect, ReadBroker
+from .elections import STATE_LOST, entries_above_registration
+from .liveness import Liveness
+from .partition_reconciler import PartitionReconciler
+from .propagation import Propagator
+from .shutdowns import Shutdowns
+from .timing import ControllerTiming
+from .topic_deletion import TopicDeletion
+
+
+class ActiveController:
+    """State and parts of a controller between its election and its resignation."""
+
+    def __init__(
+        self,
+        *,
+        epoch: ControllerEpoch,
+        timing: ControllerTiming,
+        new_request_id: Callable[[], int],
+        now_ms: int,
+    ) -> None:
+        self.epoch = epoch
+        self.higher_epoch: ControllerEpoch | None = None
+        """Set when a stored object or a broker shows an epoch above ours: time to resign."""
+        self.topics: dict[TopicId, StoredTopic] = {}
+        self.brokers = Brokers()
+        self.table = PartitionTable()
+        self.liveness = Liveness(brokers=self.brokers, timing=timing, new_request_id=new_request_id)
+        self.reconciler = PartitionReconciler(
+            table=self.table,
+            brokers=self.brokers,
+            topics=self.topics,
+            timing=timing,
+            controller_epoch=epoch,
+            new_request_id=new_request_id,
+        )
+        self.propagator = Propagator(
+            brokers=self.brokers,
+            topics=self.topics,
+            timing=timing,
+            controller_epoch=epoch,
+            new_request_id=new_request_id,
+            now_ms=now_ms,
+        )
+        self.deletion = TopicDeletion(timing=timing, new_request_id=new_request_id)
+        self.shutdowns = Shutdowns(table=self.table, reconciler=self.reconciler, timing=timing)
+        self._new_request_id = new_request_id
+        self._broker_reads: dict[int, BrokerId] = {}
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When the first of the parts has something to do."""
+        due = (
+            self.liveness.next_wakeup_ms,
+            self.reconciler.next_wakeup_ms,
+            self.propagator.next_wakeup_ms,
+            self.deletion.next_wakeup_ms,
+            self.shutdowns.next_wakeup_ms,
+        )
+        return min((ms for ms in due if ms is not None), default=None)
+
+    def advance(self, now_ms: int) -> list[ControllerEffect]:
+        """Do what is due and what the last event made possible."""
+        effects: list[ControllerEffect] = [*self.propagator.flush(now_ms)]
+        effects.extend(self.liveness.tick(now_ms))
+        effects.extend(self.deletion.tick(now_ms))
+        effects.extend(self.reconciler.run(now_ms))
+        effects.extend(self.shutdowns.tick(now_ms))
+        return effects
+
+    def resign(self) -> list[ControllerEffect]:
+        """Answer what is open and end the sessions."""
+        effects: list[ControllerEffect] = [*self.reconciler.resign(), *self.shutdowns.resign()]
+        for entry in self.brokers.sessions():
+            effects.extend(self.close(entry.session_id, ErrorCode.NOT_CONTROLLER))
+        return effects
+
+    def close(self, session_id: int | None, error: ErrorCode) -> list[ControllerEffect]:
+        """End a session, if there is one."""
+        if session_id is None:
+            return []
+        epoch = self.epoch if self.higher_epoch is None else self.higher_epoch
+        return [CloseSession(session_id=session_id, error=error, controller_epoch=epoch)]
+
+    # --- shared by the handlers ---------------------------------------------------------
+
+    def see_epoch(self, epoch: ControllerEpoch) -> None:
+        """Remember an epoch above ours."""
+        if epoch > max(self.epoch, self.higher_epoch or self.epoch):
+            self.higher_epoch = epoch
+
+    def on_newer_state(
+        self,
+        partition: StoredPartition,
+        entry: PartitionEntry,
+        now_ms: int,
+        *,
+        kind: ElectionKind | None,
+    ) -> list[ControllerEffect]:
+        """Propagate an object that is newer than the known one, and reconcile it.
+
+        kind is that of our own write, if this is its result.
+        """
+        state = partition.state
+        if state is not None:
+            self.see_epoch(state.controller_epoch)
+            if kind is ElectionKind.NEW:
+                self.propagator.partition_created(partition, now_ms)
+            else:
+                self.propagator.partition_changed(partition, now_ms)
+            if state.reason == STATE_LOST:
+                entry.state_lost = False
+        self.reconciler.queue(partition.name, now_ms)
+        effects: list[ControllerEffect] = []
+        if state is not None:
+            old = entries_above_registration(state, self.brokers.views)
+            effects.extend(self.read_brokers(each.broker_id for each in old))
+        return effects
+
+    def queue_partitions_of(self, broker_id: BrokerId, now_ms: int) -> list[str]:
+        """Reconcile all partitions of a broker, those it leads first. Returns all their names."""
+        led = self.table.led_by(broker_id)
+        for name in led:
+            self.reconciler.queue_first(name, now_ms)
+        names = self.table.with_member(broker_id)
+        for name in names:
+            self.reconciler.queue(name, now_ms)
+        return names
+
+    def read_brokers(self, broker_ids: Iterable[BrokerId]) -> list[ControllerEffect]:
+        """Ask for quorum reads of these Brokers, at most one at a time of each."""
+        wanted = set(broker_ids) - set(self._broker_reads.values())
+        return [self.read_broker(broker_id) for broker_id in sorted(wanted)]
+
+    def read_broker(self, broker_id: BrokerId) -> ReadBroker:
+        """Ask for a quorum read of a Broker that begins now."""
+        request_id = self._new_request_id()
+        self._broker_reads[request_id] = broker_id
+        return ReadBroker(request_id=request_id, broker_id=broker_id)
+
+    def broker_of_read(self, request_id: int) -> BrokerId | None:
+        """Return whose read this answers, once."""
+        return self._broker_reads.pop(request_id, None)

@@ -1,0 +1,262 @@
+"""Handlers of broker messages and probe answers while the controller is active."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.errors import ErrorCode
+from strandline.model import BrokerId, PartitionState, TopicPartition
+
+from .active_controller import ActiveController
+from .brokers import BrokerEntry, HelloVerdict
+from .effects import ControllerEffect, ReplyAlterPartition, ReplyControlledShutdown
+from .elections import STATE_LOST
+from .events import (
+    BrokerResponseReceived,
+    HeartbeatReceived,
+    HostedReplica,
+    HostedReported,
+    IsrChangeRequested,
+    ProbeResponseReceived,
+    ProbeVerdict,
+    SessionBroken,
+    SessionOpened,
+    ShutdownRequested,
+)
+from .liveness import Death
+from .notices import BrokerDead, BrokerRegistered, RequestFenced
+from .object_events import on_broker
+from .store_events import BrokerRead, StoreOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A hello, and the read of its Broker that began after it came."""
+
+    hello: SessionOpened
+    request_id: int
+
+
+class BrokerEventHandler:
+    """Handles broker events; keeps the hellos that wait for a quorum read of their Broker."""
+
+    def __init__(self, active: ActiveController) -> None:
+        self._active = active
+        self._waiting: dict[BrokerId, _Waiting] = {}
+
+    def on_hello(self, event: SessionOpened, now_ms: int) -> list[ControllerEffect]:
+        """Accept a hello of the registered broker epoch; read the Broker if it knows more."""
+        match self._active.brokers.judge_hello(event):
+            case HelloVerdict.ACCEPTED:
+                return self._accept(event, now_ms)
+            case HelloVerdict.STALE:
+                return self._refuse_stale(event)
+            case HelloVerdict.VIEW_IS_OLD:
+                effects: list[ControllerEffect] = []
+                replaced = self._waiting.get(event.broker_id)
+                if replaced is not None:
+                    session_id = replaced.hello.session_id
+                    effects.extend(self._active.close(session_id, ErrorCode.NOT_CONTROLLER))
+                # A read that began before the hello may not show its registration.
+                read = self._active.read_broker(event.broker_id)
+                self._waiting[event.broker_id] = _Waiting(event, read.request_id)
+                return [*effects, read]
+
+    def on_broker_read(self, event: BrokerRead, now_ms: int) -> list[ControllerEffect]:
+        """Register a Broker read by quorum and judge the hello that waits for it."""
+        broker_id = self._active.broker_of_read(event.request_id)
+        if broker_id is None:
+            return []
+        effects: list[ControllerEffect] = []
+        if event.broker is not None:
+            effects.extend(on_broker(self._active, event.broker, now_ms))
+        found_waiting = self._waiting.get(broker_id)
+        if found_waiting is None or found_waiting.request_id != event.request_id:
+            return effects
+        waiting = self._waiting.pop(broker_id).hello
+        if event.outcome is not StoreOutcome.OK:
+            return effects + self._active.close(waiting.session_id, ErrorCode.NOT_CONTROLLER)
+        verdict = self._active.brokers.judge_hello(waiting)
+        if verdict is HelloVerdict.ACCEPTED:
+            return effects + self._accept(waiting, now_ms)
+        found = None if event.broker is None else event.broker.registration
+        if found is None or found.broker_epoch < waiting.broker_epoch:
+            return effects + self._active.close(
+                waiting.session_id, ErrorCode.BROKER_ID_NOT_REGISTERED
+            )
+        return effects + self._refuse_stale(waiting)
+
+    def _refuse_stale(self, hello: SessionOpened) -> list[ControllerEffect]:
+        fenced = RequestFenced(
+            broker_id=hello.broker_id, fence="broker_epoch", detail="hello of an ended process"
+        )
+        return [fenced, *self._active.close(hello.session_id, ErrorCode.STALE_BROKER_EPOCH)]
+
+    def _accept(self, hello: SessionOpened, now_ms: int) -> list[ControllerEffect]:
+        active = self._active
+        replaced = active.brokers.open_session(hello, now_ms)
+        if replaced is not None:
+            active.shutdowns.cancel(hello.broker_id)
+        effects = active.close(replaced, ErrorCode.NOT_CONTROLLER)
+        effects.append(
+            BrokerRegistered(
+                broker_id=hello.broker_id,
+                broker_epoch=hello.broker_epoch,
+                clean_since_epoch=hello.clean_since_epoch,
+                hosted_count=len(hello.hosted),
+            )
+        )
+        effects.extend(active.propagator.full_state(active.brokers.entries[hello.broker_id]))
+        self._suspect_unknown_topics(hello.hosted)
+        active.queue_partitions_of(hello.broker_id, now_ms)
+        return effects
+
+    def _suspect_unknown_topics(self, hosted: tuple[HostedReplica, ...]) -> None:
+        known = self._active.topics
+        self._active.deletion.suspect(
+            {found.tp.topic_id for found in hosted if found.tp.topic_id not in known}
+        )
+
+    def on_hosted(self, event: HostedReported, now_ms: int) -> list[ControllerEffect]:
+        """Compare what a broker hosts with what was sent; resend where the broker is behind."""
+        active = self._active
+        entry = active.brokers.in_session(event.broker_id, event.session_id)
+        if entry is None:
+            return []
+        entry.heard_ms = now_ms
+        entry.hosted = {found.tp: found for found in event.hosted}
+        self._suspect_unknown_topics(event.hosted)
+        behind = [tp for tp in self._expected(entry) if self._is_behind(entry, tp)]
+        return active.propagator.resend(entry, behind)
+
+    def _expected(self, entry: BrokerEntry) -> list[TopicPartition]:
+        names = self._active.table.with_member(entry.broker_id)
+        return [self._active.table.entries[name].stored.tp for name in names]
+
+    def _is_behind(self, entry: BrokerEntry, tp: TopicPartition) -> bool:
+        sent, found = self._active.propagator.state_of(tp), entry.hosted.get(tp)
+        if sent is None or sent.reason == STATE_LOST:
+            return False
+        return found is None or found.partition_epoch < sent.partition_epoch
+
+    def on_heartbeat(self, event: HeartbeatReceived, now_ms: int) -> list[ControllerEffect]:
+        """Count a sign of life; one of another broker epoch is fenced."""
+        active = self._active
+        entry = active.brokers.in_session(event.broker_id, event.session_id)
+        if entry is None:
+            waiting = self._waiting.get(event.broker_id)
+            if waiting is not None and waiting.hello.session_id == event.session_id:
+                return []
+            return active.close(event.session_id, ErrorCode.NOT_CONTROLLER)
+        if active.liveness.heard(entry, event, now_ms):
+            return []
+        fenced = RequestFenced(
+            broker_id=event.broker_id, fence="broker_epoch", detail="heartbeat of another process"
+        )
+        return [fenced, *active.close(event.session_id, ErrorCode.STALE_BROKER_EPOCH)]
+
+    def on_broken(self, event: SessionBroken, now_ms: int) -> None:
+        """Probe a broker whose stream ended; the break of an older stream means nothing."""
+        waiting = self._waiting.get(event.broker_id)
+        if waiting is not None and waiting.hello.session_id == event.session_id:
+            del self._waiting[event.broker_id]
+        entry = self._active.brokers.in_session(event.broker_id, event.session_id)
+        if entry is not None:
+            self._active.brokers.end_session(entry)
+            self._active.liveness.suspect(entry, now_ms)
+            self._active.shutdowns.cancel(event.broker_id)
+
+    def on_probe(self, event: ProbeResponseReceived, now_ms: int) -> list[ControllerEffect]:
+        """Judge a probe; three refusals or another incarnation are death."""
+        death = self._active.liveness.on_probe(event, now_ms)
+        effects = [] if death is None else self._on_death(death, now_ms)
+        if event.verdict is ProbeVerdict.OTHER_INCARNATION and death is not None:
+            effects.extend(self._active.read_brokers([event.broker_id]))
+        return effects
+
+    def _on_death(self, death: Death, now_ms: int) -> list[ControllerEffect]:
+        """Fence a dead broker: its session ends, its leaderships and ISR entries go."""
+        self._active.shutdowns.cancel(death.broker_id)
+        self._active.queue_partitions_of(death.broker_id, now_ms)
+        notice = BrokerDead(
+            broker_id=death.broker_id,
+            broker_epoch=death.broker_epoch,
+            reason=death.reason,
+            detect_ms=death.detect_ms,
+        )
+        return [notice, *self._active.close(death.closed_session, ErrorCode.NOT_CONTROLLER)]
+
+    def on_isr_change(self, event: IsrChangeRequested, now_ms: int) -> list[ControllerEffect]:
+        """Queue an AlterPartition of a broker in session; answer any other at once."""
+        found = self._active.table.entry_of(event.tp)
+        if found is None:
+            return [reply_alter_partition(event, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+        name, entry = found
+        if self._active.brokers.in_session(event.broker_id, event.session_id) is None:
+            stored = entry.stored.state
+            return [reply_alter_partition(event, ErrorCode.NOT_CONTROLLER, stored=stored)]
+        self._active.reconciler.add_request(name, event, now_ms)
+        return []
+
+    def on_shutdown(self, event: ShutdownRequested, now_ms: int) -> list[ControllerEffect]:
+        """Move the leaderships of a leaving broker; `Shutdowns` answers."""
+        active = self._active
+        entry = active.brokers.in_session(event.broker_id, event.session_id)
+        known = None if entry is None else entry.registration
+        if entry is None or known is None or event.broker_epoch != known.broker_epoch:
+            return [reply_controlled_shutdown(event, ErrorCode.STALE_BROKER_EPOCH)]
+        entry.shutting_down = True
+        active.brokers.changed()
+        names = active.queue_partitions_of(event.broker_id, now_ms)
+        active.shutdowns.begin(event, names, now_ms)
+        return []
+
+    def on_broker_response(
+        self, event: BrokerResponseReceived, now_ms: int
+    ) -> list[ControllerEffect]:
+        """Note a higher epoch, or older data, that a broker's answer shows."""
+        active = self._active
+        active.see_epoch(event.controller_epoch)
+        for tp in active.propagator.refused_as_known(event):
+            found = active.table.entry_of(tp)
+            if found is not None:
+                found[1].state_lost = True
+                active.reconciler.queue_first(found[0], now_ms)
+        if event.error is ErrorCode.STALE_BROKER_EPOCH:
+            return active.read_brokers([event.broker_id])
+        return []
+
+    def resign(self) -> list[ControllerEffect]:
+        """End the streams whose hello was not accepted yet."""
+        effects: list[ControllerEffect] = []
+        for broker_id in sorted(self._waiting):
+            session_id = self._waiting[broker_id].hello.session_id
+            effects.extend(self._active.close(session_id, ErrorCode.NOT_CONTROLLER))
+        return effects
+
+
+def reply_alter_partition(
+    event: IsrChangeRequested, error: ErrorCode, *, stored: PartitionState | None = None
+) -> ReplyAlterPartition:
+    """Answer an AlterPartition without judging it."""
+    return ReplyAlterPartition(
+        session_id=event.session_id,
+        request_id=event.request_id,
+        broker_id=event.broker_id,
+        tp=event.tp,
+        error=error,
+        stored=stored,
+    )
+
+
+def reply_controlled_shutdown(
+    event: ShutdownRequested, error: ErrorCode
+) -> ReplyControlledShutdown:
+    """Refuse a controlled shutdown."""
+    return ReplyControlledShutdown(
+        session_id=event.session_id,
+        request_id=event.request_id,
+        broker_id=event.broker_id,
+        error=error,
+        remaining=0,
+    )

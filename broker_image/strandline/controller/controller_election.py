@@ -1,0 +1,307 @@
+"""Controller election: Lease, controller epoch, record, quorum lists.
+
+A candidate becomes active in this order (ADR 0003): read the epoch floor; take the Lease and
+the epoch with one write; record both in the BrokerCluster by compare-and-swap; list
+everything; only then decide. Two processes can not record one epoch: the record's write fails
+for the second, which releases the Lease and tries with a higher one. A controller that sees a
+higher epoch resigns.
+
+Phases: Candidate -> ReadingFloor -> AwaitingLease -> Recording (<-> CheckingRecord)
+-> Loading -> Active; every phase can fall back to Candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from strandline.model import BrokerId, ControllerEpoch, ControllerRecord
+
+from .effects import (
+    ControllerEffect,
+    LoadCluster,
+    ReadControllerRecord,
+    ReadEpochFloor,
+    StopWatching,
+    WriteControllerRecord,
+)
+from .lease_election import LeaseEffect, LeaseElector
+from .lease_observation import LeaseLost, LeaseWon, MayTake
+from .notices import ControllerResigned, LeaseLostOrLeft, LeaseTaken
+from .store_events import (
+    ClusterLoaded,
+    ControllerRecordResponseReceived,
+    EpochFloorRead,
+    StoreOutcome,
+)
+from .timing import LeaseTiming
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """This broker is not the controller; another one may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingFloor:
+    """The Lease may be taken; the epochs in use are being read."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitingLease:
+    """The Lease is being written; record is what its compare-and-swap starts from."""
+
+    record: ControllerRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """The Lease is ours; the record is being written, or is written again at retry_ms."""
+
+    epoch: ControllerEpoch
+    record: ControllerRecord
+    request_id: int
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckingRecord:
+    """Whether our record is stored is being read; retry_ms is set after a failed read."""
+
+    epoch: ControllerEpoch
+    request_id: int
+    since_ms: int
+    retry_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """The epoch is recorded; everything is being listed; retry_ms is set after a failed list."""
+
+    epoch: ControllerEpoch
+    request_id: int
+    since_ms: int
+    retry_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Active:
+    """This broker is the active controller and decides with this epoch."""
+
+    epoch: ControllerEpoch
+    since_ms: int
+
+
+ElectionPhase = (
+    Candidate | ReadingFloor | AwaitingLease | Recording | CheckingRecord | Loading | Active
+)
+
+
+class ControllerElection:
+    """The election of the controller as one broker takes part in it."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        identity: str,
+        rank: int,
+        timing: LeaseTiming,
+        new_request_id: Callable[[], int],
+    ) -> None:
+        self._broker_id = broker_id
+        self._timing = timing
+        self._new_request_id = new_request_id
+        self._seen_epoch = ControllerEpoch(0)
+        self.elector = LeaseElector(
+            identity=identity, rank=rank, timing=timing, new_request_id=new_request_id
+        )
+        self.phase: ElectionPhase = Candidate()
+
+    @property
+    def epoch(self) -> ControllerEpoch | None:
+        """The epoch to decide with; None while inactive."""
+        return self.phase.epoch if isinstance(self.phase, Active) else None
+
+    @property
+    def since_ms(self) -> int:
+        """When the Lease was won, valid while active."""
+        return self.phase.since_ms if isinstance(self.phase, Active) else 0
+
+    @property
+    def highest_epoch_known(self) -> ControllerEpoch:
+        """The epoch sent to a refused broker; never above an epoch that a controller took."""
+        return self._seen_epoch
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """The elector's wakeup or the retry of a failed read."""
+        due = [self.elector.next_wakeup_ms]
+        if isinstance(self.phase, (CheckingRecord, Loading)):
+            due.append(self.phase.retry_ms)
+        return min((ms for ms in due if ms is not None), default=None)
+
+    def tick(self, now_ms: int) -> list[ControllerEffect]:
+        """Renew or lose the Lease; repeat a failed read."""
+        effects = self.follow(self.elector.tick(now_ms), now_ms)
+        phase = self.phase
+        if isinstance(phase, CheckingRecord | Loading) and phase.retry_ms is not None:
+            effects.extend(self._read_again(phase) if phase.retry_ms <= now_ms else [])
+        return effects
+
+    def follow(self, decisions: list[LeaseEffect], now_ms: int) -> list[ControllerEffect]:
+        """Turn what the elector decided into phases; pass its calls on."""
+        effects: list[ControllerEffect] = []
+        for decision in decisions:
+            match decision:
+                case MayTake():
+                    request_id = self._new_request_id()
+                    self.phase = ReadingFloor(request_id=request_id)
+                    effects.append(ReadEpochFloor(request_id=request_id))
+                case LeaseWon():
+                    effects.extend(self._on_won(decision, now_ms))
+                case LeaseLost():
+                    effects.extend(self._leave(decision.reason))
+                case _:
+                    effects.append(decision)
+        return effects
+
+    def on_floor(self, event: EpochFloorRead, now_ms: int) -> list[ControllerEffect]:
+        """Take the Lease with an epoch above everything that is known."""
+        if not isinstance(self.phase, ReadingFloor) or self.phase.request_id != event.request_id:
+            return []
+        self.phase = Candidate()
+        lease = self.elector.lease
+        if event.outcome is not StoreOutcome.OK or event.record is None or lease is None:
+            self.elector.decline(now_ms)
+            return []
+        floor = max(
+            lease.controller_epoch,
+            event.record.controller_epoch,
+            event.partitions_epoch,
+            self._seen_epoch,
+        )
+        writes = self.elector.take(ControllerEpoch(floor + 1), now_ms)
+        if writes:
+            self.phase = AwaitingLease(record=event.record)
+        return self.follow(writes, now_ms)
+
+    def _on_won(self, won: LeaseWon, now_ms: int) -> list[ControllerEffect]:
+        effects: list[ControllerEffect] = [
+            LeaseTaken(
+                holder_identity=won.lease.holder_identity,
+                controller_epoch=won.lease.controller_epoch,
+            )
+        ]
+        if not isinstance(self.phase, AwaitingLease):
+            return effects + self.resign("lease without an epoch floor", now_ms)
+        epoch = won.lease.controller_epoch
+        return effects + self._record(epoch, self.phase.record, now_ms)
+
+    def _record(
+        self, epoch: ControllerEpoch, found: ControllerRecord, since_ms: int
+    ) -> list[ControllerEffect]:
+        """Write our record over the one found, which is lower."""
+        record = replace(
+            found,
+            holder_identity=self.elector.identity,
+            broker_id=self._broker_id,
+            controller_epoch=epoch,
+        )
+        request_id = self._new_request_id()
+        self.phase = Recording(epoch=epoch, record=record, request_id=request_id, since_ms=since_ms)
+        return [WriteControllerRecord(request_id=request_id, record=record)]
+
+    def on_record(
+        self, event: ControllerRecordResponseReceived, now_ms: int
+    ) -> list[ControllerEffect]:
+        """Go on when the record is ours; otherwise find out, try again, or give up."""
+        phase = self.phase
+        if isinstance(phase, Recording) and phase.request_id == event.request_id:
+            if event.outcome is StoreOutcome.OK:
+                return self._load(phase.epoch, phase.since_ms)
+            request_id = self._new_request_id()
+            self.phase = CheckingRecord(
+                epoch=phase.epoch, request_id=request_id, since_ms=phase.since_ms
+            )
+            return [ReadControllerRecord(request_id=request_id)]
+        if isinstance(phase, CheckingRecord) and phase.request_id == event.request_id:
+            return self._on_record_read(phase, event, now_ms)
+        return []
+
+    def _on_record_read(
+        self, phase: CheckingRecord, event: ControllerRecordResponseReceived, now_ms: int
+    ) -> list[ControllerEffect]:
+        if event.outcome is not StoreOutcome.OK:
+            self.phase = replace(phase, retry_ms=now_ms + self._timing.retry_period_ms)
+            return []
+        record = event.record
+        if record is None:
+            return self.resign("no BrokerCluster", now_ms)
+        ours = record.holder_identity == self.elector.identity
+        if ours and record.controller_epoch == phase.epoch:
+            return self._load(phase.epoch, phase.since_ms)
+        if record.controller_epoch >= phase.epoch:
+            self._seen_epoch = max(self._seen_epoch, record.controller_epoch)
+            return self.resign("controller epoch taken by another holder", now_ms)
+        return self._record(phase.epoch, record, phase.since_ms)
+
+    def _load(self, epoch: ControllerEpoch, since_ms: int) -> list[ControllerEffect]:
+        self._seen_epoch = max(self._seen_epoch, epoch)
+        request_id = self._new_request_id()
+        self.phase = Loading(epoch=epoch, request_id=request_id, since_ms=since_ms)
+        return [LoadCluster(request_id=request_id)]
+
+    def _read_again(self, phase: CheckingRecord | Loading) -> list[ControllerEffect]:
+        request_id = self._new_request_id()
+        self.phase = replace(phase, request_id=request_id, retry_ms=None)
+        if isinstance(phase, Loading):
+            return [LoadCluster(request_id=request_id)]
+        return [ReadControllerRecord(request_id=request_id)]
+
+    def on_loaded(self, event: ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
+        """Become active with the lists, unless they show a higher epoch."""
+        phase = self.phase
+        if not isinstance(phase, Loading) or phase.request_id != event.request_id:
+            return []
+        if event.outcome is not StoreOutcome.OK:
+            self.phase = replace(phase, retry_ms=now_ms + self._timing.retry_period_ms)
+            return []
+        for partition in event.partitions:
+            if partition.state is not None and partition.state.controller_epoch > phase.epoch:
+                return self.see_epoch(partition.state.controller_epoch, now_ms)
+        self.phase = Active(epoch=phase.epoch, since_ms=phase.since_ms)
+        return []
+
+    def see_epoch(self, epoch: ControllerEpoch, now_ms: int) -> list[ControllerEffect]:
+        """Remember an epoch that was seen; resign if it is above ours."""
+        self._seen_epoch = max(self._seen_epoch, epoch)
+        phase = self.phase
+        if isinstance(phase, Candidate | ReadingFloor | AwaitingLease):
+            return []
+        if epoch > phase.epoch:
+            return self.resign("higher controller epoch seen", now_ms)
+        return []
+
+    def resign(self, reason: str, now_ms: int) -> list[ControllerEffect]:
+        """Resign and release the Lease, staying a candidate."""
+        effects = self._leave(reason)
+        return effects + self.follow(self.elector.release(now_ms), now_ms)
+
+    def stop(self, now_ms: int) -> list[ControllerEffect]:
+        """Resign for good."""
+        effects = self._leave("stopped")
+        return effects + self.follow(self.elector.stop(now_ms), now_ms)
+
+    def _leave(self, reason: str) -> list[ControllerEffect]:
+        phase, self.phase = self.phase, Candidate()
+        effects: list[ControllerEffect] = []
+        if isinstance(phase, (Loading, Active)):
+            effects.append(StopWatching())
+        if isinstance(phase, Active):
+            effects.append(ControllerResigned(controller_epoch=phase.epoch, reason=reason))
+        if not isinstance(phase, Candidate):
+            effects.append(LeaseLostOrLeft(reason=reason))
+        return effects

@@ -1,0 +1,291 @@
+"""Propagation: sends every committed change to the brokers, whichever process wrote it.
+
+Collects during one step and is flushed at its end, so that one command carries all
+partitions that changed together. Order of a flush: live brokers, LeaderAndIsr to the
+replicas, metadata to all brokers (KAFKA-4443: a new follower must know the address of its
+leader). LeaderAndIsr goes out at each partition epoch; metadata that differs in the ISR
+alone is coalesced (period, quiet time and maximum of Kafka's isr-change-propagation).
+Invariant: no session receives a lower partition epoch after a higher one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from strandline.errors import ErrorCode
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LiveBroker,
+    PartitionCommand,
+    PartitionState,
+    StoredPartition,
+    StoredTopic,
+    TopicId,
+    TopicPartition,
+    TopicSettings,
+)
+
+from .brokers import BrokerEntry, Brokers
+from .effects import (
+    ControllerEffect,
+    SendFullState,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+)
+from .events import BrokerResponseReceived
+from .timing import ControllerTiming
+
+
+@dataclass(slots=True, kw_only=True)
+class _Coalesced:
+    """Partitions whose metadata changed in the ISR alone, and when they are checked next."""
+
+    partitions: set[TopicPartition] = field(default_factory=set)
+    changed_ms: int = 0
+    sent_ms: int = 0
+    look_ms: int = 0
+
+
+class Propagator:
+    """Sends the commands of one controller epoch to the sessions of the brokers."""
+
+    def __init__(
+        self,
+        *,
+        brokers: Brokers,
+        topics: dict[TopicId, StoredTopic],
+        timing: ControllerTiming,
+        controller_epoch: ControllerEpoch,
+        new_request_id: Callable[[], int],
+        now_ms: int,
+    ) -> None:
+        self._brokers = brokers
+        self._topics = topics
+        self._timing = timing
+        self._epoch = controller_epoch
+        self._new_request_id = new_request_id
+        self._commands: dict[TopicPartition, PartitionCommand] = {}
+        self._changed: dict[TopicPartition, PartitionCommand] = {}
+        self._at_once: set[TopicPartition] = set()
+        self._removed: set[TopicPartition] = set()
+        self._coalesced = _Coalesced(sent_ms=now_ms)
+        self._live: tuple[LiveBroker, ...] = ()
+        self._about_new: dict[int, frozenset[TopicPartition]] = {}
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When coalesced metadata is checked next."""
+        return self._coalesced.look_ms if self._coalesced.partitions else None
+
+    def state_of(self, tp: TopicPartition) -> PartitionState | None:
+        """Return the last state that was sent, or is about to be."""
+        command = self._commands.get(tp)
+        return None if command is None else command.state
+
+    def replicas_of_topic(self, topic_id: TopicId) -> dict[TopicPartition, frozenset[BrokerId]]:
+        """Return the partitions of a topic that were sent, each with its receivers."""
+        return {
+            tp: frozenset(command.state.replicas)
+            for tp, command in self._commands.items()
+            if tp.topic_id == topic_id
+        }
+
+    def partition_changed(self, stored: StoredPartition, now_ms: int) -> None:
+        """Send the state of a partition if it is newer than the last one that was sent."""
+        self._propagate(stored, now_ms, first=False)
+
+    def partition_created(self, stored: StoredPartition, now_ms: int) -> None:
+        """Send a partition that this controller created: replicas must not know it yet."""
+        self._propagate(stored, now_ms, first=True)
+
+    def _propagate(self, stored: StoredPartition, now_ms: int, *, first: bool) -> None:
+        state, before = stored.state, self._commands.get(stored.tp)
+        if state is None:
+            return
+        if before is not None and before.state.partition_epoch >= state.partition_epoch:
+            return
+        self._removed.discard(stored.tp)
+        topic = self._topics.get(stored.tp.topic_id)
+        command = PartitionCommand(
+            tp=stored.tp,
+            topic_name=stored.topic_name,
+            state=state,
+            settings=TopicSettings() if topic is None else topic.settings,
+            is_new=first,
+        )
+        self._commands[stored.tp] = self._changed[stored.tp] = command
+        if before is None or before.state.leader_epoch != state.leader_epoch:
+            self._at_once.add(stored.tp)
+        elif stored.tp not in self._at_once:
+            self._coalesce(stored.tp, now_ms)
+
+    def _coalesce(self, tp: TopicPartition, now_ms: int) -> None:
+        waiting = self._coalesced
+        if not waiting.partitions:
+            waiting.look_ms = now_ms + self._timing.metadata_period_ms
+        waiting.partitions.add(tp)
+        waiting.changed_ms = now_ms
+
+    def settings_changed(self, topic: StoredTopic) -> None:
+        """Send the partitions of a topic again with its new settings."""
+        for tp, command in self._commands.items():
+            if tp.topic_id == topic.topic_id and command.settings != topic.settings:
+                self._commands[tp] = self._changed[tp] = PartitionCommand(
+                    tp=tp,
+                    topic_name=command.topic_name,
+                    state=command.state,
+                    settings=topic.settings,
+                )
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Remove a partition from the metadata: its topic was deleted."""
+        if self._commands.pop(tp, None) is not None:
+            self._removed.add(tp)
+        self._changed.pop(tp, None)
+        self._at_once.discard(tp)
+        self._coalesced.partitions.discard(tp)
+
+    def resend(self, broker: BrokerEntry, tps: Sequence[TopicPartition]) -> list[ControllerEffect]:
+        """Send these partitions again to a broker that lacks their state."""
+        commands = [self._known(self._commands[tp]) for tp in tps if tp in self._commands]
+        return list(self._leader_and_isr(broker, commands))
+
+    def full_state(self, broker: BrokerEntry) -> list[ControllerEffect]:
+        """Open a session: the partitions the broker hosts, and all metadata."""
+        commands = tuple(self._known(self._commands[tp]) for tp in sorted(self._commands))
+        session_id, request_id = broker.session_id, self._new_request_id()
+        if session_id is None:
+            return []
+        hosted = tuple(c for c in commands if broker.broker_id in c.state.replicas)
+        return [
+            SendFullState(
+                session_id=session_id,
+                request_id=request_id,
+                broker_id=broker.broker_id,
+                broker_epoch=_epoch_of(broker),
+                controller_epoch=self._epoch,
+                brokers=self._brokers.live(),
+                partitions=hosted,
+                metadata=commands,
+            )
+        ]
+
+    def stop_replicas(
+        self, broker: BrokerEntry, tps: Sequence[TopicPartition]
+    ) -> list[ControllerEffect]:
+        """Make a broker delete the logs of topics whose deletion is confirmed."""
+        if broker.session_id is None or not tps:
+            return []
+        return [
+            SendStopReplica(
+                session_id=broker.session_id,
+                request_id=self._new_request_id(),
+                broker_id=broker.broker_id,
+                broker_epoch=_epoch_of(broker),
+                controller_epoch=self._epoch,
+                partitions=tuple(sorted(tps)),
+            )
+        ]
+
+    def refused_as_known(self, event: BrokerResponseReceived) -> list[TopicPartition]:
+        """Return the new partitions that a broker refuses since it has them on disk."""
+        about = self._about_new.pop(event.request_id, frozenset())
+        refused = [tp for tp, e in event.partitions if e is ErrorCode.TOPIC_ALREADY_EXISTS]
+        return sorted(tp for tp in refused if tp in about)
+
+    def flush(self, now_ms: int) -> list[ControllerEffect]:
+        """Send what the step brought together, and coalesced metadata that is due."""
+        sessions, live = self._brokers.sessions(), self._brokers.live()
+        effects: list[ControllerEffect] = []
+        if live != self._live:
+            self._live = live
+            for broker in sessions:
+                effects.extend(self._metadata(broker, ()))
+        changed = [self._changed[tp] for tp in sorted(self._changed)]
+        for broker in sessions:
+            own = [c for c in changed if broker.broker_id in c.state.replicas]
+            effects.extend(self._leader_and_isr(broker, own))
+        urgent = self._at_once | self._due(now_ms)
+        if urgent or self._removed:
+            commands = [self._known(self._commands[tp]) for tp in sorted(urgent)]
+            for broker in sessions:
+                effects.extend(self._metadata(broker, commands))
+        for tp in changed:
+            self._commands[tp.tp] = self._known(tp)
+        self._changed, self._at_once, self._removed = {}, set(), set()
+        return effects
+
+    def _due(self, now_ms: int) -> set[TopicPartition]:
+        """Return the coalesced partitions if they were quiet, or waited, long enough."""
+        waiting = self._coalesced
+        if self._at_once:
+            waiting.partitions -= self._at_once
+        if not waiting.partitions or now_ms < waiting.look_ms:
+            return set()
+        quiet = now_ms - waiting.changed_ms > self._timing.metadata_quiet_ms
+        late = now_ms - waiting.sent_ms > self._timing.metadata_delay_max_ms
+        if not quiet and not late:
+            waiting.look_ms = now_ms + self._timing.metadata_period_ms
+            return set()
+        due, waiting.partitions, waiting.sent_ms = waiting.partitions, set(), now_ms
+        return due
+
+    def _leader_and_isr(
+        self, broker: BrokerEntry, commands: Sequence[PartitionCommand]
+    ) -> Iterator[ControllerEffect]:
+        for part in _parts(commands, self._timing.command_partitions_max):
+            request_id = self._new_request_id()
+            new = frozenset(command.tp for command in part if command.is_new)
+            if new:
+                self._about_new[request_id] = new
+                while len(self._about_new) > self._timing.new_commands_in_flight_max:
+                    self._about_new.pop(next(iter(self._about_new)))
+            if broker.session_id is not None:
+                yield SendLeaderAndIsr(
+                    session_id=broker.session_id,
+                    request_id=request_id,
+                    broker_id=broker.broker_id,
+                    broker_epoch=_epoch_of(broker),
+                    controller_epoch=self._epoch,
+                    partitions=tuple(part),
+                )
+
+    def _metadata(
+        self, broker: BrokerEntry, commands: Sequence[PartitionCommand]
+    ) -> Iterator[ControllerEffect]:
+        removed = tuple(sorted(self._removed))
+        for part in _parts(commands, self._timing.command_partitions_max) or [()]:
+            if broker.session_id is not None:
+                yield SendUpdateMetadata(
+                    session_id=broker.session_id,
+                    broker_id=broker.broker_id,
+                    broker_epoch=_epoch_of(broker),
+                    controller_epoch=self._epoch,
+                    brokers=self._live,
+                    partitions=tuple(part),
+                    removed=removed,
+                )
+
+    def _known(self, command: PartitionCommand) -> PartitionCommand:
+        """Return the command for brokers that may have received it before: not as new."""
+        if not command.is_new:
+            return command
+        return PartitionCommand(
+            tp=command.tp,
+            topic_name=command.topic_name,
+            state=command.state,
+            settings=command.settings,
+        )
+
+
+def _parts(commands: Sequence[PartitionCommand], size: int) -> list[Sequence[PartitionCommand]]:
+    return [commands[start : start + size] for start in range(0, len(commands), size)]
+
+
+def _epoch_of(broker: BrokerEntry) -> BrokerEpoch:
+    found = broker.registration
+    return BrokerEpoch(-1) if found is None else found.broker_epoch

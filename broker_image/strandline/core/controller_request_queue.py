@@ -1,0 +1,268 @@
+"""The controller's requests: in their order, fenced, and on disk before they are applied.
+
+Called by `ControllerRequests`, which applies them. While a write of the state file is under
+way, requests queue; all that queued meanwhile share the next write. A broker that forgot an
+accepted state could be led back to an earlier leadership by a controller with an old view.
+Invariant: an accepted epoch (controller, leader and partition epoch) never falls.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from strandline.errors import ErrorCode
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    HostedPartition,
+    IsrEntry,
+    LeaderEpoch,
+    PartitionCommand,
+    PartitionEpoch,
+    PartitionState,
+    TopicPartition,
+)
+
+from .effects import Effect, PersistedPartition, PersistState
+from .events import LeaderAndIsrReceived, LiveBrokersChanged, StopReplicaReceived
+from .local_log import LocalLog
+
+ControllerRequest = LeaderAndIsrReceived | StopReplicaReceived | LiveBrokersChanged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedState:
+    """The newest state of a partition that this broker accepted; the state file keeps it."""
+
+    topic_name: str
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[IsrEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptedState:
+    """A state that a leader adopted from a response: it is written, and changes no role."""
+
+    tp: TopicPartition
+    accepted: AcceptedState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedRequest:
+    """A request after its epoch checks: their error for all of it, and for each partition.
+
+    Shape:   partition_errors are in the order of the request's partitions
+    """
+
+    request: ControllerRequest
+    error: ErrorCode = ErrorCode.NONE
+    partition_errors: tuple[ErrorCode, ...] = ()
+
+
+def accepted_state_of(command: PartitionCommand) -> AcceptedState:
+    """Return what the state file keeps of a partition's command."""
+    return accepted_state(command.topic_name, command.state)
+
+
+def accepted_state(topic_name: str, state: PartitionState) -> AcceptedState:
+    """Return what the state file keeps of a committed state."""
+    return AcceptedState(
+        topic_name=topic_name,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        isr=state.isr,
+    )
+
+
+def check_partition(accepted: AcceptedState | None, command: PartitionCommand) -> ErrorCode:
+    """Return NONE if a partition's command may be applied, or the error that refuses it.
+
+    The state that is accepted already is accepted again: the response to it may have
+    been lost. Anything else that calls itself new over a log that exists is a lost
+    object, not a new partition (ADR 0004).
+
+    Shape:   accepted is None for a partition this broker does not host
+    """
+    if accepted is None:
+        return ErrorCode.NONE
+    state = command.state
+    is_repeated = (state.leader_epoch, state.partition_epoch, state.isr) == (
+        accepted.leader_epoch,
+        accepted.partition_epoch,
+        accepted.isr,
+    )
+    if is_repeated:
+        return ErrorCode.NONE
+    if command.is_new:
+        return ErrorCode.TOPIC_ALREADY_EXISTS
+    if state.leader_epoch < accepted.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if state.partition_epoch <= accepted.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    return ErrorCode.NONE
+
+
+class ControllerRequestQueue:
+    """Requests that wait for the state file, and the states accepted so far."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        controller_epoch: ControllerEpoch,
+        waiting_max: int,
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._waiting_max = waiting_max
+        self._waiting: deque[ControllerRequest | AdoptedState] = deque()
+        self._under_way: list[CheckedRequest] | None = None
+        self._token = 0
+        self._accepted: dict[TopicPartition, AcceptedState] = {}
+        self.controller_epoch = controller_epoch
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further request may wait."""
+        return len(self._waiting) >= self._waiting_max
+
+    def load(self, hosted: HostedPartition, log: LocalLog) -> LeaderEpoch:
+        """Take what the state file says of a replica found on disk; return its leader epoch.
+
+        An epoch in the log counts as accepted: a log is only written under an accepted epoch.
+        """
+        leader_epoch = max(hosted.leader_epoch, log.epochs.newest)
+        self._accepted[hosted.tp] = AcceptedState(
+            topic_name=hosted.topic_name,
+            leader_epoch=leader_epoch,
+            partition_epoch=hosted.partition_epoch,
+            isr=hosted.isr,
+        )
+        return leader_epoch
+
+    def submit(self, request: ControllerRequest) -> None:
+        """Queue a request; of waiting announcements of live brokers only the last counts."""
+        if isinstance(request, LiveBrokersChanged):
+            kept = [each for each in self._waiting if not isinstance(each, LiveBrokersChanged)]
+            self._waiting = deque(kept)
+        self._waiting.append(request)
+
+    def submit_adopted(self, tp: TopicPartition, topic_name: str, state: PartitionState) -> None:
+        """Queue a state that a leader adopted from a response: it is written, too."""
+        self._waiting.append(AdoptedState(tp=tp, accepted=accepted_state(topic_name, state)))
+
+    def begin(self) -> tuple[list[Effect], list[CheckedRequest]]:
+        """Check what waits; return what to write and what may be applied at once.
+
+        Nothing is checked while a write is under way, so requests keep their order.
+        """
+        if self._under_way is not None or not self._waiting:
+            return [], []
+        epoch_before, written = self.controller_epoch, dict[TopicPartition, AcceptedState]()
+        checked = self._check_waiting(written)
+        if not written and self.controller_epoch == epoch_before:
+            return [], checked
+        self._token += 1
+        self._under_way = checked
+        return [self._persist(written)], []
+
+    def on_persisted(self, token: int) -> list[CheckedRequest]:
+        """Return the requests whose accepted states are on disk now."""
+        if self._under_way is None or token < self._token:
+            return []
+        ready, self._under_way = self._under_way, None
+        return ready
+
+    def abandon(self) -> list[ControllerRequest]:
+        """Return all requests that will never be applied: the state file is lost."""
+        under_way = [checked.request for checked in self._under_way or ()]
+        waiting = [each for each in self._waiting if not isinstance(each, AdoptedState)]
+        self._under_way = None
+        self._waiting.clear()
+        return [*under_way, *waiting]
+
+    def _check_waiting(self, written: dict[TopicPartition, AcceptedState]) -> list[CheckedRequest]:
+        checked: list[CheckedRequest] = []
+        while self._waiting:
+            each = self._waiting.popleft()
+            if isinstance(each, AdoptedState):
+                if each.tp in self._accepted:
+                    self._accept(each.tp, each.accepted, written)
+                continue
+            checked.append(self._check(each, written))
+            if isinstance(each, StopReplicaReceived):
+                # What comes behind a deletion must not share its write: the deletion
+                # takes the partition out of the state file again.
+                break
+        return checked
+
+    def _check(
+        self, request: ControllerRequest, written: dict[TopicPartition, AcceptedState]
+    ) -> CheckedRequest:
+        error = self._fence(request)
+        if error is not ErrorCode.NONE:
+            return CheckedRequest(request=request, error=error)
+        self.controller_epoch = max(self.controller_epoch, request.controller_epoch)
+        partition_errors: list[ErrorCode] = []
+        if isinstance(request, LeaderAndIsrReceived):
+            for each in request.partitions:
+                accepted = self._accepted.get(each.tp)
+                if accepted is None and self._broker_id not in each.state.replicas:
+                    partition_errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    continue
+                partition_error = check_partition(accepted, each)
+                if partition_error is ErrorCode.NONE:
+                    self._accept(each.tp, accepted_state_of(each), written)
+                partition_errors.append(partition_error)
+        elif isinstance(request, StopReplicaReceived):
+            for tp in request.partitions:
+                self._accepted.pop(tp, None)
+                written.pop(tp, None)
+        return CheckedRequest(request=request, partition_errors=tuple(partition_errors))
+
+    def _fence(self, request: ControllerRequest) -> ErrorCode:
+        if (
+            not isinstance(request, LiveBrokersChanged)
+            and request.broker_epoch != self._broker_epoch
+        ):
+            return ErrorCode.STALE_BROKER_EPOCH
+        if request.controller_epoch < self.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        return ErrorCode.NONE
+
+    def _accept(
+        self,
+        tp: TopicPartition,
+        accepted: AcceptedState,
+        written: dict[TopicPartition, AcceptedState],
+    ) -> None:
+        before = self._accepted.get(tp)
+        if before is None or before.partition_epoch < accepted.partition_epoch:
+            self._accepted[tp] = written[tp] = accepted
+
+    def _persist(self, written: dict[TopicPartition, AcceptedState]) -> PersistState:
+        return PersistState(
+            token=self._token,
+            controller_epoch=self.controller_epoch,
+            partitions=_persisted(sorted(written.items())),
+        )
+
+
+def _persisted(
+    written: Iterable[tuple[TopicPartition, AcceptedState]],
+) -> tuple[PersistedPartition, ...]:
+    return tuple(
+        PersistedPartition(
+            tp=tp,
+            topic_name=accepted.topic_name,
+            leader_epoch=accepted.leader_epoch,
+            partition_epoch=accepted.partition_epoch,
+            isr=accepted.isr,
+        )
+        for tp, accepted in written
+    )

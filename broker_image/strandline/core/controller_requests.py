@@ -1,0 +1,244 @@
+"""Handles the controller's requests: roles change, replicas come and go, responses are sent.
+
+Owned by `Replicas`. `controller_request_queue` decides whether and in which order a request
+is applied, `partition` what a role change means.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from strandline.errors import ErrorCode
+from strandline.model import ControllerEpoch, PartitionCommand, TopicPartition
+
+from .broker_context import BrokerContext
+from .controller_request_queue import CheckedRequest, ControllerRequest, ControllerRequestQueue
+from .effects import (
+    CreateReplica,
+    DeleteReplica,
+    Effect,
+    Fenced,
+    ReplyLeaderAndIsr,
+    ReplyStopReplica,
+)
+from .events import (
+    AlterPartitionResponseReceived,
+    LeaderAndIsrReceived,
+    LiveBrokersChanged,
+    LogDirectoryLost,
+    ReplicaLoaded,
+    StatePersisted,
+    StopReplicaReceived,
+)
+from .fetchers import Fetchers
+from .follower import FollowerReplica
+from .leader import LeaderReplica
+from .local_log import LocalLog
+from .partition import Partition
+
+_FENCES = {
+    ErrorCode.STALE_BROKER_EPOCH: "broker_epoch",
+    ErrorCode.STALE_CONTROLLER_EPOCH: "controller_epoch",
+    ErrorCode.FENCED_LEADER_EPOCH: "leader_epoch",
+}
+
+
+class ControllerRequests:
+    """Applies the controller's requests to the partitions it shares with `Replicas`."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        partitions: dict[TopicPartition, Partition],
+        fetchers: Fetchers,
+        *,
+        controller_epoch: ControllerEpoch,
+    ) -> None:
+        self._context = context
+        self._partitions = partitions
+        self._fetchers = fetchers
+        self._queue = ControllerRequestQueue(
+            broker_id=context.broker_id,
+            broker_epoch=context.broker_epoch,
+            controller_epoch=controller_epoch,
+            waiting_max=context.settings.controller_requests_waiting_max,
+        )
+        self.storage_lost = False
+
+    @property
+    def controller_epoch(self) -> ControllerEpoch:
+        """The highest controller epoch that was accepted."""
+        return self._queue.controller_epoch
+
+    def on_replica_loaded(self, event: ReplicaLoaded) -> None:
+        """Hold a replica found on disk; it is neither leader nor follower yet."""
+        log = LocalLog.loaded(event.hosted)
+        floor = self._queue.load(event.hosted, log)
+        self._partitions[log.tp] = Partition(
+            log=log, context=self._context, fenced_leader_epoch=floor
+        )
+
+    def on_controller_request(self, request: ControllerRequest, now_ms: int) -> list[Effect]:
+        """Queue a request, then apply all that the state file allows."""
+        if self.storage_lost:
+            return _refuse(request, ErrorCode.KAFKA_STORAGE_ERROR)
+        if self._queue.is_full and not isinstance(request, LiveBrokersChanged):
+            return _refuse(request, ErrorCode.REQUEST_TIMED_OUT)
+        self._queue.submit(request)
+        return self._drain(now_ms)
+
+    def on_state_persisted(self, event: StatePersisted, now_ms: int) -> list[Effect]:
+        """Apply the requests that were waiting for the disk."""
+        effects: list[Effect] = []
+        for checked in self._queue.on_persisted(event.token):
+            effects += self._handle(checked, now_ms)
+        return effects + self._drain(now_ms)
+
+    def on_alter_partition_response(
+        self, event: AlterPartitionResponseReceived, now_ms: int
+    ) -> list[Effect]:
+        """Hand a response to the leader that proposed; a state it adopts is written, too."""
+        partition = self._partitions.get(event.tp)
+        if partition is None or not isinstance(partition.role, LeaderReplica):
+            return []
+        leader = partition.role
+        before = leader.state.partition_epoch
+        effects = leader.on_alter_partition_response(event, now_ms)
+        if leader.state.partition_epoch == before:
+            return effects
+        self._queue.submit_adopted(event.tp, partition.log.topic_name, leader.state)
+        return effects + self._drain(now_ms)
+
+    def on_log_directory_lost(self, event: LogDirectoryLost) -> list[Effect]:
+        """Take every replica offline, for the life of the process."""
+        self.storage_lost = True
+        effects: list[Effect] = []
+        for tp, partition in sorted(self._partitions.items()):
+            self._fetchers.forget(tp)
+            effects += partition.fail(event.reason)
+        for request in self._queue.abandon():
+            effects += _refuse(request, ErrorCode.KAFKA_STORAGE_ERROR)
+        return effects
+
+    def _drain(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        while True:
+            writes, ready = self._queue.begin()
+            effects += writes
+            if not ready:
+                return effects
+            for checked in ready:
+                effects += self._handle(checked, now_ms)
+
+    def _handle(self, checked: CheckedRequest, now_ms: int) -> list[Effect]:
+        if checked.error is not ErrorCode.NONE:
+            name = type(checked.request).__name__
+            fenced = Fenced(fence=_FENCES[checked.error], detail=name)
+            return [fenced, *_refuse(checked.request, checked.error)]
+        match checked.request:
+            case LeaderAndIsrReceived() as request:
+                return self._on_leader_and_isr(request, checked.partition_errors, now_ms)
+            case StopReplicaReceived() as request:
+                return self._on_stop_replica(request)
+            case LiveBrokersChanged() as request:
+                return self._on_live_brokers(request, now_ms)
+            case _:
+                assert_never(checked.request)
+
+    def _on_leader_and_isr(
+        self, request: LeaderAndIsrReceived, partition_errors: tuple[ErrorCode, ...], now_ms: int
+    ) -> list[Effect]:
+        effects: list[Effect] = []
+        errors: list[tuple[TopicPartition, ErrorCode]] = []
+        for each, epoch_error in zip(request.partitions, partition_errors, strict=True):
+            error = epoch_error
+            if epoch_error is ErrorCode.NONE:
+                error, role_effects = self._take_role(each, now_ms)
+                effects += role_effects
+            if error in _FENCES:
+                detail = type(request).__name__
+                effects.append(Fenced(fence=_FENCES[error], detail=detail))
+            errors.append((each.tp, error))
+        effects.append(
+            ReplyLeaderAndIsr(
+                request_id=request.request_id,
+                error=ErrorCode.NONE,
+                partitions=tuple(errors),
+                full=request.full,
+            )
+        )
+        return effects
+
+    def _take_role(self, command: PartitionCommand, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
+        partition = self._partitions.get(command.tp)
+        effects: list[Effect] = []
+        if partition is None:
+            log = LocalLog.empty(command.tp, command.topic_name, command.settings)
+            partition = self._partitions[command.tp] = Partition(log=log, context=self._context)
+            effects.append(_create(command))
+        elif partition.log.settings != command.settings:
+            partition.log.settings = command.settings
+            effects.append(_create(command))
+        role_before = partition.role
+        error, role_effects = partition.on_committed_state(command.state, now_ms)
+        if partition.role is not role_before:
+            if isinstance(partition.role, FollowerReplica):
+                self._fetchers.follow(command.tp, partition.role)
+            else:
+                self._fetchers.forget(command.tp)
+        return error, effects + role_effects
+
+    def _on_stop_replica(self, request: StopReplicaReceived) -> list[Effect]:
+        effects: list[Effect] = []
+        for tp in request.partitions:
+            self._fetchers.forget(tp)
+            self._partitions.pop(tp, None)
+            # Also for a replica unknown here: an earlier process may have left its folder.
+            effects.append(DeleteReplica(tp=tp))
+        effects.append(
+            ReplyStopReplica(
+                request_id=request.request_id,
+                error=ErrorCode.NONE,
+                partitions=tuple((tp, ErrorCode.NONE) for tp in request.partitions),
+            )
+        )
+        return effects
+
+    def _on_live_brokers(self, request: LiveBrokersChanged, now_ms: int) -> list[Effect]:
+        """Replace the live brokers: a fenced follower stops holding back, a live one may join."""
+        self._context.live = {broker.broker_id: broker for broker in request.brokers}
+        effects: list[Effect] = []
+        for _, partition in sorted(self._partitions.items()):
+            if isinstance(partition.role, LeaderReplica):
+                effects += partition.role.propose_joiner(now_ms)
+                effects += partition.role.advance_high_watermark(now_ms)
+        return effects
+
+
+def _create(command: PartitionCommand) -> CreateReplica:
+    return CreateReplica(tp=command.tp, topic_name=command.topic_name, settings=command.settings)
+
+
+def _refuse(request: ControllerRequest, error: ErrorCode) -> list[Effect]:
+    match request:
+        case LeaderAndIsrReceived():
+            return [
+                ReplyLeaderAndIsr(
+                    request_id=request.request_id,
+                    error=error,
+                    partitions=tuple((each.tp, error) for each in request.partitions),
+                    full=request.full,
+                )
+            ]
+        case StopReplicaReceived():
+            return [
+                ReplyStopReplica(
+                    request_id=request.request_id,
+                    error=error,
+                    partitions=tuple((tp, error) for tp in request.partitions),
+                )
+            ]
+        case LiveBrokersChanged():
+            return []
+        case _:
+            assert_never(request)

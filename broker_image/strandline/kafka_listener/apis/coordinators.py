@@ -1,0 +1,60 @@
+"""FindCoordinator and InitProducerId: what Kafka's coordinators answer.
+
+Registered in `handlers`. This broker coordinates neither groups nor transactions: it hands out
+producer ids, and refuses the rest.
+"""
+
+from __future__ import annotations
+
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.kafka_listener.response import RequestContext, Response
+from strandline.kafka_listener.wire import Message
+
+TRANSACTION_KEY_TYPE = 1
+
+
+def find_coordinator(_context: RequestContext, _version: int, request: Message) -> Response:
+    """Respond that no group coordinator is available; refuse one for transactions.
+
+    A client repeats its request after COORDINATOR_NOT_AVAILABLE; one that wants transactions
+    shall fail at once instead. The API is advertised because librdkafka takes its presence as a
+    sign that lz4 is understood.
+    """
+    if request["key_type"] == TRANSACTION_KEY_TYPE:
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        reason = "transactions are not served"
+    else:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        reason = "consumer groups are not served; assign partitions instead"
+    no_coordinator: Message = {
+        "error_code": error,
+        "error_message": reason,
+        "node_id": -1,
+        "host": "",
+        "port": -1,
+    }
+    if "coordinator_keys" in request:
+        coordinators = [{"key": key, **no_coordinator} for key in request["coordinator_keys"]]
+        return Response(body={"coordinators": coordinators}, error=error)
+    return Response(body=no_coordinator, error=error)
+
+
+def init_producer_id(context: RequestContext, _version: int, request: Message) -> Response:
+    """Hand out a new producer id with epoch 0; refuse a client that wants transactions.
+
+    A client that lost its sequence and sends its old id gets a new one too, as in Kafka.
+    """
+    transactional_id = request["transactional_id"]
+    if transactional_id is not None:
+        error_code = transactional_id and ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _producer_id(-1, error_code or ErrorCode.INVALID_REQUEST)
+    try:
+        return _producer_id(context.broker.allocate_producer_id(), ErrorCode.NONE)
+    except ProtocolError as error:
+        return _producer_id(-1, error.code)
+
+
+def _producer_id(producer_id: int, error: ErrorCode) -> Response:
+    epoch = 0 if error is ErrorCode.NONE else -1
+    body = {"error_code": error, "producer_id": producer_id, "producer_epoch": epoch}
+    return Response(body=body, error=error)

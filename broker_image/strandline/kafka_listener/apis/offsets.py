@@ -1,0 +1,80 @@
+"""ListOffsets and OffsetForLeaderEpoch.
+
+Registered in `handlers`. Both respond at once; the offsets they return are bounded by the high
+watermark or by the epochs that the broker knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from strandline.broker_interface import EARLIEST, LATEST, ListedOffset
+from strandline.errors import ErrorCode
+from strandline.kafka_listener.response import RequestContext, Response, epoch_or_none, first_error
+from strandline.kafka_listener.wire import Message
+from strandline.model import LeaderEpoch
+
+
+def _per_partition(request: Message, entry_for: Callable[[str, Message], Message]) -> Message:
+    """Return a body with one entry for each partition of the request, grouped as requested."""
+    topics = [
+        {
+            "name": topic["name"],
+            "partitions": [
+                entry_for(topic["name"], partition) for partition in topic["partitions"]
+            ],
+        }
+        for topic in request["topics"]
+    ]
+    return {"topics": topics}
+
+
+def list_offsets(context: RequestContext, _version: int, request: Message) -> Response:
+    """Return the earliest offset or the high watermark of each partition.
+
+    Search by time would have to open batches; it is refused.
+    """
+    errors: list[ErrorCode] = []
+
+    def entry_for(topic_name: str, partition: Message) -> Message:
+        listed = _listed(context, topic_name, partition)
+        errors.append(listed.error)
+        return {
+            "index": partition["index"],
+            "error_code": listed.error,
+            "offset": listed.offset,
+            "leader_epoch": listed.leader_epoch,
+        }
+
+    return Response(body=_per_partition(request, entry_for), error=first_error(errors))
+
+
+def _listed(context: RequestContext, topic_name: str, partition: Message) -> ListedOffset:
+    timestamp = partition["timestamp"]
+    if timestamp not in {EARLIEST, LATEST}:
+        return ListedOffset(error=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+    return context.broker.list_offset(
+        topic_name, partition["index"], timestamp, epoch_or_none(partition["current_leader_epoch"])
+    )
+
+
+def offset_for_leader_epoch(context: RequestContext, _version: int, request: Message) -> Response:
+    """Return where the requested epoch ends in the leader's log. Source: KIP-320."""
+    errors: list[ErrorCode] = []
+
+    def entry_for(topic_name: str, partition: Message) -> Message:
+        error, end = context.broker.end_offset_for_epoch(
+            topic_name,
+            partition["index"],
+            LeaderEpoch(partition["leader_epoch"]),
+            epoch_or_none(partition["current_leader_epoch"]),
+        )
+        errors.append(error)
+        return {
+            "error_code": error,
+            "index": partition["index"],
+            "leader_epoch": end.leader_epoch,
+            "end_offset": end.end_offset,
+        }
+
+    return Response(body=_per_partition(request, entry_for), error=first_error(errors))

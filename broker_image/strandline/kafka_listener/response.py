@@ -1,0 +1,66 @@
+"""What a request handler is given and what it returns.
+
+Shared by `handlers` and `connection`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.broker_interface import Broker
+from strandline.errors import ErrorCode
+from strandline.model import LeaderEpoch
+
+from .listener_settings import ListenerSettings
+from .wire import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestContext:
+    """The listener a request came in on, and the broker it is for."""
+
+    broker: Broker
+    listener_name: str
+    settings: ListenerSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A response: its body, the first error in it, and whether it closes the connection.
+
+    body None means that the client expects no response (produce with acks=0).
+    """
+
+    body: Message | None
+    error: ErrorCode = ErrorCode.NONE
+    closes_connection: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeferredResponse:
+    """A response that waits for the broker; `finish` makes it from the result.
+
+    may_cancel says whether `result` may be cancelled when the client disconnects: a read may,
+    an append under way may not.
+    """
+
+    result: Awaitable[Any]
+    finish: Callable[[Any], Response]
+    may_cancel: bool
+
+
+def first_error(codes: Iterable[ErrorCode]) -> ErrorCode:
+    """Return the first code that is an error, NONE if there is none."""
+    return next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
+
+
+def epoch_or_none(value: int) -> LeaderEpoch | None:
+    """Return the leader epoch a client sent, None for -1."""
+    return LeaderEpoch(value) if value >= 0 else None
+
+
+def bounded(value: int, most: int) -> int:
+    """Return what a client asked for, neither negative nor more than we allow."""
+    return max(0, min(value, most))

@@ -1,0 +1,126 @@
+"""The responses of one connection, sent in the order of their requests.
+
+Used by `connection`. A response takes its place in the queue when its request is read; it is
+sent when it is ready and every response before it was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from strandline.broker_interface import Buffer
+from strandline.errors import ErrorCode
+
+from .codec import RequestHeader, encode_response
+from .observer import ListenerObserver
+from .response import Response
+from .schemas import ApiSchema
+
+JOINED_RESPONSE_MAX_BYTES = 65_536
+"""Responses up to this size are joined into one write; larger ones are written per buffer."""
+
+UNKNOWN_API = "unknown"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PendingResponse:
+    """The place of one request in the queue: first without a response, then with one to send.
+
+    buffers is None until ready, and empty if nothing is to be sent. Times are the loop's.
+    result is what the response waits for; it is set only if it may be cancelled.
+    """
+
+    api: ApiSchema | None
+    header: RequestHeader
+    size_bytes: int
+    received_at: float
+    handled_at: float = 0.0
+    ready_at: float = 0.0
+    buffers: list[Buffer] | None = None
+    error: ErrorCode = ErrorCode.NONE
+    closes_connection: bool = False
+    result: asyncio.Future[object] | None = None
+
+    @property
+    def api_name(self) -> str:
+        """The name of the API, for logs and metrics."""
+        return UNKNOWN_API if self.api is None else self.api.name
+
+    def ready(self, response: Response, version: int, now: float) -> None:
+        """Encode the response; from now on it may be sent."""
+        self.error = response.error
+        self.closes_connection = response.closes_connection
+        if response.body is None or self.api is None:
+            self.buffers = []
+        else:
+            self.buffers = encode_response(
+                self.api, version, correlation_id=self.header.correlation_id, message=response.body
+            )
+        self._settled(now)
+
+    def ready_to_close(self, error: ErrorCode, now: float) -> None:
+        """Close the connection, without a response, when the responses before it were sent."""
+        self.error = error
+        self.closes_connection = True
+        self.buffers = []
+        self._settled(now)
+
+    def _settled(self, now: float) -> None:
+        self.ready_at = now
+        self.handled_at = self.handled_at or now
+        self.result = None
+
+
+class ResponseQueue:
+    """The responses of a connection that were not sent yet, oldest first."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, observer: ListenerObserver) -> None:
+        self._loop = loop
+        self._observer = observer
+        self._responses: deque[PendingResponse] = deque()
+        self.is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._responses)
+
+    def __iter__(self) -> Iterator[PendingResponse]:
+        return iter(self._responses)
+
+    def add(self, pending: PendingResponse) -> None:
+        """Give a request its place in the order."""
+        self._responses.append(pending)
+
+    def send_next(self, transport: asyncio.Transport) -> bool:
+        """Send the oldest response if it is ready; False if nothing was sent.
+
+        A response that closes the connection sets is_closed; nothing is sent after it.
+        """
+        if self.is_closed or not self._responses or self._responses[0].buffers is None:
+            return False
+        pending = self._responses.popleft()
+        if pending.buffers and not transport.is_closing():
+            _write(transport, pending.buffers)
+        self.is_closed = pending.closes_connection
+        self._observer.response_sent(
+            pending.api_name,
+            pending.error,
+            local_seconds=pending.handled_at - pending.received_at,
+            remote_seconds=pending.ready_at - pending.handled_at,
+            send_seconds=self._loop.time() - pending.ready_at,
+        )
+        return True
+
+
+def _write(transport: asyncio.Transport, buffers: list[Buffer]) -> None:
+    """Write a response; a large one buffer by buffer, so that records are not copied."""
+    if len(buffers) == 1:
+        transport.write(buffers[0])
+    elif sum(len(buffer) for buffer in buffers) <= JOINED_RESPONSE_MAX_BYTES:
+        transport.write(b"".join(buffers))
+    else:
+        for buffer in buffers:
+            if buffer:
+                transport.write(buffer)

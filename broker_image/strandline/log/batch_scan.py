@@ -1,0 +1,156 @@
+"""Walk the batches of a segment file: trusting it, or checking every byte.
+
+Called by `segment`. Reads in windows, so a header costs a parse and not a system call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from strandline.errors import CorruptBatch
+
+from .files import read_exactly
+from .record_batch import HEADER_BYTES, BatchHeader, check_crc, parse_header
+
+WINDOW_BYTES = 256 * 1024
+
+
+class Window:
+    """A part of a file in memory that moves on as it is read; positions are the file's."""
+
+    __slots__ = ("_data", "_end", "_fd", "_from", "_read_bytes")
+
+    def __init__(self, fd: int, *, end: int, read_bytes: int = WINDOW_BYTES) -> None:
+        self._fd = fd
+        self._end = end
+        self._read_bytes = read_bytes
+        self._from = 0
+        self._data = b""
+
+    def _locate(self, position: int, length: int) -> int:
+        """Return where in `_data` a position lies, reading what is missing of the range."""
+        within = position - self._from
+        if within < 0 or within + length > len(self._data):
+            wanted = max(length, min(self._read_bytes, self._end - position))
+            self._data = read_exactly(self._fd, wanted, position)
+            self._from, within = position, 0
+        return within
+
+    def header_at(self, position: int) -> BatchHeader:
+        """Read the header at a position.
+
+        Raises:  CorruptBatch if it is malformed, or if the file ends within it
+        """
+        within = self._locate(position, min(HEADER_BYTES, self._end - position))
+        return parse_header(self._data, within)
+
+    def check_crc_at(self, position: int, header: BatchHeader) -> None:
+        """Check the CRC of a batch that lies within the file.
+
+        Raises:  CorruptBatch if it differs
+        """
+        within = self._locate(position, header.size_bytes)
+        check_crc(header, self._data, within)
+
+    def view(self, start: int, end: int) -> memoryview:
+        """Return the bytes of a range, uncopied."""
+        within = self._locate(start, end - start)
+        return memoryview(self._data)[within : within + end - start]
+
+
+def headers(fd: int, *, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Walk batches that were checked when they were written: (position, header)."""
+    window = Window(fd, end=end)
+    position = start
+    while position < end:
+        header = window.header_at(position)
+        yield position, header
+        position += header.size_bytes
+
+
+class EndKind(Enum):
+    """Why a check of a segment ended where it did."""
+
+    COMPLETE = "complete"
+    TORN = "torn"
+    """The last batch is cut by the end of the file: a write that never returned."""
+    DAMAGED = "damaged"
+    """Bytes that were written are not there any more, or are others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanEnd:
+    """Up to where a segment file can be believed; problem is "" if to its end."""
+
+    position: int
+    next_offset: int
+    last_epoch: int
+    kind: EndKind
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanExpectation:
+    """What the batches of a segment must be.
+
+    first_offset is the end of the log before it: batches are contiguous. Leader epochs
+    never fall, and none is above epoch_max, the highest this broker ever accepted:
+    offsets and epochs lie outside the CRC, this is what protects them.
+    """
+
+    first_offset: int
+    last_epoch: int
+    epoch_max: int
+    with_crc: bool
+
+
+def check_batches(
+    fd: int, size_bytes: int, expected: ScanExpectation, visit: Callable[[int, BatchHeader], None]
+) -> ScanEnd:
+    """Walk a segment file from its start and stop at the first batch that must not be there.
+
+    visit is called with position and header of every batch found good.
+
+    Source:  Kafka LogSegment.recover, LogLoader.recoverSegment
+    """
+    window = Window(fd, end=size_bytes)
+    position, next_offset, last_epoch = 0, expected.first_offset, expected.last_epoch
+    kind, problem = EndKind.COMPLETE, ""
+    while position < size_bytes:
+        try:
+            if size_bytes - position < HEADER_BYTES:
+                kind, problem = EndKind.TORN, "batch header is cut"
+                break
+            header = window.header_at(position)
+            problem = _misplaced(header, next_offset, last_epoch, expected.epoch_max)
+            if problem:
+                kind = EndKind.DAMAGED
+                break
+            if position + header.size_bytes > size_bytes:
+                kind, problem = EndKind.TORN, "batch is cut"
+                break
+            if expected.with_crc:
+                window.check_crc_at(position, header)
+        except CorruptBatch as error:
+            kind, problem = EndKind.DAMAGED, str(error)
+            break
+        visit(position, header)
+        position += header.size_bytes
+        next_offset, last_epoch = header.next_offset, header.leader_epoch
+    return ScanEnd(
+        position=position,
+        next_offset=next_offset,
+        last_epoch=last_epoch,
+        kind=kind,
+        problem=problem,
+    )
+
+
+def _misplaced(header: BatchHeader, next_offset: int, last_epoch: int, epoch_max: int) -> str:
+    if header.base_offset != next_offset:
+        return f"base offset {header.base_offset} where {next_offset} must follow"
+    if not last_epoch <= header.leader_epoch <= epoch_max:
+        return f"leader epoch {header.leader_epoch} outside [{last_epoch}, {epoch_max}]"
+    return ""

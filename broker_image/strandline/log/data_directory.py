@@ -1,0 +1,372 @@
+"""The data directory of a broker: its lock, and the three small files beside the logs.
+
+`meta.json` says whose directory it is and which broker epoch was meant to be used last;
+the clean-shutdown marker says under which epoch all logs were fsynced; the state file
+keeps the epochs a broker accepted, so that a restarted one cannot be fed an older past.
+Called by `runtime` at start and stop, and by the performer of `PersistState`, off the
+event loop: every function here blocks on the disk. Invariant: once the directory was
+initialised, meta and state file exist; a missing or odd one is `CheckpointMalformed`,
+never an empty beginning.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import uuid
+import zlib
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from strandline.core.effects import PersistedPartition
+from strandline.errors import CheckpointMalformed, LogDirectoryFailed, StorageError
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    IsrEntry,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
+
+LOCK_FILE: Final = ".lock"
+META_FILE: Final = "meta.json"
+MARKER_FILE: Final = ".clean-shutdown.json"
+FAILED_FILE: Final = ".storage_failed"
+STATE_FILE: Final = "broker-state"
+PROBE_FILE: Final = ".probe"
+PROBE_BYTES: Final = 4096
+STATE_HEADER: Final = "strandline-state 1"
+SMALL_FILE_BYTES_MAX: Final = 4096
+BOOT_ID_LENGTH_MAX: Final = 64
+STATE_FILE_BYTES_MAX: Final = 256 << 20
+
+_REPLICA_FOLDER = re.compile(r"(?P<topic_id>[0-9a-zA-Z][0-9a-zA-Z-]*)-(?P<partition>\d+)")
+
+_REMEDIES: Final = {
+    errno.EROFS: "is read-only: mount the volume writable",
+    errno.EACCES: "may not be written by this user: correct its owner, or the pod's fsGroup",
+    errno.EPERM: "may not be written by this user: correct its owner, or the pod's fsGroup",
+    errno.ENOSPC: "is full: free space or let the volume grow, then start the broker again",
+    errno.EDQUOT: "is over its quota: free space or raise the quota, then start the broker again",
+    errno.ENOTDIR: "is not a directory: set log.dir to one",
+    errno.EIO: "has a failing disk: move the broker to another volume",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """Content of meta.json, as Kafka's meta.properties.
+
+    broker_epoch is the one the broker meant to register under; it may never have done so.
+    """
+
+    log_dir_id: str
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerState:
+    """Content of the state file: what this broker accepted, at most one entry a partition."""
+
+    controller_epoch: ControllerEpoch = ControllerEpoch(0)
+    partitions: tuple[PersistedPartition, ...] = ()
+
+
+class DataDirectory:
+    """An exclusively locked data directory; the lock ends with the process or with `close`."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def open(cls, path: Path) -> DataDirectory:
+        """Lock a directory, making it if needed, and prove that it can be written.
+
+        Raises:  LogDirectoryFailed with a sentence that says what to do
+        """
+        with _failures_of(path):
+            path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with _failures_of(path):
+                _prove_writable(path)
+        except BlockingIOError as error:
+            os.close(lock)
+            raise LogDirectoryFailed(
+                f"data directory {path} is locked by another process: stop that broker, or "
+                "give this one a directory of its own"
+            ) from error
+        except LogDirectoryFailed:
+            os.close(lock)
+            raise
+        return cls(path, lock)
+
+    def close(self) -> None:
+        """Give up the lock."""
+        os.close(self._lock)
+
+    # --- meta ----------------------------------------------------------------------------
+
+    def read_meta(self) -> MetaProperties | None:
+        """Return what meta.json says.
+
+        Returns: None for a directory that was never initialised and holds no log
+        Raises:  CheckpointMalformed, also if logs exist without it
+        """
+        content = self._read(META_FILE, SMALL_FILE_BYTES_MAX)
+        if content is not None:
+            return _meta_from(content, self.path / META_FILE)
+        if self.replica_folders():
+            raise CheckpointMalformed(
+                f"{self.path / META_FILE} is missing although logs exist: restore it from a "
+                "backup, or empty the directory to let this broker copy everything again"
+            )
+        return None
+
+    def write_meta(self, meta: MetaProperties) -> None:
+        """Replace meta.json, fsynced; on a new directory the empty state file goes first."""
+        if not (self.path / META_FILE).exists():
+            self.write_state(BrokerState())
+        content = {"logDirId": meta.log_dir_id, "brokerEpoch": meta.broker_epoch}
+        self._write(META_FILE, json.dumps(content).encode())
+
+    # --- clean-shutdown marker -----------------------------------------------------------
+
+    def read_clean_shutdown_marker(self) -> BrokerEpoch | None:
+        """Return the epoch of the marker, None without one.
+
+        A malformed marker counts as none: that start is unclean, which is always safe.
+        """
+        content = self._read(MARKER_FILE, SMALL_FILE_BYTES_MAX)
+        if content is None:
+            return None
+        with suppress(ValueError, KeyError, TypeError):
+            epoch = json.loads(content)["brokerEpoch"]
+            if type(epoch) is int and epoch > 0:
+                return BrokerEpoch(epoch)
+        return None
+
+    def remove_clean_shutdown_marker(self) -> None:
+        """Delete the marker durably: from now on this start may change what it speaks of."""
+        self._remove(MARKER_FILE)
+
+    def write_clean_shutdown_marker(self, broker_epoch: BrokerEpoch) -> None:
+        """Tell the next start that nothing was lost; call it only after all logs are fsynced."""
+        self._write(MARKER_FILE, json.dumps({"brokerEpoch": broker_epoch}).encode())
+
+    # --- failed storage --------------------------------------------------------------------
+
+    def mark_failed(self) -> None:
+        """Tell the next start that a write or fsync failed here, if the disk still can write."""
+        with suppress(StorageError):
+            self._write(FAILED_FILE, b"")
+
+    def is_marked_failed(self) -> bool:
+        """Tell whether an earlier process saw this directory fail."""
+        return self._read(FAILED_FILE, SMALL_FILE_BYTES_MAX) is not None
+
+    def remove_failed_mark(self) -> None:
+        """Forget the failure: the start that had to know of it is registered."""
+        self._remove(FAILED_FILE)
+
+    # --- state file ----------------------------------------------------------------------
+
+    def read_state(self) -> BrokerState:
+        """Return what the broker accepted last.
+
+        Raises:  CheckpointMalformed, also if it is missing from an initialised directory
+        """
+        content = self._read(STATE_FILE, STATE_FILE_BYTES_MAX)
+        if content is not None:
+            return _state_from(content, self.path / STATE_FILE)
+        if self._read(META_FILE, SMALL_FILE_BYTES_MAX) is None and not self.replica_folders():
+            return BrokerState()
+        raise CheckpointMalformed(
+            f"{self.path / STATE_FILE} is missing although the directory is in use: restore it "
+            "from a backup, or empty the directory to let this broker copy everything again"
+        )
+
+    def write_state(self, state: BrokerState) -> None:
+        """Replace the state file: written beside it, fsynced, renamed, directory fsynced."""
+        body = json.dumps(_state_body(state), separators=(",", ":")).encode()
+        header = f"{STATE_HEADER} {zlib.crc32(body):08x}\n".encode()
+        self._write(STATE_FILE, header + body)
+
+    # --- folders -------------------------------------------------------------------------
+
+    def replica_folders(self) -> tuple[tuple[TopicPartition, Path], ...]:
+        """Return the folders `<topicId>-<partition>`, ascending; other names are not ours."""
+        found: list[tuple[TopicPartition, Path]] = []
+        with _failures_of(self.path), os.scandir(self.path) as entries:
+            for entry in entries:
+                match = _REPLICA_FOLDER.fullmatch(entry.name)
+                if match and entry.is_dir(follow_symlinks=False):
+                    topic_id = TopicId(match["topic_id"])
+                    tp = TopicPartition(topic_id=topic_id, partition=int(match["partition"]))
+                    found.append((tp, Path(entry.path)))
+        return tuple(sorted(found))
+
+    def replica_folder(self, tp: TopicPartition) -> Path:
+        """Return the folder of a replica; a topic id that would leave the directory is refused.
+
+        Raises:  LogDirectoryFailed
+        """
+        name = f"{tp.topic_id}-{tp.partition}"
+        if not _REPLICA_FOLDER.fullmatch(name):
+            raise LogDirectoryFailed(f"{name!r} cannot be the name of a replica's folder")
+        return self.path / name
+
+    # --- files ---------------------------------------------------------------------------
+
+    def _read(self, name: str, bytes_max: int) -> bytes | None:
+        with _failures_of(self.path):
+            try:
+                with (self.path / name).open("rb") as file:
+                    content = file.read(bytes_max + 1)
+            except FileNotFoundError:
+                return None
+        if len(content) > bytes_max:
+            raise CheckpointMalformed(f"{self.path / name} is larger than {bytes_max} bytes")
+        return content
+
+    def _remove(self, name: str) -> None:
+        with _failures_of(self.path):
+            (self.path / name).unlink(missing_ok=True)
+            _sync_directory(self.path)
+
+    def _write(self, name: str, content: bytes) -> None:
+        with _failures_of(self.path):
+            _replace_file(self.path, name, content)
+
+
+def new_log_dir_id() -> str:
+    """Return an id for a directory that never held a log."""
+    return str(uuid.uuid4())
+
+
+def read_boot_id(path: Path) -> str:
+    """Return which boot of the machine this is, "" if that cannot be known."""
+    try:
+        with path.open(encoding="ascii") as file:
+            boot_id = file.read(SMALL_FILE_BYTES_MAX).strip()
+    except (OSError, ValueError):
+        return ""
+    return boot_id if len(boot_id) <= BOOT_ID_LENGTH_MAX else ""
+
+
+@contextmanager
+def _failures_of(path: Path) -> Generator[None]:
+    """Turn an error of the operating system into one that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0, f"failed: {error.strerror}")
+        raise LogDirectoryFailed(f"data directory {path} {remedy}") from error
+
+
+def _prove_writable(path: Path) -> None:
+    """Write a block and fsync it: a full or failing disk shows before a broker registers."""
+    _replace_file(path, PROBE_FILE, bytes(PROBE_BYTES))
+    (path / PROBE_FILE).unlink()
+
+
+def _replace_file(folder: Path, name: str, content: bytes) -> None:
+    temporary = folder / f"{name}.tmp"
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(folder / name)
+    _sync_directory(folder)
+
+
+def _sync_directory(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _meta_from(content: bytes, path: Path) -> MetaProperties:
+    try:
+        value = json.loads(content)
+        log_dir_id, epoch = value["logDirId"], value["brokerEpoch"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointMalformed(f"{path}: not the promised form: {error}") from error
+    if not (isinstance(log_dir_id, str) and log_dir_id and type(epoch) is int and epoch >= 0):
+        raise CheckpointMalformed(f"{path}: logDirId must be a text, brokerEpoch an integer")
+    return MetaProperties(log_dir_id=log_dir_id, broker_epoch=BrokerEpoch(epoch))
+
+
+def _state_body(state: BrokerState) -> dict[str, Any]:
+    return {
+        "controllerEpoch": state.controller_epoch,
+        "partitions": [
+            {
+                "topicId": partition.tp.topic_id,
+                "partition": partition.tp.partition,
+                "topicName": partition.topic_name,
+                "leaderEpoch": partition.leader_epoch,
+                "partitionEpoch": partition.partition_epoch,
+                "isr": [[entry.broker_id, entry.broker_epoch] for entry in partition.isr],
+            }
+            for partition in state.partitions
+        ],
+    }
+
+
+def _state_from(content: bytes, path: Path) -> BrokerState:
+    """Read the state file; the checksum covers everything behind the first line."""
+    header, _, body = content.partition(b"\n")
+    if header != f"{STATE_HEADER} {zlib.crc32(body):08x}".encode():
+        raise CheckpointMalformed(f"{path}: version or checksum does not match")
+    try:
+        value = json.loads(body)
+        partitions = tuple(_partition_from(item) for item in value["partitions"])
+        epoch = _integer(value["controllerEpoch"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointMalformed(f"{path}: not the promised form: {error}") from error
+    if len({partition.tp for partition in partitions}) != len(partitions):
+        raise CheckpointMalformed(f"{path}: a partition is named twice")
+    return BrokerState(controller_epoch=ControllerEpoch(epoch), partitions=partitions)
+
+
+def _partition_from(item: dict[str, Any]) -> PersistedPartition:
+    return PersistedPartition(
+        tp=TopicPartition(
+            topic_id=TopicId(_text(item["topicId"])), partition=_integer(item["partition"])
+        ),
+        topic_name=_text(item["topicName"]),
+        leader_epoch=LeaderEpoch(_integer(item["leaderEpoch"], minimum=-1)),
+        partition_epoch=PartitionEpoch(_integer(item["partitionEpoch"], minimum=-1)),
+        isr=tuple(
+            IsrEntry(
+                broker_id=BrokerId(_integer(broker_id)), broker_epoch=BrokerEpoch(_integer(epoch))
+            )
+            for broker_id, epoch in item["isr"]
+        ),
+    )
+
+
+def _integer(value: object, *, minimum: int = 0) -> int:
+    if type(value) is int and value >= minimum:
+        return value
+    raise ValueError(f"{value!r} is not an integer of at least {minimum}")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise ValueError(f"{value!r} is not a text")

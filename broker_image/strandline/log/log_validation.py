@@ -1,0 +1,94 @@
+"""Validate the segments of a log found on disk, and cut it at the first bad batch.
+
+Called by `partition_log` when it opens a folder. What remains is contiguous and ends with
+the last good batch before the first bad one: whatever follows a hole is deleted, because
+an offset once lost must be fetched again from the leader, not skipped.
+
+Source: Kafka LogLoader.recoverLog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .batch_scan import EndKind, ScanExpectation
+from .record_batch import BatchHeader
+from .segment import Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogValidation:
+    """What was found; problem is "" if nothing was cut.
+
+    damaged means that bytes a finished write had put there are gone. A write torn by the
+    death of the process is not damage: it was never acknowledged.
+    """
+
+    problem: str = ""
+    cut_at_offset: int = -1
+    removed_bytes: int = 0
+    removed_segments: int = 0
+    damaged: bool = False
+    rebuilt_indexes: int = 0
+
+
+def validate_segments(
+    segments: Sequence[Segment],
+    *,
+    crc_from: int | None,
+    epoch_max: int,
+    visit: Callable[[BatchHeader], None],
+    sealed: Callable[[Segment], None],
+) -> tuple[list[Segment], LogValidation]:
+    """Validate segments in order; return those to keep, the last one open for writing.
+
+    Shape:   segments ascend by base offset; crc_from None trusts the CRC of every batch,
+             otherwise it is checked from the segment that holds that offset on
+    Calls:   visit for each good batch, sealed for each kept segment but the last
+    """
+    kept: list[Segment] = []
+    last_epoch, rebuilt = -1, 0
+    for index, segment in enumerate(segments):
+        later = segments[index + 1 :]
+        if kept and segment.base_offset != kept[-1].end_offset:
+            problem = f"segment {segment.base_offset} does not follow {kept[-1].end_offset}"
+            return kept, _cut(kept[-1], segments[index:], problem, rebuilt, damaged=True)
+        if kept:
+            sealed(kept[-1])
+        end = segment.check(
+            ScanExpectation(
+                first_offset=segment.base_offset,
+                last_epoch=last_epoch,
+                epoch_max=epoch_max,
+                with_crc=crc_from is not None and not (later and later[0].base_offset <= crc_from),
+            ),
+            lambda _, header: visit(header),
+        )
+        kept.append(segment)
+        last_epoch = end.last_epoch
+        if end.kind is not EndKind.COMPLETE:
+            torn = end.kind is EndKind.TORN and not later
+            return kept, _cut(segment, later, end.problem, rebuilt, damaged=not torn)
+        if later:
+            rebuilt += segment.write_index()
+    return kept, LogValidation(rebuilt_indexes=rebuilt)
+
+
+def _cut(
+    last: Segment, later: Sequence[Segment], problem: str, rebuilt: int, *, damaged: bool
+) -> LogValidation:
+    """Delete later segments, newest first, and cut the file of the last one kept."""
+    removed_bytes = 0
+    for segment in reversed(later):
+        removed_bytes += segment.path.stat().st_size
+        segment.remove()
+    removed_bytes += last.cut_file()
+    return LogValidation(
+        problem=problem,
+        cut_at_offset=last.end_offset,
+        removed_bytes=removed_bytes,
+        removed_segments=len(later),
+        damaged=damaged,
+        rebuilt_indexes=rebuilt,
+    )

@@ -1,0 +1,102 @@
+"""The folder of a partition: its name, and the partition.metadata file inside it.
+
+Called by `partition_log` and `recovery`. A topic id comes from the network: a name is
+made only from a uuid and a number, so no name can leave the data directory.
+
+`<topicId>-<partition>`           a log
+`<topicId>-<partition>.new`       a log being made; never holds records
+`<topicId>-<partition>.deleted`   a log being deleted
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from strandline.errors import CheckpointMalformed, ErrorCode, ProtocolError
+from strandline.model import TopicId, TopicPartition
+
+from .files import replace_file
+
+METADATA_FILE = "partition.metadata"
+METADATA_VERSION = 0
+NEW_SUFFIX = ".new"
+DELETED_SUFFIX = ".deleted"
+PARTITION_MAX = (1 << 31) - 1
+METADATA_SIZE_MAX_BYTES = 4096
+
+_TOPIC_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_FOLDER = re.compile(rf"({_TOPIC_ID.pattern})-(0|[1-9][0-9]{{0,9}})")
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetadataFile:
+    """Content of partition.metadata: whose log the folder holds."""
+
+    tp: TopicPartition
+    topic_name: str
+
+
+def folder_of(root: Path, tp: TopicPartition) -> Path:
+    """Return the folder of a partition, directly below the data directory.
+
+    Raises:  ProtocolError(INVALID_REQUEST) if the id is not a uuid or the number not a partition
+    """
+    name = f"{tp.topic_id}-{tp.partition}"
+    if parse_folder_name(name) != tp:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, problem="not a partition", name=name)
+    folder = root / name
+    if folder.is_symlink() or folder.resolve().parent != root.resolve():
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, problem="leads elsewhere", name=name)
+    return folder
+
+
+def parse_folder_name(name: str) -> TopicPartition | None:
+    """Return the partition a folder name stands for, None if it is none of ours."""
+    match = _FOLDER.fullmatch(name)
+    if match is None or int(match[3]) > PARTITION_MAX:
+        return None
+    return TopicPartition(topic_id=TopicId(match[1]), partition=int(match[3]))
+
+
+def write_metadata(folder: Path, metadata: PartitionMetadataFile) -> None:
+    """Write the partition.metadata file, durably.
+
+    Raises:  ProtocolError(INVALID_TOPIC_EXCEPTION) for a name no topic can have
+    """
+    if _TOPIC_NAME.fullmatch(metadata.topic_name) is None:
+        raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name=metadata.topic_name)
+    lines = (
+        f"version: {METADATA_VERSION}",
+        f"topic_id: {metadata.tp.topic_id}",
+        f"topic_name: {metadata.topic_name}",
+        f"partition: {metadata.tp.partition}",
+        "",
+    )
+    replace_file(folder / METADATA_FILE, "\n".join(lines).encode())
+
+
+def read_metadata(folder: Path) -> PartitionMetadataFile:
+    """Read the partition.metadata file; it must agree with the name of the folder.
+
+    Raises:  CheckpointMalformed if it is not what `write_metadata` writes; OSError
+    """
+    path = folder / METADATA_FILE
+    try:
+        with path.open("rb") as file:
+            text = file.read(METADATA_SIZE_MAX_BYTES).decode("ascii", errors="replace")
+    except FileNotFoundError as error:
+        raise CheckpointMalformed(f"{path}: missing") from error
+    fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    tp = parse_folder_name(f"{fields.get('topic_id')}-{fields.get('partition')}")
+    topic_name = fields.get("topic_name", "")
+    if (
+        fields.get("version") != str(METADATA_VERSION)
+        or tp is None
+        or tp != parse_folder_name(folder.name)
+        or _TOPIC_NAME.fullmatch(topic_name) is None
+    ):
+        raise CheckpointMalformed(f"{path}: does not describe the folder it lies in")
+    return PartitionMetadataFile(tp=tp, topic_name=topic_name)

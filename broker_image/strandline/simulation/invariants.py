@@ -1,0 +1,359 @@
+"""The invariants of the cluster, checked after every event that touches state.
+
+The oracle is the committed log: filled the first time a high watermark passes an offset, never
+changed again. Each invariant is named by what it says, and is checked as soon as an effect
+can have broken it. Which ISR entries a lossy crash excuses is known here from the disks, not
+from what brokers registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from strandline.core.effects import (
+    BecameFollower,
+    BecameLeader,
+    HighWatermarkAdvanced,
+    IsrChanged,
+    Notice,
+    ProposeIsr,
+)
+from strandline.core.views import PartitionView, RoleName
+from strandline.model import (
+    NO_LEADER,
+    BrokerId,
+    LeaderEpoch,
+    PartitionState,
+    TopicPartition,
+)
+
+from .disk import SimulatedDisk
+
+if TYPE_CHECKING:
+    from .process import Process
+    from .store import SimulatedStore
+
+ONE_LEADER_PER_EPOCH = "one leader per epoch"
+EPOCHS_NEVER_FALL = "epochs never fall"
+LEADER_IN_ISR = "the leader is in the ISR, the ISR within the replicas"
+WATERMARK_WITHIN_LOG = "the high watermark is within the log and never falls under one leader"
+COMMITTED_NEVER_CHANGES = "what is committed never changes"
+LEADER_IS_COMPLETE = "a leader has everything that earlier leaders committed"
+ISR_IS_COMPLETE = "every in-sync replica has everything that is committed"
+MAXIMAL_ISR_COVERS = "a leader counts every replica that could be elected"
+READS_ARE_COMMITTED = "consumers read committed records only"
+ACKNOWLEDGED_IS_COMMITTED = "what is acknowledged is committed"
+ACKNOWLEDGED_SURVIVES = "an acknowledged record survives at its offset"
+EVERYTHING_HEALS = "when faults end, the cluster heals and everything is answered"
+OFFLINE_NEEDS_LOSS = "a partition stays offline only if its whole ISR lost data"
+CORE_HOLDS = "no invariant of our own code is broken"
+
+
+class InvariantBroken(Exception):
+    """An invariant does not hold; values say where."""
+
+    def __init__(self, invariant: str, **values: object) -> None:
+        self.invariant = invariant
+        detail = ", ".join(f"{name}={value}" for name, value in values.items())
+        super().__init__(f"{invariant}: {detail}")
+
+
+@dataclass(slots=True)
+class CommittedLog:
+    """The oracle of one partition: values and, for each, the epoch that first committed it."""
+
+    values: list[int] = field(default_factory=list)
+    epochs: list[LeaderEpoch] = field(default_factory=list)
+
+    def end_below(self, epoch: LeaderEpoch) -> int:
+        """Return the end of what leaders of lower epochs committed."""
+        end = len(self.epochs)
+        while end and self.epochs[end - 1] >= epoch:
+            end -= 1
+        return end
+
+
+@dataclass(slots=True)
+class ObservedLeadership:
+    """A leadership that a process took up."""
+
+    process: Process
+    epoch: LeaderEpoch
+    high_watermark: int
+
+
+class Invariants:
+    """Judges one schedule."""
+
+    def __init__(self, store: SimulatedStore, disks: Mapping[BrokerId, SimulatedDisk]) -> None:
+        self._store = store
+        self._disks = disks
+        tps = [found.tp for found in store.partitions.values()]
+        self.committed = {tp: CommittedLog() for tp in tps}
+        self.acknowledged: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in tps}
+        self.elections = dict.fromkeys(tps, 0)
+        self.acknowledged_after = dict.fromkeys(tps, 0)
+        """Records acknowledged after an election that was not the first."""
+        self._matching_ends: dict[tuple[BrokerId, TopicPartition], int] = {}
+        self._leaders: dict[tuple[TopicPartition, LeaderEpoch], Process] = {}
+        self._leaderships: dict[tuple[BrokerId, TopicPartition], ObservedLeadership] = {}
+        self._accepted_epochs: dict[tuple[BrokerId, TopicPartition], LeaderEpoch] = {}
+        self._unchecked: dict[TopicPartition, None] = {}
+
+    # --- the store ------------------------------------------------------------------------
+
+    def on_committed_state(
+        self, tp: TopicPartition, old: PartitionState | None, new: PartitionState
+    ) -> None:
+        """Judge a status write that was applied."""
+        members = new.isr_ids
+        if not set(members) <= set(new.replicas) or (
+            new.leader != NO_LEADER and new.leader not in members
+        ):
+            raise InvariantBroken(LEADER_IN_ISR, tp=tp, state=new)
+        rises = old is None or (
+            new.partition_epoch == old.partition_epoch + 1
+            and new.leader_epoch >= old.leader_epoch
+            and (new.leader == old.leader or new.leader_epoch > old.leader_epoch)
+        )
+        if not rises:
+            raise InvariantBroken(EPOCHS_NEVER_FALL, tp=tp, old=old, new=new)
+        if new.leader != NO_LEADER and (old is None or new.leader_epoch != old.leader_epoch):
+            self.elections[tp] += 1
+        self._check_isr(tp)
+        self._check_maximal_isr(tp)
+
+    # --- disks ----------------------------------------------------------------------------
+
+    def on_truncated(self, broker_id: BrokerId, tp: TopicPartition, offset: int) -> None:
+        """Take note that a log was cut."""
+        key = (broker_id, tp)
+        self._matching_ends[key] = min(self._matching_ends.get(key, 0), offset)
+        self._unchecked[tp] = None
+
+    def on_data_lost(self, broker_id: BrokerId, *, wiped: bool) -> None:
+        """Take note that a broker lost records, and every accepted epoch if its disk was wiped."""
+        for tp in self.committed:
+            log = self._disks[broker_id].logs.get(tp)
+            self.on_truncated(broker_id, tp, 0 if log is None else log.end)
+            if wiped:
+                self._accepted_epochs.pop((broker_id, tp), None)
+
+    # --- processes ------------------------------------------------------------------------
+
+    def on_notice(self, process: Process, notice: Notice) -> None:
+        """Judge a notice of a core."""
+        match notice:
+            case HighWatermarkAdvanced():
+                self._on_high_watermark(process, notice.tp, notice.high_watermark)
+            case BecameLeader():
+                self._on_accepted_epoch(process, notice.tp, notice.leader_epoch)
+                self._on_leader(process, notice.tp, notice.leader_epoch)
+            case BecameFollower():
+                self._on_accepted_epoch(process, notice.tp, notice.leader_epoch)
+                self._leaderships.pop((process.broker_id, notice.tp), None)
+            case IsrChanged():
+                self._unchecked[notice.tp] = None
+            case _:
+                pass
+
+    def on_proposed(self, process: Process, effect: ProposeIsr) -> None:
+        """Take note that a leader changes its maximal ISR."""
+        del process
+        self._unchecked[effect.tp] = None
+
+    def after_step(self, process: Process) -> None:
+        """Judge what needs the whole step to be performed."""
+        if self._unchecked:
+            unchecked, self._unchecked = self._unchecked, {}
+            for tp in unchecked:
+                self._check_isr(tp)
+                self._check_maximal_isr(tp)
+                leadership = self._leaderships.get((process.broker_id, tp))
+                if leadership is not None and leadership.process is process:
+                    self._check_leader(process, tp)
+
+    def _check_leader(self, process: Process, tp: TopicPartition) -> None:
+        """Judge what a leader shows consumers, the inherited high watermark included."""
+        view = self._view(process, tp)
+        visible = view.high_watermark
+        if view.role is RoleName.LEADER and not self._holds_committed(
+            process.broker_id, tp, visible
+        ):
+            raise InvariantBroken(
+                WATERMARK_WITHIN_LOG, leader=process.incarnation, tp=tp, visible=visible
+            )
+
+    def _on_accepted_epoch(self, process: Process, tp: TopicPartition, epoch: LeaderEpoch) -> None:
+        key = (process.broker_id, tp)
+        if epoch < self._accepted_epochs.get(key, epoch):
+            raise InvariantBroken(EPOCHS_NEVER_FALL, broker=process.broker_id, tp=tp, epoch=epoch)
+        self._accepted_epochs[key] = epoch
+
+    def _on_leader(self, process: Process, tp: TopicPartition, epoch: LeaderEpoch) -> None:
+        other = self._leaders.setdefault((tp, epoch), process)
+        if other is not process:
+            raise InvariantBroken(
+                ONE_LEADER_PER_EPOCH,
+                tp=tp,
+                epoch=epoch,
+                leaders=(other.incarnation, process.incarnation),
+            )
+        end = self.committed[tp].end_below(epoch)
+        if not self._holds_committed(process.broker_id, tp, end):
+            raise InvariantBroken(
+                LEADER_IS_COMPLETE,
+                leader=process.incarnation,
+                tp=tp,
+                epoch=epoch,
+                committed=end,
+                has=self._matching_ends[process.broker_id, tp],
+            )
+        self._leaderships[process.broker_id, tp] = ObservedLeadership(process, epoch, 0)
+        self._unchecked[tp] = None
+
+    def _on_high_watermark(self, process: Process, tp: TopicPartition, offset: int) -> None:
+        log, leadership = (
+            self._disks[process.broker_id].logs[tp],
+            self._leaderships[process.broker_id, tp],
+        )
+        if not leadership.high_watermark <= offset <= log.end:
+            raise InvariantBroken(
+                WATERMARK_WITHIN_LOG,
+                leader=process.incarnation,
+                tp=tp,
+                before=leadership.high_watermark,
+                after=offset,
+                end=log.end,
+            )
+        leadership.high_watermark = offset
+        committed = self.committed[tp]
+        known = len(committed.values)
+        if not self._holds_committed(process.broker_id, tp, min(known, offset)):
+            raise InvariantBroken(
+                COMMITTED_NEVER_CHANGES,
+                leader=process.incarnation,
+                tp=tp,
+                epoch=leadership.epoch,
+                offset=self._matching_ends[process.broker_id, tp],
+            )
+        if offset <= known:
+            return
+        added = log.values[known - log.start : offset - log.start]
+        committed.values.extend(added)
+        committed.epochs.extend([leadership.epoch] * len(added))
+        self._matching_ends[process.broker_id, tp] = offset
+        self._unchecked[tp] = None
+        self._check_later_leaders(tp, leadership.epoch, offset)
+
+    def _check_later_leaders(self, tp: TopicPartition, epoch: LeaderEpoch, end: int) -> None:
+        for (broker_id, other), leadership in self._leaderships.items():
+            later = other == tp and leadership.epoch > epoch and leadership.process.alive
+            if later and not self._holds_committed(broker_id, tp, end):
+                raise InvariantBroken(
+                    LEADER_IS_COMPLETE,
+                    leader=leadership.process.incarnation,
+                    tp=tp,
+                    epoch=leadership.epoch,
+                    committed=end,
+                    committed_by_epoch=epoch,
+                )
+
+    def on_acknowledged(
+        self, process: Process, tp: TopicPartition, base_offset: int, values: tuple[int, ...]
+    ) -> None:
+        """Judge an answer that says "committed"."""
+        end = base_offset + len(values)
+        if tuple(self.committed[tp].values[base_offset:end]) != values:
+            raise InvariantBroken(
+                ACKNOWLEDGED_IS_COMMITTED, leader=process.incarnation, tp=tp, offset=base_offset
+            )
+        self.acknowledged[tp].update(enumerate(values, start=base_offset))
+        if self.elections[tp] > 1:
+            self.acknowledged_after[tp] += len(values)
+
+    def on_read(
+        self, process: Process, tp: TopicPartition, position: int, values: list[int]
+    ) -> None:
+        """Judge what a consumer is given."""
+        if values and self.committed[tp].values[position : position + len(values)] != values:
+            raise InvariantBroken(
+                READS_ARE_COMMITTED, leader=process.incarnation, tp=tp, offset=position
+            )
+
+    # --- whole states ---------------------------------------------------------------------
+
+    def _check_isr(self, tp: TopicPartition) -> None:
+        state, end = self._store.state(tp), len(self.committed[tp].values)
+        for entry in () if state is None else state.isr:
+            excused = entry.broker_epoch <= self._disks[entry.broker_id].unclean_up_to_epoch
+            if not excused and not self._holds_committed(entry.broker_id, tp, end):
+                raise InvariantBroken(
+                    ISR_IS_COMPLETE,
+                    tp=tp,
+                    member=entry,
+                    committed=end,
+                    has=self._matching_ends[entry.broker_id, tp],
+                )
+
+    def _check_maximal_isr(self, tp: TopicPartition) -> None:
+        state = self._store.state(tp)
+        if state is None or state.leader == NO_LEADER:
+            return
+        leadership = self._leaderships.get((state.leader, tp))
+        if (
+            leadership is None
+            or leadership.epoch != state.leader_epoch
+            or not leadership.process.alive
+        ):
+            return
+        view = self._view(leadership.process, tp)
+        counted = view.maximal_isr
+        if view.role is RoleName.LEADER and not counted.issuperset(state.isr_ids):
+            raise InvariantBroken(
+                MAXIMAL_ISR_COVERS, tp=tp, stored=state.isr_ids, counted=sorted(counted)
+            )
+
+    def check_survival(self, tp: TopicPartition) -> None:
+        """Judge the end: acknowledged records are where they were, in every in-sync replica."""
+        state = self._store.state(tp)
+        offline = state is None or state.leader == NO_LEADER
+        holders = list(self._disks) if state is None or offline else list(state.isr_ids)
+        logs = [log for b in holders if (log := self._disks[b].logs.get(tp)) is not None]
+        for offset, value in self.acknowledged[tp].items():
+            found = [
+                log.start <= offset < log.end and log.values[offset - log.start] == value
+                for log in logs
+            ]
+            if not (any(found) if offline else all(found) and found):
+                raise InvariantBroken(ACKNOWLEDGED_SURVIVES, tp=tp, offset=offset, value=value)
+
+    def _view(self, process: Process, tp: TopicPartition) -> PartitionView:
+        view = process.replicas.view(tp)
+        if view is None:
+            raise InvariantBroken(CORE_HOLDS, broker=process.incarnation, tp=tp, view=None)
+        return view
+
+    def _holds_committed(self, broker_id: BrokerId, tp: TopicPartition, end: int) -> bool:
+        """Tell whether a log begins with the committed records below `end`.
+
+        Beyond the oracle there is nothing to agree with, so such an end is never had.
+        """
+        key = (broker_id, tp)
+        matching_end = self._matching_ends.get(key, 0)
+        if matching_end >= end:
+            return True
+        log, values = self._disks[broker_id].logs.get(tp), self.committed[tp].values
+        self._matching_ends[key] = matching_end
+        if log is None or log.start > matching_end:
+            return False
+        stop = min(end, log.end, len(values))
+        if log.values[matching_end - log.start : stop - log.start] == values[matching_end:stop]:
+            matching_end = stop
+        else:
+            while log.values[matching_end - log.start] == values[matching_end]:
+                matching_end += 1
+        self._matching_ends[key] = matching_end
+        return matching_end >= end

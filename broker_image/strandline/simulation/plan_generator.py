@@ -1,0 +1,150 @@
+"""Draws a plan from a seed: sizes, rates, faults, and the requests of clients.
+
+Every seed enables its own subset of faults and its own figures, so that no two seeds are bad
+in the same way. Half of them are mild: rare faults leave room for long runs of events that
+many faults would cut short.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from .plan import ANY_PEER, Conditions, Consume, Fault, FaultKind, Plan, Produce, Timing
+
+WARM_UP_MS = 700
+REQUESTS_AFTER_HEALING_MS = 1_500
+
+
+def draw_plan(seed: int) -> Plan:
+    """Return the plan of a seed."""
+    prng = Random(seed)
+    brokers = prng.choice((3, 3, 4, 5))
+    partitions = prng.choice((1, 1, 2, 3))
+    min_isr = prng.choice((1, 2, 2))
+    harsh = prng.random() < 0.6
+    heal_at_ms = WARM_UP_MS + prng.randrange(3_500, 6_500)
+    faults = _faults(prng, brokers, partitions, heal_at_ms, harsh=harsh)
+    producers = prng.randrange(1, 4)
+    return Plan(
+        seed=seed,
+        brokers=brokers,
+        assignments=tuple(tuple(prng.sample(range(brokers), 3)) for _ in range(partitions)),
+        min_insync_replicas=min_isr,
+        heal_at_ms=heal_at_ms,
+        conditions=_conditions(prng, harsh=harsh),
+        timing=_timing(prng),
+        faults=faults,
+        produces=_produces(prng, producers, partitions, heal_at_ms),
+        consumes=_consumes(prng, partitions, heal_at_ms),
+    )
+
+
+def _conditions(prng: Random, *, harsh: bool) -> Conditions:
+    def some(*values: int) -> int:
+        return prng.choice((0, *values))
+
+    return Conditions(
+        delay_max_ms=prng.choice((1, 3, 10)),
+        loss=some(2, 10, 30) if harsh else some(1),
+        duplicates=some(5, 30),
+        slow=some(5, 20),
+        slow_max_ms=prng.choice((50, 300, 2_000)),
+        api_delay_max_ms=prng.choice((2, 5, 20)),
+        api_loss=some(5, 30, 100) if harsh else some(5),
+        api_late_max_ms=prng.choice((100, 2_000)),
+        watch_delay_max_ms=prng.choice((3, 20, 400)),
+        watch_duplicates=some(50),
+        watch_in_order=prng.random() < 0.6,
+        state_write_max_ms=prng.choice((2, 10, 60)),
+    )
+
+
+def _timing(prng: Random) -> Timing:
+    lease_ms = prng.choice((1_000, 2_000, 3_000))
+    return Timing(
+        lag_max_ms=prng.choice((300, 700, 1_500)),
+        fetch_wait_ms=prng.choice((100, 200, 400)),
+        fetch_timeout_ms=prng.choice((500, 1_000)),
+        fetch_batches_max=prng.choice((1, 4, 64)),
+        isr_request_timeout_ms=prng.choice((200, 700)),
+        isr_refusal_backoff_ms=prng.choice((50, 300)),
+        checkpoint_ms=prng.choice((200, 1_000)),
+        heartbeat_ms=200,
+        session_timeout_ms=prng.choice((500, 900, 1_800)),
+        lease_duration_ms=lease_ms,
+        renew_deadline_ms=lease_ms * 2 // 3,
+        lease_retry_ms=lease_ms // 5,
+        api_timeout_ms=prng.choice((150, 400)),
+        break_detected_ms=prng.choice((20, 200)),
+    )
+
+
+def _faults(
+    prng: Random, brokers: int, partitions: int, heal_at_ms: int, *, harsh: bool
+) -> tuple[Fault, ...]:
+    kinds = [kind for kind in FaultKind if prng.random() < 0.6] or [FaultKind.CRASH]
+    weights = [_WEIGHTS.get(kind, 1) for kind in kinds]
+    count = prng.randrange(4, 11) if harsh else prng.randrange(1, 5)
+    # One fault that ends a leadership, so that there is an election to survive.
+    faults = [_fault(prng, prng.choice(_ENDS_LEADERSHIP), "leader:0", brokers, heal_at_ms * 2 // 3)]
+    for _ in range(count):
+        kind = prng.choices(kinds, weights)[0]
+        target = prng.choice(
+            (
+                f"leader:{prng.randrange(partitions)}",
+                f"follower:{prng.randrange(partitions)}",
+                "controller",
+                str(prng.randrange(brokers)),
+            )
+        )
+        faults.append(_fault(prng, kind, target, brokers, heal_at_ms))
+    return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+
+
+_ENDS_LEADERSHIP = (FaultKind.CRASH, FaultKind.CRASH, FaultKind.STOP, FaultKind.POWER_LOSS)
+_WEIGHTS = {FaultKind.CRASH: 4, FaultKind.POWER_LOSS: 3, FaultKind.CUT: 3, FaultKind.PAUSE: 2}
+
+
+def _fault(prng: Random, kind: FaultKind, target: str, brokers: int, latest_ms: int) -> Fault:
+    long_ms = prng.choice((200, 800, 2_500))
+    return Fault(
+        at_ms=prng.randrange(WARM_UP_MS, max(latest_ms, WARM_UP_MS + 1)),
+        kind=kind,
+        target=target,
+        for_ms=prng.randrange(20, long_ms),
+        peer=prng.choice((ANY_PEER, *range(brokers))),
+        keep_per_mille=prng.choice((0, 500, 900, 1_000)),
+    )
+
+
+def _produces(
+    prng: Random, producers: int, partitions: int, heal_at_ms: int
+) -> tuple[Produce, ...]:
+    count = prng.randrange(25, 50)
+    times = [prng.randrange(300, heal_at_ms) for _ in range(count)]
+    times += [
+        heal_at_ms + prng.randrange(REQUESTS_AFTER_HEALING_MS) for _ in range(4 + 4 * partitions)
+    ]
+    return tuple(
+        Produce(
+            at_ms=at_ms,
+            producer=prng.randrange(producers),
+            partition=number % partitions,
+            record_count=prng.randrange(1, 5),
+            tries_for_ms=prng.choice((700, 2_500)) if at_ms < heal_at_ms else 6_000,
+        )
+        for number, at_ms in enumerate(sorted(times))
+    )
+
+
+def _consumes(prng: Random, partitions: int, heal_at_ms: int) -> tuple[Consume, ...]:
+    return tuple(
+        Consume(
+            at_ms=prng.randrange(600, heal_at_ms + REQUESTS_AFTER_HEALING_MS),
+            consumer=prng.randrange(2),
+            partition=prng.randrange(partitions),
+            wait_ms=prng.choice((0, 0, 100, 400)),
+            from_start=prng.random() < 0.3,
+        )
+        for _ in range(prng.randrange(4, 12))
+    )

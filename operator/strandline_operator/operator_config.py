@@ -1,0 +1,122 @@
+"""What the chart tells the operator, and the bounds of its queues and retries.
+
+Read once at start by `main`; handed over explicitly afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from strandline.errors import ConfigError
+
+FIELD_MANAGER: Final = "strandline-operator"
+
+WORKERS: Final = 4
+"""Clusters and topics reconciled at once; each is mostly waiting for the API server."""
+
+BACKOFF_MS: Final = 100
+"""First pause before a failed reconciliation is repeated; doubles, with jitter."""
+
+BACKOFF_MAX_MS: Final = 30_000
+"""Largest pause between two tries of one object."""
+
+SETTLE_MS: Final = 500
+"""Changes that only move counts are collected this long: one status write instead of many."""
+
+RESYNC_MS: Final = 300_000
+"""Interval at which everything is listed again, with up to a fifth of jitter: a watch that
+missed a deletion is healed then."""
+
+CREATE_ATTEMPTS: Final = 40
+"""Tries of one new Partition while the API server is away or the name is still taken. After
+them the Partition counts as lost, never as new."""
+
+WATCH_SERVER_TIMEOUT_SECONDS: Final = 300
+WATCH_CLIENT_TIMEOUT_SECONDS: Final = 330
+REQUEST_TIMEOUT_SECONDS: Final = 10
+CONNECT_TIMEOUT_SECONDS: Final = 3
+
+_KNOWN: Final = frozenset(
+    {"brokerRole", "brokerImage", "brokerImagePullPolicy", "imagePullSecrets", "defaultCluster"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorConfig:
+    """Values of the chart; each field names its key in operator.yaml."""
+
+    namespace: str
+    """NAMESPACE of the environment: the only namespace looked at."""
+    broker_role: str
+    """brokerRole: name of the Role that every cluster's ServiceAccount is bound to."""
+    broker_image: str
+    """brokerImage: image of all brokers."""
+    broker_image_pull_policy: str = "IfNotPresent"
+    """brokerImagePullPolicy, as Kubernetes spells it."""
+    image_pull_secrets: tuple[str, ...] = ()
+    """imagePullSecrets: names of Secrets of the namespace."""
+    default_cluster: Mapping[str, Any] | None = None
+    """defaultCluster: spec of the BrokerCluster `default`; None if it is not to be created."""
+    http_port: int = 8080
+    """HTTP_PORT of the environment: where /live answers; 0 means nowhere."""
+
+
+def load_operator_config(environ: Mapping[str, str] | None = None) -> OperatorConfig:
+    """Read CONFIG_FILE, NAMESPACE and HTTP_PORT.
+
+    Raises:  ConfigError naming the variable or key
+    """
+    variables = os.environ if environ is None else environ
+    path = Path(_required(variables, "CONFIG_FILE"))
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"CONFIG_FILE {path}: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"CONFIG_FILE {path}: must be a mapping")
+    unknown = sorted(str(key) for key in values if key not in _KNOWN)
+    if unknown:
+        raise ConfigError(f"{unknown[0]}: unknown setting of the operator")
+    port = variables.get("HTTP_PORT") or "8080"
+    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise ConfigError(f"HTTP_PORT: {port!r} is not accepted; give an integer from 0 to 65535")
+    default_cluster = values.get("defaultCluster")
+    if default_cluster is not None and not isinstance(default_cluster, dict):
+        raise ConfigError("defaultCluster: must be the spec of a BrokerCluster")
+    return OperatorConfig(
+        namespace=_required(variables, "NAMESPACE"),
+        broker_role=_text(values, "brokerRole"),
+        broker_image=_text(values, "brokerImage"),
+        broker_image_pull_policy=_text(values, "brokerImagePullPolicy", default="IfNotPresent"),
+        image_pull_secrets=_secret_names(values.get("imagePullSecrets") or []),
+        default_cluster=default_cluster,
+        http_port=int(port),
+    )
+
+
+def _required(variables: Mapping[str, str], name: str) -> str:
+    value = variables.get(name, "")
+    if not value:
+        raise ConfigError(f"{name}: the environment variable must be set and not empty")
+    return value
+
+
+def _text(values: Mapping[str, Any], key: str, *, default: str = "") -> str:
+    value = values.get(key, default)
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{key}: must be a text that is not empty")
+    return value
+
+
+def _secret_names(values: Any) -> tuple[str, ...]:
+    if isinstance(values, list) and all(
+        isinstance(item, dict) and isinstance(item.get("name"), str) for item in values
+    ):
+        return tuple(item["name"] for item in values)
+    raise ConfigError("imagePullSecrets: must be a list of {name: <Secret>}")

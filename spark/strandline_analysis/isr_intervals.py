@@ -1,0 +1,285 @@
+"""Analysis: who was in sync, and when?
+
+The truth about a partition at a moment is what its leader with the largest leader epoch
+shows; what an earlier leader still shows after that is not counted. Edges are as sharp as
+the leader's own timestamps allow, and say how wrong they may be.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from strandline import names
+
+from .run_lengths import GAP_INTERVALS
+from .samples import SERIES_KEY, held, of, value_at
+
+METRICS: Final = tuple(
+    metric.name
+    for metric in (
+        names.PARTITION_ISR_MEMBER,
+        names.PARTITION_LEADER_EPOCH,
+        names.PARTITION_PARTITION_EPOCH,
+        names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS,
+        names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS,
+    )
+)
+
+ISR_INTERVALS: Final = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("replica", IntegerType()),
+        StructField("in_isr", BooleanType()),
+        StructField("start_ms", LongType()),
+        StructField("end_ms", LongType()),
+        StructField("start_err_ms", LongType()),
+        StructField("end_err_ms", LongType()),
+        StructField("start_reason", StringType()),
+        StructField("end_reason", StringType()),
+        StructField("sample_count", LongType()),
+        StructField("leader_epoch", LongType()),
+    ]
+)
+"""What `isr_intervals` returns.
+
+in_isr is null where nothing is known. Reasons: change, gap, stale, leader_change, range.
+An edge's true time is at most its err before it; 0 if a timestamp of the leader tells it.
+leader_epoch is the one at the start; null where nothing is known.
+"""
+
+SUBJECT: Final = ("topic", "partition", "replica")
+
+
+def isr_intervals(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
+    """When was each replica in the ISR, out of it, or unknown?
+
+    Shape:   samples as schema.SAMPLES, of METRICS; the answer as ISR_INTERVALS: for each
+             replica disjoint, in order, without holes over [start_ms, end_ms)
+    Units:   ms
+    """
+    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
+    facts = facts.where(F.col("metric").isin(*METRICS)).cache()
+    pieces = _under_epochs(facts, interval_ms=interval_ms)
+    pieces = _with_edges(pieces, facts, interval_ms=interval_ms)
+    truth = _truth(pieces, start_ms=start_ms, end_ms=end_ms)
+    known = _merged(truth)
+    return _without_holes(known, start_ms=start_ms, end_ms=end_ms).select(
+        *(F.col(field.name).cast(field.dataType) for field in ISR_INTERVALS)
+    )
+
+
+def _under_epochs(facts: DataFrame, *, interval_ms: int) -> DataFrame:
+    """Cut what a leader showed at the changes of its own leader epoch."""
+    epochs = of(facts, names.PARTITION_LEADER_EPOCH.name).select(
+        *SERIES_KEY,
+        F.col("value").cast("long").alias("epoch"),
+        F.col("first_ms").alias("epoch_first_ms"),
+        F.col("hold_end_ms").alias("epoch_end_ms"),
+    )
+    members = of(facts, names.PARTITION_ISR_MEMBER.name)
+    first, last = F.col("first_ms"), F.col("last_ms")
+    pace_ms = F.when(F.col("sample_count") > 1, (last - first) / (F.col("sample_count") - 1))
+    seen_first = F.greatest(first, F.col("epoch_first_ms"))
+    seen_last = F.least(last, F.col("epoch_end_ms") - 1)
+    cut = F.col("epoch_first_ms") > first
+    return (
+        members.join(epochs, list(SERIES_KEY))
+        .where((seen_first < F.col("epoch_end_ms")) & (seen_first <= last))
+        .select(
+            *SERIES_KEY,
+            "replica",
+            "epoch",
+            (F.col("value") > 0).alias("in_isr"),
+            seen_first.alias("first_ms"),
+            F.when(cut, "leader_change").otherwise(F.col("start_reason")).alias("start_reason"),
+            F.when(~cut, F.col("previous_ms")).alias("previous_ms"),
+            F.least("hold_end_ms", "epoch_end_ms").alias("end_ms"),
+            F.when(F.col("epoch_end_ms") < F.col("hold_end_ms"), "leader_change")
+            .otherwise(F.col("end_reason"))
+            .alias("end_reason"),
+            F.floor((seen_last - seen_first) / F.coalesce(pace_ms, F.lit(interval_ms)) + 1.5).alias(
+                "sample_count"
+            ),
+        )
+    )
+
+
+def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> DataFrame:
+    """Move the starts of pieces to the moments that the leader's timestamps tell.
+
+    A change within one leadership is known exactly if the partition epoch rose by one since
+    the scrape before: then it was the only change. A leadership's first scrape shows the
+    moment it began, and whether the ISR changed since.
+    """
+    known = value_at(
+        pieces,
+        facts,
+        names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS.name,
+        at="first_ms",
+        into="changed",
+    )
+    known = value_at(
+        known,
+        facts,
+        names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS.name,
+        at="first_ms",
+        into="since",
+    )
+    epoch = names.PARTITION_PARTITION_EPOCH.name
+    known = value_at(known, facts, epoch, at="first_ms", into="version")
+    known = value_at(known, facts, epoch, at="previous_ms", into="version_before")
+    changed, since = F.round(F.col("changed") * 1000), F.round(F.col("since") * 1000)
+    first = F.col("first_ms")
+    alone = F.col("version") == F.col("version_before") + 1
+    stated = (changed > F.col("previous_ms")) & (changed <= first) & alone
+    leadership = Window.partitionBy("topic", "partition", "epoch")
+    began = (
+        (first == F.min("first_ms").over(leadership))
+        & (first - since <= GAP_INTERVALS * interval_ms)
+        & (since <= first)
+    )
+    start = F.when(began, since).when(stated, changed).otherwise(first).cast("long")
+    error = F.when(began, F.when(changed == since, 0).otherwise(first - since)).when(stated, 0)
+    moved = known.withColumn("start_ms", start).withColumn(
+        "start_err_ms", F.coalesce(error, F.lit(interval_ms)).cast("long")
+    )
+    # A piece ends where the next one of its series starts, which may just have moved.
+    series = Window.partitionBy(*SERIES_KEY, "replica").orderBy("first_ms")
+    next_start = F.lead("start_ms").over(series)
+    adjoins = F.lead("first_ms").over(series) == F.col("end_ms")
+    return moved.withColumns(
+        {
+            "end_ms": F.when(adjoins, next_start).otherwise(F.col("end_ms")),
+            "end_err_ms": F.when(adjoins, F.lead("start_err_ms").over(series)).otherwise(
+                interval_ms
+            ),
+        }
+    )
+
+
+def _truth(pieces: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
+    """Keep of every leadership what comes before a later one begins."""
+    later = (
+        Window.partitionBy("topic", "partition")
+        .orderBy("epoch")
+        .rowsBetween(1, Window.unboundedFollowing)
+    )
+    earlier = (
+        Window.partitionBy("topic", "partition")
+        .orderBy("epoch")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    begun = F.min(F.struct("start_ms", "start_err_ms")).alias("begun")
+    leaderships = (
+        pieces.groupBy("topic", "partition", "epoch")
+        .agg(begun)
+        .select(
+            "topic",
+            "partition",
+            "epoch",
+            F.min("begun").over(later).alias("superseded"),
+            F.col("begun.start_ms").alias("begun_ms"),
+            F.count("*").over(earlier).alias("earlier"),
+        )
+    )
+    cut = F.coalesce(F.col("superseded.start_ms") <= F.col("end_ms"), F.lit(False))
+    follows = (F.col("start_ms") == F.col("begun_ms")) & (F.col("earlier") > 0)
+    return (
+        pieces.join(leaderships, ["topic", "partition", "epoch"])
+        .select(
+            *SUBJECT,
+            "epoch",
+            "in_isr",
+            "sample_count",
+            F.greatest("start_ms", F.lit(start_ms)).alias("start_ms"),
+            "start_err_ms",
+            F.when(follows, "leader_change").otherwise(F.col("start_reason")).alias("start_reason"),
+            F.least(
+                F.when(cut, F.col("superseded.start_ms")).otherwise(F.col("end_ms")),
+                F.lit(end_ms),
+            ).alias("end_ms"),
+            F.when(cut, F.col("superseded.start_err_ms"))
+            .otherwise(F.col("end_err_ms"))
+            .alias("end_err_ms"),
+            F.when(cut, "leader_change").otherwise(F.col("end_reason")).alias("end_reason"),
+        )
+        .where(F.col("start_ms") < F.col("end_ms"))
+    )
+
+
+def _merged(truth: DataFrame) -> DataFrame:
+    """Merge neighbours of equal state that touch, across changes of leader too."""
+    in_order = Window.partitionBy(*SUBJECT).orderBy("start_ms")
+    touches = F.lag("end_ms").over(in_order) >= F.col("start_ms")
+    goes_on = touches & (F.lag("in_isr").over(in_order) == F.col("in_isr"))
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    numbered = truth.withColumn("_begins", F.when(goes_on, 0).otherwise(1)).withColumn(
+        "_interval", F.sum("_begins").over(so_far)
+    )
+
+    def at_start(name: str) -> Column:
+        return F.min_by(name, "start_ms").alias(name)
+
+    def at_end(name: str) -> Column:
+        return F.max_by(name, "start_ms").alias(name)
+
+    return numbered.groupBy(*SUBJECT, "_interval", "in_isr").agg(
+        at_start("start_err_ms"),
+        at_start("start_reason"),
+        F.min_by("epoch", "start_ms").alias("leader_epoch"),
+        at_end("end_err_ms"),
+        at_end("end_reason"),
+        F.sum("sample_count").alias("sample_count"),
+        F.min("start_ms").alias("start_ms"),
+        F.max("end_ms").alias("end_ms"),
+    )
+
+
+def _without_holes(known: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
+    """Add an interval of unknown state wherever nothing is known."""
+    in_order = Window.partitionBy(*SUBJECT).orderBy("start_ms")
+    columns = ISR_INTERVALS.fieldNames()
+    around = known.select(
+        "*",
+        F.lag("end_ms").over(in_order).alias("before_ms"),
+        F.lag("end_err_ms").over(in_order).alias("before_err_ms"),
+        F.lag("end_reason").over(in_order).alias("before_reason"),
+        F.lead("start_ms").over(in_order).alias("after_ms"),
+    )
+    ahead = around.where(F.coalesce("before_ms", F.lit(start_ms)) < F.col("start_ms")).select(
+        *SUBJECT,
+        F.coalesce("before_ms", F.lit(start_ms)).alias("start_ms"),
+        F.col("start_ms").alias("end_ms"),
+        F.coalesce("before_err_ms", F.lit(0)).alias("start_err_ms"),
+        F.col("start_err_ms").alias("end_err_ms"),
+        F.coalesce("before_reason", F.lit("range")).alias("start_reason"),
+        F.col("start_reason").alias("end_reason"),
+    )
+    behind = around.where(F.col("after_ms").isNull() & (F.col("end_ms") < end_ms)).select(
+        *SUBJECT,
+        F.col("end_ms").alias("start_ms"),
+        F.lit(end_ms).alias("end_ms"),
+        F.col("end_err_ms").alias("start_err_ms"),
+        F.lit(0).alias("end_err_ms"),
+        F.col("end_reason").alias("start_reason"),
+        F.lit("range").alias("end_reason"),
+    )
+    unknown = ahead.unionByName(behind).select(
+        "*",
+        F.lit(None).cast("boolean").alias("in_isr"),
+        F.lit(0).alias("sample_count"),
+        F.lit(None).cast("long").alias("leader_epoch"),
+    )
+    return known.select(*columns).unionByName(unknown.select(*columns))

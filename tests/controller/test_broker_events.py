@@ -1,0 +1,419 @@
+"""Sessions, probes, deletion of data: what makes a broker live, dead, behind or wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.controller.effects import (
+    CloseSession,
+    ProbeBroker,
+    ReadBroker,
+    ReadTopics,
+    SendFullState,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+    WritePartitionStatus,
+)
+from strandline.controller.events import (
+    HeartbeatReceived,
+    HostedReplica,
+    HostedReported,
+    ProbeResponseReceived,
+    ProbeVerdict,
+    SessionBroken,
+)
+from strandline.controller.notices import (
+    BrokerDead,
+    BrokerRegistered,
+    RequestFenced,
+    TopicDeletionConfirmed,
+)
+from strandline.controller.store_events import (
+    BrokerRead,
+    PartitionDeleted,
+    PartitionObserved,
+    StoreOutcome,
+)
+from strandline.controller.timing import LeaseTiming
+from strandline.errors import ConfigError, ErrorCode
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    StoredBroker,
+    TopicId,
+    TopicPartition,
+)
+
+from .setups import three_brokers, with_active_controller
+from .store import TOPIC, entry, state, topic, tp
+from .world import ControllerWorld, Mode
+
+GHOST = TopicId("uid-ghost")
+
+
+def replica(found: TopicPartition, partition_epoch: int = 0) -> HostedReplica:
+    return HostedReplica(
+        tp=found,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(partition_epoch),
+        last_epoch=LeaderEpoch(0),
+        log_end_offset=3,
+    )
+
+
+def closed(world: ControllerWorld) -> list[tuple[int, ErrorCode]]:
+    return [(e.session_id, e.error) for e in world.nodes[0].sent(CloseSession)]
+
+
+def dead(world: ControllerWorld) -> list[int]:
+    return [notice.broker_id for notice in world.nodes[0].sent(BrokerDead)]
+
+
+def test_hello_is_answered_with_the_full_state() -> None:
+    world = with_active_controller(
+        state(replicas=(0, 1), isr=(entry(0), entry(1))), nodes=(0,), partitions=2
+    )
+    full = world.nodes[0].sent(SendFullState)
+    assert [len(effect.partitions) for effect in full] == [2, 2, 0]
+    assert [len(effect.metadata) for effect in full] == [2, 2, 2]
+    assert [b.broker_id for b in full[0].brokers] == [0, 1, 2]
+    assert len(world.nodes[0].sent(BrokerRegistered)) == 3
+
+
+def test_hello_of_an_ended_process_is_refused() -> None:
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
+    world.register(1, epoch=3)
+    world.settle()
+    session_id = world.hello(1, 0, epoch=2)
+    assert closed(world) == [(session_id, ErrorCode.STALE_BROKER_EPOCH)]
+    assert world.nodes[0].sent(RequestFenced)
+    session_id = world.hello(1, 0)
+    assert len(closed(world)) == 1
+
+
+def test_hello_that_knows_more_waits_for_a_quorum_read() -> None:
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
+    world.nodes[0].cut = True
+    world.register(1, epoch=2)
+    world.hold(ReadBroker, Mode.DELAY)
+    session_id = world.hello(1, 0)
+    world.advance(600)
+    assert len(world.nodes[0].sent(SendFullState)) == 1
+    world.release()
+    assert len(world.nodes[0].sent(SendFullState)) == 2
+    assert closed(world) == []
+    assert session_id == world.sessions[1][1]
+
+
+def test_read_that_began_before_a_hello_says_nothing_about_it() -> None:
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
+    world.nodes[0].cut = True
+    world.hold(ReadBroker, Mode.DELAY)
+    first = world.hello(1, 0, epoch=2)
+    early = world.held[0].effect
+    assert isinstance(early, ReadBroker)
+    found = world.store.brokers[1]
+    world.register(1, epoch=2)
+    world.hold(ReadBroker, Mode.DELAY)
+    second = world.hello(1, 0)
+    world.deliver(0, BrokerRead(request_id=early.request_id, outcome=StoreOutcome.OK, broker=found))
+    assert closed(world) == [(first, ErrorCode.NOT_CONTROLLER)]
+    world.held.pop(0)
+    world.release()
+    assert len(world.nodes[0].sent(SendFullState)) == 2
+    assert second == world.sessions[1][1]
+
+
+@pytest.mark.parametrize(
+    "epoch, incarnation, error",
+    [
+        (9, None, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (1, "pod-1/other", ErrorCode.STALE_BROKER_EPOCH),
+    ],
+)
+def test_hello_that_the_quorum_read_does_not_confirm_is_refused(
+    epoch: int, incarnation: str | None, error: ErrorCode
+) -> None:
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
+    session_id = world.hello(1, 0, epoch=epoch, incarnation=incarnation)
+    assert closed(world) == [(session_id, error)]
+
+
+def test_hello_without_broker_object_is_asked_to_register() -> None:
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
+    world.nodes[0].cut = True
+    world.register(7)
+    found = world.store.brokers[7]
+    world.hold(ReadBroker, Mode.LOSE)
+    session_id = world.hello(7, 0)
+    assert closed(world) == [(session_id, ErrorCode.NOT_CONTROLLER)]
+    world.store.brokers[7] = StoredBroker(
+        name="c-7", resource_version="1", broker_id=BrokerId(7), registration=None
+    )
+    registered, world.store.brokers[7] = world.store.brokers[7], found
+    world.hold(ReadBroker, Mode.DELAY)
+    session_id = world.hello(7, 0)
+    world.store.brokers[7] = registered
+    world.release()
+    assert closed(world)[-1] == (session_id, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+
+def test_second_hello_replaces_the_first_waiting_or_not() -> None:
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
+    world.nodes[0].cut = True
+    first = world.hello(0, 0)
+    second = world.hello(0, 0)
+    assert closed(world)[-1] == (first, ErrorCode.NOT_CONTROLLER)
+    world.deliver(0, SessionBroken(session_id=first, broker_id=BrokerId(0)))
+    assert len(world.nodes[0].sent(ProbeBroker)) == 3
+    world.register(1, epoch=2)
+    world.hold(ReadBroker, Mode.DELAY)
+    world.hold(ReadBroker, Mode.DELAY)
+    third = world.hello(1, 0)
+    fourth = world.hello(1, 0)
+    assert closed(world)[-1] == (third, ErrorCode.NOT_CONTROLLER)
+    world.deliver(0, SessionBroken(session_id=fourth, broker_id=BrokerId(1)))
+    world.release()
+    world.release()
+    # Once for each hello of broker 0 (one of them in the setup), never for broker 1.
+    assert len(world.nodes[0].sent(SendFullState)) == 3
+    assert second == world.sessions[0][1]
+
+
+def test_hellos_that_wait_are_refused_by_a_resignation() -> None:
+    world = with_active_controller(state(), nodes=(0,), sessions=())
+    world.nodes[0].cut = True
+    world.register(1, epoch=2)
+    world.hold(ReadBroker, Mode.DELAY)
+    session_id = world.hello(1, 0)
+    world.nodes[0].frozen = True
+    world.advance(2_500)
+    world.nodes[0].frozen = False
+    world.settle()
+    assert closed(world)[0] == (session_id, ErrorCode.NOT_CONTROLLER)
+
+
+@pytest.mark.parametrize(
+    "verdict, dead_after_ms",
+    [
+        (ProbeVerdict.REFUSED, 60),
+        (ProbeVerdict.OTHER_INCARNATION, 0),
+        (ProbeVerdict.NO_ANSWER, 2_000),
+        (ProbeVerdict.ANSWERED, None),
+    ],
+)
+def test_broken_session_is_judged_by_probes(
+    verdict: ProbeVerdict, dead_after_ms: int | None
+) -> None:
+    world = with_active_controller(state(), nodes=(0,))
+    _, session_id = world.sessions.pop(1)
+    world.probes[1] = verdict
+    world.deliver(0, SessionBroken(session_id=session_id, broker_id=BrokerId(1)))
+    if dead_after_ms:
+        world.advance(dead_after_ms - 1)
+        assert dead(world) == []
+    world.advance(1 if dead_after_ms else 0)
+    world.advance(5_000 if dead_after_ms is None else 0)
+    assert dead(world) == ([] if dead_after_ms is None else [1])
+
+
+def test_probe_that_is_refused_twice_and_then_answered_does_not_kill() -> None:
+    world = with_active_controller(state(), nodes=(0,))
+    world.kill(1)
+    world.advance(31)
+    world.probes[1] = ProbeVerdict.ANSWERED
+    world.advance(200)
+    assert dead(world) == []
+
+
+def test_silent_broker_with_an_open_session_is_dead_after_timeout_and_probe() -> None:
+    world = with_active_controller(state(leader=1), nodes=(0,))
+    session_id = world.sessions[1][1]
+    world.silent.add(1)
+    world.probes[1] = ProbeVerdict.NO_ANSWER
+    world.advance(1_400)
+    assert dead(world) == []
+    world.advance(1_200)
+    assert dead(world) == [1]
+    assert (session_id, ErrorCode.NOT_CONTROLLER) in closed(world)
+    assert world.state().leader == 0
+    # It was only stopped: it dials again, with everything it had.
+    world.silent.clear()
+    world.hello(1, 0)
+    world.alter(0, 0, (*world.state().isr, entry(1)))
+    assert world.answers(0)[-1].error is ErrorCode.NONE
+
+
+def test_silent_broker_that_answers_its_probe_lives() -> None:
+    world = with_active_controller(state(), nodes=(0,))
+    world.silent.add(1)
+    world.advance(10_000)
+    assert dead(world) == []
+    assert len(world.nodes[0].sent(ProbeBroker)) < 12
+
+
+def test_heartbeats_keep_a_broker_alive_and_are_fenced_by_epoch() -> None:
+    world = with_active_controller(state(), nodes=(0,))
+    world.probes[1] = ProbeVerdict.NO_ANSWER
+    world.advance(10_000)
+    assert dead(world) == []
+    session_id = world.sessions[1][1]
+    world.deliver(
+        0,
+        HeartbeatReceived(
+            session_id=session_id, broker_id=BrokerId(1), broker_epoch=BrokerEpoch(7)
+        ),
+    )
+    assert closed(world) == [(session_id, ErrorCode.STALE_BROKER_EPOCH)]
+    world.deliver(
+        0, HeartbeatReceived(session_id=998, broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1))
+    )
+    assert closed(world)[-1] == (998, ErrorCode.NOT_CONTROLLER)
+
+
+def test_late_probe_answer_and_late_break_prove_nothing() -> None:
+    world = with_active_controller(state(), nodes=(0,))
+    world.deliver(
+        0,
+        ProbeResponseReceived(
+            request_id=1, broker_id=BrokerId(1), verdict=ProbeVerdict.OTHER_INCARNATION
+        ),
+    )
+    world.deliver(0, SessionBroken(session_id=997, broker_id=BrokerId(1)))
+    world.advance(100)
+    assert dead(world) == []
+
+
+def test_older_registration_is_ignored() -> None:
+    world = with_active_controller(state(), nodes=(0,))
+    world.register(1, epoch=5)
+    world.settle()
+    count = len(world.nodes[0].effects)
+    world.register(1, epoch=4)
+    world.settle()
+    assert dead(world) == [1]
+    assert not [e for e in world.nodes[0].effects[count:] if isinstance(e, BrokerDead)]
+
+
+def test_live_brokers_are_propagated_at_once() -> None:
+    world = with_active_controller(state(), nodes=(0,))
+    sent = len(world.nodes[0].sent(SendUpdateMetadata))
+    world.kill(1)
+    world.advance(61)
+    news = world.nodes[0].sent(SendUpdateMetadata)[sent:]
+    assert [b.broker_id for b in news[0].brokers] == [0, 2]
+    # Before the LeaderAndIsr of the same step (KAFKA-4443).
+    kinds = [type(effect) for effect in world.nodes[0].effects]
+    assert kinds.index(SendLeaderAndIsr) > kinds.index(SendUpdateMetadata)
+
+
+def test_thirty_second_comparison_sends_what_a_broker_misses() -> None:
+    world = with_active_controller(state(partition_epoch=4), nodes=(0,), partitions=3)
+    session_id = world.sessions[1][1]
+    report = HostedReported(
+        session_id=session_id,
+        broker_id=BrokerId(1),
+        hosted=(replica(tp(0), 4), replica(tp(1), 3)),
+    )
+    world.deliver(0, report)
+    commands = world.nodes[0].sent(SendLeaderAndIsr)
+    assert [[c.tp for c in command.partitions] for command in commands] == [[tp(1), tp(2)]]
+    world.deliver(0, HostedReported(session_id=996, broker_id=BrokerId(1), hosted=()))
+    assert len(world.nodes[0].sent(SendLeaderAndIsr)) == 1
+
+
+def test_data_of_a_topic_is_deleted_only_after_a_quorum_list() -> None:
+    world = with_active_controller(state(), nodes=(0,), partitions=2)
+    world.hold(ReadTopics, Mode.LOSE)
+    world.delete_topic()
+    world.settle()
+    assert world.nodes[0].sent(SendStopReplica) == []
+    world.advance(100)
+    stops = world.nodes[0].sent(SendStopReplica)
+    assert [(s.broker_id, s.partitions) for s in stops] == [(b, (tp(0), tp(1))) for b in (0, 1, 2)]
+    assert world.nodes[0].sent(SendUpdateMetadata)[-1].removed == (tp(0), tp(1))
+    assert world.nodes[0].sent(TopicDeletionConfirmed)[0].partitions == (tp(0), tp(1))
+    # A late watch event of the old object does not bring it back.
+    found = world.store.partitions["orders-0"]
+    count = len(world.nodes[0].sent(SendLeaderAndIsr))
+    world.deliver(0, PartitionObserved(partition=found))
+    world.deliver(0, PartitionDeleted(name="orders-0", tp=tp()))
+    assert len(world.nodes[0].sent(SendLeaderAndIsr)) == count
+
+
+def test_topic_that_still_exists_keeps_its_data_whatever_the_watch_says() -> None:
+    world = with_active_controller(state(), nodes=(0,))
+    found = world.store.topics[TOPIC]
+    world.delete_topic()
+    world.store.topics[TOPIC] = found
+    world.settle()
+    assert len(world.nodes[0].sent(ReadTopics)) == 1
+    assert world.nodes[0].sent(SendStopReplica) == []
+
+
+def test_unknown_data_of_a_returning_broker_is_deleted_after_proof() -> None:
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
+    ghost = TopicPartition(topic_id=GHOST, partition=4)
+    world.hello(1, 0, hosted=(replica(tp()), replica(ghost)))
+    stops = world.nodes[0].sent(SendStopReplica)
+    assert [(s.broker_id, s.partitions) for s in stops] == [(1, (ghost,))]
+
+
+def test_data_of_an_unknown_topic_that_exists_is_kept() -> None:
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
+    world.nodes[0].cut = True
+    world.put_topic(topic(topic_id=GHOST))
+    ghost = TopicPartition(topic_id=GHOST, partition=4)
+    world.hello(1, 0, hosted=(replica(ghost),))
+    assert world.nodes[0].sent(SendStopReplica) == []
+
+
+def test_topic_created_again_under_its_name_is_another_one() -> None:
+    world = with_active_controller(state(), nodes=(0,))
+    world.delete_topic()
+    world.settle()
+    world.put_topic(topic(topic_id=GHOST))
+    world.put_partition(None, topic_id=GHOST)
+    world.settle()
+    assert world.state().leader == 0
+    assert world.nodes[0].sent(SendLeaderAndIsr)[-1].partitions[0].is_new
+
+
+def test_name_that_changed_hands_while_a_request_waited() -> None:
+    world = with_active_controller(state(isr=(entry(0), entry(1))), nodes=(0,))
+    world.hold(WritePartitionStatus, Mode.DELAY)
+    world.alter(0, 0, (entry(0),))
+    world.put_topic(topic(topic_id=GHOST))
+    world.put_partition(None, topic_id=GHOST)
+    world.settle()
+    world.release()
+    world.advance(100)
+    assert world.answers(0)[-1].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert world.state().leader == 0
+
+
+def test_lost_object_that_a_broker_has_on_disk_is_not_new() -> None:
+    world = three_brokers(None, nodes=(0,))
+    world.advance(10)
+    for broker_id in (0, 1, 2):
+        world.hello(broker_id, 0, hosted=(replica(tp(), 7),) if broker_id == 1 else ())
+    assert (world.state().leader, world.state().reason) == (-1, "StateLost")
+
+
+@pytest.mark.parametrize(
+    "duration, deadline, retry, rank",
+    [(2_000, 2_000, 500, 50), (3_000, 2_000, 2_000, 50), (3, 2, 0, 0), (3_000, 2_000, 500, -1)],
+)
+def test_lease_timing_that_can_not_work_is_refused(
+    duration: int, deadline: int, retry: int, rank: int
+) -> None:
+    with pytest.raises(ConfigError, match="0 < retry_period_ms < renew_deadline_ms"):
+        LeaseTiming(
+            lease_duration_ms=duration,
+            renew_deadline_ms=deadline,
+            retry_period_ms=retry,
+            rank_delay_ms=rank,
+        )

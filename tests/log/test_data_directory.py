@@ -1,0 +1,276 @@
+"""The data directory: one owner, files that are whole or refused, errors that say what to do."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.core.effects import PersistedPartition
+from strandline.errors import CheckpointMalformed, LogDirectoryFailed
+from strandline.log import data_directory
+from strandline.log.data_directory import BrokerState, DataDirectory, MetaProperties, read_boot_id
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    IsrEntry,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
+
+META = MetaProperties(
+    log_dir_id="11111111-2222-4333-8444-555555555555", broker_epoch=BrokerEpoch(4)
+)
+TOPIC_ID = TopicId("aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee")
+
+
+def persisted(partition: int = 0, **changes: Any) -> PersistedPartition:
+    values: dict[str, Any] = {
+        "tp": TopicPartition(topic_id=TOPIC_ID, partition=partition),
+        "topic_name": "orders",
+        "leader_epoch": LeaderEpoch(3),
+        "partition_epoch": PartitionEpoch(7),
+        "isr": (IsrEntry(broker_id=BrokerId(0), broker_epoch=BrokerEpoch(2)),),
+    }
+    return PersistedPartition(**{**values, **changes})
+
+
+STATE = BrokerState(controller_epoch=ControllerEpoch(5), partitions=(persisted(0), persisted(1)))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> DataDirectory:
+    return DataDirectory.open(tmp_path / "data")
+
+
+def test_a_new_directory_is_empty_and_initialised_by_the_first_meta(
+    directory: DataDirectory,
+) -> None:
+    assert directory.read_meta() is None
+    assert directory.read_state() == BrokerState()
+    directory.write_meta(META)
+    assert directory.read_meta() == META
+    assert directory.read_state() == BrokerState()
+
+
+def test_a_second_owner_is_refused_until_the_first_closes(directory: DataDirectory) -> None:
+    with pytest.raises(LogDirectoryFailed, match="locked by another process: stop that broker"):
+        DataDirectory.open(directory.path)
+    directory.close()
+    DataDirectory.open(directory.path).close()
+
+
+def test_the_marker_stays_until_it_is_removed(directory: DataDirectory) -> None:
+    assert directory.read_clean_shutdown_marker() is None
+    directory.write_clean_shutdown_marker(BrokerEpoch(9))
+    assert directory.read_clean_shutdown_marker() == 9
+    assert directory.read_clean_shutdown_marker() == 9
+    directory.remove_clean_shutdown_marker()
+    directory.remove_clean_shutdown_marker()
+    assert directory.read_clean_shutdown_marker() is None
+
+
+def test_a_failed_directory_says_so_until_somebody_has_heard(directory: DataDirectory) -> None:
+    assert not directory.is_marked_failed()
+    directory.mark_failed()
+    assert directory.is_marked_failed()
+    directory.remove_failed_mark()
+    assert not directory.is_marked_failed()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"brokerEpoch": "9"}', b'{"a": 1}'])
+def test_a_malformed_marker_counts_as_none(directory: DataDirectory, content: bytes) -> None:
+    (directory.path / data_directory.MARKER_FILE).write_bytes(content)
+    assert directory.read_clean_shutdown_marker() is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[1]",
+        b'{"logDirId": "", "brokerEpoch": 1}',
+        b'{"logDirId": "x", "brokerEpoch": -1}',
+        b'{"logDirId": "x", "brokerEpoch": true}',
+        b"x" * 5000,
+    ],
+)
+def test_an_odd_meta_is_refused(directory: DataDirectory, content: bytes) -> None:
+    (directory.path / data_directory.META_FILE).write_bytes(content)
+    with pytest.raises(CheckpointMalformed, match=r"meta\.json"):
+        directory.read_meta()
+
+
+def test_logs_without_meta_or_state_file_are_never_an_empty_beginning(
+    directory: DataDirectory,
+) -> None:
+    directory.write_meta(META)
+    directory.replica_folder(TopicPartition(topic_id=TOPIC_ID, partition=0)).mkdir()
+    (directory.path / data_directory.STATE_FILE).unlink()
+    with pytest.raises(CheckpointMalformed, match="broker-state is missing"):
+        directory.read_state()
+    (directory.path / data_directory.META_FILE).unlink()
+    with pytest.raises(CheckpointMalformed, match=r"meta\.json is missing although logs exist"):
+        directory.read_meta()
+    with pytest.raises(CheckpointMalformed, match="broker-state is missing"):
+        directory.read_state()
+
+
+def test_a_missing_state_file_is_refused_even_without_logs(directory: DataDirectory) -> None:
+    directory.write_meta(META)
+    (directory.path / data_directory.STATE_FILE).unlink()
+    # A later epoch must not quietly bring an empty state back.
+    directory.write_meta(META)
+    with pytest.raises(CheckpointMalformed):
+        directory.read_state()
+
+
+ids = st.integers(0, 9).map(BrokerId)
+entries = st.builds(IsrEntry, broker_id=ids, broker_epoch=st.integers(0, 1 << 40).map(BrokerEpoch))
+partitions = st.builds(
+    persisted,
+    partition=st.integers(0, 99),
+    topic_name=st.text("abc._-", min_size=1, max_size=20),
+    leader_epoch=st.integers(-1, 1 << 30).map(LeaderEpoch),
+    partition_epoch=st.integers(-1, 1 << 40).map(PartitionEpoch),
+    isr=st.lists(entries, max_size=4).map(tuple),
+)
+states = st.builds(
+    BrokerState,
+    controller_epoch=st.integers(0, 1 << 40).map(ControllerEpoch),
+    partitions=st.lists(partitions, max_size=5, unique_by=lambda item: item.tp).map(tuple),
+)
+
+
+@given(state=states)
+def test_a_state_comes_back_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, state: BrokerState
+) -> None:
+    directory = DataDirectory.open(tmp_path_factory.mktemp("data"))
+    directory.write_state(state)
+    assert directory.read_state() == state
+    directory.close()
+
+
+def test_one_changed_byte_anywhere_in_the_state_file_is_noticed(directory: DataDirectory) -> None:
+    directory.write_state(STATE)
+    path = directory.path / data_directory.STATE_FILE
+    content = path.read_bytes()
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with pytest.raises(CheckpointMalformed):
+            directory.read_state()
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(CheckpointMalformed):
+            directory.read_state()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"controllerEpoch": -1, "partitions": []},
+        {"controllerEpoch": 1},
+        {"controllerEpoch": 1, "partitions": [{}]},
+        {"controllerEpoch": 1, "partitions": 3},
+        [],
+    ],
+)
+def test_a_whole_state_file_of_another_shape_is_refused(
+    directory: DataDirectory, monkeypatch: pytest.MonkeyPatch, body: object
+) -> None:
+    monkeypatch.setattr(data_directory, "_state_body", lambda _: body)
+    directory.write_state(STATE)
+    with pytest.raises(CheckpointMalformed, match="not the promised form"):
+        directory.read_state()
+
+
+def test_a_partition_named_twice_is_refused(directory: DataDirectory) -> None:
+    directory.write_state(BrokerState(partitions=(persisted(0), persisted(0))))
+    with pytest.raises(CheckpointMalformed, match="twice"):
+        directory.read_state()
+
+
+def test_a_write_that_did_not_finish_leaves_the_old_state(
+    directory: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory.write_state(STATE)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(LogDirectoryFailed, match="is full: free space"):
+        directory.write_state(BrokerState())
+    assert directory.read_state() == STATE
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EROFS, "is read-only: mount the volume writable"),
+        (errno.ENOSPC, "is full: free space"),
+        (errno.EIO, "failing disk"),
+        (errno.EACCES, "correct its owner"),
+        (errno.EMFILE, "failed: EMFILE"),
+    ],
+)
+def test_a_directory_that_cannot_be_written_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, errno.errorcode[number])
+
+    monkeypatch.setattr(data_directory, "_replace_file", refuse)
+    with pytest.raises(LogDirectoryFailed, match=words):
+        DataDirectory.open(tmp_path)
+    monkeypatch.undo()
+    # The refused opening left no lock behind.
+    DataDirectory.open(tmp_path).close()
+
+
+def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("x")
+    with pytest.raises(LogDirectoryFailed, match="data directory"):
+        DataDirectory.open(tmp_path / "data")
+
+
+def test_only_replica_folders_are_ours(directory: DataDirectory) -> None:
+    for name in ("lost+found", "x-y", "-1", ".x-1"):
+        (directory.path / name).mkdir()
+    (directory.path / "file-1").write_text("not a folder")
+    tps = [TopicPartition(topic_id=TOPIC_ID, partition=number) for number in (10, 2)]
+    for tp in tps:
+        directory.replica_folder(tp).mkdir()
+    assert [tp for tp, _ in directory.replica_folders()] == sorted(tps)
+
+
+@pytest.mark.parametrize("topic_id", ["../x", "a/b", "", ".", "a\x00b", "-a"])
+def test_a_topic_id_cannot_leave_the_directory(directory: DataDirectory, topic_id: str) -> None:
+    with pytest.raises(LogDirectoryFailed, match="cannot be the name"):
+        directory.replica_folder(TopicPartition(topic_id=TopicId(topic_id), partition=0))
+
+
+def test_an_unreadable_boot_id_is_unknown(tmp_path: Path) -> None:
+    assert read_boot_id(tmp_path / "absent") == ""
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    assert read_boot_id(tmp_path / "binary") == ""
+    (tmp_path / "long").write_text("x" * 65)
+    assert read_boot_id(tmp_path / "long") == ""
+    (tmp_path / "boot").write_text("abc\n")
+    assert read_boot_id(tmp_path / "boot") == "abc"
+
+
+def test_meta_is_json_that_people_can_read(directory: DataDirectory) -> None:
+    directory.write_meta(META)
+    content = json.loads((directory.path / data_directory.META_FILE).read_text())
+    assert content == {"logDirId": META.log_dir_id, "brokerEpoch": 4}

@@ -1,0 +1,69 @@
+"""The operator's configuration: what the chart writes is read, anything else is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from strandline.errors import ConfigError
+from strandline_operator.main import REFUSED, main
+from strandline_operator.operator_config import OperatorConfig, load_operator_config
+
+GOOD = """
+brokerRole: strandline-broker
+brokerImage: "strandline/broker:1"
+brokerImagePullPolicy: Never
+imagePullSecrets: [{"name": "secret"}]
+defaultCluster: {"replicas": 3}
+"""
+
+
+def environment(tmp_path: Path, text: str = GOOD, **variables: str) -> dict[str, str]:
+    path = tmp_path / "operator.yaml"
+    path.write_text(text)
+    return {"CONFIG_FILE": str(path), "NAMESPACE": "here", **variables}
+
+
+def test_everything_the_chart_says_is_read(tmp_path: Path) -> None:
+    assert load_operator_config(environment(tmp_path, HTTP_PORT="0")) == OperatorConfig(
+        namespace="here",
+        broker_role="strandline-broker",
+        broker_image="strandline/broker:1",
+        broker_image_pull_policy="Never",
+        image_pull_secrets=("secret",),
+        default_cluster={"replicas": 3},
+        http_port=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("brokerImage: i", "brokerRole"),
+        ("brokerRole: r", "brokerImage"),
+        (GOOD + "brokerRoles: r", "brokerRoles"),
+        (GOOD.replace('[{"name": "secret"}]', "[secret]"), "imagePullSecrets"),
+        (GOOD.replace('{"replicas": 3}', "3"), "defaultCluster"),
+        ("- a list", "must be a mapping"),
+        ("{", "CONFIG_FILE"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_the_name_of_its_key(
+    tmp_path: Path, text: str, named: str
+) -> None:
+    with pytest.raises(ConfigError, match=named):
+        load_operator_config(environment(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("NAMESPACE", ""), ("CONFIG_FILE", "/nowhere"), ("HTTP_PORT", "x")]
+)
+def test_a_wrong_variable_is_refused_by_its_name(tmp_path: Path, variable: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=variable):
+        load_operator_config({**environment(tmp_path), variable: value})
+
+
+def test_a_refused_start_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CONFIG_FILE", raising=False)
+    assert main() == REFUSED
