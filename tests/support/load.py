@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -160,14 +160,15 @@ def settled_verdict(
     return judge(history, replicas={n: frozenset(s["replicas"]) for n, s in enumerate(statuses)})
 
 
-def acked_history(*acknowledged: dict[bytes, int], partition: int = 0) -> History:
-    """Return the history of what other clients got acknowledged."""
+def acked_history(*acknowledged: Mapping[bytes, int | None], partition: int = 0) -> History:
+    """Return the history of what clients of other kinds were told; None is not known."""
     lines: list[str] = []
     for producer, offsets in enumerate(acknowledged):
         for sequence, (value, offset) in enumerate(offsets.items()):
             text = value.decode()
             lines.append(json.dumps(["sent", f"p{producer}", partition, sequence, text, 0]))
-            lines.append(json.dumps([SendOutcome.ACKED.value, text, 0, offset]))
+            if offset is not None:
+                lines.append(json.dumps([SendOutcome.ACKED.value, text, 0, offset]))
     return read_history(line + "\n" for line in lines)
 
 
