@@ -5,7 +5,8 @@
     |-- StorageError         the log directory goes offline
     |-- CoordinationError    read again and decide anew, or step down
     |-- ConfigError          refuse to start: names the key and the accepted range
-    |-- InvariantViolation   our own bug: the broker stops
+    InvariantViolation       our own bug: the broker stops; outside the tree, so that no handler
+                             of StrandlineError catches it
 
 Protocol error numbers are Apache Kafka's (org.apache.kafka.common.protocol.Errors).
 The pure core returns `ErrorCode` inside its effects; shells raise or translate.

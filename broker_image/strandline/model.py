@@ -23,7 +23,7 @@ NO_EPOCH = LeaderEpoch(-1)
 
 
 class Acks(Enum):
-    """Acknowledgements a producer asks for; values are Kafka's `required_acks`."""
+    """Acknowledgements a producer asks for; values are those of Kafka's field `acks`."""
 
     NONE = 0
     LEADER = 1
@@ -117,6 +117,13 @@ class EpochEndOffset:
 
 
 UNKNOWN_EPOCH_END = EpochEndOffset(leader_epoch=NO_EPOCH, end_offset=-1)
+
+
+GRPC_LISTENER = "GRPC"
+"""The listener for other brokers and the operator; every registration has it."""
+
+INTERNAL_LISTENER = "INTERNAL"
+"""The listener for Kafka's clients inside the cluster, at the pod's IP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +306,29 @@ class LeaseRecord:
     renew_time: str
     lease_transitions: int
     controller_epoch: ControllerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolderIdentity:
+    """How a broker's process signs the controller Lease: `broker-<id>/<incarnation>`."""
+
+    broker_id: BrokerId
+    incarnation: str
+
+    def __str__(self) -> str:
+        return f"{_HOLDER_PREFIX}{self.broker_id}/{self.incarnation}"
+
+    @classmethod
+    def parse(cls, text: str) -> HolderIdentity | None:
+        """Return the identity, None if nobody holds the Lease or no broker signed it."""
+        name, _, incarnation = text.partition("/")
+        number = name.removeprefix(_HOLDER_PREFIX)
+        if not incarnation or number == name or not number.isdecimal():
+            return None
+        return cls(broker_id=BrokerId(int(number)), incarnation=incarnation)
+
+
+_HOLDER_PREFIX = "broker-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,11 +23,13 @@ MODULES = (
     "strandline/broker_interface.py",
     *(
         f"strandline/{package}/__init__.py"
-        for package in ("config", "core", "controller", "log", "kube", "rpc", "kafka_listener")
+        for package in ("config", "core", "controller", "controller_session", "log", "kube", "rpc")
     ),
+    "strandline/kafka_listener/__init__.py",
     *(f"strandline/{package}/__init__.py" for package in ("runtime", "simulation", "cli")),
     "strandline_operator/__init__.py",
     "strandline_api/__init__.py",
+    *(f"strandline_analysis/{each.name}" for each in ROOT.glob("spark/strandline_analysis/*.py")),
 )
 
 WRONG_IMPORTS = (
@@ -37,6 +39,8 @@ WRONG_IMPORTS = (
     ("strandline/controller", "prometheus_client"),
     ("strandline/core", "strandline.controller"),
     ("strandline/core", "strandline.log"),
+    ("strandline/core", "strandline.controller_session"),
+    ("strandline/controller_session", "socket"),
     ("strandline/log", "strandline.kube"),
     ("strandline/config", "strandline.core"),
     ("strandline/simulation", "strandline.runtime"),

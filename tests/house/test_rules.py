@@ -8,7 +8,17 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.house.rules import conduct, layers, promises, reach, registers, shape, words
+from tests.house.rules import (
+    conduct,
+    decisions,
+    layers,
+    promises,
+    reach,
+    references,
+    registers,
+    shape,
+    words,
+)
 from tests.house.test_tree import ROOT, RULES, Rule
 
 CORE = "broker_image/strandline/core/x.py"
@@ -65,6 +75,37 @@ NUMBER = "#" + "12"
 FOLDER = f"/{'root'}/x"
 REGISTRY = f"pypi{'.'}org"
 UNFINISHED = "TO" + "DO"
+PAGE = "docs/adr/0001-one.md"
+INDEX = "docs/adr/README.md"
+DECISION = """# 0001 One
+
+- Date: 2026-11-21
+- Status: accepted
+
+## Context
+A.
+
+## Decision
+B.
+
+## Rejected alternatives
+- **C.** It is worse.
+
+## Cost
+D.
+
+## Revisit when
+E.
+"""
+INDEX_ROW = "| [0001](0001-one.md) | One | accepted | In a line. |\n"
+LISTING = "tests/house/rules/x.py"
+CONTRACT = '[tool.x]\nlayers = ["(strandline.core) | (strandline.log)"]\n'
+IGNORES = '[tool.ruff.lint.per-file-ignores]\n"broker_image/strandline/{core,log}/**" = []\n'
+CLASS = f"{DOC}class Machine:\n    {DOC}    def step(self): ...\n"
+
+
+def decided(page: str = DECISION, row: str = INDEX_ROW) -> dict[str, str]:
+    return {PAGE: page, INDEX: row}
 
 
 class Planted(NamedTuple):
@@ -246,6 +287,57 @@ OFFENCES = (
     Planted(promises.undefined_numbers, defined(T8) | OF_A_TEST, UNDEFINED),
     Planted(promises.hollow_floor, {"tests/floor.toml": "[floor]\nfast = 3\n"}, "tiers are"),
     Planted(promises.hollow_floor, {"tests/floor.toml": FLOOR.replace("3", "0")}, "fast = 0"),
+    Planted(decisions.incomplete_decisions, {}, "no decision"),
+    Planted(decisions.incomplete_decisions, {PAGE: DECISION}, "README.md: missing"),
+    Planted(decisions.incomplete_decisions, decided(row=""), "does not list 0001-one.md"),
+    Planted(decisions.incomplete_decisions, decided(row=INDEX_ROW.replace("One", "Two")), "'Two'"),
+    Planted(
+        decisions.incomplete_decisions,
+        decided(row=INDEX_ROW + INDEX_ROW.replace("0001", "0002")),
+        "lists 0002-one.md, which does not exist",
+    ),
+    Planted(
+        decisions.incomplete_decisions,
+        {**decided(), "docs/adr/0003-three.md": DECISION},
+        "0003-three.md: follows 0001",
+    ),
+    Planted(decisions.incomplete_decisions, {"docs/adr/one.md": DECISION}, "not named NNNN"),
+    Planted(decisions.incomplete_decisions, decided(DECISION[3:]), "number and title"),
+    Planted(decisions.incomplete_decisions, decided(DECISION.replace("11-21", "13")), "no date"),
+    Planted(
+        decisions.incomplete_decisions, decided(DECISION.replace("accepted", "old")), "status 'old'"
+    ),
+    Planted(decisions.incomplete_decisions, decided(DECISION.replace("D.", "")), "Cost is empty"),
+    Planted(decisions.incomplete_decisions, decided(DECISION.replace("## Cost", "")), "sections"),
+    Planted(
+        decisions.incomplete_decisions,
+        decided(DECISION.replace(" It is worse.", "")),
+        "a rejected alternative",
+    ),
+    Planted(references.dangling_names, {"README.md": "see `core/y.py`", CORE: ""}, "core/y.py"),
+    Planted(references.dangling_names, {"README.md": "see `cores/`", CORE: ""}, "cores/"),
+    Planted(references.dangling_names, {"README.md": "see bench/run.py"}, "bench/run.py"),
+    Planted(references.dangling_names, {"docs/x.md": "[it](y.md)", "y.md": ""}, "no y.md"),
+    Planted(references.dangling_names, {LOG: '"""Used by `core.y`."""\n', CORE: ""}, "core.y"),
+    Planted(references.dangling_names, {LOG: '"""Used by `y.py`."""\n'}, "y.py"),
+    Planted(
+        references.dangling_names, {LOG: f'{DOC}x = 1\n"""See `core.x.Y`."""\n', CORE: ""}, "Y"
+    ),
+    Planted(
+        references.dangling_names, {CORE: CLASS, LOG: '"""As `Machine.stop`."""\n'}, "Machine.stop"
+    ),
+    Planted(references.dangling_names, {LOG: '"""As `Machine`."""\n'}, "no Machine"),
+    Planted(references.dangling_names, {CONFIG: SETTING, "docs/x.md": "`b.ms: 1`"}, "no b.ms"),
+    Planted(references.dangling_names, {CONFIG: SETTING, "docs/x.md": "set a.b.ms"}, "a.b.ms"),
+    Planted(references.dangling_names, {**decided(), LOG: '"""See ADR 0002."""\n'}, "ADR 0002"),
+    Planted(
+        references.dangling_names, {"README.md": "```modules\ncore | y  # z\n```\n", CORE: ""}, "y"
+    ),
+    Planted(references.dangling_names, {LISTING: "A = tree.BROKER / 'y.py'\n"}, "strandline/y.py"),
+    Planted(references.dangling_names, {LISTING: "A = Path('docs/y.md')\n"}, "lists docs/y.md"),
+    Planted(references.dangling_names, {LISTING: "A = 'strandline.y'\n"}, "lists strandline.y"),
+    Planted(references.dangling_names, {"pyproject.toml": CONTRACT, CORE: ""}, "strandline.log"),
+    Planted(references.dangling_names, {"pyproject.toml": IGNORES, CORE: ""}, "strandline/log/**"),
 )
 
 HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
@@ -259,7 +351,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (conduct.sleeping, {"tests/core/test_x.py": "await asyncio.sleep(0)\n"}),
     (conduct.unexplained_type_ignores, {LOG: "x = 1  # type: ignore[x]  # no stubs\n"}),
     (layers.forbidden_imports, {LOG: "from strandline.core import events\nimport os\n"}),
-    (layers.forbidden_imports, {OPERATOR: "from strandline.controller import lease_election\n"}),
+    (layers.forbidden_imports, {OPERATOR: "from strandline.kube import api\n"}),
     (layers.forbidden_imports, {ANALYSIS: "from strandline import names\n"}),
     (layers.ambiguous_names, {OPERATOR: ""}),
     (words.forbidden_words, {LOG: "struct 10+ #0", "x.json": '"#7eb26d"', "x.sh": "${#a[@]}"}),
@@ -295,6 +387,33 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (promises.undefined_numbers, defined(T8, "as in T8")),
     (promises.undefined_numbers, defined(T8) | {"tests/t08_a.txt": ""}),
     (promises.hollow_floor, {"tests/floor.toml": FLOOR}),
+    (decisions.incomplete_decisions, decided()),
+    (references.dangling_names, {"README.md": "`core/x.py`, `Machine.step`", CORE: CLASS}),
+    (
+        references.dangling_names,
+        {CONFIG: SETTING, "docs/x.md": "`a.ms: 1` and [it](../x.md)", "x.md": ""},
+    ),
+    (
+        references.dangling_names,
+        {"README.md": "```modules\ncore | log  # z\n```\n", CORE: "", LOG: ""},
+    ),
+    (
+        references.dangling_names,
+        {
+            PAGE: DECISION.replace("D.", "`core/y.py`").replace(
+                "accepted", "accepted, not built yet"
+            )
+        },
+    ),
+    (
+        references.dangling_names,
+        {LOG: '"""Reads `x`.\n\nSource: Prometheus tsdb/xor.go, see ADR 0001.\n"""\n', **decided()},
+    ),
+    (
+        references.dangling_names,
+        {LISTING: "A = tree.BROKER / 'log/x.py', 'strandline.log.x'\n", LOG: ""},
+    ),
+    (references.dangling_names, {"pyproject.toml": CONTRACT + IGNORES, CORE: "", LOG: ""}),
 )
 
 

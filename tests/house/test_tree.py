@@ -15,7 +15,18 @@ from kio.schema.errors import ErrorCode as KafkaErrorCode
 
 from strandline.errors import ErrorCode
 from strandline.names import ALL_METRICS, Metric, MetricKind
-from tests.house.rules import conduct, layers, promises, reach, registers, shape, tree, words
+from tests.house.rules import (
+    conduct,
+    decisions,
+    layers,
+    promises,
+    reach,
+    references,
+    registers,
+    shape,
+    tree,
+    words,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 Rule = Callable[[Path], list[str]]
@@ -42,6 +53,8 @@ RULES: tuple[Rule, ...] = (
     promises.unkept_promises,
     promises.undefined_numbers,
     promises.hollow_floor,
+    decisions.incomplete_decisions,
+    references.dangling_names,
 )
 VERBS = (
     *("help", "demo", "demo-down", "test", "test-fast", "lint", "types", "proto", "images"),

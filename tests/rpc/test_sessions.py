@@ -32,6 +32,7 @@ from strandline.controller.events import (
     ShutdownRequested,
 )
 from strandline.controller.store_events import ControllerEpochSeen
+from strandline.controller_session.messages import MetadataUpdate
 from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr
 from strandline.core.events import (
     AlterPartitionResponseReceived,
@@ -57,7 +58,6 @@ from strandline.model import (
 )
 from strandline.rpc.session_client import (
     ControlledShutdownResponseReceived,
-    MetadataUpdate,
     Replica,
     SessionClient,
     SessionMessage,

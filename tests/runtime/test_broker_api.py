@@ -10,6 +10,8 @@ from typing import NoReturn
 import pytest
 
 from strandline.broker_interface import ProducePartition
+from strandline.controller_session.messages import MetadataUpdate
+from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.effects import Effect, ReplyProduce
 from strandline.core.events import Event, LeaderAndIsrReceived, StatePersisted, Ticked
 from strandline.core.replicas import Replicas
@@ -31,11 +33,9 @@ from strandline.model import (
     TopicId,
     TopicPartition,
 )
-from strandline.rpc.session_client import MetadataUpdate
 from strandline.runtime.broker_api import BrokerApi
 from strandline.runtime.clock import Clock
 from strandline.runtime.driver import Driver
-from strandline.runtime.metadata_cache import MetadataCache
 from strandline.runtime.producer_ids import ProducerIds
 from strandline.runtime.record_buffers import RecordBuffers
 from strandline.runtime.replica_store import DiskEffect, ReplicaStore

@@ -136,7 +136,7 @@ def owner(topic_name: str, topic_id: str) -> dict[str, Any]:
 def patch_status(
     control_plane: ControlPlane, namespace: str, name: str, status: dict[str, Any]
 ) -> None:
-    """Merge fields into the status of an object, named as `plural/name`."""
+    """Merge fields into the status of an object, named as `<plural>/<name>`."""
     patch = json.dumps({"status": status})
     control_plane.kubectl(
         "patch", name, "-n", namespace, "--subresource=status", "--type=merge", "-p", patch

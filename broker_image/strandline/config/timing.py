@@ -40,8 +40,7 @@ class TimingConfig:
     broker_lease_duration_seconds: int = integer(
         "broker.lease.duration.seconds", 15, minimum=1, maximum=3_600
     )
-    """Validity of a broker's own Lease, looked at only for a broker without a session.
-    Seconds. 15; demo 6."""
+    """Validity that a broker writes into its own Lease; nothing reads it. Seconds. 15; demo 6."""
 
     broker_lease_renew_interval_ms: int = integer(
         "broker.lease.renew.interval.ms", 5_000, minimum=50, maximum=_HOUR_MS

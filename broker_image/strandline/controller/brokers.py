@@ -77,7 +77,10 @@ class ProbeRound:
 
 @dataclass(slots=True, kw_only=True)
 class BrokerEntry:
-    """All that the controller knows of one broker; changed by `Brokers` and `Liveness` only."""
+    """All that the controller knows of one broker.
+
+    Changed by `Brokers` and `Liveness`; `BrokerEventHandler` notes reports and shutdowns.
+    """
 
     broker_id: BrokerId
     registration: Registration | None = None

@@ -5,15 +5,12 @@ the epoch with one write; record both in the BrokerCluster by compare-and-swap; 
 everything; only then decide. Two processes can not record one epoch: the record's write fails
 for the second, which releases the Lease and tries with a higher one. A controller that sees a
 higher epoch resigns.
-
-Phases: Candidate -> ReadingFloor -> AwaitingLease -> Recording (<-> CheckingRecord)
--> Loading -> Active; every phase can fall back to Candidate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from strandline.model import BrokerId, ControllerEpoch, ControllerRecord
 
@@ -25,6 +22,16 @@ from .effects import (
     StopWatching,
     WriteControllerRecord,
 )
+from .election_phases import (
+    Active,
+    AwaitingLease,
+    Candidate,
+    CheckingRecord,
+    ElectionPhase,
+    Loading,
+    ReadingFloor,
+    Recording,
+)
 from .lease_election import LeaseEffect, LeaseElector
 from .lease_observation import LeaseLost, LeaseWon, MayTake
 from .notices import ControllerResigned, LeaseLostOrLeft, LeaseTaken
@@ -35,68 +42,6 @@ from .store_events import (
     StoreOutcome,
 )
 from .timing import LeaseTiming
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """This broker is not the controller; another one may be."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingFloor:
-    """The Lease may be taken; the epochs in use are being read."""
-
-    request_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AwaitingLease:
-    """The Lease is being written; record is what its compare-and-swap starts from."""
-
-    record: ControllerRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
-    """The Lease is ours; the record is being written, or is written again at retry_ms."""
-
-    epoch: ControllerEpoch
-    record: ControllerRecord
-    request_id: int
-    since_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckingRecord:
-    """Whether our record is stored is being read; retry_ms is set after a failed read."""
-
-    epoch: ControllerEpoch
-    request_id: int
-    since_ms: int
-    retry_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loading:
-    """The epoch is recorded; everything is being listed; retry_ms is set after a failed list."""
-
-    epoch: ControllerEpoch
-    request_id: int
-    since_ms: int
-    retry_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Active:
-    """This broker is the active controller and decides with this epoch."""
-
-    epoch: ControllerEpoch
-    since_ms: int
-
-
-ElectionPhase = (
-    Candidate | ReadingFloor | AwaitingLease | Recording | CheckingRecord | Loading | Active
-)
 
 
 class ControllerElection:

@@ -130,7 +130,7 @@ class ReadTopics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeBroker:
-    """Ask the gRPC listener for its incarnation within deadline_ms; then `ProbeResponseReceived`."""
+    """Ask the gRPC listener for its incarnation; `ProbeResponseReceived` within deadline_ms."""
 
     request_id: int
     broker_id: BrokerId

@@ -1,4 +1,4 @@
-"""Who holds a Lease: the elector of the controller and of the operator.
+"""Who holds a Lease: the elector of the controller.
 
 The API server never expires a Lease, so a candidate judges by its own monotonic clock from
 the moment it saw the last change. Nothing here makes anything safe: epochs do that; the

@@ -3,9 +3,8 @@
 A partition that may need something is queued; `run` decides about the object that was last
 read and writes by compare-and-swap on its resourceVersion, the very read whose leader and
 partition epoch were compared. A conflict and an unknown outcome have one cure: a quorum
-read, then the decision anew. So nothing remembers what a write was meant to do: an ISR
-request whose write landed is found "already so", one that was refused finds a higher
-partition epoch.
+read, then the decision anew. Nothing remembers what a write was meant to do: an ISR request
+whose write landed is found "already so", a refused one finds a higher partition epoch.
 
 Per partition: idle -> reading -> idle, idle -> writing -> idle (OK) | reading (otherwise).
 """

@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 
 from strandline.config.network import GrpcConfig
+from strandline.controller_session.messages import MetadataUpdate
 from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr, ReplyStopReplica
 from strandline.core.events import (
     AlterPartitionResponseReceived,
@@ -28,8 +29,6 @@ from strandline.model import (
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
-    LiveBroker,
-    PartitionCommand,
     PartitionEpoch,
     TopicPartition,
 )
@@ -52,19 +51,6 @@ class Replica:
     partition_epoch: PartitionEpoch
     log_end_offset: int
     last_epoch: LeaderEpoch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataUpdate:
-    """Who is live and who leads; full replaces everything known before."""
-
-    controller_epoch: ControllerEpoch
-    broker_epoch: BrokerEpoch
-    controller_id: BrokerId
-    live_brokers: tuple[LiveBroker, ...]
-    partitions: tuple[PartitionCommand, ...]
-    removed: tuple[TopicPartition, ...]
-    full: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

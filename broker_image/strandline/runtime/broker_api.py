@@ -19,6 +19,7 @@ from strandline.broker_interface import (
     ProducedPartition,
     ProducePartition,
 )
+from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.effects import CompleteFetch, LogReadInfo, ReplyProduce
 from strandline.core.events import (
     DelayedFetchReceived,
@@ -41,7 +42,6 @@ from strandline.model import (
 )
 
 from .clock import Clock
-from .metadata_cache import MetadataCache
 from .producer_ids import ProducerIds
 from .record_buffers import RecordBuffers
 from .refused_batches import RefusedBatches

@@ -19,6 +19,8 @@ from strandline import names
 from strandline.controller.controller import Controller
 from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen, HolderDied, LeaseObserved
+from strandline.controller_session.messages import MetadataUpdate
+from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.effects import Effect
 from strandline.core.events import (
     Event,
@@ -43,7 +45,6 @@ from strandline.rpc.probes import PeerIdentity, peer_service
 from strandline.rpc.replication_server import replication_service
 from strandline.rpc.session_client import (
     ControlledShutdownResponseReceived,
-    MetadataUpdate,
     Replica,
     SessionMessage,
     SessionRefused,
@@ -59,7 +60,6 @@ from .controller_shell import ControllerShell
 from .driver import Driver
 from .lifecycle import INTERNAL_LISTENER, Context
 from .listener_metrics import ListenerMetrics
-from .metadata_cache import MetadataCache
 from .notice_reporters import ControllerNoticeReporter, CoreNoticeReporter
 from .perform import CorePerformer
 from .producer_ids import ProducerIds

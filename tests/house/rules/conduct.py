@@ -18,9 +18,8 @@ WORLDLY_BUILTINS = {
 MAY_CATCH_EVERYTHING = (
     tree.BROKER / "runtime/driver.py",
     tree.BROKER / "kafka_listener/connection.py",
-    tree.OPERATOR / "registry.py",
 )
-"""Where a foreign fault must not end the process: the driver and the edges."""
+"""Where a foreign fault must not end the process: the driver and the edge to clients."""
 
 MAY_SLEEP = tree.TESTS / "support/eventually.py"
 

@@ -19,6 +19,9 @@ _VOCABULARY = (
     "strandline.controller.effects",
     "strandline.controller.notices",
     "strandline.controller.store_events",
+    "strandline.controller_session.events",
+    "strandline.controller_session.effects",
+    "strandline.controller_session.messages",
 )
 _GROUND = (
     "strandline.model",
@@ -43,6 +46,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strandline.config": ("strandline.config", *_GROUND),
     "strandline.core": ("strandline.core", *_GROUND),
     "strandline.controller": ("strandline.controller", *_GROUND),
+    "strandline.controller_session": (
+        "strandline.controller_session",
+        "strandline.core.events",
+        "strandline.core.effects",
+        "strandline.core.views",
+        "strandline.controller.events",
+        "strandline.controller.store_events",
+        *_GROUND,
+    ),
     "strandline.log": ("strandline.log", *_SHELL),
     "strandline.rpc": ("strandline.rpc", "strandline_api", *_SHELL),
     "strandline.kafka_listener": ("strandline.kafka_listener", *_SHELL),
@@ -50,15 +62,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strandline.kube.objects": ("strandline.model", "strandline.errors"),
     "strandline_operator": (
         "strandline_operator",
-        "strandline_api",
         "strandline.model",
         "strandline.errors",
-        "strandline.names",
         "strandline.log_fields",
         "strandline.config",
         "strandline.placement",
         "strandline.kube",
-        "strandline.controller.lease_election",
     ),
     "strandline_api": ("strandline_api",),
     "strandline_analysis": ("strandline_analysis", "strandline.names"),
@@ -66,7 +75,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 """The nearest entry above a module holds; runtime, simulation, checker, cli have none."""
 
 ABOVE = ("strandline.runtime", "strandline.simulation", "strandline.checker", "strandline.cli")
-ONLY_USERS_OF_API = ("strandline.rpc", "strandline_operator", "strandline_api")
 OURS = ("strandline", "strandline_operator", "strandline_api", "strandline_analysis")
 
 

@@ -13,8 +13,12 @@ from tests.house.rules import tree
 from tests.house.rules.layers import imports_of
 
 ENTRY = "strandline.runtime.main"
-MUST_BE_REACHED = tuple(
-    f"strandline.{package}" for package in ("core", "controller", "log", "rpc", "kafka_listener")
+MUST_BE_REACHED = (
+    "strandline.core",
+    "strandline.controller",
+    "strandline.log",
+    "strandline.rpc",
+    "strandline.kafka_listener",
 )
 CONFIG = tree.BROKER / "config"
 BROKER_CONFIG = "BrokerConfig"

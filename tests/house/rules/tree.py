@@ -70,7 +70,7 @@ def lines(root: Path, path: Path) -> list[str]:
 
 
 def dotted(node: ast.expr) -> str:
-    """Return `a.b.c` for names and attributes, "" for anything else."""
+    """Return names and attributes with the dots between them, "" for anything else."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

@@ -25,7 +25,8 @@ from strandline.model import (
     TopicId,
     TopicPartition,
 )
-from strandline.rpc.session_client import MetadataUpdate
+
+from .messages import MetadataUpdate
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,6 +6,8 @@ from itertools import permutations
 
 import pytest
 
+from strandline.controller_session.messages import MetadataUpdate
+from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -18,8 +20,6 @@ from strandline.model import (
     TopicPartition,
     TopicSettings,
 )
-from strandline.rpc.session_client import MetadataUpdate
-from strandline.runtime.metadata_cache import MetadataCache
 
 OLD, NEW, OTHER = (TopicId(name) for name in ("old", "new", "other"))
 

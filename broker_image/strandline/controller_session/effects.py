@@ -1,0 +1,131 @@
+"""What a broker's session with the controller wants done, in order.
+
+`DialHolder`, `SendMessage`, `CloseStream`, `FindHolder` and `ProbeHolder` are for the shell;
+`StepReplicas` and `StepController` are events for the two other machines of the same process.
+Notices are facts for logs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from strandline.controller.events import ControllerEvent
+from strandline.core.events import Event as CoreEvent
+from strandline.model import BrokerId, Endpoint
+
+from .messages import BrokerMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindHolder:
+    """Read the registration of the broker that holds the Lease; answered by `HolderLookedUp`."""
+
+    lookup_id: int
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialHolder:
+    """Open a stream to the holder's gRPC listener; the hello is the next `SendMessage`."""
+
+    session_id: int
+    broker_id: BrokerId
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessage:
+    """Say something to the controller on an open session."""
+
+    session_id: int
+    message: BrokerMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseStream:
+    """Close a session's stream; no `StreamBroken` follows."""
+
+    session_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeHolder:
+    """Ask once who listens where the controller listened; answered by `HolderProbed`."""
+
+    probe_id: int
+    broker_id: BrokerId
+    incarnation: str
+    endpoint: Endpoint
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReplicas:
+    """An event for the replicas of this broker."""
+
+    event: CoreEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepController:
+    """An event for the controller of this process, active or waiting."""
+
+    event: ControllerEvent
+
+
+class ShutdownOutcome(Enum):
+    """Why a controlled shutdown ended; values are the words of the log line."""
+
+    ALL_MOVED = "all moved"
+    """No partition is led here any more."""
+    UNANSWERED = "unanswered"
+    """No controller answered, and there was no leader to move."""
+    STALLED = "stalled"
+    """The controller answers but moves no more leaders, as when all brokers stop at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownEnded:
+    """The controlled shutdown is over; remaining partitions stay led here until the stop."""
+
+    outcome: ShutdownOutcome
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownProgressed:
+    """A notice: fewer partitions are led here than at the response before."""
+
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolderUnknown:
+    """A notice: the Lease is held by something that is no broker of ours."""
+
+    holder_identity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolderDead:
+    """A notice: probes proved that the holder's process is gone."""
+
+    holder_identity: str
+
+
+Notice = ShutdownProgressed | HolderUnknown | HolderDead
+
+Effect = (
+    StepReplicas
+    | SendMessage
+    | StepController
+    | FindHolder
+    | DialHolder
+    | CloseStream
+    | ProbeHolder
+    | ShutdownEnded
+    | ShutdownProgressed
+    | HolderUnknown
+    | HolderDead
+)

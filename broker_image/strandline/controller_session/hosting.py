@@ -1,0 +1,55 @@
+"""What the session reads of this broker's replicas; it never changes them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from strandline.controller.events import HostedReplica
+from strandline.core.views import PartitionView, RoleName
+from strandline.model import NO_EPOCH, ControllerEpoch, Registration
+
+from .messages import Hello
+
+
+class HostedReplicas(Protocol):
+    """The replicas of this broker, as far as the session reads them."""
+
+    @property
+    def controller_epoch(self) -> ControllerEpoch:
+        """The highest controller epoch that was accepted."""
+        ...
+
+    def views(self) -> tuple[PartitionView, ...]:
+        """Return pictures of all replicas, ascending."""
+        ...
+
+
+def hosted_by(replicas: HostedReplicas) -> tuple[HostedReplica, ...]:
+    """Return what is on disk here, as hellos and hosted reports carry it."""
+    return tuple(
+        HostedReplica(
+            tp=view.tp,
+            leader_epoch=view.leader_epoch,
+            partition_epoch=view.partition_epoch,
+            log_end_offset=view.log_end_offset,
+            last_epoch=view.epochs[-1].leader_epoch if view.epochs else NO_EPOCH,
+        )
+        for view in replicas.views()
+    )
+
+
+def leads_any(replicas: HostedReplicas) -> bool:
+    """Tell whether some partition is led here."""
+    return any(view.role is RoleName.LEADER for view in replicas.views())
+
+
+def hello_of(registration: Registration, replicas: HostedReplicas) -> Hello:
+    """Return the first message of a session."""
+    return Hello(
+        broker_id=registration.broker_id,
+        broker_epoch=registration.broker_epoch,
+        clean_since_epoch=registration.clean_since_epoch,
+        incarnation=registration.incarnation,
+        highest_controller_epoch=replicas.controller_epoch,
+        hosted=hosted_by(replicas),
+    )

@@ -1,0 +1,118 @@
+"""What a broker and the active controller say to each other on their session.
+
+The values between the machine and whoever carries them: `rpc` turns them into protobuf and
+back, the simulator's network carries them as they are. What is meant for the replicas alone
+are events and effects of the core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.controller.events import HostedReplica
+from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr, ReplyStopReplica
+from strandline.core.events import (
+    AlterPartitionResponseReceived,
+    LeaderAndIsrReceived,
+    StopReplicaReceived,
+)
+from strandline.errors import ErrorCode
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LiveBroker,
+    PartitionCommand,
+    TopicPartition,
+)
+
+# --- controller to broker -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataUpdate:
+    """Who is live and who leads; full replaces everything known before."""
+
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    controller_id: BrokerId
+    live_brokers: tuple[LiveBroker, ...]
+    partitions: tuple[PartitionCommand, ...]
+    removed: tuple[TopicPartition, ...]
+    full: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownResponse:
+    """How many partitions the controller could not move away yet; valid if error is NONE."""
+
+    request_id: int
+    error: ErrorCode
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRefused:
+    """The dialled broker is not the controller (yet), or refuses this broker's epoch."""
+
+    error: ErrorCode
+    controller_epoch: ControllerEpoch
+
+
+ControllerMessage = (
+    LeaderAndIsrReceived
+    | StopReplicaReceived
+    | MetadataUpdate
+    | AlterPartitionResponseReceived
+    | ShutdownResponse
+    | SessionRefused
+)
+
+# --- broker to controller -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """The first message of a session: who this is, and what lies on its disk."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    clean_since_epoch: BrokerEpoch
+    incarnation: str
+    highest_controller_epoch: ControllerEpoch
+    hosted: tuple[HostedReplica, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """This broker is alive; hosted is None except at the distance of hosted reports."""
+
+    broker_epoch: BrokerEpoch
+    hosted: tuple[HostedReplica, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrProposal:
+    """AlterPartition: the leader of a partition asks for another ISR."""
+
+    broker_epoch: BrokerEpoch
+    proposal: ProposeIsr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResponse:
+    """What became of a LeaderAndIsr or StopReplica; carries the highest epoch this broker saw."""
+
+    response: ReplyLeaderAndIsr | ReplyStopReplica
+    highest_controller_epoch: ControllerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownRequest:
+    """The broker is about to stop and asks for its leaders to be moved."""
+
+    request_id: int
+    broker_epoch: BrokerEpoch
+
+
+BrokerMessage = Hello | Heartbeat | IsrProposal | CommandResponse | ShutdownRequest

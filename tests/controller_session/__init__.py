@@ -1,0 +1,1 @@
+"""Unit tests of the controller session, one file per source file."""
