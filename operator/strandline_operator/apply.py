@@ -24,7 +24,7 @@ from .actions import (
     PostEvent,
     RecreatePartition,
 )
-from .observe import Cache
+from .observe import Cache, read_partition
 
 CREATES_AT_ONCE: Final = 16
 """Partitions created side by side: a large topic in seconds, the API server not flooded."""
@@ -120,7 +120,10 @@ class Applier:
             )
         except StoreUnavailable:
             return False
-        return found is not None and found["spec"]["topicId"] == body["spec"]["topicId"]
+        return (
+            found is not None
+            and read_partition(found).stored.tp.topic_id == body["spec"]["topicId"]
+        )
 
     async def _create_if_absent(self, kind: kinds.Kind, body: Object) -> None:
         try:
