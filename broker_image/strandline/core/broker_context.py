@@ -1,8 +1,7 @@
 """What every role of this broker reads: its identity, the settings, the live brokers.
 
-One value per `Replicas`, shared by all partitions, and no field of it changes. The live
-brokers and the retry times behind two of its fields change in their own files alone, by
-the callers those files name.
+One value per `Replicas`, shared by all partitions; no field of it is ever replaced. Behind
+two of them stand `LiveBrokers` and `IsrRetries`, whose files say which callers change them.
 """
 
 from __future__ import annotations

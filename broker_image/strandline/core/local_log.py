@@ -1,8 +1,9 @@
 """What the core knows of a log on this broker: offsets and epochs, never bytes.
 
-`LocalLog` alone changes its offsets, epochs and settings; the partition's present role calls
-its methods, everything else reads. A method that changes the log returns the commands that
-make the disk follow, in performing order; only `append` leaves its command to the leader.
+`LocalLog` alone changes its offsets, epochs and settings. The partition's present role calls
+the methods that move offsets, `ControllerRequests` hands over settings, all others read. A
+method returns the commands that make the disk follow, in performing order, but for the
+command that appends: the role adds it, because it knows the request.
 Invariant: 0 <= log_start_offset <= high_watermark <= log_end_offset.
 """
 
