@@ -1,8 +1,8 @@
-"""Every error of the project, and what a caller may do about it.
+"""The errors that packages share, and what a caller may do about each.
 
     StrandlineError
     |-- ProtocolError        expected; travels as Kafka's numeric code
-    |-- StorageError         the log directory goes offline
+    |-- StorageError         the broker stops; its next start looks at the disk (ADR 0010)
     |-- CoordinationError    read again and decide anew, or step down
     |-- ConfigError          refuse to start: names the key and the accepted range
     InvariantViolation       our own bug: the broker stops; outside the tree, so that no handler
@@ -77,7 +77,7 @@ class ProtocolError(StrandlineError):
 
 
 class StorageError(StrandlineError):
-    """A log directory can no longer be trusted or written; it goes offline."""
+    """A log directory can no longer be read, written or trusted."""
 
 
 class LogDirectoryFailed(StorageError):
@@ -95,7 +95,7 @@ class CorruptBatch(ProtocolError):
 
 
 class CoordinationError(StrandlineError):
-    """Something in Kubernetes is not as it was when we decided."""
+    """A call to Kubernetes failed, or the object changed since we decided."""
 
 
 class StoreConflict(CoordinationError):
