@@ -3,7 +3,7 @@
     StrandlineError
     |-- ProtocolError        expected; travels as Kafka's numeric code
     |-- StorageError         the broker stops; its next start looks at the disk (ADR 0010)
-    |-- CoordinationError    read again and decide anew, or step down
+    |-- CoordinationError    read and decide again, or step down
     |-- ConfigError          refuse to start: names the key and the accepted range
     InvariantViolation       our own bug: the broker stops; outside the tree, so that no handler
                              of StrandlineError catches it
@@ -99,7 +99,7 @@ class CoordinationError(StrandlineError):
 
 
 class StoreConflict(CoordinationError):
-    """A compare-and-swap failed: read the object again and decide anew."""
+    """A compare-and-swap failed: read the object and decide again."""
 
 
 class StoreUnavailable(CoordinationError):

@@ -182,10 +182,10 @@ def _changes(leaderships: DataFrame) -> DataFrame:
 
 
 def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> DataFrame:
-    """Name each election's kind: by the controllers' counter if it tells exactly one, else so:
+    """Add the kind of each election: the one that the controllers' counter shows.
 
-    unclean if the new leader was outside the last known ISR, controlled if the old leader is
-    still scraped, broker_failure otherwise.
+    If the counter shows none or several: unclean if the new leader was outside the last known
+    ISR, controlled if the old leader is still scraped, broker_failure otherwise.
     """
     counted = of(facts, names.LEADER_ELECTIONS_TOTAL.name).where(
         F.col("value") > F.col("previous_value")

@@ -78,11 +78,11 @@ class BrokerGroup:
         broker.wait_for("kafka listener open", FORMED_LIMIT_MS)
 
     def on_stop(self, action: Callable[[], None]) -> None:
-        """Have something of a test ended together with the brokers."""
+        """Register an action that `stop` runs before it ends the brokers."""
         self._at_stop.append(action)
 
     def stop(self) -> None:
-        """End whatever still runs."""
+        """Run the registered actions, then end the brokers that still run."""
         for action in self._at_stop:
             action()
         for broker in self.brokers:

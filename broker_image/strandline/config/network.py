@@ -44,7 +44,7 @@ class KafkaListenerConfig:
     """Bytes of one answer to a consumer. Kafka's key and default."""
 
     wait_max_ms: int = integer("request.wait.max.ms", 300_000, minimum=1, maximum=3_600_000)
-    """Longest time a produce or fetch may wait, whatever the client asks for."""
+    """Longest time a produce or fetch may wait, even if the client asks for more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

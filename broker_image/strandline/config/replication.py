@@ -43,7 +43,7 @@ class ReplicationConfig:
     isr_refusal_backoff_ms: int = integer(
         "isr.refusal.backoff.ms", 1_000, minimum=1, maximum=600_000
     )
-    """A leader waits this long before it proposes a refused broker for the ISR again."""
+    """Pause before a leader repeats an ISR change of a broker that the controller refused."""
 
     isr_request_timeout_ms: int = integer(
         "isr.request.timeout.ms", 5_000, minimum=100, maximum=600_000

@@ -56,8 +56,8 @@ class TimingConfig:
     broker_session_timeout_ms: int = integer(
         "broker.session.timeout.ms", 9_000, minimum=30, maximum=_HOUR_MS
     )
-    """The controller probes a broker whose session is silent for this long, before it declares
-    it dead. At least three heartbeats. Kafka's key and default (KRaft); demo 2,000."""
+    """After this silence the controller probes a broker, and declares it dead if the probe
+    fails. At least three heartbeats. Kafka's key and default (KRaft); demo 2,000."""
 
     replica_lag_time_max_ms: int = integer(
         "replica.lag.time.max.ms", 30_000, minimum=100, maximum=24 * _HOUR_MS

@@ -207,7 +207,7 @@ class ClusterStore:
         )
 
     async def list_topic_ids(self) -> frozenset[TopicId]:
-        """Return the uid of every ReplicatedTopic of the namespace, whatever its state.
+        """Return the uid of every ReplicatedTopic of the namespace, malformed ones included.
 
         Only this list proves that a topic is deleted, so that brokers may delete its data.
         """

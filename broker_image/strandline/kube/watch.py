@@ -1,4 +1,4 @@
-"""Follow a collection without gaps: a watch that goes on where it ended.
+"""Follow a collection without gaps: each watch starts where the last one ended.
 
 Changes are hints: a caller reads the object again before it decides. A watch that cannot go
 on raises `WatchExpired`, and the caller must list again.

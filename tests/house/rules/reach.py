@@ -179,7 +179,7 @@ def _declared(node: ast.ClassDef) -> dict[str, str]:
 
 
 def _fields_of_broker_config(node: ast.ClassDef | None) -> dict[str, str]:
-    """Return under which field of the broker's configuration each concern lies."""
+    """Return each concern's field in the broker's configuration."""
     return {
         tree.dotted(each.annotation): tree.dotted(each.target)
         for each in (node.body if node else [])
