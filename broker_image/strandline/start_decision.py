@@ -31,7 +31,7 @@ class StartEvidence(Enum):
 
     @property
     def may_have_lost_records(self) -> bool:
-        """Tell whether records may be lost: a first start is unclean but had none."""
+        """Tell whether records may be lost; a first start is unclean but had no records."""
         return not self.clean and self is not StartEvidence.FIRST_START
 
 

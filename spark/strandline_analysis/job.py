@@ -132,7 +132,7 @@ def moment_ms(text: str) -> int:
 def _task(arguments: Sequence[str] | None) -> Task:
     parser = argparse.ArgumentParser(
         prog="strandline_analysis.job",
-        description="Tell from scraped samples which brokers led, and which were in sync, when.",
+        description="Tell from scraped samples which brokers led and were in sync, and when.",
     )
     parser.add_argument("--prometheus", required=True, metavar="URL")
     parser.add_argument("--start", metavar="TIME", help="RFC 3339 or epoch ms; an hour before end")

@@ -1,7 +1,7 @@
 """The objects of one cluster as values: quorum reads, compare-and-swap writes, changes.
 
 Used by the controller's shell and by a broker's registration. Every read is a quorum read.
-Every write carries the resourceVersion that its decision was read at, and raises
+Every write carries the resourceVersion of the read that its decision used, and raises
 `StoreConflict` if the object changed since. Writes are not retried here.
 
 The controller's lists and watches leave a malformed object out and log it: one such object
