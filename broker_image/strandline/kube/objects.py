@@ -329,7 +329,7 @@ def controller_status(record: ControllerRecord) -> Object:
 
 
 def lease_from_object(value: Object) -> LeaseRecord:
-    """Read a Lease; the operator creates it with an empty spec, so every field may be absent.
+    """Read a Lease; the operator creates it without a spec, so every field may be absent.
 
     Raises:  ObjectMalformed
     """
