@@ -35,9 +35,10 @@ def workshop(tmp_path: Path) -> Workshop:
     return Workshop(tmp_path)
 
 
-def state(tp: TopicPartition, *, leader_epoch: int = 5) -> PersistedPartition:
-    return PersistedPartition(
-        tp=tp,
+def state(
+    tp: TopicPartition, *, leader_epoch: int = 5
+) -> tuple[TopicPartition, PersistedPartition]:
+    return tp, PersistedPartition(
         topic_name="orders",
         leader_epoch=LeaderEpoch(leader_epoch),
         partition_epoch=PartitionEpoch(17),
@@ -229,11 +230,13 @@ def test_index_that_breaks_while_running_is_rebuilt_when_it_is_read(workshop: Wo
 # --- a data directory -------------------------------------------------------------------
 
 
-def load(workshop: Workshop, *states: PersistedPartition, clean: bool = False) -> LoadedLogs:
+def load(
+    workshop: Workshop, *states: tuple[TopicPartition, PersistedPartition], clean: bool = False
+) -> LoadedLogs:
     return load_logs(
         workshop.root,
         clean=clean,
-        persisted={each.tp: each for each in states},
+        persisted=dict(states),
         environment=workshop.environment,
         settings=workshop.settings,
     )

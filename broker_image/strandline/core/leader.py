@@ -15,7 +15,7 @@ from strandline.model import BrokerEpoch, BrokerId, IsrEntry, LeaderEpoch, Parti
 
 from .broker_context import BrokerContext
 from .effects import AppendAsLeader, BecameLeader, Effect, HighWatermarkAdvanced, IsrChanged
-from .events import AlterPartitionResponseReceived
+from .events import AlterPartitionResponseReceived, ProduceReceived
 from .high_watermark import counted_end_offsets, next_high_watermark
 from .isr import Stable
 from .isr_proposer import IsrProposer
@@ -64,13 +64,14 @@ class LeaderReplica:
 
     # --- records ------------------------------------------------------------------------
 
-    def append(self, *, request_id: int, record_count: int) -> AppendAsLeader:
+    def append(self, batch: ProduceReceived) -> AppendAsLeader:
         """Give a batch the next offsets; the disk follows when the effect is performed."""
         base_offset = self.log.log_end_offset
-        self.log.log_end_offset = base_offset + record_count
+        self.log.log_end_offset = base_offset + batch.record_count
         return AppendAsLeader(
-            request_id=request_id,
+            request_id=batch.request_id,
             tp=self.log.tp,
+            records=batch.records,
             base_offset=base_offset,
             leader_epoch=self.leader_epoch,
         )

@@ -236,13 +236,6 @@ class LogSegments:
             index += 1
         return found
 
-    def bytes_between(self, offset: int, up_to_offset: int) -> int:
-        """Estimate the bytes of [offset, up_to_offset), both within the log."""
-        first, last = self._index_of(offset), self._index_of(up_to_offset)
-        between = sum(segment.size_bytes for segment in self._segments[first:last])
-        end = self._segments[last].position_near(up_to_offset)
-        return between + end - self._segments[first].position_near(offset)
-
     def headers_backwards(self) -> Iterator[BatchHeader]:
         """Yield the header of every batch, newest first."""
         for segment in reversed(self._segments):

@@ -27,7 +27,6 @@ from .record_batch import HEADER_BYTES, BatchHeader
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 OFFSET_DIGITS = 20
-OPEN_SEGMENTS_MAX = 128
 BACKWARD_BLOCK_BYTES = 1 << 20
 
 _SEGMENT = re.compile(rf"[0-9]{{{OFFSET_DIGITS}}}")
@@ -62,7 +61,7 @@ class OpenFile:
 class SegmentPool:
     """Sealed segments open for reading, over all logs; the least recently read is closed."""
 
-    def __init__(self, *, open_segments_max: int = OPEN_SEGMENTS_MAX) -> None:
+    def __init__(self, *, open_segments_max: int) -> None:
         self._open: OrderedDict[Path, OpenFile] = OrderedDict()
         self._open_segments_max = open_segments_max
 
@@ -301,9 +300,3 @@ class Segment:
         for start, end in zip(reversed(borders[:-1]), reversed(borders[1:]), strict=True):
             block = [header for _, header in headers(file.fd, start=start, end=end)]
             yield from reversed(block)
-
-    def position_near(self, offset: int) -> int:
-        """Return a file position at most an index interval and a batch before an offset."""
-        if offset >= self.end_offset:
-            return self.size_bytes
-        return self._file().index.at_or_below_offset(offset - self.base_offset).position
