@@ -51,8 +51,7 @@ class MetadataSnapshot:
 
     cluster_id: str
     controller: BrokerId
-    brokers: tuple[tuple[BrokerId, Endpoint, str], ...]
-    """(broker id, endpoint, rack or "")"""
+    brokers: tuple[tuple[BrokerId, Endpoint], ...]
     topics: tuple[TopicMetadata, ...]
 
     def topic(self, name: str) -> TopicMetadata | None:

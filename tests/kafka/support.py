@@ -7,6 +7,7 @@ checks their CRC and sequence, answers whole batches, and lets a test hold ackno
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 import threading
 import uuid
@@ -166,7 +167,7 @@ class MemoryBroker:
         return MetadataSnapshot(
             cluster_id="memory",
             controller=me,
-            brokers=((me, self.endpoints[listener], ""),),
+            brokers=((me, self.endpoints[listener]),),
             topics=tuple(
                 TopicMetadata(
                     name=name,
@@ -359,16 +360,17 @@ class ListenerThread:
         self.loop = new_loop()
         self.loop_errors: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda _, context: self.loop_errors.append(context))
-        self._settings = settings
-        self._observer = observer
+        self._settings = settings or ListenerSettings()
+        self._observer = observer or CountingObserver()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
+        bound = socket.socket()
+        bound.bind(("127.0.0.1", 0))
         self.listener = self.run(
             server.start(
-                host="127.0.0.1",
-                port=0,
+                bound=bound,
                 listener_name="TEST",
                 broker=self.broker,
                 settings=self._settings,

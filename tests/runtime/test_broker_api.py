@@ -45,6 +45,7 @@ from strandline.runtime.driver import Driver
 from strandline.runtime.producer_ids import ProducerIds
 from strandline.runtime.replica_store import DiskEffect, ReplicaStore
 from tests.log.support.batches import batch
+from tests.log.support.logs import SMALL_INDEX
 from tests.support.eventually import aeventually
 
 TP = TopicPartition(topic_id=TopicId("00000000-0000-4000-8000-000000000001"), partition=0)
@@ -82,7 +83,7 @@ class Node:
         self._store = ReplicaStore(
             self.directory,
             BrokerState(),
-            LogEnvironment(pool=SegmentPool(open_segments_max=128)),
+            LogEnvironment(pool=SegmentPool(open_segments_max=128), limits=SMALL_INDEX),
             on_persisted=lambda token: self._driver.submit(StatePersisted(token=token)),
             on_failure=_fail,
         )

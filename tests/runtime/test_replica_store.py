@@ -38,6 +38,7 @@ from strandline.model import (
 )
 from strandline.runtime.replica_store import ReplicaStore
 from tests.log.support.batches import batch
+from tests.log.support.logs import SMALL_INDEX
 from tests.support.eventually import aeventually
 
 TP = TopicPartition(topic_id=TopicId("00000000-0000-4000-8000-000000000001"), partition=0)
@@ -57,7 +58,7 @@ class Opened:
         self.store = ReplicaStore(
             self.directory,
             state,
-            LogEnvironment(pool=SegmentPool(open_segments_max=128)),
+            LogEnvironment(pool=SegmentPool(open_segments_max=128), limits=SMALL_INDEX),
             on_persisted=self.persisted.append,
             on_failure=self.failures.append,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from strandline.broker_interface import Buffer
@@ -26,7 +26,7 @@ class LogEnvironment:
     """What all logs of a broker share."""
 
     pool: SegmentPool
-    limits: LogLimits = field(default_factory=LogLimits)
+    limits: LogLimits
     on_flush: Callable[[float], None] = lambda _seconds: None
     """Hears how long each fsync of a log took."""
 
