@@ -19,7 +19,6 @@ from .model import (
     EpochEndOffset,
     LeaderEpoch,
     TopicId,
-    TopicPartition,
 )
 
 Buffer = bytes | bytearray | memoryview
@@ -55,8 +54,7 @@ class MetadataSnapshot:
 
     cluster_id: str
     controller: BrokerId
-    brokers: tuple[tuple[BrokerId, Endpoint, str], ...]
-    """(broker id, endpoint, rack or "")"""
+    brokers: tuple[tuple[BrokerId, Endpoint], ...]
     topics: tuple[TopicMetadata, ...]
 
     def topic(self, name: str) -> TopicMetadata | None:
@@ -130,10 +128,6 @@ class Broker(Protocol):
 
     def metadata(self, listener: str) -> MetadataSnapshot:
         """Return the cluster as seen through the listener of that name."""
-        ...
-
-    def resolve(self, topic_name: str, partition: int) -> TopicPartition | None:
-        """Return the partition of the present incarnation of a topic, None if unknown."""
         ...
 
     def produce(

@@ -42,7 +42,6 @@ from strandline.model import (
     EpochEndOffset,
     LeaderEpoch,
     TopicId,
-    TopicPartition,
 )
 
 T = TypeVar("T")
@@ -157,7 +156,7 @@ class MemoryBroker:
         return MetadataSnapshot(
             cluster_id="memory",
             controller=me,
-            brokers=((me, self.endpoints[listener], ""),),
+            brokers=((me, self.endpoints[listener]),),
             topics=tuple(
                 TopicMetadata(
                     name=name,
@@ -183,11 +182,6 @@ class MemoryBroker:
         if (topic_name, partition) in self.leaderless:
             return BrokerId(-1)
         return BrokerId(9 if (topic_name, partition) in self.unreachable else 0)
-
-    def resolve(self, topic_name: str, partition: int) -> TopicPartition | None:
-        if (topic_name, partition) not in self.logs:
-            return None
-        return TopicPartition(topic_id=self.topic_ids[topic_name], partition=partition)
 
     def _refusal(self, topic_name: str, partition: int) -> ErrorCode:
         if (topic_name, partition) not in self.logs:

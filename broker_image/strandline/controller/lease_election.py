@@ -87,11 +87,6 @@ class LeaseElector:
         return self._seen.lease
 
     @property
-    def is_holding(self) -> bool:
-        """Whether the Lease is believed to be ours."""
-        return self._role is _Role.HOLDING
-
-    @property
     def is_stopped(self) -> bool:
         """Whether the release after `stop` is done."""
         return self._role is _Role.STOPPED

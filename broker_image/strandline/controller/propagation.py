@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 
 from strandline.errors import ErrorCode
 from strandline.model import (
-    BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     LiveBroker,
@@ -28,7 +27,8 @@ from strandline.model import (
     TopicSettings,
 )
 
-from .brokers import BrokerEntry, Brokers
+from .broker_entry import InSession
+from .brokers import Brokers
 from .effects import (
     ControllerEffect,
     SendFullState,
@@ -149,24 +149,21 @@ class Propagator:
         self._at_once.discard(tp)
         self._coalesced.partitions.discard(tp)
 
-    def resend(self, broker: BrokerEntry, tps: Sequence[TopicPartition]) -> list[ControllerEffect]:
+    def resend(self, session: InSession, tps: Sequence[TopicPartition]) -> list[ControllerEffect]:
         """Send these partitions again to a broker that lacks their state."""
         commands = [self._known(self._commands[tp]) for tp in tps if tp in self._commands]
-        return list(self._leader_and_isr(broker, commands))
+        return list(self._leader_and_isr(session, commands))
 
-    def full_state(self, broker: BrokerEntry) -> list[ControllerEffect]:
+    def full_state(self, session: InSession) -> list[ControllerEffect]:
         """Open a session: the partitions the broker hosts, and all metadata."""
         commands = tuple(self._known(self._commands[tp]) for tp in sorted(self._commands))
-        session_id, request_id = broker.session_id, self._new_request_id()
-        if session_id is None:
-            return []
-        hosted = tuple(c for c in commands if broker.broker_id in c.state.replicas)
+        hosted = tuple(c for c in commands if session.broker_id in c.state.replicas)
         return [
             SendFullState(
-                session_id=session_id,
-                request_id=request_id,
-                broker_id=broker.broker_id,
-                broker_epoch=_epoch_of(broker),
+                session_id=session.session_id,
+                request_id=self._new_request_id(),
+                broker_id=session.broker_id,
+                broker_epoch=session.broker_epoch,
                 controller_epoch=self._epoch,
                 brokers=self._brokers.live(),
                 partitions=hosted,
@@ -175,17 +172,17 @@ class Propagator:
         ]
 
     def stop_replicas(
-        self, broker: BrokerEntry, tps: Sequence[TopicPartition]
+        self, session: InSession, tps: Sequence[TopicPartition]
     ) -> list[ControllerEffect]:
         """Make a broker delete the logs of topics whose deletion is confirmed."""
-        if broker.session_id is None or not tps:
+        if not tps:
             return []
         return [
             SendStopReplica(
-                session_id=broker.session_id,
+                session_id=session.session_id,
                 request_id=self._new_request_id(),
-                broker_id=broker.broker_id,
-                broker_epoch=_epoch_of(broker),
+                broker_id=session.broker_id,
+                broker_epoch=session.broker_epoch,
                 controller_epoch=self._epoch,
                 partitions=tuple(sorted(tps)),
             )
@@ -203,17 +200,17 @@ class Propagator:
         effects: list[ControllerEffect] = []
         if live != self._live:
             self._live = live
-            for broker in sessions:
-                effects.extend(self._metadata(broker, ()))
+            for session in sessions:
+                effects.extend(self._metadata(session, ()))
         changed = [self._changed[tp] for tp in sorted(self._changed)]
-        for broker in sessions:
-            own = [c for c in changed if broker.broker_id in c.state.replicas]
-            effects.extend(self._leader_and_isr(broker, own))
+        for session in sessions:
+            own = [c for c in changed if session.broker_id in c.state.replicas]
+            effects.extend(self._leader_and_isr(session, own))
         urgent = self._at_once | self._due(now_ms)
         if urgent or self._removed:
             commands = [self._known(self._commands[tp]) for tp in sorted(urgent)]
-            for broker in sessions:
-                effects.extend(self._metadata(broker, commands))
+            for session in sessions:
+                effects.extend(self._metadata(session, commands))
         for tp in changed:
             self._commands[tp.tp] = self._known(tp)
         self._changed, self._at_once, self._removed = {}, set(), set()
@@ -235,7 +232,7 @@ class Propagator:
         return due
 
     def _leader_and_isr(
-        self, broker: BrokerEntry, commands: Sequence[PartitionCommand]
+        self, session: InSession, commands: Sequence[PartitionCommand]
     ) -> Iterator[ControllerEffect]:
         for part in _parts(commands, self._timing.command_partitions_max):
             request_id = self._new_request_id()
@@ -244,31 +241,29 @@ class Propagator:
                 self._about_new[request_id] = new
                 while len(self._about_new) > self._timing.new_commands_in_flight_max:
                     self._about_new.pop(next(iter(self._about_new)))
-            if broker.session_id is not None:
-                yield SendLeaderAndIsr(
-                    session_id=broker.session_id,
-                    request_id=request_id,
-                    broker_id=broker.broker_id,
-                    broker_epoch=_epoch_of(broker),
-                    controller_epoch=self._epoch,
-                    partitions=tuple(part),
-                )
+            yield SendLeaderAndIsr(
+                session_id=session.session_id,
+                request_id=request_id,
+                broker_id=session.broker_id,
+                broker_epoch=session.broker_epoch,
+                controller_epoch=self._epoch,
+                partitions=tuple(part),
+            )
 
     def _metadata(
-        self, broker: BrokerEntry, commands: Sequence[PartitionCommand]
+        self, session: InSession, commands: Sequence[PartitionCommand]
     ) -> Iterator[ControllerEffect]:
         removed = tuple(sorted(self._removed))
         for part in _parts(commands, self._timing.command_partitions_max) or [()]:
-            if broker.session_id is not None:
-                yield SendUpdateMetadata(
-                    session_id=broker.session_id,
-                    broker_id=broker.broker_id,
-                    broker_epoch=_epoch_of(broker),
-                    controller_epoch=self._epoch,
-                    brokers=self._live,
-                    partitions=tuple(part),
-                    removed=removed,
-                )
+            yield SendUpdateMetadata(
+                session_id=session.session_id,
+                broker_id=session.broker_id,
+                broker_epoch=session.broker_epoch,
+                controller_epoch=self._epoch,
+                brokers=self._live,
+                partitions=tuple(part),
+                removed=removed,
+            )
 
     def _known(self, command: PartitionCommand) -> PartitionCommand:
         """Return the command for brokers that may have received it before: not as new."""
@@ -284,8 +279,3 @@ class Propagator:
 
 def _parts(commands: Sequence[PartitionCommand], size: int) -> list[Sequence[PartitionCommand]]:
     return [commands[start : start + size] for start in range(0, len(commands), size)]
-
-
-def _epoch_of(broker: BrokerEntry) -> BrokerEpoch:
-    found = broker.registration
-    return BrokerEpoch(-1) if found is None else found.broker_epoch

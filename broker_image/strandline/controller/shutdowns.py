@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId
 
-from .cluster_state import PartitionTable
 from .effects import ReplyControlledShutdown
 from .events import ShutdownRequested
 from .partition_reconciler import PartitionReconciler
+from .partition_table import PartitionTable
 from .timing import ControllerTiming
 
 
@@ -64,14 +64,15 @@ class Shutdowns:
                 leaving.open_names.pop()
             if not leaving.open_names or leaving.deadline_ms <= now_ms:
                 del self._leaving[broker_id]
-                answers.append(_answer(leaving.event, ErrorCode.NONE, self._led(broker_id)))
+                led = self._led(broker_id)
+                answers.append(reply_controlled_shutdown(leaving.event, ErrorCode.NONE, led))
         return answers
 
     def resign(self) -> list[ReplyControlledShutdown]:
         """Answer every request: another controller decides from now on."""
         leaving, self._leaving = self._leaving, {}
         return [
-            _answer(leaving[b].event, ErrorCode.NOT_CONTROLLER, self._led(b))
+            reply_controlled_shutdown(leaving[b].event, ErrorCode.NOT_CONTROLLER, self._led(b))
             for b in sorted(leaving)
         ]
 
@@ -81,7 +82,10 @@ class Shutdowns:
         return sum(1 for state in led if state is not None and len(state.replicas) > 1)
 
 
-def _answer(event: ShutdownRequested, error: ErrorCode, remaining: int) -> ReplyControlledShutdown:
+def reply_controlled_shutdown(
+    event: ShutdownRequested, error: ErrorCode, remaining: int = 0
+) -> ReplyControlledShutdown:
+    """Return the answer to a request; remaining is valid without an error."""
     return ReplyControlledShutdown(
         session_id=event.session_id,
         request_id=event.request_id,

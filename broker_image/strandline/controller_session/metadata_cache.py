@@ -94,7 +94,7 @@ class MetadataCache:
             cluster_id=self._cluster_id,
             controller=self._controller_id,
             brokers=tuple(
-                (broker.broker_id, endpoint, "")
+                (broker.broker_id, endpoint)
                 for broker in self.live_brokers
                 for endpoint in broker.endpoints
                 if endpoint.listener == listener

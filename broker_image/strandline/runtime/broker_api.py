@@ -113,10 +113,6 @@ class BrokerApi:
         """Return the cluster as seen through the listener of that name."""
         return self._metadata.snapshot(listener)
 
-    def resolve(self, topic_name: str, partition: int) -> TopicPartition | None:
-        """Return the partition of the present incarnation of a topic, None if unknown."""
-        return self._metadata.resolve(topic_name, partition)
-
     def allocate_producer_id(self) -> int:
         """Return a producer id that no broker ever handed out before (ADR 0005)."""
         return self._producer_ids.allocate()
