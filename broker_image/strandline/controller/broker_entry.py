@@ -1,4 +1,4 @@
-"""What the controller knows of one broker: a type for each state; values, replaced by `Brokers`.
+"""What the controller knows of one broker: values, a type for each state.
 
     Unregistered --- registration ---> Awaited <--- stream broke --- InSession
                                         |  |  ^                       |  ^  ^
@@ -98,7 +98,7 @@ class Dead:
 
 Live = Awaited | InSession
 BrokerEntry = Unregistered | Live | Dead
-"""All that the controller knows of one broker; frozen, and put in place by `Brokers` only."""
+"""All that the controller knows of one broker; made by `Brokers` alone."""
 
 
 class LivenessState(Enum):

@@ -51,7 +51,7 @@ class NewRegistration:
 
 
 class Brokers:
-    """The brokers of the cluster, by id; every change of a broker's entry is made here."""
+    """The brokers of the cluster, by id."""
 
     def __init__(self) -> None:
         self._entries: dict[BrokerId, BrokerEntry] = {}

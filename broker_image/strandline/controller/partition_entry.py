@@ -1,7 +1,7 @@
 """One partition as the active controller knows it: its object, its store call, its requests.
 
-This file alone changes an entry. `partition_reconciler` decides when a call begins and what it
-writes; `partition_table` finds entries by name and by partition.
+`partition_reconciler` decides when a call begins and what it writes; `partition_table` finds
+entries by name and by partition.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Superseded:
 
 
 StoreCall = Idle | Writing | InDoubt | Reading | Superseded
+"""Where the store call of a partition stands; made by `PartitionEntry` alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from .epochs import EpochCache
 
 @dataclass(slots=True, kw_only=True)
 class LocalLog:
-    """Offsets and epochs of one replica; changed by its present role only."""
+    """Offsets and epochs of one replica; the partition's present role changes them."""
 
     tp: TopicPartition
     topic_name: str

@@ -1,7 +1,8 @@
 """What a leader knows about its followers, and when one of them counts as in sync.
 
 Progress is kept per broker epoch: what an earlier process of the same broker had fetched
-says nothing about the log of the present one (ADR 0002). Changed by fetches alone.
+says nothing about the log of the present one (ADR 0002). A fetch that
+was accepted changes it, nothing else does.
 """
 
 from __future__ import annotations
