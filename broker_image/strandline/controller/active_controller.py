@@ -6,7 +6,7 @@ resignation. `broker_events.py` and `object_events.py` handle its events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, ControllerEpoch, StoredBroker, StoredTopic, TopicId
@@ -38,21 +38,21 @@ class ActiveController:
         self.epoch = epoch
         self.higher_epoch: ControllerEpoch | None = None
         """Set when a stored object or a broker shows an epoch above ours: time to resign."""
-        self.topics: dict[TopicId, StoredTopic] = {}
+        self._topics: dict[TopicId, StoredTopic] = {}
         self.brokers = Brokers()
         self.table = PartitionTable()
         self.liveness = Liveness(brokers=self.brokers, timing=timing, new_request_id=new_request_id)
         self.reconciler = PartitionReconciler(
             table=self.table,
             brokers=self.brokers,
-            topics=self.topics,
+            topics=self._topics,
             timing=timing,
             controller_epoch=epoch,
             new_request_id=new_request_id,
         )
         self.propagator = Propagator(
             brokers=self.brokers,
-            topics=self.topics,
+            topics=self._topics,
             timing=timing,
             controller_epoch=epoch,
             new_request_id=new_request_id,
@@ -63,6 +63,11 @@ class ActiveController:
         self.shutdowns = Shutdowns(table=self.table, reconciler=self.reconciler, timing=timing)
         self._new_request_id = new_request_id
         self._broker_reads: dict[int, BrokerId] = {}
+
+    @property
+    def topics(self) -> Mapping[TopicId, StoredTopic]:
+        """The topics that have an effective configuration, as last read."""
+        return self._topics
 
     @property
     def next_wakeup_ms(self) -> int | None:
@@ -107,6 +112,16 @@ class ActiveController:
         """Remember an epoch above ours."""
         if epoch > max(self.epoch, self.higher_epoch or self.epoch):
             self.higher_epoch = epoch
+
+    def keep_topic(self, topic: StoredTopic) -> StoredTopic | None:
+        """Take note of a topic. Returns what was known of it."""
+        known = self._topics.get(topic.topic_id)
+        self._topics[topic.topic_id] = topic
+        return known
+
+    def forget_topic(self, topic_id: TopicId) -> None:
+        """Forget a topic whose deletion is confirmed."""
+        self._topics.pop(topic_id, None)
 
     def register_broker(self, stored: StoredBroker, now_ms: int) -> list[ControllerEffect]:
         """Take note of a Broker. A higher broker epoch ends the one before (KIP-380)."""

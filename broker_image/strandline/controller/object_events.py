@@ -163,8 +163,7 @@ class ObjectEventHandler:
         active = self._active
         if active.deletion.is_confirmed(topic.topic_id):
             return
-        known = active.topics.get(topic.topic_id)
-        active.topics[topic.topic_id] = topic
+        known = active.keep_topic(topic)
         if known is not None and known.settings != topic.settings:
             active.propagator.settings_changed(topic)
         for name in active.table.of_topic(topic.topic_id):
@@ -182,7 +181,7 @@ class ObjectEventHandler:
 
     def _delete_topic(self, topic_id: TopicId) -> list[ControllerEffect]:
         active = self._active
-        active.topics.pop(topic_id, None)
+        active.forget_topic(topic_id)
         effects: list[ControllerEffect] = []
         for name in active.table.of_topic(topic_id):
             effects.extend(active.reconciler.remove(name))

@@ -11,7 +11,7 @@ The states of one partition's call are drawn in `partition_entry`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from strandline.errors import ErrorCode
 from strandline.model import (
@@ -44,7 +44,7 @@ class PartitionReconciler:
         *,
         table: PartitionTable,
         brokers: Brokers,
-        topics: dict[TopicId, StoredTopic],
+        topics: Mapping[TopicId, StoredTopic],
         timing: ControllerTiming,
         controller_epoch: ControllerEpoch,
         new_request_id: Callable[[], int],

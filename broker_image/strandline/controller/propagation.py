@@ -10,8 +10,7 @@ Invariant: no session receives a lower partition epoch after a higher one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from strandline.errors import ErrorCode
 from strandline.model import (
@@ -29,6 +28,7 @@ from strandline.model import (
 
 from .broker_entry import InSession
 from .brokers import Brokers
+from .coalesced_metadata import CoalescedMetadata
 from .effects import (
     ControllerEffect,
     SendFullState,
@@ -40,16 +40,6 @@ from .events import BrokerResponseReceived
 from .timing import ControllerTiming
 
 
-@dataclass(slots=True, kw_only=True)
-class _Coalesced:
-    """Partitions whose metadata changed in the ISR alone, and when they are checked next."""
-
-    partitions: set[TopicPartition] = field(default_factory=set)
-    changed_ms: int = 0
-    sent_ms: int = 0
-    look_ms: int = 0
-
-
 class Propagator:
     """Sends the commands of one controller epoch to the sessions of the brokers."""
 
@@ -57,7 +47,7 @@ class Propagator:
         self,
         *,
         brokers: Brokers,
-        topics: dict[TopicId, StoredTopic],
+        topics: Mapping[TopicId, StoredTopic],
         timing: ControllerTiming,
         controller_epoch: ControllerEpoch,
         new_request_id: Callable[[], int],
@@ -72,14 +62,14 @@ class Propagator:
         self._changed: dict[TopicPartition, PartitionCommand] = {}
         self._at_once: set[TopicPartition] = set()
         self._removed: set[TopicPartition] = set()
-        self._coalesced = _Coalesced(sent_ms=now_ms)
+        self._coalesced = CoalescedMetadata(timing=timing, now_ms=now_ms)
         self._live: tuple[LiveBroker, ...] = ()
         self._about_new: dict[int, frozenset[TopicPartition]] = {}
 
     @property
     def next_wakeup_ms(self) -> int | None:
         """When coalesced metadata is checked next."""
-        return self._coalesced.look_ms if self._coalesced.partitions else None
+        return self._coalesced.next_wakeup_ms
 
     def state_of(self, tp: TopicPartition) -> PartitionState | None:
         """Return the last state that was sent, or is about to be."""
@@ -121,14 +111,7 @@ class Propagator:
         if before is None or before.state.leader_epoch != state.leader_epoch:
             self._at_once.add(stored.tp)
         elif stored.tp not in self._at_once:
-            self._coalesce(stored.tp, now_ms)
-
-    def _coalesce(self, tp: TopicPartition, now_ms: int) -> None:
-        waiting = self._coalesced
-        if not waiting.partitions:
-            waiting.look_ms = now_ms + self._timing.metadata_period_ms
-        waiting.partitions.add(tp)
-        waiting.changed_ms = now_ms
+            self._coalesced.add(stored.tp, now_ms)
 
     def settings_changed(self, topic: StoredTopic) -> None:
         """Send the partitions of a topic again with its new settings."""
@@ -147,7 +130,7 @@ class Propagator:
             self._removed.add(tp)
         self._changed.pop(tp, None)
         self._at_once.discard(tp)
-        self._coalesced.partitions.discard(tp)
+        self._coalesced.discard([tp])
 
     def resend(self, session: InSession, tps: Sequence[TopicPartition]) -> list[ControllerEffect]:
         """Send these partitions again to a broker that lacks their state."""
@@ -206,7 +189,8 @@ class Propagator:
         for session in sessions:
             own = [c for c in changed if session.broker_id in c.state.replicas]
             effects.extend(self._leader_and_isr(session, own))
-        urgent = self._at_once | self._due(now_ms)
+        self._coalesced.discard(self._at_once)
+        urgent = self._at_once | self._coalesced.take_due(now_ms)
         if urgent or self._removed:
             commands = [self._known(self._commands[tp]) for tp in sorted(urgent)]
             for session in sessions:
@@ -215,21 +199,6 @@ class Propagator:
             self._commands[tp.tp] = self._known(tp)
         self._changed, self._at_once, self._removed = {}, set(), set()
         return effects
-
-    def _due(self, now_ms: int) -> set[TopicPartition]:
-        """Return the coalesced partitions if they were quiet, or waited, long enough."""
-        waiting = self._coalesced
-        if self._at_once:
-            waiting.partitions -= self._at_once
-        if not waiting.partitions or now_ms < waiting.look_ms:
-            return set()
-        quiet = now_ms - waiting.changed_ms > self._timing.metadata_quiet_ms
-        late = now_ms - waiting.sent_ms > self._timing.metadata_delay_max_ms
-        if not quiet and not late:
-            waiting.look_ms = now_ms + self._timing.metadata_period_ms
-            return set()
-        due, waiting.partitions, waiting.sent_ms = waiting.partitions, set(), now_ms
-        return due
 
     def _leader_and_isr(
         self, session: InSession, commands: Sequence[PartitionCommand]

@@ -6,6 +6,7 @@ the broker asks again while it still leads something that could be moved.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from strandline.errors import ErrorCode
@@ -25,6 +26,12 @@ class _Leaving:
     event: ShutdownRequested
     deadline_ms: int
     open_names: list[str]
+
+    def is_settled(self, is_busy: Callable[[str], bool]) -> bool:
+        """Tell whether no partition moves any more; those that rest are not asked for again."""
+        while self.open_names and not is_busy(self.open_names[-1]):
+            self.open_names.pop()
+        return not self.open_names
 
 
 class Shutdowns:
@@ -60,9 +67,7 @@ class Shutdowns:
         answers = []
         for broker_id in sorted(self._leaving):
             leaving = self._leaving[broker_id]
-            while leaving.open_names and not self._reconciler.is_busy(leaving.open_names[-1]):
-                leaving.open_names.pop()
-            if not leaving.open_names or leaving.deadline_ms <= now_ms:
+            if leaving.is_settled(self._reconciler.is_busy) or leaving.deadline_ms <= now_ms:
                 del self._leaving[broker_id]
                 led = self._led(broker_id)
                 answers.append(reply_controlled_shutdown(leaving.event, ErrorCode.NONE, led))
