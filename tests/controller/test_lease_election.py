@@ -12,10 +12,10 @@ from strandline.controller.effects import ReadLease, WriteLease
 from strandline.controller.lease_election import LeaseEffect, LeaseElector
 from strandline.controller.lease_observation import LeaseLost, LeaseWon, MayTake
 from strandline.controller.store_events import StoreOutcome
-from strandline.controller.timing import LeaseTiming
 from strandline.model import ControllerEpoch, LeaseRecord
 
 from .store import LEASE_FREE
+from .timings import demo_timing
 
 OTHERS = replace(LEASE_FREE, holder_identity="other", resource_version="5", renew_time="t5")
 
@@ -23,7 +23,7 @@ OTHERS = replace(LEASE_FREE, holder_identity="other", resource_version="5", rene
 def elector(*, rank: int = 0) -> LeaseElector:
     numbers = count(1)
     return LeaseElector(
-        identity="me", rank=rank, timing=LeaseTiming(), new_request_id=lambda: next(numbers)
+        identity="me", rank=rank, timing=demo_timing().lease, new_request_id=lambda: next(numbers)
     )
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from strandline.backoff import Backoff
 from strandline.errors import InvariantViolation
 from strandline.model import BrokerId, ElectionKind, PartitionState, StoredPartition
 
 from .elections import STATE_LOST
 from .events import IsrChangeRequested
-from .timing import ControllerTiming
 from .write_notices import StatusWrite
 
 
@@ -192,12 +192,12 @@ class PartitionEntry:
                 self.call = InDoubt(write=None)
                 return None
 
-    def fail_call(self, now_ms: int, timing: ControllerTiming) -> None:
+    def fail_call(self, now_ms: int, retry: Backoff) -> None:
         """Take a conflict or an unknown outcome; a first failed write is read after at once."""
         call, self.failures = self.call, self.failures + 1
         self.call = InDoubt(write=call.write if isinstance(call, Writing | Reading) else None)
         if not isinstance(call, Writing) or self.failures > 1:
-            self.not_before_ms = now_ms + timing.retry_after_ms(self.failures)
+            self.not_before_ms = now_ms + retry.after_ms(self.failures)
 
     def forgive(self) -> None:
         """Forget former failures: the stored status stands, and nothing else is asked."""

@@ -127,7 +127,7 @@ class PartitionReconciler:
             finished = entry.end_call(event.partition)
             self.queue(name, now_ms)
             return finished, []
-        entry.fail_call(now_ms, self._timing)
+        entry.fail_call(now_ms, self._timing.retry)
         self._queue[name] = None
         return None, [
             StoreConflicted(name=name, outcome=event.outcome.value, failures=entry.failures)
