@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.house import owned_things
 from tests.house.rules import (
     conduct,
     decisions,
@@ -105,25 +106,6 @@ IGNORES = '[tool.ruff.lint.per-file-ignores]\n"broker_image/strandline/{core,log
 CLASS = f"{DOC}class Machine:\n    {DOC}    def step(self): ...\n"
 
 
-OWNED = """class Owned:
-    '''{}'''
-
-    def __init__(self):
-        self.end = 0
-
-    def move(self):
-        self.end += 1
-"""
-FROZEN = "@dataclass(frozen=True)\nclass {}:\n    a: int\n"
-PHASES = FROZEN.format("One") + FROZEN.format("Two") + "Phase = One | Two\n"
-OWNER = "broker_image/strandline/core/owner.py"
-IMPORTED = "from strandline.core.x import Owned\n"
-
-
-def owned(claim: str, elsewhere: str, at: str = LOG) -> dict[str, str]:
-    return {CORE: OWNED.format(claim), OWNER: "class Owner: ...\n", at: elsewhere}
-
-
 def decided(page: str = DECISION, row: str = INDEX_ROW) -> dict[str, str]:
     return {PAGE: page, INDEX: row}
 
@@ -189,37 +171,9 @@ OFFENCES = (
     Planted(layers.forbidden_imports, {OPERATOR: "import strandline.core.leader\n"}, "core.leader"),
     Planted(layers.forbidden_imports, {ANALYSIS: "import strandline.model\n"}, "strandline.model"),
     Planted(layers.forbidden_imports, {METRICS: "import strandline_api\n"}, "strandline_api"),
-    Planted(ownership.broken_ownership, owned("Changed by fetches alone.", ""), "no owner"),
-    Planted(ownership.broken_ownership, owned("Changed by `Nil` only.", ""), "no owner Nil"),
-    Planted(
-        ownership.broken_ownership,
-        owned("Changed by its own methods only.", "x.owned.end = 1\n"),
-        "log/x.py:1: changes Owned.end",
-    ),
-    Planted(
-        ownership.broken_ownership,
-        owned("Changed by `Owner` alone.", "x.move()\n"),
-        "changes Owned.move",
-    ),
-    Planted(
-        ownership.broken_ownership,
-        owned("`owner` alone changes it.", IMPORTED + "class C:\n    end: int\nx.end += 1\n"),
-        "changes Owned.end",
-    ),
-    Planted(ownership.broken_ownership, owned("Used by `Owner` alone.", IMPORTED), "imports"),
-    Planted(
-        ownership.broken_ownership,
-        {CORE: '"""Called by `log` alone."""\n', OPERATOR: "import strandline.core.x\n", LOG: ""},
-        "operator/strandline_operator/x.py: imports strandline.core.x",
-    ),
-    Planted(
-        ownership.broken_ownership,
-        {
-            CORE: PHASES + '"""Made by `Owner` alone."""\n',
-            OWNER: "class Owner: ...\n",
-            LOG: "from strandline.core.x import Two\nphase = Two(a=1)\n",
-        },
-        "log/x.py:2: makes Two",
+    *(
+        Planted(ownership.broken_ownership, files, sentence)
+        for files, sentence in owned_things.OFFENCES
     ),
     Planted(layers.ambiguous_names, {"broker_image/strandline/types.py": ""}, "misleads"),
     Planted(layers.ambiguous_names, {"operator/__init__.py": ""}, "operator module"),
@@ -406,17 +360,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (layers.forbidden_imports, {OPERATOR: "from strandline.kube import api\n"}),
     (layers.forbidden_imports, {ANALYSIS: "from strandline import names\n"}),
     (layers.ambiguous_names, {OPERATOR: ""}),
-    (ownership.broken_ownership, owned("Changed by its own methods only.", "x.move()\n")),
-    (
-        ownership.broken_ownership,
-        owned("`Owner` alone changes it.", "class Owner: x.end = 1\n", at=OWNER),
-    ),
-    (ownership.broken_ownership, owned("Changed by `log` alone.", "x.end = x.move()\n")),
-    (
-        ownership.broken_ownership,
-        owned("Changed by `Owner` alone.", "class C:\n    end: int\nx.end = 1\n"),
-    ),
-    (ownership.broken_ownership, owned("Used by `Owner` and `log.x` alone.", IMPORTED)),
+    *((ownership.broken_ownership, files) for files in owned_things.HARMLESS),
     (words.forbidden_words, {LOG: "struct 10+ #0", "x.json": '"#7eb26d"', "x.sh": "${#a[@]}"}),
     (registers.metric_names_elsewhere, {LOG: "x = 'strandline_operator.plan'\n"}),
     (registers.metrics_without_exporter, {NAMES: "LAG = gauge()\n", METRICS: "names.LAG\n"}),
