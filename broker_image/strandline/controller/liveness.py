@@ -13,9 +13,17 @@ from dataclasses import dataclass
 from strandline.model import BrokerEpoch, BrokerId
 
 from .brokers import BrokerEntry, Brokers, LivenessState, ProbeRound
+from .death_probes import DeathEvidence, judge_probe
 from .effects import ProbeBroker
 from .events import HeartbeatReceived, ProbeResponseReceived, ProbeVerdict
 from .timing import ControllerTiming
+
+_REASONS = {
+    ProbeVerdict.OTHER_INCARNATION: "other incarnation",
+    ProbeVerdict.REFUSED: "connection refused",
+    ProbeVerdict.NO_ANSWER: "session timeout",
+}
+"""Why a broker counts as dead after the last probe of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,22 +100,21 @@ class Liveness:
             return None
         probe, silent = entry.probe, self._is_silent(entry, now_ms)
         probe.request_id = None
-        match event.verdict:
-            case ProbeVerdict.OTHER_INCARNATION:
-                return self._declare_dead(entry, "other incarnation", now_ms)
-            case ProbeVerdict.REFUSED:
-                probe.refused += 1
-                if silent or probe.refused >= self._timing.refused_probes_dead:
-                    return self._declare_dead(entry, "connection refused", now_ms)
-                probe.next_ms = now_ms + self._timing.probe_interval_ms
-            case ProbeVerdict.NO_ANSWER:
-                if silent:
-                    return self._declare_dead(entry, "session timeout", now_ms)
-                entry.probe = None
-            case ProbeVerdict.ANSWERED:
-                entry.probe = None
-                if silent:
-                    entry.heard_ms = now_ms
+        evidence = judge_probe(
+            event.verdict,
+            refusals_before=probe.refused,
+            refused_probes_dead=self._timing.refused_probes_dead,
+        )
+        is_answered = event.verdict is ProbeVerdict.ANSWERED
+        if evidence is DeathEvidence.PROVEN or (silent and not is_answered):
+            return self._declare_dead(entry, _REASONS[event.verdict], now_ms)
+        if evidence is DeathEvidence.NOT_YET:
+            probe.refused += 1
+            probe.next_ms = now_ms + self._timing.probe_interval_ms
+            return None
+        entry.probe = None
+        if silent:
+            entry.heard_ms = now_ms
         return None
 
     def _is_silent(self, entry: BrokerEntry, now_ms: int) -> bool:

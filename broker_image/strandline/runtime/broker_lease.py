@@ -19,11 +19,11 @@ from strandline.errors import (
 from strandline.kube.lease import LeaseStore
 from strandline.kube.objects import format_micro_time
 from strandline.log_fields import fields
-from strandline.model import LeaseRecord
+from strandline.model import HolderIdentity, LeaseRecord
 
 from .clock import Clock
 from .metrics import Metrics
-from .registration import WaitingReport, broker_lease_name, holder_identity
+from .registration import WaitingReport, broker_lease_name
 
 _log = logging.getLogger(__name__)
 RELEASED_DURATION_SECONDS = 1
@@ -47,7 +47,7 @@ class BrokerLease:
         self._clock = clock
         self._metrics = metrics
         self._name = broker_lease_name(identity.cluster, identity.broker_id)
-        self._holder = holder_identity(identity.broker_id, incarnation)
+        self._holder = str(HolderIdentity(broker_id=identity.broker_id, incarnation=incarnation))
         self._held: LeaseRecord | None = None
         self._was_ours = False
 

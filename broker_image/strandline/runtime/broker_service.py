@@ -18,21 +18,19 @@ import grpc.aio
 from strandline import names
 from strandline.controller.controller import Controller
 from strandline.controller.events import ControllerEvent, StopRequested
-from strandline.controller.store_events import ControllerEpochSeen, HolderDied, LeaseObserved
-from strandline.controller_session.messages import MetadataUpdate
+from strandline.controller.store_events import ControllerEpochSeen, LeaseObserved
+from strandline.controller_session.controller_session import ControllerSession
+from strandline.controller_session.events import HolderObserved
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.effects import Effect
 from strandline.core.events import (
     Event,
-    LeaderAndIsrReceived,
-    LiveBrokersChanged,
     LogDirectoryLost,
     ReplicaLoaded,
     StatePersisted,
     Ticked,
 )
 from strandline.core.replicas import Replicas
-from strandline.core.views import RoleName
 from strandline.errors import InvariantViolation, StorageError
 from strandline.kafka_listener import server as kafka_server
 from strandline.kafka_listener.listener_settings import ListenerSettings
@@ -40,31 +38,24 @@ from strandline.log.log_segments import LogEnvironment
 from strandline.log.recovery import LoadedLogs
 from strandline.log.segment import LogLimits, SegmentPool
 from strandline.log_fields import fields
-from strandline.model import NO_EPOCH, LeaseRecord, Registration
+from strandline.model import INTERNAL_LISTENER, HolderIdentity, LeaseRecord, Registration
 from strandline.rpc.probes import PeerIdentity, peer_service
 from strandline.rpc.replication_server import replication_service
-from strandline.rpc.session_client import (
-    ControlledShutdownResponseReceived,
-    Replica,
-    SessionMessage,
-    SessionRefused,
-)
 from strandline.rpc.session_server import SessionServer
 from strandline.rpc.streams import channel_options
 from strandline.rpc.unknown_callers import log_silent_connections, not_served
 
 from . import component_settings
 from .broker_api import BrokerApi
-from .controller_session import ControllerSession
+from .controller_session_shell import ControllerSessionShell
 from .controller_shell import ControllerShell
 from .driver import Driver
-from .lifecycle import INTERNAL_LISTENER, Context
+from .lifecycle import Context
 from .listener_metrics import ListenerMetrics
 from .notice_reporters import ControllerNoticeReporter, CoreNoticeReporter
 from .perform import CorePerformer
 from .producer_ids import ProducerIds
 from .record_buffers import RecordBuffers
-from .registration import holder_identity
 from .replica_metrics import ReplicaMetrics
 from .replica_store import ReplicaStore
 from .replication_transport import ReplicationTransport
@@ -73,9 +64,6 @@ from .throughput_metrics import ThroughputMetrics
 _log = logging.getLogger(__name__)
 STOP_SECONDS = 2.0
 """How long the Lease's release and open streams may take at the end."""
-SHUTDOWN_RETRY_SECONDS = 0.1
-SHUTDOWN_STALLED_MS = 3_000
-"""After this time without a leader moved, though the controller answers, none will move."""
 
 
 class BrokerService:
@@ -140,7 +128,6 @@ class BrokerService:
         self._controller_shell.submit(seen)
         self._controller_shell.start()
         self._tasks = [
-            asyncio.create_task(self._controller_session.run(), name="controller session"),
             asyncio.create_task(self._serve_clients(), name="kafka listener"),
             asyncio.create_task(log_silent_connections(), name="silent connections"),
         ]
@@ -152,24 +139,12 @@ class BrokerService:
         return self._kafka is not None
 
     async def drain(self) -> None:
-        """Leave the ISRs and have leaders moved away; with nothing led here one try is enough.
+        """Leave the ISRs and have leaders moved away.
 
-        What nobody takes for a while stays, as when all brokers stop at once; its data is safe.
+        What no controller takes for a while stays, as when all brokers stop at once; its data
+        is safe.
         """
-        least: int | None = None
-        moved_at_ms = 0
-        while (remaining := await self._controller_session.controlled_shutdown()) != 0:
-            now_ms = self._context.clock.now_ms()
-            if remaining is None:
-                if not self._leads():
-                    return
-            elif least is None or remaining < least:
-                least, moved_at_ms = remaining, now_ms
-                _log.info("controlled shutdown goes on", extra=fields(remaining=remaining))
-            elif now_ms - moved_at_ms >= SHUTDOWN_STALLED_MS:
-                _log.warning("nobody takes the rest", extra=fields(remaining=remaining))
-                return
-            await asyncio.sleep(SHUTDOWN_RETRY_SECONDS)
+        await self._controller_session.drain()
 
     async def stop(self) -> None:
         """Resign as controller, close all streams, bring everything to disk."""
@@ -193,6 +168,7 @@ class BrokerService:
             task.remove_done_callback(self._end_with)
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._controller_session.close()
         if self._kafka is not None:
             await self._kafka.close()
 
@@ -234,18 +210,19 @@ class BrokerService:
 
     def _make_core_shell(self, registration: Registration) -> None:
         context, config = self._context, self._context.config
-        self._controller_session = ControllerSession(
-            registration=registration,
-            store=context.store,
-            clock=context.clock,
-            timing=component_settings.controller_session(config),
-            grpc=config.grpc,
-            hosted=self._hosted,
-            highest_controller_epoch=lambda: self._replicas.controller_epoch,
-            on_message=self._on_controller_message,
-            on_holder_died=lambda holder: self._controller_shell.submit(
-                HolderDied(holder_identity=holder)
+        self._controller_session = ControllerSessionShell(
+            ControllerSession(
+                registration,
+                replicas=self._replicas,
+                metadata=self._metadata,
+                timing=component_settings.controller_session(config),
             ),
+            store=context.store,
+            grpc=config.grpc,
+            clock=context.clock,
+            step_replicas=self._driver.submit,
+            step_controller=self._controller_shell.submit,
+            on_broken_promise=self._end_with_broken_promise,
         )
         self._broker_api = BrokerApi(
             replicas=self._replicas,
@@ -278,7 +255,6 @@ class BrokerService:
             replication_transport=self._replication_transport,
             controller_session=self._controller_session,
             reporter=self._core_reporter,
-            submit=self._driver.submit,
             on_full_state=self._full_state_applied.set,
         )
 
@@ -289,7 +265,11 @@ class BrokerService:
         )
         self._controller = Controller(
             broker_id=registration.broker_id,
-            identity=holder_identity(registration.broker_id, registration.incarnation),
+            identity=str(
+                HolderIdentity(
+                    broker_id=registration.broker_id, incarnation=registration.incarnation
+                )
+            ),
             rank=registration.broker_id,
             timing=component_settings.controller(context.config),
         )
@@ -354,39 +334,9 @@ class BrokerService:
     # --- what others say -------------------------------------------------------------------
 
     def _on_lease(self, lease: LeaseRecord | None) -> None:
-        self._controller_session.observe_lease(lease)
+        holder = "" if lease is None else lease.holder_identity
+        self._controller_session.submit(HolderObserved(holder_identity=holder))
         self._controller_shell.submit(LeaseObserved(lease=lease))
-
-    def _on_controller_message(self, message: SessionMessage) -> None:
-        if isinstance(message, MetadataUpdate):
-            if self._metadata.apply(message):
-                self._driver.submit(
-                    LiveBrokersChanged(
-                        controller_epoch=message.controller_epoch,
-                        brokers=message.live_brokers,
-                    )
-                )
-        elif not isinstance(message, ControlledShutdownResponseReceived | SessionRefused):
-            if isinstance(message, LeaderAndIsrReceived):
-                seen = ControllerEpochSeen(controller_epoch=message.controller_epoch)
-                self._controller_shell.submit(seen)
-            self._driver.submit(message)
-
-    def _leads(self) -> bool:
-        return any(view.role is RoleName.LEADER for view in self._replicas.views())
-
-    def _hosted(self) -> list[Replica]:
-        """Return what is on disk here, as hellos and heartbeats report it."""
-        return [
-            Replica(
-                tp=view.tp,
-                leader_epoch=view.leader_epoch,
-                partition_epoch=view.partition_epoch,
-                log_end_offset=view.log_end_offset,
-                last_epoch=view.epochs[-1].leader_epoch if view.epochs else NO_EPOCH,
-            )
-            for view in self._replicas.views()
-        ]
 
     async def _serve_clients(self) -> None:
         """Open the Kafka port once the first full state was applied, and keep it open."""

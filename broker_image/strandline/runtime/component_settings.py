@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from strandline.config.broker import BrokerConfig
 from strandline.controller.timing import ControllerTiming, LeaseTiming
+from strandline.controller_session.timing import ControllerSessionTiming
 from strandline.core.settings import CoreSettings
-
-from .controller_session import ControllerSessionTiming
 
 
 def core(config: BrokerConfig) -> CoreSettings:

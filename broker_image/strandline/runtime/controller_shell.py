@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeVar
@@ -56,7 +56,6 @@ from strandline.controller.store_events import (
 from strandline.errors import (
     CoordinationError,
     InvariantViolation,
-    StorageError,
     StoreUnavailable,
 )
 from strandline.kube.cluster_store import Change, ClusterStore, Listed
@@ -64,6 +63,7 @@ from strandline.kube.lease import LeaseStore
 from strandline.kube.objects import format_micro_time
 from strandline.log_fields import fields
 from strandline.model import (
+    GRPC_LISTENER,
     ControllerEpoch,
     LeaseRecord,
     StoredBroker,
@@ -74,11 +74,11 @@ from strandline.model import (
 from strandline.rpc.probes import probe
 from strandline.rpc.session_server import SessionEffect, SessionServer
 
+from .begun_tasks import BegunTasks
 from .clock import Clock
 from .driver import Driver
 
 _log = logging.getLogger(__name__)
-GRPC_LISTENER = "GRPC"
 WATCH_RESTART_SECONDS = 0.2
 """Pause before a broken watch begins anew, so that a sick API is not flooded.
 
@@ -111,8 +111,8 @@ class ControllerShell:
         self._clock = clock
         self._on_lease = on_lease
         self._on_notice = on_notice
-        self._calls: set[asyncio.Task[None]] = set()
-        self._watches: set[asyncio.Task[None]] = set()
+        self._calls = BegunTasks()
+        self._watches = BegunTasks()
         self._lease_watch: asyncio.Task[None] | None = None
         self._partitions: dict[str, StoredPartition] = {}
         self._topics: dict[str, StoredTopic] = {}
@@ -121,7 +121,6 @@ class ControllerShell:
             perform=self._perform,
             tick=Ticked(),
             now_ms=clock.now_ms,
-            on_storage_error=_no_storage,
             on_broken_promise=on_broken_promise,
             on_step=on_step,
         )
@@ -139,17 +138,15 @@ class ControllerShell:
     async def stop(self) -> None:
         """End watches and outstanding calls; the controller must have been stopped before."""
         self._driver.stop()
-        tasks = self._calls | self._watches
         if self._lease_watch is not None:
-            tasks.add(self._lease_watch)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            self._lease_watch.cancel()
+            await asyncio.gather(self._lease_watch, return_exceptions=True)
+        await self._calls.close()
+        await self._watches.close()
 
     async def settled(self) -> None:
         """Wait until no store call is outstanding (before a release is taken for done)."""
-        while self._calls:
-            await asyncio.wait(self._calls)
+        await self._calls.all_done()
 
     # --- effects -------------------------------------------------------------------------
 
@@ -160,15 +157,9 @@ class ControllerShell:
             elif isinstance(effect, SessionEffect):
                 self._sessions.perform(effect)
             elif isinstance(effect, StopWatching):
-                self._stop_watching()
+                self._watches.cancel()
             else:
-                self._begin(self._call(effect))
-
-    def _begin(self, call: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(call)
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
-        task.add_done_callback(_raise_unexpected)
+                self._calls.begin(self._call(effect))
 
     async def _call(self, effect: ControllerEffect) -> None:
         match effect:
@@ -287,7 +278,7 @@ class ControllerShell:
     # --- lists and watches ---------------------------------------------------------------
 
     async def _load(self, request_id: int) -> None:
-        self._stop_watching()
+        self._watches.cancel()
         outcome, listed = await _outcome(self._list_all())
         if listed is None:
             self.submit(ClusterLoaded(request_id=request_id, outcome=outcome))
@@ -332,15 +323,7 @@ class ControllerShell:
                 await asyncio.sleep(WATCH_RESTART_SECONDS)
                 self.submit(WatchLost())
 
-        task = asyncio.create_task(run())
-        self._watches.add(task)
-        task.add_done_callback(self._watches.discard)
-        task.add_done_callback(_raise_unexpected)
-
-    def _stop_watching(self) -> None:
-        for task in self._watches:
-            task.cancel()
-        self._watches = set()
+        self._watches.begin(run())
 
     def _on_partition(self, change: Change[StoredPartition]) -> None:
         if change.value is not None:
@@ -387,12 +370,3 @@ async def _outcome(
     except CoordinationError as error:
         _log.debug("store call refused", extra=fields(cause=str(error)))
         return (StoreOutcome.CONFLICT if writes else StoreOutcome.UNKNOWN), None
-
-
-def _no_storage(error: StorageError) -> ControllerEvent:
-    raise InvariantViolation("the controller has no disk", cause=str(error))
-
-
-def _raise_unexpected(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        raise error

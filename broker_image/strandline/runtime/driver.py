@@ -1,10 +1,10 @@
 """The one caller of a pure machine: events in, effects performed in order.
 
-Two of them run in a broker, one for the replication core and one for the controller. A
-driver runs on the event loop's thread and never blocks longer than a disk call. An event that
-arrives while effects are being performed waits its turn, so a step never nests. A storage
-failure drops the rest of that step's effects and becomes an event of its own: no message leaves
-before what it tells of is on disk.
+Three of them run in a broker: for the replication core, for the controller, and for the session
+with the controller. A driver runs on the event loop's thread and never blocks longer than a disk
+call. An event that arrives while effects are being performed waits its turn, so a step never
+nests. A storage failure drops the rest of that step's effects and becomes an event of its own:
+no message leaves before what it tells of is on disk.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NoReturn, Protocol, TypeVar
 
 from strandline.errors import InvariantViolation, StorageError
 
@@ -24,7 +24,7 @@ Effect_co = TypeVar("Effect_co", covariant=True)
 
 
 class StateMachine(Protocol[Event_contra, Effect_co]):
-    """A pure state machine: `Replicas` or `Controller`."""
+    """A pure state machine: `Replicas`, `Controller` or `ControllerSession`."""
 
     def step(self, event: Event_contra, now_ms: int) -> Sequence[Effect_co]:
         """Take one event, return what is to be done."""
@@ -34,6 +34,11 @@ class StateMachine(Protocol[Event_contra, Effect_co]):
     def next_wakeup_ms(self) -> int | None:
         """When the machine wants its next tick, None if only events matter."""
         ...
+
+
+def no_disk(error: StorageError) -> NoReturn:
+    """Refuse a storage error: only the effects of the replication core touch a disk."""
+    raise InvariantViolation("only replicas have a disk", cause=str(error))
 
 
 class Driver(Generic[Event, Effect]):
@@ -49,8 +54,8 @@ class Driver(Generic[Event, Effect]):
         perform: Callable[[Sequence[Effect]], None],
         tick: Event,
         now_ms: Callable[[], int],
-        on_storage_error: Callable[[StorageError], Event],
         on_broken_promise: Callable[[InvariantViolation], None],
+        on_storage_error: Callable[[StorageError], Event] = no_disk,
         on_step: Callable[[Event, float], None] = lambda _event, _seconds: None,
     ) -> None:
         self._machine = machine

@@ -41,7 +41,13 @@ from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
 from strandline.log.data_directory import BrokerState, DataDirectory, new_log_dir_id, read_boot_id
 from strandline.log_fields import fields
-from strandline.model import BrokerEpoch, Endpoint, Registration
+from strandline.model import (
+    GRPC_LISTENER,
+    INTERNAL_LISTENER,
+    BrokerEpoch,
+    Endpoint,
+    Registration,
+)
 from strandline.start_decision import FoundOnDisk, StartEvidence
 
 from .broker_lease import BrokerLease
@@ -52,8 +58,6 @@ from .probes import ProbeServer, measure_loop_lag
 from .registration import Registered, Registrar
 from .registration_watch import RegistrationWatch
 
-GRPC_LISTENER: Final = "GRPC"
-INTERNAL_LISTENER: Final = "INTERNAL"
 FIELD_MANAGER: Final = "strandline-broker"
 INCARNATION_NONCE_BYTES: Final = 4
 CLOSE_SECONDS: Final = 5.0

@@ -6,10 +6,10 @@ message behind it leaves.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
+from strandline.controller_session.events import CommandPerformed, IsrProposed
 from strandline.core.effects import (
     CompleteFetch,
     DeleteReplica,
@@ -22,12 +22,10 @@ from strandline.core.effects import (
     ReplyStopReplica,
     SendFetch,
 )
-from strandline.core.events import AlterPartitionResponseReceived, Event
 from strandline.errors import ErrorCode
-from strandline.model import TopicPartition
 
 from .broker_api import BrokerApi
-from .controller_session import ControllerSession
+from .controller_session_shell import ControllerSessionShell
 from .notice_reporters import CoreNoticeReporter
 from .record_buffers import RecordBuffers
 from .replica_store import DiskEffect, ReplicaStore
@@ -44,9 +42,8 @@ class CorePerformer:
         record_buffers: RecordBuffers,
         broker_api: BrokerApi,
         replication_transport: ReplicationTransport,
-        controller_session: ControllerSession,
+        controller_session: ControllerSessionShell,
         reporter: CoreNoticeReporter,
-        submit: Callable[[Event], None],
         on_full_state: Callable[[], None],
     ) -> None:
         self._store = store
@@ -55,9 +52,7 @@ class CorePerformer:
         self._replication_transport = replication_transport
         self._controller_session = controller_session
         self._reporter = reporter
-        self._submit = submit
         self._on_full_state = on_full_state
-        self._unsent: dict[TopicPartition, ProposeIsr] = {}
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Perform in list order; StorageError ends the list."""
@@ -91,33 +86,12 @@ class CorePerformer:
             case CompleteFetch():
                 self._broker_api.on_fetch_completed(effect)
             case ProposeIsr():
-                self._propose(effect)
+                self._controller_session.submit(IsrProposed(proposal=effect))
             case ReplyLeaderAndIsr():
-                self._controller_session.answer(effect)
+                self._controller_session.submit(CommandPerformed(response=effect))
                 if effect.full and effect.error is ErrorCode.NONE:
-                    self._give_up_unsent()
                     self._on_full_state()
             case ReplyStopReplica():
-                self._controller_session.answer(effect)
+                self._controller_session.submit(CommandPerformed(response=effect))
             case _:
                 assert_never(effect)
-
-    def _propose(self, effect: ProposeIsr) -> None:
-        """Send a proposal; without a session it waits for one, so that an outage costs nothing."""
-        if self._controller_session.propose(effect):
-            self._unsent.pop(effect.tp, None)
-        else:
-            self._unsent[effect.tp] = effect
-
-    def _give_up_unsent(self) -> None:
-        """Answer what could not be sent, now that there is a session: the core asks again."""
-        loop = asyncio.get_running_loop()
-        for effect in self._unsent.values():
-            unanswered = AlterPartitionResponseReceived(
-                request_id=effect.request_id,
-                tp=effect.tp,
-                error=ErrorCode.NETWORK_EXCEPTION,
-                stored=None,
-            )
-            loop.call_soon(self._submit, unanswered)
-        self._unsent.clear()

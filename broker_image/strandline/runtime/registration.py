@@ -209,8 +209,3 @@ class Registrar:
 def broker_lease_name(cluster: str, broker_id: BrokerId) -> str:
     """Return the name of a broker's own Lease."""
     return f"{cluster}-broker-{broker_id}"
-
-
-def holder_identity(broker_id: BrokerId, incarnation: str) -> str:
-    """Return how a broker signs a Lease: `broker-<id>/<incarnation>`."""
-    return f"broker-{broker_id}/{incarnation}"

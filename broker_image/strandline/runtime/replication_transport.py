@@ -26,17 +26,24 @@ from strandline.core.events import (
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.log.record_batch import read_spans
 from strandline.log_fields import fields
-from strandline.model import BatchSpan, BrokerEpoch, BrokerId, LiveBroker, Registration
+from strandline.model import (
+    GRPC_LISTENER,
+    BatchSpan,
+    BrokerEpoch,
+    BrokerId,
+    LiveBroker,
+    Registration,
+)
 from strandline.rpc.frames import RecordsFrame
 from strandline.rpc.replication_client import ReplicationClient
 from strandline.rpc.replication_server import FollowerStream
 from strandline.rpc.streams import StreamOverflow
 
+from .begun_tasks import BegunTasks
 from .record_buffers import RecordBuffers
 from .replica_store import ReplicaStore
 
 _log = logging.getLogger(__name__)
-GRPC_LISTENER = "GRPC"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,7 +84,7 @@ class ReplicationTransport:
         self._grpc = grpc
         self._waiting: dict[int, tuple[FollowerStream, int]] = {}
         self._leaders: dict[BrokerId, _Leader] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = BegunTasks()
 
     # --- as a leader -----------------------------------------------------------------------
 
@@ -152,7 +159,7 @@ class ReplicationTransport:
         except StreamOverflow as error:
             _log.warning("replication stream given up", extra=fields(cause=str(error)))
             del self._leaders[effect.leader]
-            self._close_later(leader.stream)
+            self._closing.begin(leader.stream.close())
             failed = FetchFailed(request_id=effect.request_id, leader=effect.leader)
             asyncio.get_running_loop().call_soon(self._submit, failed)
 
@@ -160,7 +167,8 @@ class ReplicationTransport:
         """End all streams to leaders."""
         streams = [leader.stream for leader in self._leaders.values()]
         self._leaders.clear()
-        await asyncio.gather(*(stream.close() for stream in streams), *self._closing)
+        await asyncio.gather(*(stream.close() for stream in streams))
+        await self._closing.all_done()
 
     def _leader(self, broker_id: BrokerId) -> _Leader | None:
         """Return the stream to the present process of a broker, opening it if need be."""
@@ -172,7 +180,7 @@ class ReplicationTransport:
         if live is None or endpoint is None:
             return None
         if known is not None:
-            self._close_later(known.stream)
+            self._closing.begin(known.stream.close())
         stream = ReplicationClient(
             f"{endpoint.host}:{endpoint.port}",
             self._grpc,
@@ -182,11 +190,6 @@ class ReplicationTransport:
         leader = _Leader(broker_epoch=live.broker_epoch, stream=stream)
         self._leaders[broker_id] = leader
         return leader
-
-    def _close_later(self, stream: ReplicationClient) -> None:
-        task = asyncio.create_task(stream.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
 
     def _on_broken(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         leader = self._leaders.get(broker_id)

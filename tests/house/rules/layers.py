@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "strandline.core.events",
         "strandline.core.effects",
         "strandline.core.views",
+        "strandline.controller.death_probes",
         "strandline.controller.events",
         "strandline.controller.store_events",
         *_GROUND,
