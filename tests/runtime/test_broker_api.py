@@ -19,6 +19,7 @@ from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
 from strandline.log.data_directory import BrokerState, DataDirectory
 from strandline.log.log_segments import LogEnvironment
+from strandline.log.recovery import LoadedLogs
 from strandline.log.segment import SegmentPool
 from strandline.model import (
     Acks,
@@ -36,6 +37,7 @@ from strandline.model import (
 from strandline.runtime.broker_api import BrokerApi
 from strandline.runtime.clock import Clock
 from strandline.runtime.driver import Driver
+from strandline.runtime.loaded_store import LoadedStore
 from strandline.runtime.producer_ids import ProducerIds
 from strandline.runtime.record_buffers import RecordBuffers
 from strandline.runtime.replica_store import DiskEffect, ReplicaStore
@@ -76,9 +78,12 @@ class Node:
             on_broken_promise=_fail,
         )
         self._store = ReplicaStore(
-            self.directory,
-            BrokerState(),
-            LogEnvironment(pool=SegmentPool()),
+            LoadedStore(
+                directory=self.directory,
+                state=BrokerState(),
+                environment=LogEnvironment(pool=SegmentPool()),
+                found=LoadedLogs(),
+            ),
             on_persisted=lambda token: self._driver.submit(StatePersisted(token=token)),
             on_failure=_fail,
         )

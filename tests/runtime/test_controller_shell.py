@@ -89,7 +89,6 @@ class RunningShell:
             lease_name="demo-controller",
             sessions=cast(SessionServer, None),
             clock=Clock(),
-            on_lease=lambda _: None,
             on_notice=lambda _: None,
             on_step=lambda event, _: self.events.append(event),
             on_broken_promise=self.broken.append,

@@ -1,4 +1,4 @@
-"""How the life of a broker ends: whatever ended it, its services are closed, and closed last."""
+"""How the life of a broker ends: whatever ended it, its service is closed, and closed last."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from strandline.config.broker import load_broker_config
 from strandline.errors import StorageError
 from strandline.model import Registration
+from strandline.runtime.broker_service import BrokerService
 from strandline.runtime.lifecycle import (
     BrokerProcess,
     Context,
     ExitCode,
-    Service,
     ServiceFactory,
 )
+from strandline.runtime.loaded_store import LoadedStore
 from strandline.runtime.logs import BrokerLogFormatter
-from strandline.runtime.main import make_services
 from tests.runtime.conftest import MakeBroker
 from tests.support import strandline_objects as objects
 from tests.support.control_plane import ControlPlane
@@ -34,23 +34,12 @@ CONNECT_LIMIT_SECONDS = 5
 class Recorder:
     """A service that writes down what it is asked for, and fails where the test wants it to."""
 
-    def __init__(
-        self,
-        *,
-        fails_in: str = "",
-        at_start: Callable[[], None] = lambda: None,
-        at_close: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, *, fails_in: str = "", at_start: Callable[[], None]) -> None:
         self.asked: list[str] = []
         self._fails_in = fails_in
         self._at_start = at_start
-        self._at_close = at_close
 
-    async def load(self, *, clean: bool) -> bool:  # noqa: ARG002 - its signature
-        self._note("load")
-        return False
-
-    async def start(self, registration: Registration) -> None:  # noqa: ARG002 - its signature
+    async def start(self) -> None:
         self._note("start")
         await asyncio.to_thread(self._at_start)
 
@@ -65,7 +54,6 @@ class Recorder:
 
     async def close(self) -> None:
         self._note("close")
-        await asyncio.to_thread(self._at_close)
 
     def _note(self, what: str) -> None:
         self.asked.append(what)
@@ -78,16 +66,16 @@ Live = Callable[[ServiceFactory], ExitCode]
 
 @pytest.fixture
 def live(prepared: str, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch) -> Live:
-    """Provide a function that lives one life of a broker in this process, with services given."""
+    """Provide a function that lives one life of a broker in this process, with a service given."""
     program = make_broker()
     monkeypatch.setenv("KUBECONFIG", program.environment()["KUBECONFIG"])
     config = load_broker_config(program.config_path, program.environment())
 
-    async def run(make_services: ServiceFactory) -> ExitCode:
+    async def run(make_service: ServiceFactory) -> ExitCode:
         async with asyncio.timeout(LIFE_LIMIT_SECONDS):
-            return await BrokerProcess(config, make_services, log_format=BrokerLogFormatter()).run()
+            return await BrokerProcess(config, make_service, log_format=BrokerLogFormatter()).run()
 
-    return lambda make_services: asyncio.run(run(make_services))
+    return lambda make_service: asyncio.run(run(make_service))
 
 
 def be_told_to_stop() -> None:
@@ -113,30 +101,26 @@ def accepts(port: int) -> bool:
 @pytest.mark.parametrize(
     ("fails_in", "end", "asked"),
     [
-        pytest.param("", ExitCode.STOPPED, ["load", "start", "drain", "stop", "close"], id="stop"),
-        pytest.param("start", ExitCode.FAILED, ["load", "start", "close"], id="start fails"),
-        pytest.param(
-            "drain", ExitCode.FAILED, ["load", "start", "drain", "close"], id="drain fails"
-        ),
-        pytest.param(
-            "stop", ExitCode.FAILED, ["load", "start", "drain", "stop", "close"], id="stop fails"
-        ),
+        pytest.param("", ExitCode.STOPPED, ["start", "drain", "stop", "close"], id="stop"),
+        pytest.param("start", ExitCode.FAILED, ["start", "close"], id="start fails"),
+        pytest.param("drain", ExitCode.FAILED, ["start", "drain", "close"], id="drain fails"),
+        pytest.param("stop", ExitCode.FAILED, ["start", "drain", "stop", "close"], id="stop fails"),
     ],
 )
-def test_services_are_closed_once_after_whatever_was_asked_of_them(
+def test_service_is_closed_once_after_whatever_was_asked_of_it(
     live: Live, fails_in: str, end: ExitCode, asked: list[str]
 ) -> None:
     recorder = Recorder(fails_in=fails_in, at_start=be_told_to_stop)
-    assert live(lambda _: [recorder]) == end
+    assert live(lambda *_: recorder) == end
     assert recorder.asked == asked
 
 
-def test_services_of_a_superseded_broker_are_closed_without_a_stop(
+def test_service_of_a_superseded_broker_is_closed_without_a_stop(
     live: Live, be_superseded: Callable[[], None]
 ) -> None:
     recorder = Recorder(at_start=be_superseded)
-    assert live(lambda _: [recorder]) is ExitCode.SUPERSEDED
-    assert recorder.asked == ["load", "start", "close"]
+    assert live(lambda *_: recorder) is ExitCode.SUPERSEDED
+    assert recorder.asked == ["start", "close"]
 
 
 def test_a_superseded_broker_takes_no_calls_when_its_event_loop_ends(
@@ -145,19 +129,26 @@ def test_a_superseded_broker_takes_no_calls_when_its_event_loop_ends(
     # Whatever gRPC took after that would be written into memory which is no longer its own.
     seen: list[bool] = []
 
-    def services(context: Context) -> list[Service]:
-        port = context.grpc_socket.getsockname()[1]
+    class Watched(BrokerService):
+        """The shipped service; it is looked at from outside after its start and its close."""
 
-        def look() -> None:
-            seen.append(accepts(port))
+        def __init__(
+            self, context: Context, registration: Registration, loaded: LoadedStore
+        ) -> None:
+            super().__init__(context, registration, loaded)
+            self._port = context.grpc_socket.getsockname()[1]
 
-        def look_and_be_superseded() -> None:
-            look()
-            be_superseded()
+        async def start(self) -> None:
+            await super().start()
+            await self._look()
+            await asyncio.to_thread(be_superseded)
 
-        # Services start in this order and are closed in the opposite one.
-        first, last = Recorder(at_close=look), Recorder(at_start=look_and_be_superseded)
-        return [first, *make_services(context), last]
+        async def close(self) -> None:
+            await super().close()
+            await self._look()
 
-    assert live(services) is ExitCode.SUPERSEDED
+        async def _look(self) -> None:
+            seen.append(await asyncio.to_thread(accepts, self._port))
+
+    assert live(Watched) is ExitCode.SUPERSEDED
     assert seen == [True, False]

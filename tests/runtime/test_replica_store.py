@@ -30,6 +30,7 @@ from strandline.model import (
     TopicPartition,
     TopicSettings,
 )
+from strandline.runtime.loaded_store import load_store
 from strandline.runtime.record_buffers import RecordBuffers
 from strandline.runtime.replica_store import ReplicaStore
 from tests.support.eventually import aeventually
@@ -48,14 +49,12 @@ class Opened:
         state = BrokerState()
         if (folder / "broker-state").exists():
             state = self.directory.read_state()
+        environment = LogEnvironment(pool=SegmentPool())
+        loaded = load_store(self.directory, state, environment, clean=True)
+        self.loaded = loaded.found
         self.store = ReplicaStore(
-            self.directory,
-            state,
-            LogEnvironment(pool=SegmentPool()),
-            on_persisted=self.persisted.append,
-            on_failure=self.failures.append,
+            loaded, on_persisted=self.persisted.append, on_failure=self.failures.append
         )
-        self.loaded = self.store.load(clean=True)
 
     def perform(
         self, effect: PersistState | CreateReplica | DeleteReplica | WriteEpochCheckpoint

@@ -1,8 +1,8 @@
-"""A broker's replicas, its controller, and everybody who talks to them.
+"""A broker's replicas, its controller, its session with the controller, and its clients.
 
-One `lifecycle.Service`: made before registration, loads the logs, starts under the
-registration, serves clients after the first full state, hands leadership over when it drains,
-and brings everything to disk when it stops.
+The `lifecycle.Service` of a registered broker: built whole on what was loaded from disk. It serves
+clients after the first full state, hands leadership over when it drains, and brings everything
+to disk when it stops.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 import grpc.aio
@@ -18,27 +17,14 @@ import grpc.aio
 from strandline import names
 from strandline.controller.controller import Controller
 from strandline.controller.events import ControllerEvent, StopRequested
-from strandline.controller.store_events import ControllerEpochSeen, LeaseObserved
+from strandline.controller.store_events import ControllerEpochSeen
 from strandline.controller_session.controller_session import ControllerSession
-from strandline.controller_session.events import HolderObserved
 from strandline.controller_session.metadata_cache import MetadataCache
-from strandline.core.effects import Effect
-from strandline.core.events import (
-    Event,
-    LogDirectoryLost,
-    ReplicaLoaded,
-    StatePersisted,
-    Ticked,
-)
+from strandline.core.events import Event as CoreEvent
+from strandline.core.events import LogDirectoryLost, ReplicaLoaded, StatePersisted
 from strandline.core.replicas import Replicas
 from strandline.errors import InvariantViolation, StorageError
-from strandline.kafka_listener import server as kafka_server
-from strandline.kafka_listener.listener_settings import ListenerSettings
-from strandline.log.log_segments import LogEnvironment
-from strandline.log.recovery import LoadedLogs
-from strandline.log.segment import LogLimits, SegmentPool
-from strandline.log_fields import fields
-from strandline.model import INTERNAL_LISTENER, HolderIdentity, LeaseRecord, Registration
+from strandline.model import HolderIdentity, Registration
 from strandline.rpc.probes import PeerIdentity, peer_service
 from strandline.rpc.replication_server import replication_service
 from strandline.rpc.session_server import SessionServer
@@ -46,14 +32,18 @@ from strandline.rpc.streams import channel_options
 from strandline.rpc.unknown_callers import log_silent_connections, not_served
 
 from . import component_settings
+from .begun_tasks import BegunTasks
 from .broker_api import BrokerApi
+from .client_listener import ClientListener
 from .controller_session_shell import ControllerSessionShell
 from .controller_shell import ControllerShell
-from .driver import Driver
+from .core_shell import CoreShell
+from .lease_watch import LeaseWatch
 from .lifecycle import Context
 from .listener_metrics import ListenerMetrics
+from .loaded_store import LoadedStore
+from .mailbox import Mailbox
 from .notice_reporters import ControllerNoticeReporter, CoreNoticeReporter
-from .perform import CorePerformer
 from .producer_ids import ProducerIds
 from .record_buffers import RecordBuffers
 from .replica_metrics import ReplicaMetrics
@@ -69,74 +59,78 @@ STOP_SECONDS = 2.0
 class BrokerService:
     """Everything a broker does beyond being registered."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, registration: Registration, loaded: LoadedStore) -> None:
         self._context = context
-        config = context.config
-        self._lease_name = f"{config.identity.cluster}-controller"
+        self._registration = registration
+        self._loaded = loaded
+        self._lease_name = f"{context.config.identity.cluster}-controller"
+        self._for_replicas: Mailbox[CoreEvent] = Mailbox()
+        self._for_controller: Mailbox[ControllerEvent] = Mailbox()
         self._record_buffers = RecordBuffers()
-        self._request_ids = itertools.count(1)
-        self._core_reporter = CoreNoticeReporter(context.metrics, context.clock)
-        self._controller_reporter = ControllerNoticeReporter(
-            context.metrics, lease_name=self._lease_name
-        )
         self._throughput = ThroughputMetrics(context.metrics)
-        self._store = ReplicaStore(
-            context.directory,
-            context.state,
-            LogEnvironment(
-                pool=SegmentPool(open_segments_max=config.storage.open_segments_max),
-                limits=LogLimits(
-                    index_interval_bytes=config.storage.index_interval_bytes,
-                    index_size_max_bytes=config.storage.index_size_max_bytes,
-                ),
-                on_flush=context.metrics.histogram(names.LOG_FLUSH_SECONDS).observe,
-            ),
-            on_persisted=lambda token: self._driver.submit(StatePersisted(token=token)),
-            on_failure=lambda error: self._driver.submit(self._lose_directory(error)),
-        )
+        self._next_request_id = itertools.count(1).__next__
         self._metadata = MetadataCache(
-            config.identity.cluster, controller_epoch=context.state.controller_epoch
+            context.config.identity.cluster, controller_epoch=loaded.state.controller_epoch
         )
-        self._loaded = LoadedLogs()
-        self._full_state_applied = asyncio.Event()
-        self._kafka: kafka_server.KafkaListener | None = None
+        self._replicas = Replicas(
+            registration.broker_id,
+            registration.broker_epoch,
+            registration.clean_since_epoch,
+            component_settings.core(context.config),
+            controller_epoch=loaded.state.controller_epoch,
+        )
+        self._store = ReplicaStore(
+            loaded, on_persisted=self._on_persisted, on_failure=self._on_store_failed
+        )
+        self._sessions = SessionServer(
+            registration.broker_id, context.config.grpc, on_event=self._for_controller.send
+        )
+        self._controller = self._make_controller()
+        self._controller_shell = self._make_controller_shell()
+        self._session_shell = self._make_session_shell()
+        self._lease_watch = LeaseWatch(
+            context.leases,
+            self._lease_name,
+            step_controller=self._for_controller.send,
+            step_session=self._session_shell.submit,
+        )
+        self._broker_api = self._make_broker_api()
+        self._transport = self._make_transport()
+        self._clients = ClientListener(
+            self._broker_api,
+            context.internal_socket,
+            context.config.kafka,
+            ListenerMetrics(context.metrics),
+        )
+        self._core_shell = self._make_core_shell()
+        self._for_replicas.open(self._core_shell.submit)
+        self._for_controller.open(self._controller_shell.submit)
         self._begun = AsyncExitStack()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = BegunTasks()
 
     # --- lifecycle.Service -----------------------------------------------------------------
 
-    async def load(self, *, clean: bool) -> bool:
-        """Open every log; True if any holds less than this broker once had."""
-        self._loaded = await asyncio.to_thread(self._store.load, clean=clean)
-        for warning in self._loaded.warnings:
-            _log.warning("log loaded with a finding", extra=fields(finding=warning))
-        _log.info("logs loaded", extra=fields(partitions=len(self._loaded.logs), clean=clean))
-        return bool(self._loaded.lost)
-
-    async def start(self, registration: Registration) -> None:
-        """Begin work under this registration."""
-        self._make_parts(registration)
+    async def start(self) -> None:
+        """Begin work."""
         self._store.start()
-        for hosted in self._loaded.hosted:
-            self._driver.submit(ReplicaLoaded(hosted=hosted))
-        await self._start_grpc(registration)
-        self._begun.push_async_callback(self._replication_transport.close)
-        self._begun.callback(self._driver.stop)
+        for hosted in self._loaded.found.hosted:
+            self._core_shell.submit(ReplicaLoaded(hosted=hosted))
+        await self._start_grpc()
+        self._begun.push_async_callback(self._transport.close)
+        self._begun.callback(self._core_shell.stop)
         self._begun.push_async_callback(self._controller_shell.stop)
+        self._begun.push_async_callback(self._lease_watch.stop)
         self._begun.push_async_callback(self._end_clients)
-        seen = ControllerEpochSeen(controller_epoch=self._store.controller_epoch)
+        seen = ControllerEpochSeen(controller_epoch=self._loaded.state.controller_epoch)
         self._controller_shell.submit(seen)
         self._controller_shell.start()
-        self._tasks = [
-            asyncio.create_task(self._serve_clients(), name="kafka listener"),
-            asyncio.create_task(log_silent_connections(), name="silent connections"),
-        ]
-        for task in self._tasks:
-            task.add_done_callback(self._end_with)
+        self._lease_watch.start()
+        self._tasks.begin(self._clients.run())
+        self._tasks.begin(log_silent_connections())
 
     def ready(self) -> bool:
         """Tell whether the first full state was applied and clients are served."""
-        return self._kafka is not None
+        return self._clients.is_open
 
     async def drain(self) -> None:
         """Leave the ISRs and have leaders moved away.
@@ -144,7 +138,7 @@ class BrokerService:
         What no controller takes for a while stays, as when all brokers stop at once; its data
         is safe.
         """
-        await self._controller_session.drain()
+        await self._session_shell.drain()
 
     async def stop(self) -> None:
         """Resign as controller, close all streams, bring everything to disk."""
@@ -164,135 +158,17 @@ class BrokerService:
 
     async def _end_clients(self) -> None:
         """Serve clients no more; a stop does so before the resignation, every close again."""
-        for task in self._tasks:
-            task.remove_done_callback(self._end_with)
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._controller_session.close()
-        if self._kafka is not None:
-            await self._kafka.close()
+        await self._tasks.close()
+        await self._session_shell.close()
+        await self._clients.close()
 
-    # --- parts -----------------------------------------------------------------------------
-
-    def _make_parts(self, registration: Registration) -> None:
-        context, config = self._context, self._context.config
-        self._replicas = Replicas(
-            registration.broker_id,
-            registration.broker_epoch,
-            registration.clean_since_epoch,
-            component_settings.core(config),
-            controller_epoch=self._store.controller_epoch,
-        )
-        self._driver: Driver[Event, Effect] = Driver(
-            self._replicas,
-            perform=self._perform,
-            tick=Ticked(),
-            now_ms=context.clock.now_ms,
-            on_storage_error=self._lose_directory,
-            on_broken_promise=self._end_with_broken_promise,
-        )
-        self._make_controller(registration)
-        self._make_core_shell(registration)
-        context.metrics.registry.register(
-            ReplicaMetrics(
-                broker_id=registration.broker_id,
-                views=self._replicas.views,
-                purgatory_sizes=self._replicas.purgatory_sizes,
-                logs=lambda: self._store.logs,
-                is_live=lambda: self._metadata.live_broker(registration.broker_id) is not None,
-                controller_epoch=lambda: self._replicas.controller_epoch,
-                controller=self._controller,
-                reporter=self._core_reporter,
-                clock=context.clock,
-                detail_max=config.observability.partition_detail_max,
-            )
-        )
-
-    def _make_core_shell(self, registration: Registration) -> None:
-        context, config = self._context, self._context.config
-        self._controller_session = ControllerSessionShell(
-            ControllerSession(
-                registration,
-                replicas=self._replicas,
-                metadata=self._metadata,
-                timing=component_settings.controller_session(config),
-            ),
-            store=context.store,
-            grpc=config.grpc,
-            clock=context.clock,
-            step_replicas=self._driver.submit,
-            step_controller=self._controller_shell.submit,
-            on_broken_promise=self._end_with_broken_promise,
-        )
-        self._broker_api = BrokerApi(
-            replicas=self._replicas,
-            store=self._store,
-            record_buffers=self._record_buffers,
-            metadata=self._metadata,
-            producer_ids=ProducerIds(registration.broker_id, registration.broker_epoch),
-            clock=context.clock,
-            submit=self._driver.submit,
-            next_request_id=lambda: next(self._request_ids),
-            on_produced=self._throughput.produced,
-            on_fetched=self._throughput.fetched,
-        )
-        self._replication_transport = ReplicationTransport(
-            registration=registration,
-            store=self._store,
-            record_buffers=self._record_buffers,
-            live_broker=self._metadata.live_broker,
-            submit=self._driver.submit,
-            next_request_id=lambda: next(self._request_ids),
-            grpc=config.grpc,
-            partition_fetch_max_bytes=config.replication.fetch_max_bytes,
-            response_max_bytes=config.replication.fetch_response_max_bytes,
-            on_bytes=self._throughput.replicated,
-        )
-        self._performer = CorePerformer(
-            store=self._store,
-            record_buffers=self._record_buffers,
-            broker_api=self._broker_api,
-            replication_transport=self._replication_transport,
-            controller_session=self._controller_session,
-            reporter=self._core_reporter,
-            on_full_state=self._full_state_applied.set,
-        )
-
-    def _make_controller(self, registration: Registration) -> None:
-        context = self._context
-        self._sessions = SessionServer(
-            registration.broker_id, context.config.grpc, on_event=self._submit_to_controller
-        )
-        self._controller = Controller(
-            broker_id=registration.broker_id,
-            identity=str(
-                HolderIdentity(
-                    broker_id=registration.broker_id, incarnation=registration.incarnation
-                )
-            ),
-            rank=registration.broker_id,
-            timing=component_settings.controller(context.config),
-        )
-        self._controller_shell = ControllerShell(
-            self._controller,
-            store=context.store,
-            leases=context.leases,
-            lease_name=self._lease_name,
-            sessions=self._sessions,
-            clock=context.clock,
-            on_lease=self._on_lease,
-            on_notice=self._controller_reporter.report,
-            on_step=self._controller_reporter.stepped,
-            on_broken_promise=self._end_with_broken_promise,
-        )
-
-    async def _start_grpc(self, registration: Registration) -> None:
+    async def _start_grpc(self) -> None:
+        registration, settings = self._registration, self._context.config.grpc
         identity = PeerIdentity(
             broker_id=registration.broker_id,
             broker_epoch=registration.broker_epoch,
             incarnation=registration.incarnation,
         )
-        settings = self._context.config.grpc
         options = (*channel_options(settings), ("grpc.so_reuseport", 1))
         server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers(
@@ -300,9 +176,7 @@ class BrokerService:
                 self._sessions.service(),
                 peer_service(identity, lambda: self._replicas.controller_epoch),
                 replication_service(
-                    self._replication_transport.on_fetch,
-                    self._replication_transport.on_follower_gone,
-                    settings,
+                    self._transport.on_fetch, self._transport.on_follower_gone, settings
                 ),
                 not_served(),
             )
@@ -315,42 +189,124 @@ class BrokerService:
         # RPCState of a pending grpc_server_request_call).
         self._begun.push_async_callback(server.stop, None)
 
-    def _end_with_broken_promise(self, violation: InvariantViolation) -> None:
-        violations = self._context.metrics.counter(names.INVARIANT_VIOLATIONS_TOTAL)
-        violations.labels(violation.promise).inc()
-        self._context.fail(violation)
+    # --- what went wrong -------------------------------------------------------------------
+
+    def _on_persisted(self, token: int) -> None:
+        self._for_replicas.send(StatePersisted(token=token))
+
+    def _on_store_failed(self, error: StorageError) -> None:
+        self._for_replicas.send(self._lose_directory(error))
 
     def _lose_directory(self, error: StorageError) -> LogDirectoryLost:
         """End the process once its replicas have refused everybody: others must lead now."""
         asyncio.get_running_loop().call_soon(self._context.fail, error)
         return LogDirectoryLost(reason=str(error))
 
-    def _perform(self, effects: Sequence[Effect]) -> None:
-        self._performer.perform(effects)
+    def _end_with_broken_promise(self, violation: InvariantViolation) -> None:
+        violations = self._context.metrics.counter(names.INVARIANT_VIOLATIONS_TOTAL)
+        violations.labels(violation.promise).inc()
+        self._context.fail(violation)
 
-    def _submit_to_controller(self, event: ControllerEvent) -> None:
-        self._controller_shell.submit(event)
+    # --- parts -----------------------------------------------------------------------------
 
-    # --- what others say -------------------------------------------------------------------
-
-    def _on_lease(self, lease: LeaseRecord | None) -> None:
-        holder = "" if lease is None else lease.holder_identity
-        self._controller_session.submit(HolderObserved(holder_identity=holder))
-        self._controller_shell.submit(LeaseObserved(lease=lease))
-
-    async def _serve_clients(self) -> None:
-        """Open the Kafka port once the first full state was applied, and keep it open."""
-        await self._full_state_applied.wait()
-        config = self._context.config
-        self._kafka = await kafka_server.start(
-            bound=self._context.internal_socket,
-            listener_name=INTERNAL_LISTENER,
-            broker=self._broker_api,
-            settings=ListenerSettings.from_config(config.kafka),
-            observer=ListenerMetrics(self._context.metrics),
+    def _make_controller(self) -> Controller:
+        own = self._registration
+        identity = HolderIdentity(broker_id=own.broker_id, incarnation=own.incarnation)
+        return Controller(
+            broker_id=own.broker_id,
+            identity=str(identity),
+            rank=own.broker_id,
+            timing=component_settings.controller(self._context.config),
         )
 
-    def _end_with(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._context.fail(error)
+    def _make_controller_shell(self) -> ControllerShell:
+        context = self._context
+        reporter = ControllerNoticeReporter(context.metrics, lease_name=self._lease_name)
+        return ControllerShell(
+            self._controller,
+            store=context.store,
+            leases=context.leases,
+            lease_name=self._lease_name,
+            sessions=self._sessions,
+            clock=context.clock,
+            on_notice=reporter.report,
+            on_step=reporter.stepped,
+            on_broken_promise=self._end_with_broken_promise,
+        )
+
+    def _make_session_shell(self) -> ControllerSessionShell:
+        context = self._context
+        session = ControllerSession(
+            self._registration,
+            replicas=self._replicas,
+            metadata=self._metadata,
+            timing=component_settings.controller_session(context.config),
+        )
+        return ControllerSessionShell(
+            session,
+            store=context.store,
+            grpc=context.config.grpc,
+            clock=context.clock,
+            step_replicas=self._for_replicas.send,
+            step_controller=self._for_controller.send,
+            on_broken_promise=self._end_with_broken_promise,
+        )
+
+    def _make_broker_api(self) -> BrokerApi:
+        own = self._registration
+        return BrokerApi(
+            replicas=self._replicas,
+            store=self._store,
+            record_buffers=self._record_buffers,
+            metadata=self._metadata,
+            producer_ids=ProducerIds(own.broker_id, own.broker_epoch),
+            clock=self._context.clock,
+            submit=self._for_replicas.send,
+            next_request_id=self._next_request_id,
+            on_produced=self._throughput.produced,
+            on_fetched=self._throughput.fetched,
+        )
+
+    def _make_transport(self) -> ReplicationTransport:
+        config = self._context.config
+        return ReplicationTransport(
+            registration=self._registration,
+            store=self._store,
+            record_buffers=self._record_buffers,
+            live_broker=self._metadata.live_broker,
+            submit=self._for_replicas.send,
+            next_request_id=self._next_request_id,
+            grpc=config.grpc,
+            partition_fetch_max_bytes=config.replication.fetch_max_bytes,
+            response_max_bytes=config.replication.fetch_response_max_bytes,
+            on_bytes=self._throughput.replicated,
+        )
+
+    def _make_core_shell(self) -> CoreShell:
+        context = self._context
+        reporter = CoreNoticeReporter(context.metrics, context.clock)
+        context.metrics.registry.register(
+            ReplicaMetrics(
+                broker_id=self._registration.broker_id,
+                replicas=self._replicas,
+                store=self._store,
+                metadata=self._metadata,
+                controller=self._controller,
+                reporter=reporter,
+                clock=context.clock,
+                detail_max=context.config.observability.partition_detail_max,
+            )
+        )
+        return CoreShell(
+            self._replicas,
+            store=self._store,
+            record_buffers=self._record_buffers,
+            broker_api=self._broker_api,
+            replication_transport=self._transport,
+            step_session=self._session_shell.submit,
+            reporter=reporter,
+            clock=context.clock,
+            on_full_state=self._clients.allow,
+            on_storage_error=self._lose_directory,
+            on_broken_promise=self._end_with_broken_promise,
+        )

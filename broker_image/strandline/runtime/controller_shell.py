@@ -65,7 +65,6 @@ from strandline.log_fields import fields
 from strandline.model import (
     GRPC_LISTENER,
     ControllerEpoch,
-    LeaseRecord,
     StoredBroker,
     StoredPartition,
     StoredTopic,
@@ -82,7 +81,7 @@ _log = logging.getLogger(__name__)
 WATCH_RESTART_SECONDS = 0.2
 """Pause before a broken watch begins anew, so that a sick API is not flooded.
 
-For all but the Lease a new watch means new lists, which the controller asks for at once."""
+A new watch means new lists, which the controller asks for at once."""
 
 Value = TypeVar("Value")
 
@@ -99,7 +98,6 @@ class ControllerShell:
         lease_name: str,
         sessions: SessionServer,
         clock: Clock,
-        on_lease: Callable[[LeaseRecord | None], None],
         on_notice: Callable[[ControllerNotice], None],
         on_step: Callable[[ControllerEvent, float], None],
         on_broken_promise: Callable[[InvariantViolation], None],
@@ -109,11 +107,9 @@ class ControllerShell:
         self._lease_name = lease_name
         self._sessions = sessions
         self._clock = clock
-        self._on_lease = on_lease
         self._on_notice = on_notice
         self._calls = BegunTasks()
         self._watches = BegunTasks()
-        self._lease_watch: asyncio.Task[None] | None = None
         self._partitions: dict[str, StoredPartition] = {}
         self._topics: dict[str, StoredTopic] = {}
         self._driver: Driver[ControllerEvent, ControllerEffect] = Driver(
@@ -125,22 +121,17 @@ class ControllerShell:
             on_step=on_step,
         )
 
-    @property
-    def submit(self) -> Callable[[ControllerEvent], None]:
-        """Where sessions and the broker's own life report what happened."""
-        return self._driver.submit
+    def submit(self, event: ControllerEvent) -> None:
+        """Report what sessions, the Lease or the broker's own life brought."""
+        self._driver.submit(event)
 
     def start(self) -> None:
-        """Begin to watch the Lease; the controller takes it from there."""
-        self._lease_watch = asyncio.create_task(self._watch_lease(), name="controller lease watch")
+        """Let the controller look at the time; from there on it asks for what it wants."""
         self._driver.submit(Ticked())
 
     async def stop(self) -> None:
         """End watches and outstanding calls; the controller must have been stopped before."""
         self._driver.stop()
-        if self._lease_watch is not None:
-            self._lease_watch.cancel()
-            await asyncio.gather(self._lease_watch, return_exceptions=True)
         await self._calls.close()
         await self._watches.close()
 
@@ -342,20 +333,6 @@ class ControllerShell:
             self.submit(TopicObserved(topic=change.value))
         elif (gone := self._topics.pop(change.name, None)) is not None:
             self.submit(TopicDeleted(topic_id=gone.topic_id))
-
-    async def _watch_lease(self) -> None:
-        while True:
-            try:
-                found = await self._leases.get(self._lease_name)
-                self._on_lease(found)
-                version = "" if found is None else found.resource_version
-                changes = self._leases.watch(self._lease_name, version)
-                async with aclosing(changes):
-                    async for change in changes:
-                        self._on_lease(change.value)
-            except CoordinationError as error:
-                _log.debug("lease watch begins anew", extra=fields(cause=str(error)))
-            await asyncio.sleep(WATCH_RESTART_SECONDS)
 
 
 async def _outcome(

@@ -2,13 +2,13 @@
 
 Start:  lock the data directory; read meta, marker, state file; open ports; find the API
         server; register (the intended epoch goes to meta, then logs are loaded, then the
-        Broker object is written); start services.
+        Broker object is written); make and start the service.
 End:    a signal, another registration under our id, a failed service.
-Stop:   services drain, then bring everything to disk; then the clean-shutdown marker;
+Stop:   the service drains, then brings everything to disk; then the clean-shutdown marker;
         then the Lease is released.
-Close:  after every end, orderly or not, services let nobody in any more.
-`services` are the parts that hold replicas and talk to others; each implements `Service`, and
-none is known here by name.
+Close:  after every end, orderly or not, the service lets no caller in any more.
+The service holds the replicas and talks to others; it implements `Service`, and is not known here
+by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -52,6 +52,7 @@ from strandline.start_decision import FoundOnDisk, StartEvidence
 
 from .broker_lease import BrokerLease
 from .clock import Clock
+from .loaded_store import LoadedStore, load_store, log_environment
 from .logs import BrokerLogFormatter
 from .metrics import Metrics
 from .probes import ProbeServer, measure_loop_lag
@@ -80,18 +81,13 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a service is made of; everything here lives as long as the process."""
+    """What the process lends its service; everything here lives as long as the process."""
 
     config: BrokerConfig
     clock: Clock
     metrics: Metrics
-    directory: DataDirectory
-    state: BrokerState
-    """The state file as found at start; empty on a new directory."""
-    api: ApiClient
     store: ClusterStore
     leases: LeaseStore
-    incarnation: str
     grpc_socket: socket.socket
     """Bound, not listening, with SO_REUSEPORT: gRPC binds the same port beside it."""
     internal_socket: socket.socket
@@ -101,17 +97,10 @@ class Context:
 
 
 class Service(Protocol):
-    """A part of the broker. Calls come in the order of the methods, each at most once."""
+    """What a registered broker does. Calls come in the order of the methods, each at most once."""
 
-    async def load(self, *, clean: bool) -> bool:
-        """Load and recover what is on disk; nothing was registered yet.
-
-        Returns: True if the disk holds less than it once did, so that the start is unclean
-        """
-        ...
-
-    async def start(self, registration: Registration) -> None:
-        """Begin work under this registration."""
+    async def start(self) -> None:
+        """Begin work."""
         ...
 
     def ready(self) -> bool:
@@ -127,7 +116,7 @@ class Service(Protocol):
         ...
 
     async def close(self) -> None:
-        """End whatever still runs and let nobody in any more: the event loop ends next.
+        """End whatever still runs and let no caller in any more: the event loop ends next.
 
         Called at every end of a broker that had registered, also after `stop`, and where a
         failure left `start`, `drain` or `stop` half done or never called.
@@ -135,31 +124,34 @@ class Service(Protocol):
         ...
 
 
-ServiceFactory = Callable[[Context], Sequence[Service]]
+ServiceFactory = Callable[[Context, Registration, LoadedStore], Service]
 
 
-@dataclass(slots=True, kw_only=True)
 class _Readiness:
     """Ready is latched: a running broker is never taken out of its Services by lag."""
 
-    services: Sequence[Service] = ()
-    registered: bool = False
-    latched: bool = field(default=False)
+    def __init__(self) -> None:
+        self._service: Service | None = None
+        self._is_latched = False
+
+    def started(self, service: Service) -> None:
+        """Ask this service from now on."""
+        self._service = service
 
     def __call__(self) -> bool:
-        if self.registered and all(service.ready() for service in self.services):
-            self.latched = True
-        return self.latched
+        if self._service is not None and self._service.ready():
+            self._is_latched = True
+        return self._is_latched
 
 
 class BrokerProcess:
     """One run of a broker, from its configuration to its exit code."""
 
     def __init__(
-        self, config: BrokerConfig, make_services: ServiceFactory, *, log_format: BrokerLogFormatter
+        self, config: BrokerConfig, make_service: ServiceFactory, *, log_format: BrokerLogFormatter
     ) -> None:
         self._config = config
-        self._make_services = make_services
+        self._make_service = make_service
         self._log_format = log_format
         self._begun = time.monotonic()
         self._clock = Clock()
@@ -198,15 +190,13 @@ class BrokerProcess:
             on_request=self._metrics.kubernetes_request_done,
         )
         stack.push_async_callback(api.close)
-        context = self._context(directory, state, api, grpc_socket, internal_socket)
-        services = self._make_services(context)
-        self._readiness.services = services
-        registrar = self._registrar(context, disk, services)
+        context = self._context(api, grpc_socket, internal_socket)
+        registrar = self._registrar(context, directory, disk, state)
         registered = await self._unless_stopped(registrar.register())
         if registered is None:
             _log.info("stopped before registration")
             return ExitCode.STOPPED
-        return await self._serve(context, services, registered)
+        return await self._serve(context, registered)
 
     # --- start ---------------------------------------------------------------------------
 
@@ -225,7 +215,7 @@ class BrokerProcess:
         return found, state
 
     def _open_ports(self, stack: AsyncExitStack) -> tuple[socket.socket, socket.socket]:
-        """Take the ports that will be registered; nobody is let in before there is a service."""
+        """Take the ports that will be registered; no caller is let in before there is a service."""
         ports = self._config.ports
         grpc_socket = _bound_socket(ports.grpc, "GRPC_PORT", shared=True)
         stack.callback(grpc_socket.close)
@@ -246,21 +236,13 @@ class BrokerProcess:
         _log.info("http listening", extra=fields(port=port))
 
     def _context(
-        self,
-        directory: DataDirectory,
-        state: BrokerState,
-        api: ApiClient,
-        grpc_socket: socket.socket,
-        internal_socket: socket.socket,
+        self, api: ApiClient, grpc_socket: socket.socket, internal_socket: socket.socket
     ) -> Context:
         config = self._config
         return Context(
             config=config,
             clock=self._clock,
             metrics=self._metrics,
-            directory=directory,
-            state=state,
-            api=api,
             store=ClusterStore(
                 api,
                 config.kubernetes,
@@ -275,26 +257,27 @@ class BrokerProcess:
                 namespace=config.identity.namespace,
                 on_sign_of_life=self._metrics.watch_alive,
             ),
-            incarnation=self._incarnation,
             grpc_socket=grpc_socket,
             internal_socket=internal_socket,
             fail=self._fail,
         )
 
     def _registrar(
-        self, context: Context, disk: FoundOnDisk, services: Sequence[Service]
+        self, context: Context, directory: DataDirectory, disk: FoundOnDisk, state: BrokerState
     ) -> Registrar:
         host = self._config.identity.pod_ip
+        environment = log_environment(self._config.storage, self._metrics)
 
-        async def load_logs(evidence: StartEvidence) -> bool:
-            found = [await service.load(clean=evidence.clean) for service in services]
-            return any(found)
+        async def load(evidence: StartEvidence) -> LoadedStore:
+            return await asyncio.to_thread(
+                load_store, directory, state, environment, clean=evidence.clean
+            )
 
         return Registrar(
             config=self._config,
             store=context.store,
             leases=context.leases,
-            directory=context.directory,
+            directory=directory,
             disk=disk,
             clock=self._clock,
             incarnation=self._incarnation,
@@ -305,17 +288,17 @@ class BrokerProcess:
                 ),
             ),
             software_version=_software_version(),
-            load_logs=load_logs,
+            load=load,
         )
 
     # --- life ----------------------------------------------------------------------------
 
-    async def _serve(
-        self, context: Context, services: Sequence[Service], registered: Registered
-    ) -> ExitCode:
+    async def _serve(self, context: Context, registered: Registered) -> ExitCode:
         """Run until something ends the process, then stop in order."""
         self._announce(registered)
-        await asyncio.to_thread(context.directory.remove_failed_mark)
+        registration, directory = registered.registration, registered.loaded.directory
+        await asyncio.to_thread(directory.remove_failed_mark)
+        service = self._make_service(context, registration, registered.loaded)
         broker_lease = BrokerLease(
             config=self._config,
             leases=context.leases,
@@ -331,26 +314,23 @@ class BrokerProcess:
             asyncio.create_task(registration_watch.run()),
         ]
         try:
-            for service in services:
-                await service.start(registered.registration)
-            self._readiness.registered = True
+            await service.start()
+            self._readiness.started(service)
             end = await self._end_of(registration_tasks)
             if isinstance(self._failure_seen, StorageError):
                 raise self._failure_seen
             if end is ExitCode.STOPPED:
-                await self._stop_cleanly(
-                    context.directory, services, registered.registration.broker_epoch
-                )
+                await self._stop_cleanly(directory, service, registration.broker_epoch)
         except StopNotClean as error:
             _log.error("failed", extra=fields(cause=str(error)))
             end = ExitCode.FAILED
         except StorageError as error:
             _log.error("failed", extra=fields(cause=str(error)))
             end = ExitCode.FAILED
-            await asyncio.to_thread(context.directory.mark_failed)
+            await asyncio.to_thread(directory.mark_failed)
         finally:
             await _cancel(registration_tasks)
-            await _close(services)
+            await _close(service)
         if end is ExitCode.STOPPED:
             await broker_lease.release()
             _log.info("stopped")
@@ -397,19 +377,17 @@ class BrokerProcess:
     # --- stop ----------------------------------------------------------------------------
 
     async def _stop_cleanly(
-        self, directory: DataDirectory, services: Sequence[Service], broker_epoch: BrokerEpoch
+        self, directory: DataDirectory, service: Service, broker_epoch: BrokerEpoch
     ) -> None:
         """Drain, bring all to disk, and only then write the marker."""
         _log.info("stopping")
         limit_seconds = self._config.controller.shutdown_timeout_ms / 1000
         try:
             async with asyncio.timeout(limit_seconds):
-                for service in reversed(services):
-                    await service.drain()
+                await service.drain()
         except TimeoutError:
             _log.warning("controlled shutdown incomplete", extra=fields(seconds=limit_seconds))
-        for service in reversed(services):
-            await service.stop()
+        await service.stop()
         if self._failure_seen is not None:
             raise StopNotClean(f"a part failed while stopping: {self._failure_seen}")
         await asyncio.to_thread(directory.write_clean_shutdown_marker, broker_epoch)
@@ -440,16 +418,15 @@ class BrokerProcess:
             await _cancel([task, asked])
 
 
-async def _close(services: Sequence[Service]) -> None:
-    """Close services, the last first; one that hangs or fails does not keep the process alive."""
-    for service in reversed(services):
-        # Not asyncio.timeout: cancelling gRPC's stop cancels the task that it waits for as well.
-        closing = asyncio.create_task(service.close(), name="service closes")
-        await asyncio.wait([closing], timeout=CLOSE_SECONDS)
-        if not closing.done():
-            _log.error("does not close", extra=fields(seconds=CLOSE_SECONDS))
-        elif (error := closing.exception()) is not None:
-            _log.error("closed badly", exc_info=error)
+async def _close(service: Service) -> None:
+    """Close a service; one that hangs or fails does not keep the process alive."""
+    # Not asyncio.timeout: cancelling gRPC's stop cancels the task that it waits for as well.
+    closing = asyncio.create_task(service.close(), name="service closes")
+    await asyncio.wait([closing], timeout=CLOSE_SECONDS)
+    if not closing.done():
+        _log.error("does not close", extra=fields(seconds=CLOSE_SECONDS))
+    elif (error := closing.exception()) is not None:
+        _log.error("closed badly", exc_info=error)
 
 
 async def _cancel(tasks: Sequence[asyncio.Future[Any]]) -> None:
@@ -460,7 +437,7 @@ async def _cancel(tasks: Sequence[asyncio.Future[Any]]) -> None:
 
 
 def _bound_socket(port: int, variable: str, *, shared: bool) -> socket.socket:
-    """Return a socket that holds a port without accepting anybody.
+    """Return a socket that holds a port and accepts no caller.
 
     Raises:  ConfigError if the port is taken
     """

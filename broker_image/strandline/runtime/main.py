@@ -20,15 +20,10 @@ from strandline.errors import ConfigError
 from strandline.log_fields import fields
 
 from .broker_service import BrokerService
-from .lifecycle import BrokerProcess, Context, ExitCode, Service
+from .lifecycle import BrokerProcess, ExitCode
 from .logs import BrokerLogFormatter, configure
 
 _log = logging.getLogger(__name__)
-
-
-def make_services(context: Context) -> Sequence[Service]:
-    """Return the parts of a broker in start order."""
-    return (BrokerService(context),)
 
 
 def main(arguments: Sequence[str] | None = None) -> ExitCode:
@@ -50,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
 
 
 async def _run(config: BrokerConfig, log_format: BrokerLogFormatter) -> ExitCode:
-    return await BrokerProcess(config, make_services, log_format=log_format).run()
+    return await BrokerProcess(config, BrokerService, log_format=log_format).run()
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from strandline.start_decision import (
 )
 
 from .clock import Clock
+from .loaded_store import LoadedStore
 
 PROTOCOL_VERSION: Final = 1
 _log = logging.getLogger(__name__)
@@ -42,11 +43,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """A committed registration, the object version it was committed in, and why it is clean."""
+    """A committed registration, why it is clean, and the logs that were loaded for it."""
 
     stored: StoredBroker
     registration: Registration
     evidence: StartEvidence
+    loaded: LoadedStore
 
 
 class WaitingReport:
@@ -103,7 +105,7 @@ class Registrar:
         incarnation: str,
         endpoints: tuple[Endpoint, ...],
         software_version: str,
-        load_logs: Callable[[StartEvidence], Awaitable[bool]],
+        load: Callable[[StartEvidence], Awaitable[LoadedStore]],
     ) -> None:
         self._config = config
         self._store = store
@@ -114,9 +116,8 @@ class Registrar:
         self._incarnation = incarnation
         self._endpoints = endpoints
         self._software_version = software_version
-        self._load_logs = load_logs
-        self._logs_loaded = False
-        self._logs_damaged = False
+        self._load = load
+        self._loaded: LoadedStore | None = None
         self._decision: StartDecision | None = None
         self._report = WaitingReport(
             clock, interval_ms=config.observability.waiting_report_interval_ms
@@ -156,22 +157,29 @@ class Registrar:
                 f"Broker {found.name}: spec.brokerId must be {identity.broker_id}"
             )
         stored = found.registration
-        if stored and self._decision and stored.incarnation == self._incarnation:
-            evidence = self._decision.evidence
-            return Registered(stored=found, registration=stored, evidence=evidence)
+        attempted = self._decision
+        if stored and attempted and self._loaded and stored.incarnation == self._incarnation:
+            return Registered(
+                stored=found,
+                registration=stored,
+                evidence=attempted.evidence,
+                loaded=self._loaded,
+            )
         lease_name = broker_lease_name(identity.cluster, identity.broker_id)
         if await self._leases.get(lease_name) is None:
             raise StoreNotFound(f"leases/{lease_name} does not exist yet")
         highest = await self._store.highest_entry_epoch(identity.broker_id)
         decision = decide_registration(self._disk, stored, highest_entry_epoch=highest)
-        await self._prepare_disk(decision)
-        if self._logs_damaged:
+        loaded = await self._prepare_disk(decision)
+        if loaded.has_lost_records:
             self._decision = decision = damaged(decision)
         registration = self._registration(decision)
         written = await self._store.put_broker_status(found, registration)
-        return Registered(stored=written, registration=registration, evidence=decision.evidence)
+        return Registered(
+            stored=written, registration=registration, evidence=decision.evidence, loaded=loaded
+        )
 
-    async def _prepare_disk(self, decision: StartDecision) -> None:
+    async def _prepare_disk(self, decision: StartDecision) -> LoadedStore:
         """Record the intended epoch durably, then load the logs, once per process.
 
         Only from here on is the directory changed, so a start that was given up before, for
@@ -181,9 +189,9 @@ class Registrar:
         await asyncio.to_thread(self._directory.remove_clean_shutdown_marker)
         meta = MetaProperties(log_dir_id=self._disk.log_dir_id, broker_epoch=decision.broker_epoch)
         await asyncio.to_thread(self._directory.write_meta, meta)
-        if not self._logs_loaded:
-            self._logs_damaged = await self._load_logs(decision.evidence)
-            self._logs_loaded = True
+        if self._loaded is None:
+            self._loaded = await self._load(decision.evidence)
+        return self._loaded
 
     def _registration(self, decision: StartDecision) -> Registration:
         return Registration(

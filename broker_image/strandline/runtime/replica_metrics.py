@@ -13,14 +13,16 @@ from prometheus_client.registry import Collector
 
 from strandline import names
 from strandline.controller.controller import Controller
-from strandline.core.purgatory import Operation
+from strandline.controller_session.metadata_cache import MetadataCache
+from strandline.core.replicas import Replicas
 from strandline.core.views import PartitionView, RoleName
 from strandline.log.partition_log import PartitionLog
-from strandline.model import BrokerId, ControllerEpoch, TopicPartition
+from strandline.model import BrokerId, TopicPartition
 from strandline.names import Metric
 
 from .clock import Clock
 from .notice_reporters import CoreNoticeReporter
+from .replica_store import ReplicaStore
 
 SHOWN = (
     names.PARTITION_LOG_START_OFFSET,
@@ -60,22 +62,18 @@ class ReplicaMetrics(Collector):
         self,
         *,
         broker_id: BrokerId,
-        views: Callable[[], tuple[PartitionView, ...]],
-        purgatory_sizes: Callable[[], Mapping[Operation, int]],
-        logs: Callable[[], Mapping[TopicPartition, PartitionLog]],
-        is_live: Callable[[], bool],
-        controller_epoch: Callable[[], ControllerEpoch],
+        replicas: Replicas,
+        store: ReplicaStore,
+        metadata: MetadataCache,
         controller: Controller,
         reporter: CoreNoticeReporter,
         clock: Clock,
         detail_max: int,
     ) -> None:
         self._broker_id = broker_id
-        self._views = views
-        self._purgatory_sizes = purgatory_sizes
-        self._logs = logs
-        self._is_live = is_live
-        self._controller_epoch = controller_epoch
+        self._replicas = replicas
+        self._store = store
+        self._metadata = metadata
         self._controller = controller
         self._reporter = reporter
         self._clock = clock
@@ -91,14 +89,13 @@ class ReplicaMetrics(Collector):
         def show(row: Metric, value: float, *labels: str) -> None:
             families[row.name].add_metric(labels, value)
 
-        views = self._views()
-        logs = self._logs()
+        views, logs = self._replicas.views(), self._store.logs
         for view in views[: self._detail_max]:
             self._show_replica(view, logs, show)
             if view.role is RoleName.LEADER:
                 self._show_leader(view, show)
         self._show_broker(views, show)
-        for operation, size in self._purgatory_sizes().items():
+        for operation, size in self._replicas.purgatory_sizes().items():
             show(names.PURGATORY_SIZE, size, operation)
         return families.values()
 
@@ -156,8 +153,8 @@ class ReplicaMetrics(Collector):
         show(names.BROKER_AT_MIN_ISR_PARTITIONS, sum(isr == least for isr, _, least in sizes))
         failed = sum(view.role is RoleName.FAILED for view in views)
         show(names.BROKER_OFFLINE_REPLICAS, failed)
-        show(names.BROKER_FENCED, not self._is_live())
-        show(names.CONTROLLER_EPOCH, self._controller_epoch())
+        show(names.BROKER_FENCED, self._metadata.live_broker(self._broker_id) is None)
+        show(names.CONTROLLER_EPOCH, self._replicas.controller_epoch)
         if self._controller.epoch is not None:
             show(names.CONTROLLER_QUEUE_SIZE, self._controller.queue_length)
             show(names.OFFLINE_PARTITIONS, self._controller.offline_partition_count)

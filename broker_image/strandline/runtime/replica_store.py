@@ -32,14 +32,13 @@ from strandline.log.checkpoint import (
     HighWatermarkCheckpoint,
     RecoveryPointCheckpoint,
 )
-from strandline.log.data_directory import BrokerState, DataDirectory
-from strandline.log.log_segments import LogEnvironment
+from strandline.log.data_directory import BrokerState
 from strandline.log.partition_folder import PartitionMetadataFile
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import iterate_headers
-from strandline.log.recovery import LoadedLogs, load_logs
-from strandline.model import ControllerEpoch, EpochStart, TopicPartition
+from strandline.model import EpochStart, TopicPartition
 
+from .loaded_store import LoadedStore
 from .record_buffers import RecordBuffers
 
 DiskEffect = (
@@ -60,49 +59,35 @@ class ReplicaStore:
 
     def __init__(
         self,
-        directory: DataDirectory,
-        state: BrokerState,
-        environment: LogEnvironment,
+        loaded: LoadedStore,
         *,
         on_persisted: Callable[[int], None],
         on_failure: Callable[[StorageError], None],
     ) -> None:
-        self._directory = directory
-        self._environment = environment
+        self._directory = loaded.directory
+        self._environment = loaded.environment
         self._on_persisted = on_persisted
         self._on_failure = on_failure
-        self._controller_epoch = state.controller_epoch
-        self._persisted = {entry.tp: entry for entry in state.partitions}
+        self._controller_epoch = loaded.state.controller_epoch
+        self._persisted = {entry.tp: entry for entry in loaded.state.partitions}
         self._tokens: list[int] = []
         self._epochs: dict[TopicPartition, tuple[EpochStart, ...]] = {}
         self._pending_deletes: list[PartitionLog] = []
         self._stopping = False
         self._state_dirty = False
         self._high_watermarks: Mapping[TopicPartition, int] | None = None
-        self._recovery_points: Mapping[TopicPartition, int] = {}
         self._recovery_points_due = False
         self._wake = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
-        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.logs: dict[TopicPartition, PartitionLog] = dict(loaded.found.logs)
+        self._recovery_points: Mapping[TopicPartition, int] = {
+            tp: log.recovery_point for tp, log in self.logs.items()
+        }
 
     @property
     def root(self) -> Path:
         """The data directory."""
         return self._directory.path
-
-    @property
-    def controller_epoch(self) -> ControllerEpoch:
-        """The highest controller epoch promised to the state file."""
-        return self._controller_epoch
-
-    def load(self, *, clean: bool) -> LoadedLogs:
-        """Open every log; blocking, called once before anything else."""
-        loaded = load_logs(
-            self.root, clean=clean, persisted=self._persisted, environment=self._environment
-        )
-        self.logs = dict(loaded.logs)
-        self._recovery_points = {tp: log.recovery_point for tp, log in self.logs.items()}
-        return loaded
 
     def start(self) -> None:
         """Begin to write state and checkpoints in the background."""

@@ -1,7 +1,7 @@
-"""Performs the effects of the replication core, each by the part that can.
+"""The shell of the replication core: its driver, and each effect performed by the part that can.
 
-Order is the core's: a disk effect that fails raises out of the list, so that no
-message behind it leaves.
+Made by `broker_service`. Order is the core's: a disk effect that fails raises out of the list, so
+that no message behind it leaves.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from strandline.controller_session.events import CommandPerformed, IsrProposed
+from strandline.controller_session.events import Event as SessionEvent
 from strandline.core.effects import (
     CompleteFetch,
     DeleteReplica,
@@ -22,39 +23,62 @@ from strandline.core.effects import (
     ReplyStopReplica,
     SendFetch,
 )
-from strandline.errors import ErrorCode
+from strandline.core.events import Event, Ticked
+from strandline.core.replicas import Replicas
+from strandline.errors import ErrorCode, InvariantViolation, StorageError
 
 from .broker_api import BrokerApi
-from .controller_session_shell import ControllerSessionShell
+from .clock import Clock
+from .driver import Driver
 from .notice_reporters import CoreNoticeReporter
 from .record_buffers import RecordBuffers
 from .replica_store import DiskEffect, ReplicaStore
 from .replication_transport import ReplicationTransport
 
 
-class CorePerformer:
-    """The shell of the core; on_full_state is called when the first full state was applied."""
+class CoreShell:
+    """The replicas of this broker at work; on_full_state hears of each full state applied."""
 
     def __init__(
         self,
+        replicas: Replicas,
         *,
         store: ReplicaStore,
         record_buffers: RecordBuffers,
         broker_api: BrokerApi,
         replication_transport: ReplicationTransport,
-        controller_session: ControllerSessionShell,
+        step_session: Callable[[SessionEvent], None],
         reporter: CoreNoticeReporter,
+        clock: Clock,
         on_full_state: Callable[[], None],
+        on_storage_error: Callable[[StorageError], Event],
+        on_broken_promise: Callable[[InvariantViolation], None],
     ) -> None:
         self._store = store
         self._record_buffers = record_buffers
         self._broker_api = broker_api
         self._replication_transport = replication_transport
-        self._controller_session = controller_session
+        self._step_session = step_session
         self._reporter = reporter
         self._on_full_state = on_full_state
+        self._driver: Driver[Event, Effect] = Driver(
+            replicas,
+            perform=self._perform,
+            tick=Ticked(),
+            now_ms=clock.now_ms,
+            on_storage_error=on_storage_error,
+            on_broken_promise=on_broken_promise,
+        )
 
-    def perform(self, effects: Sequence[Effect]) -> None:
+    def submit(self, event: Event) -> None:
+        """Step the replicas with an event."""
+        self._driver.submit(event)
+
+    def stop(self) -> None:
+        """Take no more events."""
+        self._driver.stop()
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
         """Perform in list order; StorageError ends the list."""
         for effect in effects:
             if isinstance(effect, DiskEffect):
@@ -86,12 +110,12 @@ class CorePerformer:
             case CompleteFetch():
                 self._broker_api.on_fetch_completed(effect)
             case ProposeIsr():
-                self._controller_session.submit(IsrProposed(proposal=effect))
+                self._step_session(IsrProposed(proposal=effect))
             case ReplyLeaderAndIsr():
-                self._controller_session.submit(CommandPerformed(response=effect))
+                self._step_session(CommandPerformed(response=effect))
                 if effect.full and effect.error is ErrorCode.NONE:
                     self._on_full_state()
             case ReplyStopReplica():
-                self._controller_session.submit(CommandPerformed(response=effect))
+                self._step_session(CommandPerformed(response=effect))
             case _:
                 assert_never(effect)

@@ -1,0 +1,73 @@
+"""Tasks end with their owner, and their errors do not stay unseen."""
+
+from __future__ import annotations
+
+import asyncio
+
+from strandline.runtime.begun_tasks import BegunTasks
+
+
+async def wait_for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+def test_close_ends_all_of_them() -> None:
+    async def scenario() -> None:
+        tasks = BegunTasks()
+        ended: list[int] = []
+
+        async def work(number: int) -> None:
+            try:
+                await wait_for_ever()
+            finally:
+                await asyncio.sleep(0)
+                ended.append(number)
+
+        for number in (1, 2):
+            tasks.begin(work(number))
+        await asyncio.sleep(0)
+        tasks.cancel()
+        await tasks.close()
+        assert sorted(ended) == [1, 2]
+
+    asyncio.run(scenario())
+
+
+def test_all_done_waits_for_those_that_begin_meanwhile() -> None:
+    async def scenario() -> None:
+        tasks = BegunTasks()
+        done: list[str] = []
+
+        async def second() -> None:
+            await asyncio.sleep(0)
+            done.append("second")
+
+        async def first() -> None:
+            await asyncio.sleep(0)
+            tasks.begin(second())
+            done.append("first")
+
+        tasks.begin(first())
+        await tasks.all_done()
+        assert done == ["first", "second"]
+
+    asyncio.run(scenario())
+
+
+def test_unexpected_error_reaches_the_handler_of_the_loop() -> None:
+    async def scenario() -> None:
+        uncaught: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: uncaught.append(context["exception"]))
+        error = OSError("as planned")
+
+        async def fail() -> None:
+            raise error
+
+        tasks = BegunTasks()
+        tasks.begin(fail())
+        await tasks.all_done()
+        await asyncio.sleep(0)
+        assert uncaught == [error]
+
+    asyncio.run(scenario())
