@@ -49,8 +49,7 @@ def objects_of(cluster: Object, config: OperatorConfig) -> list[Object]:
             _config_map(cluster),
             _headless_service(cluster),
             _bootstrap_service(cluster),
-            _lease(cluster, "controller"),
-            *(_lease(cluster, f"broker-{broker_id}") for broker_id in ids),
+            _controller_lease(cluster),
             *(_broker(cluster, broker_id) for broker_id in ids),
             _pod_disruption_budget(cluster),
             _stateful_set(cluster, config),
@@ -152,8 +151,8 @@ def _bootstrap_service(cluster: Object) -> Object:
     )
 
 
-def _lease(cluster: Object, suffix: str) -> Object:
-    return _manifest(kinds.LEASE, cluster, suffix)
+def _controller_lease(cluster: Object) -> Object:
+    return _manifest(kinds.LEASE, cluster, "controller")
 
 
 def _broker(cluster: Object, broker_id: int) -> Object:

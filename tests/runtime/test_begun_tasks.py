@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
-from strandline.runtime.begun_tasks import BegunTasks
+import pytest
+
+from strandline.runtime import begun_tasks
+from strandline.runtime.begun_tasks import BegunTasks, end_all
 
 
 async def wait_for_ever() -> None:
@@ -69,5 +73,46 @@ def test_unexpected_error_reaches_the_handler_of_the_loop() -> None:
         await tasks.all_done()
         await asyncio.sleep(0)
         assert uncaught == [error]
+
+    asyncio.run(scenario())
+
+
+def test_task_that_loses_a_cancellation_is_cancelled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(begun_tasks, "CANCEL_AGAIN_SECONDS", 0)
+
+        async def lose_one() -> None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await wait_for_ever()
+            await wait_for_ever()
+
+        task = asyncio.create_task(lose_one())
+        await asyncio.sleep(0)
+        await end_all([task])
+        assert task.cancelled()
+
+    asyncio.run(scenario())
+
+
+def test_task_that_never_ends_is_reported_and_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(begun_tasks, "CANCEL_AGAIN_SECONDS", 0)
+        is_over = asyncio.Event()
+
+        async def go_on() -> None:
+            while not is_over.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await is_over.wait()
+
+        task = asyncio.create_task(go_on())
+        await asyncio.sleep(0)
+        await end_all([task])
+        assert caplog.messages == ["task does not end"]
+        is_over.set()
+        await task
 
     asyncio.run(scenario())

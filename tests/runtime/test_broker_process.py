@@ -34,7 +34,7 @@ def restarted(broker: BrokerProgram) -> dict[str, Any]:
     return broker.wait_for("registered")
 
 
-def test_a_broker_registers_serves_its_probes_and_holds_its_lease(
+def test_a_broker_registers_serves_its_probes_and_takes_the_controller_lease(
     control_plane: ControlPlane, prepared: str, make_broker: MakeBroker
 ) -> None:
     broker = make_broker()
@@ -54,7 +54,7 @@ def test_a_broker_registers_serves_its_probes_and_holds_its_lease(
     assert eventually(lambda: broker.get("/ready")[0] == 200, WITHIN_MS, "ready")
     assert "strandline_broker_epoch 1.0" in broker.get("/metrics")[1]
     lease = eventually(
-        lambda: _held_lease(control_plane, prepared), WITHIN_MS, "the broker's Lease is held"
+        lambda: _held_lease(control_plane, prepared), WITHIN_MS, "the controller Lease is held"
     )
     assert lease
     assert lease["spec"]["holderIdentity"] == f"broker-0/{status['incarnation']}"
@@ -62,7 +62,7 @@ def test_a_broker_registers_serves_its_probes_and_holds_its_lease(
 
 
 def _held_lease(control_plane: ControlPlane, namespace: str) -> dict[str, Any] | None:
-    lease = control_plane.get("lease/demo-broker-0", "-n", namespace)
+    lease = control_plane.get("lease/demo-controller", "-n", namespace)
     return lease if lease["spec"].get("holderIdentity") else None
 
 
@@ -102,7 +102,7 @@ def test_a_restart_is_clean_by_boot_id_by_marker_and_else_not(
     assert epochs(stored_status(control_plane, prepared)) == (6, 6)
 
 
-def test_an_orderly_stop_releases_the_lease(
+def test_an_orderly_stop_releases_the_controller_lease(
     control_plane: ControlPlane, prepared: str, make_broker: MakeBroker
 ) -> None:
     broker = make_broker()
@@ -224,7 +224,7 @@ def test_missing_objects_are_waited_for(
     broker.start()
     assert "brokers/demo-0" in broker.wait_for("waiting")["cause"]
     assert broker.get("/ready")[0] == 503
-    control_plane.apply([objects.broker(namespace, 0), objects.broker_lease(namespace, 0)])
+    control_plane.apply(objects.broker(namespace, 0))
     broker.wait_for("registered")
 
 
@@ -234,11 +234,13 @@ def test_a_stop_while_waiting_keeps_the_marker(
     broker = make_broker()
     restarted(broker)
     assert broker.stop() == 0
-    control_plane.kubectl("delete", "lease/demo-broker-0", "-n", prepared)
-    broker.start()
-    broker.wait_for("waiting")
-    assert broker.stop() == 0
-    control_plane.apply(objects.broker_lease(prepared, 0))
+    control_plane.stop_api()
+    try:
+        broker.start()
+        broker.wait_for("waiting")
+        assert broker.stop() == 0
+    finally:
+        control_plane.start_api()
     broker.boot(2)
     assert restarted(broker)["evidence"] == "CleanShutdown"
 
@@ -288,10 +290,10 @@ def test_a_registered_broker_outlives_a_stopped_api_server(
         broker.wait_for("waiting")
     finally:
         control_plane.start_api()
-    before = control_plane.get("lease/demo-broker-0", "-n", prepared)["spec"].get("renewTime")
+    before = control_plane.get("lease/demo-controller", "-n", prepared)["spec"].get("renewTime")
 
     def renewed() -> bool:
-        lease = control_plane.get("lease/demo-broker-0", "-n", prepared)
+        lease = control_plane.get("lease/demo-controller", "-n", prepared)
         return bool(lease["spec"].get("renewTime") != before)
 
     eventually(renewed, WITHIN_MS, "renewed again")

@@ -90,6 +90,7 @@ class RunningShell:
             sessions=cast(SessionServer, None),
             clock=Clock(),
             on_notice=lambda _: None,
+            on_lease_written=lambda _: None,
             on_step=lambda event, _: self.events.append(event),
             on_broken_promise=self.broken.append,
         )

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import logging
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from strandline.log_fields import fields
+
+_log = logging.getLogger(__name__)
+CANCEL_AGAIN_SECONDS = 1.0
+"""A cancellation that meets the end of another wait inside a library can be lost there."""
+CANCELS_MAX = 5
 
 
 class BegunTasks:
@@ -32,8 +41,22 @@ class BegunTasks:
 
     async def close(self) -> None:
         """Cancel all of them and wait until they ended."""
-        self.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_all(self._tasks)
+
+
+async def end_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel tasks and wait until they ended; what they raise is dropped."""
+    asked = list(tasks)
+    left = set(asked)
+    for _ in range(CANCELS_MAX):
+        for task in left:
+            task.cancel()
+        if left:
+            _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
+    # Looked at here, so that the event loop does not report them as lost.
+    await asyncio.gather(*(task for task in asked if task.done()), return_exceptions=True)
+    for task in left:
+        _log.error("task does not end", extra=fields(task=repr(task)))
 
 
 def _raise_unexpected(task: asyncio.Task[None]) -> None:

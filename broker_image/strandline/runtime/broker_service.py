@@ -230,6 +230,7 @@ class BrokerService:
             sessions=self._sessions,
             clock=context.clock,
             on_notice=reporter.report,
+            on_lease_written=reporter.lease_written,
             on_step=reporter.stepped,
             on_broken_promise=self._end_with_broken_promise,
         )

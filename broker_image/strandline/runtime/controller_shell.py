@@ -99,6 +99,7 @@ class ControllerShell:
         sessions: SessionServer,
         clock: Clock,
         on_notice: Callable[[ControllerNotice], None],
+        on_lease_written: Callable[[float], None],
         on_step: Callable[[ControllerEvent, float], None],
         on_broken_promise: Callable[[InvariantViolation], None],
     ) -> None:
@@ -108,6 +109,7 @@ class ControllerShell:
         self._sessions = sessions
         self._clock = clock
         self._on_notice = on_notice
+        self._on_lease_written = on_lease_written
         self._calls = BegunTasks()
         self._watches = BegunTasks()
         self._partitions: dict[str, StoredPartition] = {}
@@ -185,7 +187,10 @@ class ControllerShell:
                     acquire_time=lease.acquire_time or now,
                     renew_time=lease.renew_time or now,
                 )
+                begun_ms = self._clock.now_ms()
                 outcome, written = await _outcome(self._leases.put(stamped), writes=True)
+                if outcome is StoreOutcome.OK:
+                    self._on_lease_written((self._clock.now_ms() - begun_ms) / 1000)
                 self.submit(
                     LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=written)
                 )

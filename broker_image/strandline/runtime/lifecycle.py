@@ -4,8 +4,7 @@ Start:  lock the data directory; read meta, marker, state file; open ports; find
         server; register (the intended epoch goes to meta, then logs are loaded, then the
         Broker object is written); make and start the service.
 End:    a signal, another registration under our id, a failed service.
-Stop:   the service drains, then brings everything to disk; then the clean-shutdown marker;
-        then the Lease is released.
+Stop:   the service drains, then brings everything to disk; then the clean-shutdown marker.
 Close:  after every end, orderly or not, the service lets no caller in any more.
 The service holds the replicas and talks to others; it implements `Service`, and is not known here
 by name.
@@ -19,7 +18,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from enum import IntEnum
@@ -50,7 +49,7 @@ from strandline.model import (
 )
 from strandline.start_decision import FoundOnDisk, StartEvidence
 
-from .broker_lease import BrokerLease
+from .begun_tasks import end_all
 from .clock import Clock
 from .loaded_store import LoadedStore, load_store, log_environment
 from .logs import BrokerLogFormatter
@@ -276,7 +275,6 @@ class BrokerProcess:
         return Registrar(
             config=self._config,
             store=context.store,
-            leases=context.leases,
             directory=directory,
             disk=disk,
             clock=self._clock,
@@ -299,24 +297,14 @@ class BrokerProcess:
         registration, directory = registered.registration, registered.loaded.directory
         await asyncio.to_thread(directory.remove_failed_mark)
         service = self._make_service(context, registration, registered.loaded)
-        broker_lease = BrokerLease(
-            config=self._config,
-            leases=context.leases,
-            clock=self._clock,
-            metrics=self._metrics,
-            incarnation=self._incarnation,
-        )
         registration_watch = RegistrationWatch(
             config=self._config, store=context.store, clock=self._clock, registered=registered
         )
-        registration_tasks = [
-            asyncio.create_task(broker_lease.run()),
-            asyncio.create_task(registration_watch.run()),
-        ]
+        watching = asyncio.create_task(registration_watch.run())
         try:
             await service.start()
             self._readiness.started(service)
-            end = await self._end_of(registration_tasks)
+            end = await self._end_of(watching)
             if isinstance(self._failure_seen, StorageError):
                 raise self._failure_seen
             if end is ExitCode.STOPPED:
@@ -329,10 +317,9 @@ class BrokerProcess:
             end = ExitCode.FAILED
             await asyncio.to_thread(directory.mark_failed)
         finally:
-            await _cancel(registration_tasks)
+            await end_all([watching])
             await _close(service)
         if end is ExitCode.STOPPED:
-            await broker_lease.release()
             _log.info("stopped")
         return end
 
@@ -356,15 +343,15 @@ class BrokerProcess:
             ),
         )
 
-    async def _end_of(self, registration_tasks: Sequence[asyncio.Task[None]]) -> ExitCode:
+    async def _end_of(self, watching: asyncio.Task[None]) -> ExitCode:
         """Wait for what ends the process and say which it was."""
         asked = asyncio.create_task(self._stop_asked.wait())
         try:
-            ends: set[asyncio.Future[Any]] = {asked, self._failure, *registration_tasks}
+            ends: set[asyncio.Future[Any]] = {asked, self._failure, watching}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _cancel([asked])
-        for ended in (*registration_tasks, self._failure):
+            await end_all([asked])
+        for ended in (watching, self._failure):
             error = ended.exception() if ended.done() else None
             if isinstance(error, RegistrationSuperseded):
                 _log.error("superseded", extra=fields(cause=str(error)))
@@ -415,7 +402,7 @@ class BrokerProcess:
             await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
             return task.result() if task.done() else None
         finally:
-            await _cancel([task, asked])
+            await end_all([task, asked])
 
 
 async def _close(service: Service) -> None:
@@ -427,13 +414,6 @@ async def _close(service: Service) -> None:
         _log.error("does not close", extra=fields(seconds=CLOSE_SECONDS))
     elif (error := closing.exception()) is not None:
         _log.error("closed badly", exc_info=error)
-
-
-async def _cancel(tasks: Sequence[asyncio.Future[Any]]) -> None:
-    """Cancel tasks and wait until they ended; their outcomes were looked at before."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _bound_socket(port: int, variable: str, *, shared: bool) -> socket.socket:

@@ -163,6 +163,10 @@ class ControllerNoticeReporter:
         """Observe how long the controller took to decide."""
         self._decided.labels(type(event).__name__).observe(seconds)
 
+    def lease_written(self, seconds: float) -> None:
+        """Observe how long a renewal, or a take-over, of the controller Lease took."""
+        self._metrics.histogram(names.LEASE_RENEW_SECONDS).labels(self._lease_name).observe(seconds)
+
     def _leader_elected(self, notice: controller_notices.LeaderElected) -> None:
         kind = notice.kind.value
         self._metrics.counter(names.LEADER_ELECTIONS_TOTAL).labels(kind).inc()

@@ -22,10 +22,9 @@ from strandline.errors import (
     StoreNotFound,
 )
 from strandline.kube.cluster_store import ClusterStore
-from strandline.kube.lease import LeaseStore
 from strandline.log.data_directory import DataDirectory, MetaProperties
 from strandline.log_fields import fields
-from strandline.model import BrokerId, Endpoint, Registration, StoredBroker
+from strandline.model import Endpoint, Registration, StoredBroker
 from strandline.start_decision import (
     FoundOnDisk,
     StartDecision,
@@ -98,7 +97,6 @@ class Registrar:
         *,
         config: BrokerConfig,
         store: ClusterStore,
-        leases: LeaseStore,
         directory: DataDirectory,
         disk: FoundOnDisk,
         clock: Clock,
@@ -109,7 +107,6 @@ class Registrar:
     ) -> None:
         self._config = config
         self._store = store
-        self._leases = leases
         self._directory = directory
         self._disk = disk
         self._clock = clock
@@ -125,7 +122,7 @@ class Registrar:
         self._forbidden_since_ms: int | None = None
 
     async def register(self) -> Registered:
-        """Register, however long the API server, the Lease or the Broker object take.
+        """Register, however long the API server or the Broker object take.
 
         Raises:  StoreForbidden if it lasts; StorageError if the disk fails meanwhile
         """
@@ -165,9 +162,6 @@ class Registrar:
                 evidence=attempted.evidence,
                 loaded=self._loaded,
             )
-        lease_name = broker_lease_name(identity.cluster, identity.broker_id)
-        if await self._leases.get(lease_name) is None:
-            raise StoreNotFound(f"leases/{lease_name} does not exist yet")
         highest = await self._store.highest_entry_epoch(identity.broker_id)
         decision = decide_registration(self._disk, stored, highest_entry_epoch=highest)
         loaded = await self._prepare_disk(decision)
@@ -212,8 +206,3 @@ class Registrar:
             self._forbidden_since_ms = now_ms
         if now_ms - self._forbidden_since_ms >= self._config.kubernetes.forbidden_grace_ms:
             raise error
-
-
-def broker_lease_name(cluster: str, broker_id: BrokerId) -> str:
-    """Return the name of a broker's own Lease."""
-    return f"{cluster}-broker-{broker_id}"
