@@ -1,7 +1,7 @@
 """Under which epochs a starting broker registers, and why its start is clean or not (ADR 0002).
 
 Pure: which broker epoch, and since which epoch the log lost nothing. Called by
-`runtime.registration` for real processes and by the simulator for its own.
+`runtime.process.registration` for real processes and by the simulator for its own.
 """
 
 from __future__ import annotations

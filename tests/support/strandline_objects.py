@@ -66,7 +66,7 @@ def _object(kind: str, name: str, namespace: str, spec: dict[str, Any]) -> Manif
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": kind,
         "metadata": {
-            "name": f"{CLUSTER}-controller",
+            "name": name,
             "namespace": namespace,
             "labels": {"strandline.dev/cluster": CLUSTER},
         },

@@ -19,9 +19,9 @@ from strandline.config.broker import BrokerConfig, load_broker_config
 from strandline.errors import ConfigError
 from strandline.log_fields import fields
 
-from .broker_service import BrokerService
-from .lifecycle import BrokerProcess, ExitCode
-from .logs import BrokerLogFormatter, configure
+from .observability.logs import BrokerLogFormatter, configure
+from .process.broker_service import BrokerService
+from .process.lifecycle import BrokerProcess, ExitCode
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ WORLDLY_BUILTINS = {
 """hash and id too: both differ from run to run, and decisions must not."""
 
 MAY_CATCH_EVERYTHING = (
-    tree.BROKER / "runtime/driver.py",
+    tree.BROKER / "runtime/event_loop/driver.py",
     tree.BROKER / "kafka_listener/connection.py",
 )
 """Where a foreign fault must not end the process: the driver and the edge to clients."""
