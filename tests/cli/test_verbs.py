@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shlex
@@ -16,6 +17,8 @@ import pytest
 from strandline.checker.history import SendOutcome, Sent, outcome_line, sent_line
 from strandline_cli.__main__ import main
 from strandline_cli.command_line import Verb
+from strandline_cli.images import ImageSource
+from strandline_cli.load_generator import LoadPlan
 from strandline_cli.verbs import GROUPS
 from tests.dump_log.test_dump_log import batch, write_replica
 
@@ -51,8 +54,10 @@ def shell(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
         )
 
     for broker in range(3):
-        scan = f"strandline dump-log --dir data --topic orders --lines --broker {broker}"
-        assert run(f"{scan} >broker-{broker}.jsonl").returncode == 0
+        scan = tmp_path / f"broker-{broker}.jsonl"
+        with scan.open("w") as file, contextlib.redirect_stdout(file):
+            words = f"dump-log --dir {tmp_path}/data --topic orders --lines --broker {broker}"
+            assert main(words.split()) == 0
     return run
 
 
@@ -118,6 +123,55 @@ def test_an_example_that_needs_no_cluster_runs(
     done = shell(command)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "tool", "given"),
+    [
+        ("demo", "strandline_cli.demo.run", (ROOT, "", ImageSource())),
+        (
+            "demo --cluster current --load 'a b'",
+            "strandline_cli.demo.run",
+            (ROOT, "current", ImageSource(load="a b")),
+        ),
+        ("demo --down", "strandline_cli.demo.take_down", (ROOT,)),
+        ("demo --push --images r/t", "strandline_cli.demo.push", (ROOT, "r/t")),
+        ("bench --runs 2", "bench.measure.measure", (ROOT, 2)),
+        (
+            "load --bootstrap b:1 --topic t --partitions 6 --rate 20 --consume --history h",
+            "strandline_cli.load_generator.generate",
+            (
+                LoadPlan(
+                    bootstrap="b:1",
+                    topic="t",
+                    partitions=6,
+                    rate=20.0,
+                    seconds=60.0,
+                    history=Path("h"),
+                    consume=True,
+                    report_seconds=1.0,
+                    delivery_timeout_ms=60_000,
+                ),
+            ),
+        ),
+    ],
+)
+def test_what_needs_a_cluster_is_asked_for_what_the_words_say(
+    words: str, tool: str, given: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def note(*arguments: object) -> int:
+        asked.append(arguments)
+        return 7
+
+    for name in ("CLUSTER", "IMAGES", "LOAD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(tool, note)
+    assert main(shlex.split(words)) == 7
+    assert asked == [given]
 
 
 def test_a_record_that_is_missing_on_one_replica_fails_the_check(
