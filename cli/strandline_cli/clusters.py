@@ -85,7 +85,7 @@ def _kubeconfig(kind: str) -> Path:
 
 
 def choose(root: Path, wanted: str, say: Say) -> Cluster:
-    """Find or start the cluster.
+    """Find or start the cluster; wanted is one of KINDS, or empty for the first that works.
 
     Raises:  RunFailed naming everything that is missing
     """
@@ -99,10 +99,8 @@ def choose(root: Path, wanted: str, say: Say) -> Cluster:
             cluster = hack_cluster(root, say)
         case "kind":
             cluster = _kind_cluster(root, say)
-        case "current":
-            cluster = _current_cluster()
         case _:
-            raise RunFailed(f"CLUSTER={wanted}: must be kind, hack, current, or not set")
+            cluster = _current_cluster()
     if started_before:
         return replace(cluster, started=True)
     return cluster

@@ -10,6 +10,7 @@ import pytest
 from strandline.checker.history import History
 from strandline.checker.judge import HistoryVerdict, judge
 from strandline_cli import clusters, demo, demo_analysis, images
+from strandline_cli.__main__ import main
 from strandline_cli.cluster_view import (
     ClusterSeen,
     PartitionSeen,
@@ -175,11 +176,13 @@ def test_what_the_demo_made_is_remembered_until_it_is_forgotten(
 
 
 def test_an_unknown_cluster_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path))
-    with pytest.raises(RunFailed, match="CLUSTER=minikube: must be"):
-        clusters.choose(tmp_path, "minikube", print)
+    monkeypatch.chdir(Path(__file__).parents[2])
+    monkeypatch.setenv("CLUSTER", "minikube")
+    with pytest.raises(SystemExit, match="2"):
+        main(["demo"])
+    assert "CLUSTER=minikube: must be kind, hack, current" in capsys.readouterr().err
 
 
 @pytest.fixture

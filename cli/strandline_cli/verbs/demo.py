@@ -39,6 +39,9 @@ def _run(options: argparse.Namespace) -> int:
     from strandline_cli.images import ImageSource
 
     root = repository()
+    if options.cluster not in {"", *KINDS}:
+        message = f"CLUSTER={options.cluster}: must be {', '.join(KINDS)}, or not set"
+        raise argparse.ArgumentError(None, message)
     if options.push:
         return demo.push(root, options.images)
     if options.down:
