@@ -54,7 +54,7 @@ class DryRuns:
         self._connection = HTTPSConnection(
             where.hostname or "", where.port, context=context, timeout=LIMIT_SECONDS
         )
-        self._namespace = namespace
+        self.namespace = namespace
 
     def close(self) -> None:
         """Close the connection."""
@@ -64,9 +64,10 @@ class DryRuns:
         """Create an object and keep it."""
         return self._send("POST", self._path(manifest), manifest)
 
-    def try_create(self, manifest: Manifest) -> ApiResponse:
-        """Create an object in a dry run."""
-        return self._send("POST", self._path(manifest) + "?dryRun=All", manifest)
+    def try_create(self, manifest: Manifest, *, validation: str = "Warn") -> ApiResponse:
+        """Create an object in a dry run; validation says what becomes of unknown fields."""
+        query = f"?dryRun=All&fieldValidation={validation}"
+        return self._send("POST", self._path(manifest) + query, manifest)
 
     def put_status(self, manifest: Manifest) -> ApiResponse:
         """Replace a status and keep it."""
@@ -80,7 +81,7 @@ class DryRuns:
 
     def _path(self, manifest: Manifest, *, named: bool = False) -> str:
         plural = PLURALS[manifest["kind"]]
-        path = f"/apis/strandline.dev/v1alpha1/namespaces/{self._namespace}/{plural}"
+        path = f"/apis/strandline.dev/v1alpha1/namespaces/{self.namespace}/{plural}"
         return f"{path}/{manifest['metadata']['name']}" if named else path
 
     def _send(self, method: str, path: str, body: Manifest) -> ApiResponse:

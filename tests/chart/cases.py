@@ -6,6 +6,7 @@ further paths, so that a value at the edge of its bound keeps all other rules.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -168,6 +169,19 @@ COMPLETE: Final[dict[str, Manifest]] = {
         },
     ),
 }
+
+
+def leaves(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of all values; a list of values is one."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from leaves(inner, f"{path}.{name}".lstrip("."))
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for item in value:
+            yield from leaves(item, f"{path}[]")
+    else:
+        yield path
+
 
 Bounds = dict[str, dict[str, tuple[Any, Any]]]
 """Path to keyword to (accepted, refused)."""

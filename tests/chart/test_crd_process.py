@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from tests.chart.api import PLURALS, ApiResponse, DryRuns
 from tests.chart.cases import BOUNDS, COMPLETE, GONE, REQUIRED, Also, Manifest, Rule
 from tests.chart.rules import RULES
 from tests.support import strandline_objects as objects
+from tests.support.commands import CommandError
 from tests.support.control_plane import ControlPlane
 from tests.support.fixtures import namespace_name
 
@@ -224,14 +226,36 @@ def test_kubectl_prints_the_columns(
     assert row == PRINTED[kind]
 
 
-def test_an_unknown_field_is_refused_by_strict_clients(
+@pytest.mark.parametrize("kind", sorted(COMPLETE))
+def test_a_status_cannot_be_removed(harness: CrdHarness, kind: str) -> None:
+    whole = changed(harness.complete[kind], {"status": GONE})
+    answer = harness.dry_runs.try_update(whole, status=True)
+    assert answer.code == 422, answer.value
+    assert answer.causes
+    assert all("removed" in sentence for _, sentence in answer.causes), answer.causes
+
+
+@pytest.mark.parametrize("kind", sorted(COMPLETE))
+def test_an_unknown_field_is_refused_by_strict_clients(harness: CrdHarness, kind: str) -> None:
+    """Kubectl and helm are strict; for the others the schema keeps no unknown field."""
+    fresh = changed(COMPLETE[kind], {"metadata.name": "fresh", "status": GONE})
+    unknown = changed(fresh, {"spec.replicaz": 1})
+    refused = harness.dry_runs.try_create(unknown, validation="Strict")
+    assert refused.code == 400, refused.value
+    assert 'unknown field "spec.replicaz"' in refused.value["message"]
+    pruned = harness.dry_runs.try_create(unknown)
+    assert pruned.code == 201
+    assert pruned.value["spec"] == harness.dry_runs.try_create(fresh).value["spec"]
+
+
+def test_kubectl_refuses_an_unknown_field_by_itself(
     harness: CrdHarness, control_plane: ControlPlane
 ) -> None:
-    """The schema keeps no unknown fields; kubectl asks for strictness and names the field."""
     fresh = changed(COMPLETE["ReplicatedTopic"], {"metadata.name": "fresh", "status": GONE})
-    answer = harness.dry_runs.try_create(changed(fresh, {"spec.config.segmentBites": 1}))
-    assert answer.code == 201
-    assert "segmentBites" not in answer.value["spec"]["config"]
+    manifest = json.dumps(changed(fresh, {"spec.config.segmentBites": 1}))
+    command = ("create", "--dry-run=server", "-f", "-", "-n", harness.dry_runs.namespace)
+    with pytest.raises(CommandError, match=r'unknown field "spec\.config\.segmentBites"'):
+        control_plane.kubectl(*command, stdin=manifest)
 
 
 def test_defaults_fill_an_empty_spec(harness: CrdHarness) -> None:

@@ -21,6 +21,8 @@ from tests.support.eventually import eventually
 FORMED_LIMIT_MS = 30_000
 FAULT_LIMIT_MS = 15_000
 """Every fault is over within this time, on however slow a machine."""
+NEVER_FLUSHED = (1 << 63) - 1
+"""Kafka's flush.messages by default."""
 PORTS = range(20_000, 32_000)
 """Below the kernel's range for outgoing connections, so that a port is free after a restart."""
 
@@ -94,6 +96,7 @@ class BrokerGroup:
         *,
         partitions: int = 1,
         min_insync_replicas: int = 2,
+        flush_messages: int = NEVER_FLUSHED,
         assignments: Sequence[Sequence[int]] = (),
         **spec: Any,
     ) -> str:
@@ -105,7 +108,7 @@ class BrokerGroup:
             "minInsyncReplicas": min_insync_replicas,
             "segmentBytes": 1 << 20,
             "maxMessageBytes": 1_048_588,
-            "flushMessages": (1 << 63) - 1,
+            "flushMessages": flush_messages,
         }
         objects.patch_status(
             plane,

@@ -82,8 +82,19 @@ class SentRecords:
         assert self.errors == []
 
 
-def read_all(bootstrap: str, topic: str, count: int, *, partition: int = 0) -> dict[bytes, int]:
-    """Read a partition from its beginning until so many records came; a value comes once."""
+def read_all(
+    bootstrap: str,
+    topic: str,
+    count: int,
+    *,
+    partition: int = 0,
+    found: dict[bytes, int] | None = None,
+) -> dict[bytes, int]:
+    """Read a partition from its beginning until so many records came; a value comes once.
+
+    What has come so far is in `found`, for tests that read while something happens.
+    """
+    found = {} if found is None else found
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -94,7 +105,6 @@ def read_all(bootstrap: str, topic: str, count: int, *, partition: int = 0) -> d
         }
     )
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-    found: dict[bytes, int] = {}
 
     def poll() -> bool:
         for message in consumer.consume(1000, timeout=0.2):

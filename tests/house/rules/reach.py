@@ -6,7 +6,7 @@ A module that never starts and a key that is never read both promise something t
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.house.rules import tree
@@ -28,7 +28,11 @@ NOT_READERS = {"check"}
 
 
 def unreached_modules(root: Path) -> list[str]:
-    """Find modules of the broker's parts that no chain of imports from its entry leads to."""
+    """Find modules of the broker's parts that its entry does not import, directly or not.
+
+    Only imports that run with their module count: not one within a function, which may never
+    be called, nor one for type checking.
+    """
     modules = {tree.module_name(path): path for path in tree.python_files(root, tree.BROKER)}
     if ENTRY not in modules:
         return [f"{ENTRY}: missing"]
@@ -137,9 +141,27 @@ class _Reader:
 
 def _imported(root: Path, module: str, path: Path) -> Iterator[str]:
     """Yield every name an import may stand for: packages on the way, modules, members."""
-    for _, target in imports_of(tree.nodes(root, path), module, path):
+    running = list(_running(tree.parse(root, path).body))
+    for _, target in imports_of(running, module, path):
         parts = target.split(".")
         yield from (".".join(parts[: length + 1]) for length in range(len(parts)))
+
+
+def _running(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that run when a module is imported, those of its blocks included."""
+    for node in statements:
+        yield node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.If) and tree.dotted(node.test).endswith("TYPE_CHECKING"):
+            yield from _running(node.orelse)
+            continue
+        for _, block in ast.iter_fields(node):
+            if isinstance(block, list):
+                yield from _running(each for each in block if isinstance(each, ast.stmt))
+                for handler in block:
+                    if isinstance(handler, ast.ExceptHandler):
+                        yield from _running(handler.body)
 
 
 def _declared(node: ast.ClassDef) -> dict[str, str]:
