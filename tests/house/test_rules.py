@@ -1,4 +1,4 @@
-"""Every rule of the house catches an offence planted into a small tree, and that alone."""
+"""Every rule of the house catches an offence planted into a small tree, and nothing else."""
 
 from __future__ import annotations
 
@@ -444,7 +444,7 @@ def test_every_rule_is_tried_on_an_offence() -> None:
 
 def test_changed_proto_makes_generated_code_stale(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
-    compiled = shutil.ignore_patterns("__pycache__")  # others may be writing there
+    compiled = shutil.ignore_patterns("__pycache__")  # parallel tests may be writing there
     shutil.copytree(ROOT / "protos", tmp_path / "protos", ignore=compiled)
     assert registers.stale_generated_code(tmp_path) == []
     source = next((tmp_path / "protos").rglob("*.proto"))

@@ -1,7 +1,7 @@
 """The chart installed in a namespace of its own on a real cluster, for tests that break pods.
 
-Looks at the cluster and drives the load with the very modules the demo is made of, so that a
-test judges what a user sees.
+Watches the cluster and drives the load with the demo's own modules, so that a test judges what
+a user sees.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.eventually import NotWithinDeadline, eventually
 CHART = REPOSITORY / "helm" / "strandline"
 KCAT = f"kcat -b {BOOTSTRAP}"
 FAULT_LIMIT_MS = 15_000
-"""Every fault is over for clients within this time, on however slow a machine."""
+"""Every fault is over for clients within this time, also on a slow machine."""
 READY_LIMIT_SECONDS = 120
 HELM_LIMIT_SECONDS = 130
 
@@ -41,7 +41,7 @@ class Installed:
         self.cluster = cluster
         self.images = images
         self.kubernetes = Kubernetes(cluster.kubeconfig, namespace, programs())
-        # Definitions belong to the whole cluster and may be another release's.
+        # CRDs belong to the whole cluster, so another release may own them.
         version = json.loads(self.kubernetes.kubectl("get", "--raw", "/version"))["gitVersion"]
         definitions = self.kubernetes.helm(
             "template", release.RELEASE, str(CHART), f"--kube-version={version}"
@@ -76,7 +76,7 @@ class Installed:
         topics.wait_ready(self.kubernetes, f"rtopic/{topic}", READY_LIMIT_SECONDS)
 
     def topic_id(self, topic: str) -> str:
-        """Return the id of the topic that bears this name now."""
+        """Return the id of the topic that has this name now."""
         return str(self.kubernetes.get("rtopic", topic)["status"]["topicId"])
 
     def led(self, topic: str) -> set[int]:
@@ -125,7 +125,7 @@ class Installed:
 
     @contextmanager
     def under_load(self, topic: str) -> Iterator[UnderLoad]:
-        """Create a topic and write it for as long as this lasts; judge before the end."""
+        """Create a topic and write to it inside the context; the caller judges it there."""
         self.create_topic(topic)
         kubernetes, pod = self.kubernetes, f"load-{topic}"
         load = LoadPod(
@@ -144,17 +144,17 @@ class Installed:
 
 
 class UnderLoad(under_load.UnderLoad):
-    """A topic that is being written; every fault must be short, and nothing may be lost."""
+    """A topic under load; each fault must be short for clients, and nothing may be lost."""
 
     def short_fault(self, name: str, inject: Callable[[], None]) -> FaultSeen:
-        """Inject a fault and wait until it is over; it must be short for clients."""
+        """Inject a fault and wait until it is over; fail if it is too long for clients."""
         seen = self.fault(name, inject)
         print(f"{name}: gaps {seen.gaps_ms} ms")
         assert seen.longest_gap_ms <= FAULT_LIMIT_MS
         return seen
 
     def judged(self) -> HistoryVerdict:
-        """Stop the load and judge its history; nothing may be lost, and enough must be shown."""
+        """Stop the load and judge its history; fail on a finding or if the run shows too little."""
         self.wait_for_acks(max(0, ACKED_MIN - self.acked()), READY_LIMIT_SECONDS)
         verdict = self.judge(self.settle(READY_LIMIT_SECONDS))
         print(f"acked {verdict.acked} unknown {verdict.unknown} lost {verdict.lost}")
@@ -173,6 +173,6 @@ def _wait(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def on_control_node(pod: dict[str, Any]) -> dict[str, Any]:
-    """Keep a pod on the node that no test kills."""
+    """Pin a pod to the node that no test kills."""
     pod["spec"]["nodeSelector"] = {"node-role.kubernetes.io/control-plane": ""}
     return pod

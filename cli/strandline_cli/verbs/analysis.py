@@ -24,7 +24,7 @@ def _run(options: argparse.Namespace) -> int:
 
 VERB = Verb(
     name="analysis",
-    summary="tell from scraped samples who led, who was in sync, and what was lost",
+    summary="tell from scraped samples which brokers led and were in sync, and when",
     text="""\
 Reads a range of time from Prometheus with Spark, in one process; needs Java, pyspark and pyarrow.
 Exit code 2 means that Prometheus holds no sample of the range.""",
