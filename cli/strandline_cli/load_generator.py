@@ -136,10 +136,23 @@ class Load:
         )
 
 
-def run(
-    load: Load, *, partitions: int, rate: float, seconds: float, report_seconds: float = 1.0
-) -> None:
-    """Send `rate` records a second to each partition for `seconds`, then wait for the rest."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPlan:
+    """What one run writes and how; rate is records a second and partition."""
+
+    bootstrap: str
+    topic: str
+    partitions: int
+    rate: float
+    seconds: float
+    history: Path
+    consume: bool
+    report_seconds: float
+    delivery_timeout_ms: int
+
+
+def run(load: Load, plan: LoadPlan) -> None:
+    """Send at the plan's rate for as long as it says, then wait for the rest."""
     stopped = False
 
     def stop(_signal: int, _frame: object) -> None:
@@ -148,19 +161,19 @@ def run(
 
     signal.signal(signal.SIGTERM, stop)
     started = now_ms()
-    sent = [0] * partitions
-    next_report = started + report_seconds * 1000
-    while not stopped and now_ms() - started < seconds * 1000:
-        due = int((now_ms() - started) / 1000 * rate)
-        for partition in range(partitions):
+    sent = [0] * plan.partitions
+    next_report = started + plan.report_seconds * 1000
+    while not stopped and now_ms() - started < plan.seconds * 1000:
+        due = int((now_ms() - started) / 1000 * plan.rate)
+        for partition in range(plan.partitions):
             while sent[partition] < due:
                 load.send(partition, sent[partition])
                 sent[partition] += 1
-        load.producer.poll(min(1 / rate / 2, POLL_SECONDS_MAX))
+        load.producer.poll(min(1 / plan.rate / 2, POLL_SECONDS_MAX))
         if load.consumer is not None:
             load.consumer.take(load.history)
         if now_ms() >= next_report:
-            next_report += report_seconds * 1000
+            next_report += plan.report_seconds * 1000
             load.history.flush()
             print(load.report(started), flush=True)
     load.producer.flush()
@@ -182,21 +195,6 @@ def _read_to_end(load: Load, consumer: LoadConsumer) -> None:
             if consumer.next_offset[partition] < end
         }
         print(f"acknowledged, not read in time: {behind} {consumer.errors}", file=sys.stderr)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadPlan:
-    """What one run writes and how; rate is records a second and partition."""
-
-    bootstrap: str
-    topic: str
-    partitions: int
-    rate: float
-    seconds: float
-    history: Path
-    consume: bool
-    report_seconds: float
-    delivery_timeout_ms: int
 
 
 def generate(plan: LoadPlan) -> int:
@@ -230,13 +228,7 @@ def generate(plan: LoadPlan) -> int:
             producer=producer, topic=plan.topic, history=history, name=name, consumer=consumer
         )
         try:
-            run(
-                load,
-                partitions=plan.partitions,
-                rate=plan.rate,
-                seconds=plan.seconds,
-                report_seconds=plan.report_seconds,
-            )
+            run(load, plan)
         except KafkaException as error:
             print(f"the library gave up: {error}", file=sys.stderr)
             return 1
