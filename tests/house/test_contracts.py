@@ -32,6 +32,11 @@ MODULES = (
     "bench/__init__.py",
     *(f"strandline_cli/{each.name}" for each in ROOT.glob("cli/strandline_cli/*.py")),
     "strandline_cli/verbs/__init__.py",
+    "strandline/runtime/main.py",
+    *(
+        f"strandline/runtime/{folder}/__init__.py"
+        for folder in ("process", "shells", "clients", "observability", "storage", "event_loop")
+    ),
     "strandline_operator/__init__.py",
     "strandline_api/__init__.py",
     *(f"strandline_analysis/{each.name}" for each in ROOT.glob("spark/strandline_analysis/*.py")),
@@ -54,6 +59,8 @@ WRONG_IMPORTS = (
     ("strandline/dump_log", "strandline_cli"),
     ("strandline_operator", "strandline_cli"),
     ("bench", "strandline_cli.verbs"),
+    ("strandline/runtime/storage", "strandline.runtime.observability"),
+    ("strandline/runtime/clients", "strandline.runtime.shells"),
     ("strandline/kube", "strandline_operator"),
     ("strandline/kafka_listener", "grpc"),
     ("strandline/log", "kubernetes"),
