@@ -14,8 +14,7 @@ from strandline.controller.lease_observation import LeaseLost, LeaseWon, MayTake
 from strandline.controller.store_events import StoreOutcome
 from strandline.controller.timing import LeaseTiming
 from strandline.model import ControllerEpoch, LeaseRecord
-
-from .store import LEASE_FREE
+from tests.support.world.values import LEASE_FREE
 
 OTHERS = replace(LEASE_FREE, holder_identity="other", resource_version="5", renew_time="t5")
 
