@@ -99,6 +99,8 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(controller_commands.make_partition, "make_partition partition=0 recover=yes"),
         Command(controller_commands.delete_topic, "delete_topic"),
         Command(controller_commands.take_lease, "take_lease broker=1"),
+        Command(controller_commands.seem_deleted, "seem_deleted"),
+        Command(controller_commands.holder_died, "holder_died broker=0 controller=1"),
         Command(controller_commands.delete_lease, "delete_lease"),
         Command(controller_commands.recreate_lease, "recreate_lease"),
     ),

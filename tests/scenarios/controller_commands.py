@@ -14,11 +14,17 @@ from strandline.controller.events import (
     ShutdownRequested,
     StopRequested,
 )
-from strandline.controller.store_events import PartitionDeleted, WatchLost
+from strandline.controller.store_events import (
+    HolderDied,
+    PartitionDeleted,
+    TopicDeleted,
+    WatchLost,
+)
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
+    HolderIdentity,
     LeaderEpoch,
     PartitionEpoch,
     PartitionState,
@@ -244,13 +250,26 @@ def delete_topic(story: Story) -> None:
     story.world.delete_topic()
 
 
+def seem_deleted(story: Story) -> None:
+    """Let the watch show that the topic is gone, though it is not."""
+    (found,) = story.world.store.topics
+    story.world.show(TopicDeleted(topic_id=found))
+
+
 def take_lease(story: Story, *, broker: int) -> None:
     """Let another process write itself into the Lease, with the epoch that stands there."""
-    holder = f"broker-{broker}/pod-{broker}"
+    holder = str(HolderIdentity(broker_id=BrokerId(broker), incarnation=f"pod-{broker}"))
     found = story.world.store.lease
     if found is None or story.world.store.put_lease(replace(found, holder_identity=holder)) is None:
         raise ScenarioError("there is no Lease")
     story.world.show_lease()
+
+
+def holder_died(story: Story, *, broker: int, controller: int) -> None:
+    """Tell a candidate that probes found this process dead; it may hold the Lease."""
+    _node(story, controller)
+    holder = HolderIdentity(broker_id=BrokerId(broker), incarnation=f"pod-{broker}")
+    story.world.deliver(controller, HolderDied(holder_identity=str(holder)))
 
 
 def delete_lease(story: Story) -> None:

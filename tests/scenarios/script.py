@@ -8,7 +8,7 @@ from __future__ import annotations
 from strandline.controller.notices import LeaderElected
 from strandline.model import ElectionKind
 
-from .commands import command
+from .commands import SCRIPT_WORDS, command
 from .language import ScenarioError, split
 from .show import show
 from .story import Story
@@ -65,11 +65,13 @@ def _judge(story: Story, effects: list[object]) -> None:
 
 
 def _repeat(story: Story, words: str) -> list[str]:
-    _, times, commands = words.split(" ", 2)
+    _, times, *commands = words.split(" ", 2)
+    if not times.isdecimal() or not commands:
+        raise ScenarioError(f"{words!r} is not as: {SCRIPT_WORDS['repeat'][0]}")
     printed = [
         line
         for _ in range(int(times))
-        for each in commands.split(" ; ")
+        for each in commands[0].split(" ; ")
         for line in perform(story, each)
     ]
     return [line for line in printed if any(name in line for name in ABOUT_ISR)]

@@ -77,6 +77,8 @@ def test_example_is_what_the_command_takes_and_some_story_uses_it(word: str) -> 
         ("hold message=Fetch outcome=lost", "no message 'Fetch'; messages are: ReadLease, "),
         ("release", "no message is delayed"),
         ("loud", "it is loud already"),
+        ("repeat fetch broker=1", "is not as: repeat 3 fetch broker=1 ; advance ms=100"),
+        ("repeat 2 fetch by=1", "fetch takes no 'by'; its arguments are: broker"),
     ],
 )
 def test_line_that_means_nothing_fails_with_what_there_is(line: str, complaint: str) -> None:
