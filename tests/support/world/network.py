@@ -61,9 +61,6 @@ class Network:
     def unregister(self, address: str) -> None:
         self._endpoints.pop(address, None)
 
-    def listens(self, address: str) -> bool:
-        return address in self._endpoints
-
     def hold(self, kind: type, mode: Mode, when: Callable[[object], bool]) -> None:
         """Treat the next message of this kind so."""
         self._holds.append((kind, mode, when))
