@@ -12,7 +12,6 @@ from strandline.controller.controller import Controller
 from strandline.controller.effects import LoadCluster
 from strandline.controller.events import ControllerEvent
 from strandline.controller.store_events import BrokerObserved, ClusterLoaded, WatchLost
-from strandline.controller.timing import ControllerTiming
 from strandline.errors import (
     CoordinationError,
     InvariantViolation,
@@ -30,6 +29,7 @@ from strandline.runtime import controller_shell
 from strandline.runtime.clock import Clock
 from strandline.runtime.controller_shell import ControllerShell
 from tests.support.eventually import aeventually
+from tests.support.world.timings import demo_timing
 
 LIMIT_MS = 5_000
 BROKER = StoredBroker(name="demo-0", resource_version="8", broker_id=BrokerId(0), registration=None)
@@ -81,9 +81,7 @@ class RunningShell:
         self.uncaught: list[BaseException] = []
         self.store = EmptyStore(failure)
         self.shell = ControllerShell(
-            Controller(
-                broker_id=BrokerId(0), identity="broker-0/x", rank=0, timing=ControllerTiming()
-            ),
+            Controller(broker_id=BrokerId(0), identity="broker-0/x", rank=0, timing=demo_timing()),
             store=cast(ClusterStore, self.store),
             leases=cast(LeaseStore, NoLease()),
             lease_name="demo-controller",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from strandline.model import LeaderEpoch
 from tests.support.world.values import tp
 
 from .printing import state_text, value
-from .replication_commands import ANY_FETCH
 from .show import picture, records
 from .show_controller import holder
 from .story import Story
@@ -85,15 +82,14 @@ def epoch_end(story: Story, *, broker: int, leader_epoch: int) -> list[str]:
     return [f"{error.name} {value(end)}"]
 
 
-def consume(story: Story, *, broker: int, offset: int, last_fetched_epoch: int = -1) -> list[str]:
+def consume(
+    story: Story, *, broker: int, offset: int, last_fetched_epoch: int | None = None
+) -> list[str]:
     """Read as a consumer does, below the high watermark."""
-    wanted = replace(
-        ANY_FETCH,
-        fetch_offset=offset,
-        leader_epoch=LeaderEpoch(-1),
-        last_fetched_epoch=LeaderEpoch(last_fetched_epoch),
+    last = None if last_fetched_epoch is None else LeaderEpoch(last_fetched_epoch)
+    read = story.broker(broker).replicas.read_for_consumer(
+        tp(), fetch_offset=offset, leader_epoch=None, last_fetched_epoch=last
     )
-    read = story.broker(broker).replicas.read_for_consumer(wanted)
     if read.diverging is not None:
         return [f"diverging {value(read.diverging)}"]
     found = story.broker(broker).disk.log[read.from_offset : read.up_to_offset]

@@ -10,9 +10,12 @@ from strandline.core.events import (
     FetchPartition,
     FollowerFetchReceived,
     ProduceReceived,
+    RecordsHandle,
     RequestCancelled,
+    SequenceCheck,
 )
-from strandline.model import Acks, BatchSpan, BrokerEpoch, LeaderEpoch
+from strandline.errors import ErrorCode
+from strandline.model import NO_EPOCH, Acks, BatchSpan, BrokerEpoch, LeaderEpoch
 from tests.support.world.values import tp
 
 from .language import ScenarioError
@@ -22,9 +25,9 @@ ROUNDS_MAX = 20
 ANY_FETCH = FetchPartition(
     tp=tp(),
     fetch_offset=0,
-    log_start_offset=0,
     leader_epoch=LeaderEpoch(0),
     last_fetched_epoch=LeaderEpoch(0),
+    high_watermark=-1,
 )
 
 
@@ -112,31 +115,26 @@ def produce(
     records: tuple[str, ...],
     acks: AcksWord = AcksWord.ALL,
     timeout_ms: int = 30_000,
-    leader_epoch: int | None = None,
     duplicate_at: int | None = None,
 ) -> None:
     """Send a batch of named records to a broker; duplicate_at= is where it was appended before."""
     request_id, required = story.next_id(), _ACKS[acks]
-    payload = [(LeaderEpoch(-1), name) for name in records]
-    story.broker(broker).payloads[request_id, tp()] = payload
     story.world.replication.produced[request_id] = (list(records), required)
-    duplicate = None
+    sequence: SequenceCheck = ErrorCode.NONE
     if duplicate_at is not None:
-        duplicate = BatchSpan(
+        sequence = BatchSpan(
             base_offset=duplicate_at,
             next_offset=duplicate_at + len(records),
             leader_epoch=LeaderEpoch(0),
-            size_bytes=1,
         )
     event = ProduceReceived(
         request_id=request_id,
         tp=tp(),
         acks=required,
         record_count=len(records),
-        size_bytes=100,
+        records=RecordsHandle([(NO_EPOCH, name) for name in records]),
         timeout_ms=timeout_ms,
-        leader_epoch=None if leader_epoch is None else LeaderEpoch(leader_epoch),
-        duplicate=duplicate,
+        sequence=sequence,
     )
     story.step(broker, event)
 

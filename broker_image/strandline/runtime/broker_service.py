@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 
 import grpc.aio
 
-from strandline import names
+from strandline import component_settings, names
 from strandline.controller.controller import Controller
 from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen, HolderDied, LeaseObserved
@@ -53,7 +53,6 @@ from strandline.rpc.session_server import SessionServer
 from strandline.rpc.streams import channel_options
 from strandline.rpc.unknown_callers import log_silent_connections, not_served
 
-from . import component_settings
 from .broker_api import BrokerApi
 from .controller_session import ControllerSession
 from .controller_shell import ControllerShell
@@ -63,7 +62,6 @@ from .listener_metrics import ListenerMetrics
 from .notice_reporters import ControllerNoticeReporter, CoreNoticeReporter
 from .perform import CorePerformer
 from .producer_ids import ProducerIds
-from .record_buffers import RecordBuffers
 from .registration import holder_identity
 from .replica_metrics import ReplicaMetrics
 from .replica_store import ReplicaStore
@@ -85,7 +83,6 @@ class BrokerService:
         self._context = context
         config = context.config
         self._lease_name = f"{config.identity.cluster}-controller"
-        self._record_buffers = RecordBuffers()
         self._request_ids = itertools.count(1)
         self._core_reporter = CoreNoticeReporter(context.metrics, context.clock)
         self._controller_reporter = ControllerNoticeReporter(
@@ -204,7 +201,7 @@ class BrokerService:
             registration.broker_id,
             registration.broker_epoch,
             registration.clean_since_epoch,
-            component_settings.core(config),
+            component_settings.core(config.timing, config.replication),
             controller_epoch=self._store.controller_epoch,
         )
         self._driver: Driver[Event, Effect] = Driver(
@@ -238,7 +235,9 @@ class BrokerService:
             registration=registration,
             store=context.store,
             clock=context.clock,
-            timing=component_settings.controller_session(config),
+            timing=component_settings.controller_session(
+                config.timing, config.controller, config.replication
+            ),
             grpc=config.grpc,
             hosted=self._hosted,
             highest_controller_epoch=lambda: self._replicas.controller_epoch,
@@ -250,7 +249,6 @@ class BrokerService:
         self._broker_api = BrokerApi(
             replicas=self._replicas,
             store=self._store,
-            record_buffers=self._record_buffers,
             metadata=self._metadata,
             producer_ids=ProducerIds(registration.broker_id, registration.broker_epoch),
             clock=context.clock,
@@ -262,7 +260,6 @@ class BrokerService:
         self._replication_transport = ReplicationTransport(
             registration=registration,
             store=self._store,
-            record_buffers=self._record_buffers,
             live_broker=self._metadata.live_broker,
             submit=self._driver.submit,
             next_request_id=lambda: next(self._request_ids),
@@ -273,7 +270,6 @@ class BrokerService:
         )
         self._performer = CorePerformer(
             store=self._store,
-            record_buffers=self._record_buffers,
             broker_api=self._broker_api,
             replication_transport=self._replication_transport,
             controller_session=self._controller_session,
@@ -283,15 +279,17 @@ class BrokerService:
         )
 
     def _make_controller(self, registration: Registration) -> None:
-        context = self._context
+        context, config = self._context, self._context.config
         self._sessions = SessionServer(
-            registration.broker_id, context.config.grpc, on_event=self._submit_to_controller
+            registration.broker_id, config.grpc, on_event=self._submit_to_controller
         )
         self._controller = Controller(
             broker_id=registration.broker_id,
             identity=holder_identity(registration.broker_id, registration.incarnation),
             rank=registration.broker_id,
-            timing=component_settings.controller(context.config),
+            timing=component_settings.controller(
+                config.timing, config.controller, config.replication
+            ),
         )
         self._controller_shell = ControllerShell(
             self._controller,

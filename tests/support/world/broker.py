@@ -1,4 +1,4 @@
-"""One broker: the shipped core, disks in memory that outlive the process, records by request."""
+"""One broker: the shipped core, and disks in memory that outlive the process."""
 
 from __future__ import annotations
 
@@ -15,21 +15,17 @@ from strandline.core.effects import (
     WriteEpochCheckpoint,
     WriteHighWatermarkCheckpoint,
 )
-from strandline.core.events import Event, FetchedPartition, ReplicaLoaded
+from strandline.core.events import Event, FetchedPartition, RecordsHandle, ReplicaLoaded
 from strandline.core.replicas import Replicas
 from strandline.core.settings import CoreSettings
 from strandline.model import BatchSpan, BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 
-from .disk import Disk, Record
+from .disk import Disk, records_of
 from .values import tp
 
 
 class Broker:
-    """A broker whose process can end and begin again.
-
-    payloads holds the records of requests and responses that the core has not appended yet, by
-    request id and partition.
-    """
+    """A broker whose process can end and begin again."""
 
     def __init__(self, broker_id: int, settings: CoreSettings) -> None:
         self.broker_id = BrokerId(broker_id)
@@ -39,7 +35,6 @@ class Broker:
         self.broker_epoch = BrokerEpoch(0)
         self.clean_since_epoch = BrokerEpoch(1)
         self.alive = False
-        self.payloads: dict[tuple[int, TopicPartition], list[Record]] = {}
         self.replicas: Replicas
 
     @property
@@ -59,7 +54,6 @@ class Broker:
         """Begin a process: what is on disk is loaded, no partition is led or followed yet."""
         self.broker_epoch = BrokerEpoch(self.broker_epoch + 1)
         self.alive = True
-        self.payloads.clear()
         self.replicas = Replicas(
             self.broker_id,
             self.broker_epoch,
@@ -82,23 +76,19 @@ class Broker:
 
     def fetched(self, read: LogReadInfo) -> FetchedPartition:
         """Return one partition of a response as its reader gets it, one record a batch."""
+        records = self.disk_of(read.tp).log[read.from_offset : read.up_to_offset]
         return FetchedPartition(
             tp=read.tp,
             error=read.error,
             high_watermark=read.high_watermark,
             log_start_offset=read.log_start_offset,
             batches=tuple(
-                BatchSpan(
-                    base_offset=offset, next_offset=offset + 1, leader_epoch=epoch, size_bytes=100
-                )
-                for offset, (epoch, _) in enumerate(self.records(read), start=read.from_offset)
+                BatchSpan(base_offset=offset, next_offset=offset + 1, leader_epoch=epoch)
+                for offset, (epoch, _) in enumerate(records, start=read.from_offset)
             ),
+            records=RecordsHandle(records),
             diverging=read.diverging,
         )
-
-    def records(self, read: LogReadInfo) -> list[Record]:
-        """Return what may be read."""
-        return self.disk_of(read.tp).log[read.from_offset : read.up_to_offset]
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -121,8 +111,8 @@ class Broker:
                     self.disk_of(partition).high_watermark = high_watermark
             case PersistState(controller_epoch=controller_epoch, partitions=partitions):
                 self.controller_epoch = controller_epoch
-                for each in partitions:
-                    disk = self.disk_of(each.tp)
+                for partition, each in partitions:
+                    disk = self.disk_of(partition)
                     disk.leader_epoch = each.leader_epoch
                     disk.partition_epoch = each.partition_epoch
                     disk.isr = each.isr
@@ -130,7 +120,7 @@ class Broker:
                 pass
 
     def _append(self, effect: AppendAsLeader | AppendAsFollower) -> None:
-        disk, records = self.disk_of(effect.tp), self.payloads.pop((effect.request_id, effect.tp))
+        disk, records = self.disk_of(effect.tp), records_of(effect.records)
         if isinstance(effect, AppendAsFollower):
             disk.log += records[: effect.batch_count]
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from strandline.core.events import RecordsHandle
 from strandline.model import (
     EpochStart,
     HostedPartition,
@@ -18,6 +19,13 @@ from .values import NAME
 
 Record = tuple[LeaderEpoch, str]
 DELETED: Record = (LeaderEpoch(-1), "")
+
+
+def records_of(handle: RecordsHandle) -> list[Record]:
+    """Return what a handle of this world stands for, one record a batch."""
+    if not isinstance(handle, list):
+        raise TypeError(f"{handle} is no handle of this world")
+    return handle
 
 
 @dataclass(slots=True)

@@ -22,7 +22,6 @@ from strandline.core.effects import (
 )
 from strandline.core.events import (
     Event,
-    FetchedPartition,
     FetchFailed,
     FetchResponseReceived,
     FollowerFetchReceived,
@@ -31,10 +30,9 @@ from strandline.core.events import (
 )
 from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
-from strandline.model import Acks, TopicPartition
+from strandline.model import Acks
 
 from .broker import Broker
-from .disk import Record
 from .invariants import ReplicationInvariants
 from .session_messages import FromBroker
 
@@ -58,7 +56,6 @@ class Replication:
         self.produced: dict[int, tuple[list[str], Acks]] = {}
         self.persist_held: dict[int, deque[StatePersisted]] = {}
         self.invariants = ReplicationInvariants()
-        self._response_records: dict[tuple[int, int, TopicPartition], list[Record]] = {}
         self._now_ms = now_ms
         self._report = report
         self._to_controller = to_controller
@@ -120,13 +117,8 @@ class Replication:
     def deliver_response(self, follower_id: int, *, batches: int | None = None) -> None:
         """Let the oldest response to a follower arrive, or only its first batches."""
         response = self.responses[follower_id].popleft()
-        follower = self.brokers[follower_id]
-        kept = [replace(each, batches=each.batches[:batches]) for each in response.partitions]
-        for each in kept:
-            key = (follower_id, response.request_id, each.tp)
-            records = self._response_records.pop(key, [])
-            follower.payloads[response.request_id, each.tp] = records[: len(each.batches)]
-        self.step(follower_id, replace(response, partitions=tuple(kept)))
+        kept = tuple(replace(each, batches=each.batches[:batches]) for each in response.partitions)
+        self.step(follower_id, replace(response, partitions=kept))
 
     def lose_fetch(self, follower_id: int) -> None:
         """Break the stream of a follower: its fetch failed."""
@@ -166,13 +158,9 @@ class Replication:
     def _carry_response(self, broker: Broker, effect: ReplyFetch) -> None:
         if not self.brokers[effect.follower].alive:
             return
-        partitions: list[FetchedPartition] = []
-        for read in effect.partitions:
-            if read.error is ErrorCode.NONE:
-                key = (effect.follower, effect.request_id, read.tp)
-                self._response_records[key] = broker.records(read)
-            partitions.append(broker.fetched(read))
         response = FetchResponseReceived(
-            request_id=effect.request_id, leader=broker.broker_id, partitions=tuple(partitions)
+            request_id=effect.request_id,
+            leader=broker.broker_id,
+            partitions=tuple(broker.fetched(read) for read in effect.partitions),
         )
         self.responses.setdefault(effect.follower, deque()).append(response)

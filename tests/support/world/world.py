@@ -76,6 +76,7 @@ from .session_messages import (
     events_of_the_core,
 )
 from .store import FakeStore, StoreAnswer, StoreCall, StoreWrite, unknown_answer
+from .timings import demo_timing
 from .values import NAME, TOPIC, registration, tp
 
 HEARTBEAT_MS = 500
@@ -106,7 +107,7 @@ class World:
     def __init__(self, *, timing: ControllerTiming | None = None) -> None:
         self.now_ms = 0
         self.store = FakeStore()
-        self.timing = timing or ControllerTiming()
+        self.timing = timing or demo_timing()
         self.network = Network(self._on_fault)
         self.network.register(STORE, self._call_store)
         self.replication = Replication(
