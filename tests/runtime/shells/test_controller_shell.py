@@ -28,8 +28,8 @@ from strandline.rpc.session_server import SessionServer
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.shells import controller_shell
 from strandline.runtime.shells.controller_shell import ControllerShell
-from tests.controller.timings import demo_timing
 from tests.support.eventually import aeventually
+from tests.support.world.timings import demo_timing
 
 LIMIT_MS = 5_000
 BROKER = StoredBroker(name="demo-0", resource_version="8", broker_id=BrokerId(0), registration=None)
