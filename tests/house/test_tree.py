@@ -41,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     conduct.unexplained_type_ignores,
     layers.forbidden_imports,
     layers.ambiguous_names,
+    ownership.foreign_changes,
     ownership.broken_ownership,
     words.forbidden_words,
     registers.metric_names_elsewhere,
