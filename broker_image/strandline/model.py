@@ -20,6 +20,9 @@ TopicId = NewType("TopicId", str)
 
 NO_LEADER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
+EARLIEST_TIMESTAMP = -2
+LATEST_TIMESTAMP = -1
+"""Timestamps by which a client asks for the first and the last offset, as in Kafka."""
 
 
 class Acks(Enum):
@@ -203,7 +206,7 @@ class PartitionCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSpan:
-    """A record batch as the core sees it: where it lies and how large it is, never its bytes.
+    """A record batch as the core sees it: where it lies, never its bytes.
 
     Offsets are exclusive at the end: it covers [base_offset, next_offset).
     """
@@ -211,7 +214,6 @@ class BatchSpan:
     base_offset: int
     next_offset: int
     leader_epoch: LeaderEpoch
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,11 +83,6 @@ class MetadataCache:
             return None
         return TopicPartition(topic_id=topic_id, partition=partition)
 
-    def state(self, tp: TopicPartition) -> PartitionState | None:
-        """Return the last announced state of a partition."""
-        topic = self._topics.get(tp.topic_id)
-        return None if topic is None else topic.partitions.get(tp.partition)
-
     def snapshot(self, listener: str) -> MetadataSnapshot:
         """Return the cluster by the addresses of that listener; brokers without it are left out."""
         return MetadataSnapshot(

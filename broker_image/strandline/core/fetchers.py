@@ -185,7 +185,6 @@ class Fetchers:
                 continue
             effects += replica.on_fetched(
                 fetched,
-                request_id=event.request_id,
                 now_ms=now_ms,
                 settings=self._context.settings,
             )

@@ -62,7 +62,6 @@ from .listener_metrics import ListenerMetrics
 from .notice_reporters import ControllerNoticeReporter, CoreNoticeReporter
 from .perform import CorePerformer
 from .producer_ids import ProducerIds
-from .record_buffers import RecordBuffers
 from .registration import holder_identity
 from .replica_metrics import ReplicaMetrics
 from .replica_store import ReplicaStore
@@ -84,7 +83,6 @@ class BrokerService:
         self._context = context
         config = context.config
         self._lease_name = f"{config.identity.cluster}-controller"
-        self._record_buffers = RecordBuffers()
         self._request_ids = itertools.count(1)
         self._core_reporter = CoreNoticeReporter(context.metrics, context.clock)
         self._controller_reporter = ControllerNoticeReporter(
@@ -251,7 +249,6 @@ class BrokerService:
         self._broker_api = BrokerApi(
             replicas=self._replicas,
             store=self._store,
-            record_buffers=self._record_buffers,
             metadata=self._metadata,
             producer_ids=ProducerIds(registration.broker_id, registration.broker_epoch),
             clock=context.clock,
@@ -263,7 +260,6 @@ class BrokerService:
         self._replication_transport = ReplicationTransport(
             registration=registration,
             store=self._store,
-            record_buffers=self._record_buffers,
             live_broker=self._metadata.live_broker,
             submit=self._driver.submit,
             next_request_id=lambda: next(self._request_ids),
@@ -274,7 +270,6 @@ class BrokerService:
         )
         self._performer = CorePerformer(
             store=self._store,
-            record_buffers=self._record_buffers,
             broker_api=self._broker_api,
             replication_transport=self._replication_transport,
             controller_session=self._controller_session,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from strandline.core.effects import (
+    AppendAsLeader,
     CompleteFetch,
     DeleteReplica,
     Effect,
@@ -29,7 +30,6 @@ from strandline.model import TopicPartition
 from .broker_api import BrokerApi
 from .controller_session import ControllerSession
 from .notice_reporters import CoreNoticeReporter
-from .record_buffers import RecordBuffers
 from .replica_store import DiskEffect, ReplicaStore
 from .replication_transport import ReplicationTransport
 
@@ -41,7 +41,6 @@ class CorePerformer:
         self,
         *,
         store: ReplicaStore,
-        record_buffers: RecordBuffers,
         broker_api: BrokerApi,
         replication_transport: ReplicationTransport,
         controller_session: ControllerSession,
@@ -50,7 +49,6 @@ class CorePerformer:
         on_full_state: Callable[[], None],
     ) -> None:
         self._store = store
-        self._record_buffers = record_buffers
         self._broker_api = broker_api
         self._replication_transport = replication_transport
         self._controller_session = controller_session
@@ -63,8 +61,10 @@ class CorePerformer:
         """Perform in list order; StorageError ends the list."""
         for effect in effects:
             if isinstance(effect, DiskEffect):
-                self._store.perform(effect, self._record_buffers)
-                if isinstance(effect, DeleteReplica):
+                self._store.perform(effect)
+                if isinstance(effect, AppendAsLeader):
+                    self._broker_api.on_appended(effect)
+                elif isinstance(effect, DeleteReplica):
                     self._reporter.replica_deleted(effect.tp)
             elif isinstance(effect, Notice):
                 self._reporter.report(effect)
