@@ -129,7 +129,7 @@ def check_crc(header: BatchHeader, buffer: Buffer, position: int = 0) -> None:
 
 
 class FetchedBatches(NamedTuple):
-    """Batches a leader sent, one behind the other and checked; made by `read_fetched` alone."""
+    """Batches a leader sent, one behind the other, as `read_fetched` checked them; or none."""
 
     headers: tuple[BatchHeader, ...]
     buffer: Buffer

@@ -7,11 +7,11 @@ class, or below an alias (then about the classes that it joins):
     made by `X` alone        `X` alone makes ...
     used by `X` alone        `X` alone uses ...        called by `X` alone
 
-"only" may stand for "alone", and "`X` and `Y`" for "`X`". X is a class, a module or a package; a
-claim about X holds for X's file or folder. Changed: outside of X no attribute of the class is
-assigned, and no method is called that assigns one; if X is the class itself, any code may call its
-methods. Made, and changed if the class is frozen: no object of the class is made outside of X.
-Used, called: only X imports the module or the class.
+"only" may stand for "alone", and "`X` and `Y`" for "`X`". X is a class, a function, a module or a
+package; a claim about X holds for X's file or folder. Changed: outside of X no attribute of the
+class is assigned, and no method is called that assigns one; if X is the class itself, any code may
+call its methods. Made, and changed if the class is frozen: no object of the class is made outside
+of X. Used, called: only X imports the module or the class.
 
 Names are looked at, not types: an attribute or method counts as one of the class where the file
 imports the class, or where no other class has one of that name.
@@ -101,16 +101,19 @@ class Sources:
                 if not _is_of_self(target)
             ]
         self.classes: defaultdict[str, list[OwnedClass]] = defaultdict(list)
+        self.functions: defaultdict[str, list[Path]] = defaultdict(list)
         for path in self.paths:
             for node in tree.parse(root, path).body:
                 if isinstance(node, ast.ClassDef):
                     self.classes[node.name].append(_owned(node, path))
+                elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    self.functions[node.name].append(path)
         self.bearers = Counter(
             name for found in self.classes.values() for each in found for name in each.members
         )
 
     def places_of(self, owner: str) -> list[Path]:
-        """Return the files or folders of a class, a module or a package."""
+        """Return the files or folders of a class, a function, a module or a package."""
         if owner in self.classes:
             return [each.path for each in self.classes[owner]]
         parts = tuple(owner.split("."))
@@ -118,7 +121,7 @@ class Sources:
             path for path in self.paths if path.with_suffix("").parts[-len(parts) :] == parts
         ]
         packages = {path.parent for path in self.paths if path.parts[-len(parts) - 1 : -1] == parts}
-        return modules or sorted(packages)
+        return [*self.functions.get(owner, []), *modules] or sorted(packages)
 
 
 def foreign_changes(root: Path) -> list[str]:
