@@ -62,6 +62,7 @@ LISTS = {
     "requirements/broker.txt": PINNED,
     "requirements/operator.txt": PINNED,
     "requirements/dev.txt": PINNED,
+    "hack/client/requirements.txt": PINNED,
 }
 STRICT = "[tool.mypy]\nstrict = true\n"
 OVERRIDE = "[[tool.mypy.overrides]]\n"
