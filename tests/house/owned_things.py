@@ -57,6 +57,8 @@ OFFENCES: tuple[tuple[dict[str, str], str], ...] = (
 HARMLESS: tuple[dict[str, str], ...] = (
     owned("Changed by its own methods only.", "x.move()\n"),
     owned("`Owner` alone changes it.", "class Owner: x.end = 1\n", at=OWNER),
+    owned("`Owned` alone changes its end.", "x.move()\n"),
+    owned("Changed by `move_it` alone.", "def move_it(x): x.end = 1\n"),
     owned("Changed by `log` alone.", "x.end = x.move()\n"),
     owned("Changed by `Owner` alone.", "class C:\n    end: int\nx.end = 1\n"),
     owned("Used by `Owner` and `log.x` alone.", IMPORTED),

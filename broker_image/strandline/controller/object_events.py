@@ -154,7 +154,7 @@ class ObjectEventHandler:
         topic_id = active.table.entries[name].stored.tp.topic_id
         if topic_id not in active.topics:
             active.deletion.suspect([topic_id])
-        return active.reconciler.remove(name)
+        return active.reconciler.forget(name)
 
     # --- ReplicatedTopics -----------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class ObjectEventHandler:
         active.forget_topic(topic_id)
         effects: list[ControllerEffect] = []
         for name in active.table.of_topic(topic_id):
-            effects.extend(active.reconciler.remove(name))
+            effects.extend(active.reconciler.forget(name))
         sent = active.propagator.replicas_of_topic(topic_id)
         everything = set(sent)
         for session in active.brokers.sessions():

@@ -76,7 +76,7 @@ class PartitionReconciler:
         waits = name in self._urgent or name in self._queue or name in self._delayed
         return waits or (entry is not None and entry.open_request_id is not None)
 
-    def remove(self, name: str) -> list[ControllerEffect]:
+    def forget(self, name: str) -> list[ControllerEffect]:
         """Forget a partition whose object is gone; its requests are answered."""
         entry = self._table.remove(name)
         if entry is None:

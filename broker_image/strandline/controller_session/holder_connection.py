@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from strandline.backoff import Backoff
 from strandline.controller.death_probes import DeathEvidence, judge_probe
 from strandline.controller.store_events import HolderDied
 from strandline.model import HolderIdentity, Registration
@@ -57,7 +58,8 @@ class HolderConnection:
         self._timing = timing
         self._holder_identity = ""
         self._state: ConnectionState = NoHolder()
-        self._pause_ms = timing.redial_ms
+        self._redial_pauses = Backoff(first_ms=timing.redial_ms, max_ms=timing.redial_max_ms)
+        self._redials = 0
         self._last_id = 0
 
     @property
@@ -93,7 +95,7 @@ class HolderConnection:
         if identity == self._holder_identity:
             return []
         self._holder_identity = identity
-        self._pause_ms = self._timing.redial_ms
+        self._redials = 0
         effects: list[Effect] = []
         if isinstance(self._state, Open):
             effects.append(CloseStream(session_id=self._state.session_id))
@@ -131,14 +133,14 @@ class HolderConnection:
 
     def _redial(self, now_ms: int) -> None:
         """Look the holder up again after a pause, and after a longer one the next time."""
-        self._state = Redialling(due_ms=now_ms + self._pause_ms)
-        self._pause_ms = min(2 * self._pause_ms, self._timing.redial_max_ms)
+        self._redials += 1
+        self._state = Redialling(due_ms=now_ms + self._redial_pauses.after_ms(self._redials))
 
     # --- the stream -----------------------------------------------------------------------
 
     def on_answered(self) -> None:
         """Take note that the holder answers on the open session: the next pause is short."""
-        self._pause_ms = self._timing.redial_ms
+        self._redials = 0
 
     def on_refused(self, session_id: int, now_ms: int) -> list[Effect]:
         """Close the open session, and dial again: the holder may be recorded by then."""

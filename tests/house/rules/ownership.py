@@ -1,4 +1,4 @@
-"""What docstrings say about owners is so: who changes a value, who makes it, who uses a module.
+"""Each value has one owner: machines change their own alone, and what docstrings claim is so.
 
 A claim has one of these forms, in the docstring of a module (then about all its classes), of a
 class, or below an alias (then about the classes that it joins):
@@ -7,10 +7,11 @@ class, or below an alias (then about the classes that it joins):
     made by `X` alone        `X` alone makes ...
     used by `X` alone        `X` alone uses ...        called by `X` alone
 
-"only" may stand for "alone", and "`X` and `Y`" for "`X`". X is a class, a module or a package; a
-claim about X holds for X's file or folder. Changed: outside of X no attribute of the class is
-assigned, and no method is called that assigns one. Made, and changed if the class is frozen: no
-object of the class is made outside of X. Used, called: only X imports the module or the class.
+"only" may stand for "alone", and "`X` and `Y`" for "`X`". X is a class, a function, a module or a
+package; a claim about X holds for X's file or folder. Changed: outside of X no attribute of the
+class is assigned, and no method is called that assigns one; if X is the class itself, any code may
+call its methods. Made, and changed if the class is frozen: no object of the class is made outside
+of X. Used, called: only X imports the module or the class.
 
 Names are looked at, not types: an attribute or method counts as one of the class where the file
 imports the class, or where no other class has one of that name.
@@ -40,6 +41,10 @@ CHANGES_IN_PLACE = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem",
     "popleft", "remove", "setdefault", "sort", "update",
 }  # fmt: skip
+"""Methods by which lists, dicts, sets and deques change."""
+
+ONE_OWNER = tree.PURE
+"""Where an object's attributes are changed by its own methods alone."""
 
 
 @dataclass(frozen=True)
@@ -96,16 +101,19 @@ class Sources:
                 if not _is_of_self(target)
             ]
         self.classes: defaultdict[str, list[OwnedClass]] = defaultdict(list)
+        self.functions: defaultdict[str, list[Path]] = defaultdict(list)
         for path in self.paths:
             for node in tree.parse(root, path).body:
                 if isinstance(node, ast.ClassDef):
                     self.classes[node.name].append(_owned(node, path))
+                elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    self.functions[node.name].append(path)
         self.bearers = Counter(
             name for found in self.classes.values() for each in found for name in each.members
         )
 
     def places_of(self, owner: str) -> list[Path]:
-        """Return the files or folders of a class, a module or a package."""
+        """Return the files or folders of a class, a function, a module or a package."""
         if owner in self.classes:
             return [each.path for each in self.classes[owner]]
         parts = tuple(owner.split("."))
@@ -113,7 +121,22 @@ class Sources:
             path for path in self.paths if path.with_suffix("").parts[-len(parts) :] == parts
         ]
         packages = {path.parent for path in self.paths if path.parts[-len(parts) - 1 : -1] == parts}
-        return modules or sorted(packages)
+        return [*self.functions.get(owner, []), *modules] or sorted(packages)
+
+
+def foreign_changes(root: Path) -> list[str]:
+    """Find statements of a machine that change an attribute of another object.
+
+    What a method does to its own object, and to local values, is its own affair.
+    """
+    return [
+        f"{path}:{attribute.lineno}: changes {tree.dotted(attribute)} of another object"
+        for folder in ONE_OWNER
+        for path in tree.python_files(root, folder)
+        for node in tree.nodes(root, path)
+        for attribute in _changed(node)
+        if not _is_of_self(attribute)
+    ]
 
 
 def broken_ownership(root: Path) -> list[str]:
@@ -169,7 +192,7 @@ def _changes(sources: Sources, path: Path, claim: Claim) -> Iterator[str]:
                     yield f":{line}: makes {owned.name}"
             continue
         found = [each for each in sources.changes[path] if each[1] in owned.members]
-        if "`" in claim.owner:
+        if f"`{owned.name}`" not in claim.owner and "`" in claim.owner:
             found += [each for each in sources.calls[path] if each[1] in owned.changers]
         for line, name in found:
             if is_imported or sources.bearers[name] == 1:
@@ -213,6 +236,7 @@ def _owned(node: ast.ClassDef, path: Path) -> OwnedClass:
             fields |= changed
             if changed and not method.name.startswith("__"):
                 changers.add(method.name)
+    changers -= CHANGES_IN_PLACE
     is_frozen = any("frozen=True" in ast.unparse(mark) for mark in node.decorator_list)
     return OwnedClass(
         name=node.name,
