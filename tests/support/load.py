@@ -31,7 +31,7 @@ RATE = 100
 
 
 class LoadProcess:
-    """One run of `strandline.cli.load` against a topic."""
+    """One run of `strandline load` against a topic."""
 
     def __init__(
         self, group: BrokerGroup, topic: str, partitions: int = 1, *, rate: int = RATE
@@ -44,7 +44,7 @@ class LoadProcess:
         with self._reports.open("wb") as reports:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "strandline.cli.load"),
+                    *(sys.executable, "-m", "strandline_cli", "load"),
                     f"--bootstrap={group.bootstrap()}",
                     f"--topic={topic}",
                     f"--partitions={partitions}",
