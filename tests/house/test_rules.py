@@ -1,4 +1,4 @@
-"""Every rule of the house catches an offence planted into a small tree, and that alone."""
+"""Every rule of the house catches an offence planted into a small tree, and nothing else."""
 
 from __future__ import annotations
 
@@ -141,6 +141,10 @@ OFFENCES = (
     Planted(conduct.impure, {CORE: "print(1)\n"}, "calls print"),
     Planted(conduct.impure, {CORE: "async def f(): ...\n"}, "is asynchronous"),
     Planted(conduct.impure, {CORE: "def f():\n    global x\n    x = 1\n"}, "keeps state"),
+    Planted(conduct.foreign_changes, {CORE: "self.log.end = 1\n"}, "changes self.log.end"),
+    Planted(conduct.foreign_changes, {CORE: "a, role.state = 1, 2\n"}, "changes role.state"),
+    Planted(conduct.foreign_changes, {CORE: "del a.delayed[tp]\n"}, "changes a.delayed"),
+    Planted(conduct.foreign_changes, {CORE: "self.a.b[0].pop()\n"}, "changes self.a.b"),
     Planted(conduct.unfinished, {LOG: "assert True\n"}, "assert"),
     Planted(conduct.unfinished, {LOG: "raise NotImplementedError\n"}, "NotImplementedError"),
     Planted(
@@ -345,6 +349,8 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (shape.too_long, {"protos/strandline_api/v1/x_pb2.py": "x = 1\n" * 900}),
     (shape.undocumented, {LOG: f"{DOC}def _f(): ...\n", "tests/x.py": f"{DOC}def f(): ...\n"}),
     (conduct.impure, {LOG: "print(open('x'))\nasync def f(): ...\n"}),
+    (conduct.foreign_changes, {CORE: "self.a[0], b = 1, 2\nself.a.pop()\nb[0] = x.b.get(1)\n"}),
+    (conduct.foreign_changes, {LOG: "self.log.end = 1\n"}),
     (conduct.unfinished, {"tests/core/test_x.py": "assert True\n"}),
     (conduct.swallowing, {LOG: "try:\n    x\nexcept (OSError, KeyError):\n    y\n"}),
     (conduct.swallowing, {LOG: "try:\n    x\nexcept BaseException:\n    y\n    raise\n"}),
@@ -443,7 +449,7 @@ def test_every_rule_is_tried_on_an_offence() -> None:
 
 def test_changed_proto_makes_generated_code_stale(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
-    compiled = shutil.ignore_patterns("__pycache__")  # others may be writing there
+    compiled = shutil.ignore_patterns("__pycache__")  # parallel tests may be writing there
     shutil.copytree(ROOT / "protos", tmp_path / "protos", ignore=compiled)
     assert registers.stale_generated_code(tmp_path) == []
     source = next((tmp_path / "protos").rglob("*.proto"))

@@ -34,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     shape.too_long,
     shape.undocumented,
     conduct.impure,
+    conduct.foreign_changes,
     conduct.unfinished,
     conduct.swallowing,
     conduct.sleeping,
@@ -65,10 +66,10 @@ LINT_IMPORTS = "from importlinter.cli import lint_imports_command as run; run()"
 
 @pytest.fixture(scope="module", autouse=True)
 def _remembered_tree() -> Iterator[None]:
-    """Let all rules share one reading of the tree, and forget it after the last.
+    """Let all rules share one reading of the tree, and free it after the last.
 
-    The garbage collector rests meanwhile: syntax trees are very many objects and no garbage,
-    and to look through them time and again takes longer than to make them.
+    The garbage collector is off meanwhile: it would visit the many objects of the syntax trees
+    again and again, which takes longer than making them.
     """
     gc.disable()
     yield

@@ -82,7 +82,7 @@ def repeated_error_numbers(root: Path) -> list[str]:
 
 
 def loose_requirements(root: Path) -> list[str]:
-    """Find unpinned dependencies, pins without hash, and lists that are behind pyproject."""
+    """Find unpinned dependencies, pins without hash, and lists older than pyproject.toml."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     found = []
@@ -123,9 +123,9 @@ def loosened_types(root: Path) -> list[str]:
 
 
 def verbs_that_are_not(root: Path) -> list[str]:
-    """Find verbs without a help text, and documents that name a verb that does not exist.
+    """Find verbs without a help text, and documents that name a missing verb.
 
-    Only the lists of promises may speak of verbs to come.
+    Only the lists of promises may name future verbs.
     """
     makefile = (root / "Makefile").read_text()
     verbs = {match["verb"]: match["help"] for match in VERB.finditer(makefile)}
