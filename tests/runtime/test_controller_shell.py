@@ -12,7 +12,6 @@ from strandline.controller.controller import Controller
 from strandline.controller.effects import LoadCluster
 from strandline.controller.events import ControllerEvent
 from strandline.controller.store_events import BrokerObserved, ClusterLoaded, WatchLost
-from strandline.controller.timing import ControllerTiming
 from strandline.errors import (
     CoordinationError,
     InvariantViolation,
@@ -29,6 +28,7 @@ from strandline.rpc.session_server import SessionServer
 from strandline.runtime import controller_shell
 from strandline.runtime.clock import Clock
 from strandline.runtime.controller_shell import ControllerShell
+from tests.controller.timings import demo_timing
 from tests.support.eventually import aeventually
 
 LIMIT_MS = 5_000
@@ -81,9 +81,7 @@ class RunningShell:
         self.uncaught: list[BaseException] = []
         self.store = EmptyStore(failure)
         self.shell = ControllerShell(
-            Controller(
-                broker_id=BrokerId(0), identity="broker-0/x", rank=0, timing=ControllerTiming()
-            ),
+            Controller(broker_id=BrokerId(0), identity="broker-0/x", rank=0, timing=demo_timing()),
             store=cast(ClusterStore, self.store),
             leases=cast(LeaseStore, NoLease()),
             lease_name="demo-controller",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from strandline.controller.brokers import BrokerView
+from strandline.controller.broker_entry import BrokerView
 from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect
 from strandline.core.events import AlterPartitionResponseReceived

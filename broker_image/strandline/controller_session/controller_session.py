@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from strandline.controller.death_probes import DeathEvidence, judge_probe
 from strandline.controller.store_events import ControllerEpochSeen, HolderDied
 from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr
 from strandline.core.events import (
@@ -26,7 +27,6 @@ from strandline.model import (
 )
 
 from .controlled_shutdown import ControlledShutdown
-from .death_probes import DeathEvidence, judge_probe
 from .effects import (
     CloseStream,
     DialHolder,
@@ -70,7 +70,7 @@ from .unsent_proposals import UnsentProposals
 
 
 class ControllerSession:
-    """One broker's side of the session; fields are changed by its own handlers only."""
+    """One broker's side of the session; fields are changed by its own methods only."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """A replica that follows: what it fetches, and what it does with the response.
 
-Made by `Partition` for one leader epoch; `FollowerReplica` alone changes its fields. The
+Made by `Partition` for one leader epoch; it is changed by its own methods alone. The
 fetch offset it sends is its log end, so each fetch is also an acknowledgement. It writes
 nothing the leader did not send, except that it cuts what the leader never had.
 

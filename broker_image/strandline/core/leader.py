@@ -1,8 +1,8 @@
 """A replica that leads: appends, counts its followers, decides who is in sync.
 
 Made by `Partition` when the controller names this broker, thrown away when it names another
-or a later leadership. `LeaderReplica` alone changes which followers it counts, and moves the
-high watermark of its log. A re-elected leader begins with unknown followers, because between
+or a later leadership. A leader is changed by its own methods alone; they also move the high
+watermark of its log. A re-elected leader begins with unknown followers, because between
 two leaderships it did not hear of their logs may have been cut.
 Invariant: the high watermark never falls, and never passes a member of the maximal ISR.
 """

@@ -129,7 +129,7 @@ def check_crc(header: BatchHeader, buffer: Buffer, position: int = 0) -> None:
 
 
 class FetchedBatches(NamedTuple):
-    """Batches a leader sent, one behind the other and checked; made by `read_fetched` alone."""
+    """Batches a leader sent, one behind the other and checked; `read_fetched` makes them."""
 
     headers: tuple[BatchHeader, ...]
     buffer: Buffer
@@ -159,7 +159,7 @@ def read_fetched(buffer: Buffer) -> FetchedBatches:
 
 
 class ClientBatch(NamedTuple):
-    """Exactly one batch, as a client sent it; made by `read_client_batch` alone."""
+    """Exactly one batch, as a client sent it; `read_client_batch` makes it."""
 
     header: BatchHeader
     buffer: Buffer

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 
 import grpc.aio
 
-from strandline import names
+from strandline import component_settings, names
 from strandline.controller.controller import Controller
 from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen, HolderDied, LeaseObserved
@@ -53,7 +53,6 @@ from strandline.rpc.session_server import SessionServer
 from strandline.rpc.streams import channel_options
 from strandline.rpc.unknown_callers import log_silent_connections, not_served
 
-from . import component_settings
 from .broker_api import BrokerApi
 from .controller_session import ControllerSession
 from .controller_shell import ControllerShell
@@ -202,7 +201,7 @@ class BrokerService:
             registration.broker_id,
             registration.broker_epoch,
             registration.clean_since_epoch,
-            component_settings.core(config),
+            component_settings.core(config.timing, config.replication),
             controller_epoch=self._store.controller_epoch,
         )
         self._driver: Driver[Event, Effect] = Driver(
@@ -236,7 +235,9 @@ class BrokerService:
             registration=registration,
             store=context.store,
             clock=context.clock,
-            timing=component_settings.controller_session(config),
+            timing=component_settings.controller_session(
+                config.timing, config.controller, config.replication
+            ),
             grpc=config.grpc,
             hosted=self._hosted,
             highest_controller_epoch=lambda: self._replicas.controller_epoch,
@@ -278,15 +279,17 @@ class BrokerService:
         )
 
     def _make_controller(self, registration: Registration) -> None:
-        context = self._context
+        context, config = self._context, self._context.config
         self._sessions = SessionServer(
-            registration.broker_id, context.config.grpc, on_event=self._submit_to_controller
+            registration.broker_id, config.grpc, on_event=self._submit_to_controller
         )
         self._controller = Controller(
             broker_id=registration.broker_id,
             identity=holder_identity(registration.broker_id, registration.incarnation),
             rank=registration.broker_id,
-            timing=component_settings.controller(context.config),
+            timing=component_settings.controller(
+                config.timing, config.controller, config.replication
+            ),
         )
         self._controller_shell = ControllerShell(
             self._controller,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from strandline.config.network import GrpcConfig
 from strandline.controller.events import ProbeVerdict
+from strandline.controller_session.timing import ControllerSessionTiming
 from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr, ReplyStopReplica
 from strandline.errors import CoordinationError, ErrorCode
 from strandline.kube.cluster_store import ClusterStore
@@ -33,21 +34,6 @@ from .clock import Clock
 
 _log = logging.getLogger(__name__)
 GRPC_LISTENER = "GRPC"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerSessionTiming:
-    """Distances and bounds, all ms."""
-
-    heartbeat_interval_ms: int
-    redial_ms: int = 50
-    """A holder that is not recorded yet answers NOT_CONTROLLER; ask again after this."""
-    redial_max_ms: int = 1_000
-    hosted_report_interval_ms: int = 30_000
-    probe_interval_ms: int = 30
-    probe_deadline_ms: int = 400
-    refused_probes_dead: int = 3
-    shutdown_answer_max_ms: int = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +122,7 @@ class ControllerSession:
         self._shutdown_answer = asyncio.get_running_loop().create_future()
         self._session.controlled_shutdown(self._shutdown_requests)
         try:
-            async with asyncio.timeout(self._timing.shutdown_answer_max_ms / 1000):
+            async with asyncio.timeout(self._timing.shutdown_response_max_ms / 1000):
                 answer = await self._shutdown_answer
         except TimeoutError:
             return None

@@ -14,7 +14,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from strandline.backoff import Backoff
 from strandline.config.broker import BrokerConfig
+from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import (
     CoordinationError,
     ObjectMalformed,
@@ -70,22 +72,21 @@ class WaitingReport:
             )
 
 
-class Backoff:
-    """Pauses that double up to a bound, until something worked."""
+class Pauses:
+    """Waits between tries, until one of them works."""
 
-    def __init__(self, *, first_ms: int, max_ms: int) -> None:
-        self._first_ms = first_ms
-        self._max_ms = max_ms
-        self._next_ms = first_ms
+    def __init__(self, settings: KubernetesConfig) -> None:
+        self._backoff = Backoff(first_ms=settings.backoff_ms, max_ms=settings.backoff_max_ms)
+        self._failures = 0
 
     async def pause(self) -> None:
         """Wait, and longer the next time."""
-        await asyncio.sleep(self._next_ms / 1000)
-        self._next_ms = min(2 * self._next_ms, self._max_ms)
+        self._failures += 1
+        await asyncio.sleep(self._backoff.after_ms(self._failures) / 1000)
 
     def reset(self) -> None:
         """Begin with the shortest pause again."""
-        self._next_ms = self._first_ms
+        self._failures = 0
 
 
 class Registrar:
@@ -129,7 +130,7 @@ class Registrar:
         Raises:  StoreForbidden if it lasts; StorageError if the disk fails meanwhile
         """
         settings = self._config.kubernetes
-        backoff = Backoff(first_ms=settings.backoff_ms, max_ms=settings.backoff_max_ms)
+        pauses = Pauses(settings)
         while True:
             try:
                 return await self._attempt()
@@ -139,7 +140,7 @@ class Registrar:
             except CoordinationError as error:
                 self._forbidden_since_ms = None
                 self._report.waiting_for("registration", error)
-            await backoff.pause()
+            await pauses.pause()
 
     async def _attempt(self) -> Registered:
         """Read, decide, and commit once.

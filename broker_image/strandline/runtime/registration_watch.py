@@ -20,7 +20,7 @@ from strandline.log_fields import fields
 from strandline.model import Registration, StoredBroker
 
 from .clock import Clock
-from .registration import Backoff, Registered, WaitingReport
+from .registration import Pauses, Registered, WaitingReport
 
 _log = logging.getLogger(__name__)
 
@@ -60,17 +60,17 @@ class RegistrationWatch:
         Raises:  RegistrationSuperseded if another process holds the id
         """
         settings = self._config.kubernetes
-        backoff = Backoff(first_ms=settings.backoff_ms, max_ms=settings.backoff_max_ms)
+        pauses = Pauses(settings)
         while True:
             report = self._new_report()
             try:
                 await self._watch_until_odd()
             except CoordinationError as error:
                 report.waiting_for("watch of the own Broker object", error)
-                await backoff.pause()
+                await pauses.pause()
             while not await self._confirmed(report):
-                await backoff.pause()
-            backoff.reset()
+                await pauses.pause()
+            pauses.reset()
 
     async def _watch_until_odd(self) -> None:
         """Follow changes until one does not show our registration; a quorum read then decides."""

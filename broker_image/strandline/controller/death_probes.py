@@ -1,18 +1,19 @@
-"""When probes prove that a controller whose stream broke is dead.
+"""When probes prove that a process whose stream broke, or that is silent, is dead.
 
 So many refused probes in a row, or another process behind the same address. An answer or a
-silence proves nothing: a stopped process still accepts TCP.
+silence proves nothing: a stopped process still accepts TCP. The controller judges its brokers by
+this rule, and each broker the holder of the controller Lease.
 """
 
 from __future__ import annotations
 
 from enum import Enum, auto
 
-from strandline.controller.events import ProbeVerdict
+from .events import ProbeVerdict
 
 
 class DeathEvidence(Enum):
-    """What the probes of one holder show so far."""
+    """What the probes of one process show so far."""
 
     PROVEN = auto()
     NOT_YET = auto()
