@@ -29,6 +29,11 @@ MODULES = (
     ),
     "strandline/kafka_listener/__init__.py",
     *(f"strandline/{package}/__init__.py" for package in ("runtime", "simulation", "cli")),
+    "strandline/runtime/main.py",
+    *(
+        f"strandline/runtime/{folder}/__init__.py"
+        for folder in ("process", "shells", "clients", "observability", "storage", "event_loop")
+    ),
     "strandline_operator/__init__.py",
     "strandline_api/__init__.py",
     *(f"strandline_analysis/{each.name}" for each in ROOT.glob("spark/strandline_analysis/*.py")),
@@ -48,6 +53,8 @@ WRONG_IMPORTS = (
     ("strandline/controller", "strandline.component_settings"),
     ("strandline/simulation", "strandline.runtime"),
     ("strandline/runtime", "strandline.cli"),
+    ("strandline/runtime/storage", "strandline.runtime.observability"),
+    ("strandline/runtime/clients", "strandline.runtime.shells"),
     ("strandline/kube", "strandline_operator"),
     ("strandline/kafka_listener", "grpc"),
     ("strandline/log", "kubernetes"),

@@ -31,7 +31,7 @@ NAMES = "broker_image/strandline/names.py"
 ERRORS = "broker_image/strandline/errors.py"
 MAIN = "broker_image/strandline/runtime/main.py"
 CONFIG = "broker_image/strandline/config/x.py"
-METRICS = "broker_image/strandline/runtime/metrics.py"
+METRICS = "broker_image/strandline/runtime/observability/metrics.py"
 DOC = '"""Says what it is."""\n'
 FLOOR = "[floor]\nfast = 3\nprocesses = 1\npods = 1\n"
 PROJECT = """[project]

@@ -1,6 +1,6 @@
 """All replicas of one broker: events in, effects out.
 
-The only entry of the core. Called by `runtime.driver` and by the simulator, one event at a
+The only entry of the core. Called by `runtime.event_loop.driver` and the simulator, one event at a
 time; it connects decisions and makes none itself. Each step is: handle the event, do what
 is due by time, complete requests that now can be completed, expire others, fetch.
 Effects come in performing order: the disk before the message that reports it.

@@ -16,7 +16,7 @@ WORLDLY_BUILTINS = {
 """hash and id are here because their results differ from run to run; decisions must not."""
 
 MAY_CATCH_EVERYTHING = (
-    tree.BROKER / "runtime/driver.py",
+    tree.BROKER / "runtime/event_loop/driver.py",
     tree.BROKER / "kafka_listener/connection.py",
 )
 """Where no exception may end the process: the driver and the edge to clients."""

@@ -17,7 +17,7 @@ from tests.house.rules import tree
 NAMES = tree.BROKER / "names.py"
 ACCEPTANCE = Path("docs/acceptance")
 ERRORS = tree.BROKER / "errors.py"
-EXPORTER = tree.BROKER / "runtime/metrics.py"
+EXPORTER = tree.BROKER / "runtime/observability/metrics.py"
 METRIC_NAME = re.compile(r"strandline_[a-z]+(?:_[a-z]+)+")
 METRIC_CONSTANT = re.compile(r"[A-Z][A-Z_]+")
 NOT_METRICS = re.compile(r"strandline_(?:operator|api|analysis)(?:\b|\.)")
