@@ -1,8 +1,8 @@
-"""When probes prove that a process is dead, be it a broker's or the controller's.
+"""When probes prove that a process whose stream broke, or that is silent, is dead.
 
 So many refused probes in a row, or another process behind the same address. An answer or a
-silence proves nothing: a stopped process still accepts TCP. `Liveness` asks for brokers whose
-session broke, `ControllerSession` for a controller whose stream broke.
+silence proves nothing: a stopped process still accepts TCP. The controller judges its brokers by
+this rule, and each broker the holder of the controller Lease.
 """
 
 from __future__ import annotations
