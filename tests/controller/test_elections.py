@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.controller.brokers import BrokerView, LivenessState
+from strandline.controller.broker_entry import BrokerView, LivenessState
 from strandline.controller.elections import (
     NO_LIVE_ISR_MEMBER,
     STATE_LOST,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline.controller.brokers import BrokerView, LivenessState
+from strandline.controller.broker_entry import BrokerView, LivenessState
 from strandline.controller.events import IsrChangeRequested
 from strandline.controller.isr_changes import (
     Accept,

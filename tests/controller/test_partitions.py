@@ -352,4 +352,4 @@ def test_store_calls_in_flight_are_bounded() -> None:
     world.kill(1)
     world.advance(100)
     assert len(world.held) == world.timing.store_calls_in_flight_max
-    assert world.nodes[0].controller.queue_length == 36
+    assert world.nodes[0].controller.queue_length == 100 - len(world.held)

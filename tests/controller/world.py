@@ -76,6 +76,7 @@ from strandline.model import (
 
 from .answers import outcome_of, unknown_answer
 from .store import TOPIC, FakeStore, registration, tp
+from .timings import demo_timing
 
 E = TypeVar("E")
 
@@ -122,7 +123,7 @@ class ControllerWorld:
     def __init__(self, *, timing: ControllerTiming | None = None) -> None:
         self.now_ms = 0
         self.store = FakeStore()
-        self.timing = timing or ControllerTiming()
+        self.timing = timing or demo_timing()
         self.nodes: dict[int, ControllerNode] = {}
         self.probes: dict[int, ProbeVerdict] = {}
         self.sessions: dict[int, tuple[int, int]] = {}

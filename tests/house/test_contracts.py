@@ -21,6 +21,8 @@ MODULES = (
     "strandline/names.py",
     "strandline/log_fields.py",
     "strandline/broker_interface.py",
+    "strandline/backoff.py",
+    "strandline/component_settings.py",
     *(
         f"strandline/{package}/__init__.py"
         for package in ("config", "core", "controller", "controller_session", "log", "kube", "rpc")
@@ -48,6 +50,7 @@ WRONG_IMPORTS = (
     ("strandline/controller_session", "socket"),
     ("strandline/log", "strandline.kube"),
     ("strandline/config", "strandline.core"),
+    ("strandline/controller", "strandline.component_settings"),
     ("strandline/simulation", "strandline.runtime"),
     ("strandline/runtime", "strandline.cli"),
     ("strandline/runtime/storage", "strandline.runtime.observability"),

@@ -220,7 +220,6 @@ def follower_fetch(
     partition = FetchPartition(
         tp=TopicPartition(topic_id=TopicId(victim.topic_id), partition=0),
         fetch_offset=offset,
-        log_start_offset=0,
         leader_epoch=LeaderEpoch(victim.leader_epoch + leader_ahead),
         last_fetched_epoch=LeaderEpoch(0),
         high_watermark=RECORDS,

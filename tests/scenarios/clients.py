@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from strandline.core.events import DelayedFetchReceived, Event, ProduceReceived, RequestCancelled
-from strandline.model import Acks, BatchSpan, LeaderEpoch
+from strandline.core.events import (
+    DelayedFetchReceived,
+    Event,
+    ProduceReceived,
+    RecordsHandle,
+    RequestCancelled,
+    SequenceCheck,
+)
+from strandline.errors import ErrorCode
+from strandline.model import NO_EPOCH, Acks, BatchSpan, LeaderEpoch
 
 from .world_broker import TP, ScenarioBroker
 
@@ -22,32 +30,28 @@ class ClientCommands(ABC):
         names: str,
         acks: str = "all",
         timeout_ms: str = "30000",
-        le: str = "",
         again_at: str = "",
     ) -> list[str]:
         broker = self.brokers[int(to)]
         request_id, records_sent = self._next_id(), names.split(",")
         required = {"all": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}[acks]
-        broker.payloads[request_id] = [(LeaderEpoch(-1), name) for name in records_sent]
         self.produced[request_id] = (records_sent, required)
-        duplicate = None
+        sequence: SequenceCheck = ErrorCode.NONE
         if again_at:
             base = int(again_at)
-            duplicate = BatchSpan(
+            sequence = BatchSpan(
                 base_offset=base,
                 next_offset=base + len(records_sent),
                 leader_epoch=LeaderEpoch(0),
-                size_bytes=1,
             )
         event = ProduceReceived(
             request_id=request_id,
             tp=TP,
             acks=required,
             record_count=len(records_sent),
-            size_bytes=100,
+            records=RecordsHandle([(NO_EPOCH, name) for name in records_sent]),
             timeout_ms=int(timeout_ms),
-            leader_epoch=LeaderEpoch(int(le)) if le else None,
-            duplicate=duplicate,
+            sequence=sequence,
         )
         return self._step(broker, event)
 

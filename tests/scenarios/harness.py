@@ -22,7 +22,6 @@ from strandline.core.effects import (
 from strandline.core.events import (
     AlterPartitionResponseReceived,
     Event,
-    FetchedPartition,
     FetchFailed,
     FetchResponseReceived,
     FollowerFetchReceived,
@@ -52,7 +51,7 @@ from .clients import ClientCommands
 from .inspection import ANY_FETCH, InspectionCommands
 from .scenario_invariants import ScenarioInvariants
 from .show import show
-from .world_broker import NAME, TP, Record, ScenarioBroker
+from .world_broker import NAME, TP, ScenarioBroker
 
 FOREVER_MS = 10_000_000
 
@@ -67,7 +66,6 @@ class ScenarioWorld(InspectionCommands, ClientCommands):
         self.settings = TopicSettings()
         self.fetches: dict[int, SendFetch] = {}
         self.replies: dict[int, deque[FetchResponseReceived]] = {}
-        self.reply_payloads: dict[tuple[int, int], list[Record]] = {}
         self.proposals: dict[int, list[ProposeIsr]] = {}
         self.produced: dict[int, tuple[list[str], Acks]] = {}
         self.invariants = ScenarioInvariants()
@@ -255,13 +253,10 @@ class ScenarioWorld(InspectionCommands, ClientCommands):
         """Deliver the oldest response to a follower, or only its first batches."""
         response = self.replies[int(to)].popleft()
         broker = self.brokers[int(to)]
-        payload = self.reply_payloads.pop((int(to), response.request_id), [])
         if batches != "all":
             first = response.partitions[0]
             kept = first.batches[: int(batches)]
             response = replace(response, partitions=(replace(first, batches=kept),))
-            payload = payload[: sum(each.next_offset - each.base_offset for each in kept)]
-        broker.payloads[response.request_id] = payload
         return self._step(broker, response)
 
     def do_sync(self, brokers: str, rounds: str = "20") -> list[str]:
@@ -445,14 +440,9 @@ class ScenarioWorld(InspectionCommands, ClientCommands):
         follower = int(effect.follower)
         if not self.brokers[follower].alive:
             return
-        partitions: list[FetchedPartition] = []
-        for read in effect.partitions:
-            if read.error is ErrorCode.NONE:
-                taken = broker.disk.log[read.from_offset : read.up_to_offset]
-                self.reply_payloads[follower, effect.request_id] = taken
-            partitions.append(broker.fetched(read))
+        partitions = tuple(broker.fetched(read) for read in effect.partitions)
         response = FetchResponseReceived(
-            request_id=effect.request_id, leader=broker.broker_id, partitions=tuple(partitions)
+            request_id=effect.request_id, leader=broker.broker_id, partitions=partitions
         )
         self.replies.setdefault(follower, deque()).append(response)
 

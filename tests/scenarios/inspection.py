@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from strandline.core.events import FetchPartition
 from strandline.model import LeaderEpoch, PartitionState
 
@@ -13,9 +11,9 @@ from .world_broker import TP, ScenarioBroker
 ANY_FETCH = FetchPartition(
     tp=TP,
     fetch_offset=0,
-    log_start_offset=0,
     leader_epoch=LeaderEpoch(0),
     last_fetched_epoch=LeaderEpoch(0),
+    high_watermark=-1,
 )
 
 
@@ -68,14 +66,13 @@ class InspectionCommands:
         )
         return [f"{error.name} {value(end)}"]
 
-    def do_consume(self, at: str, offset: str, last: str = "-1") -> list[str]:
-        wanted = replace(
-            ANY_FETCH,
+    def do_consume(self, at: str, offset: str, last: str = "") -> list[str]:
+        read = self.brokers[int(at)].replicas.read_for_consumer(
+            TP,
             fetch_offset=int(offset),
-            leader_epoch=LeaderEpoch(-1),
-            last_fetched_epoch=LeaderEpoch(int(last)),
+            leader_epoch=None,
+            last_fetched_epoch=LeaderEpoch(int(last)) if last else None,
         )
-        read = self.brokers[int(at)].replicas.read_for_consumer(wanted)
         if read.diverging is not None:
             return [f"diverging {value(read.diverging)}"]
         log = self.brokers[int(at)].disk.log[read.from_offset : read.up_to_offset]

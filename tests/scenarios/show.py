@@ -21,7 +21,7 @@ from strandline.core.views import PartitionView
 from strandline.errors import ErrorCode
 from strandline.model import EpochEndOffset, EpochStart, IsrEntry, LeaderEpoch
 
-HIDDEN_FIELDS = frozenset({"tp", "topic_name", "log_start_offset"})
+HIDDEN_FIELDS = frozenset({"tp", "topic_name", "log_start_offset", "records"})
 
 
 def show(broker: int, effect: Effect) -> str | None:

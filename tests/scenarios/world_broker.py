@@ -20,7 +20,7 @@ from strandline.core.effects import (
     WriteEpochCheckpoint,
     WriteHighWatermarkCheckpoint,
 )
-from strandline.core.events import Event, FetchedPartition, ReplicaLoaded
+from strandline.core.events import Event, FetchedPartition, RecordsHandle, ReplicaLoaded
 from strandline.core.replicas import Replicas
 from strandline.core.settings import CoreSettings
 from strandline.model import (
@@ -98,6 +98,13 @@ class ScenarioDisk:
         )
 
 
+def held(records: RecordsHandle) -> list[Record]:
+    """Return what a handle of these scenarios stands for, one record a batch."""
+    if not isinstance(records, list):
+        raise TypeError(f"{records} is no handle of a scenario")
+    return records
+
+
 class ScenarioBroker:
     """A broker whose process can end and begin again."""
 
@@ -108,14 +115,12 @@ class ScenarioBroker:
         self.broker_epoch = BrokerEpoch(0)
         self.clean_since_epoch = BrokerEpoch(1)
         self.alive = False
-        self.payloads: dict[int, list[Record]] = {}
         self.replicas: Replicas
 
     def start(self, now_ms: int) -> list[Effect]:
         """Begin a process: what is on disk is loaded, no partition is led or followed yet."""
         self.broker_epoch = BrokerEpoch(self.broker_epoch + 1)
         self.alive = True
-        self.payloads.clear()
         self.replicas = Replicas(
             self.broker_id,
             self.broker_epoch,
@@ -143,11 +148,10 @@ class ScenarioBroker:
             high_watermark=read.high_watermark,
             log_start_offset=read.log_start_offset,
             batches=tuple(
-                BatchSpan(
-                    base_offset=offset, next_offset=offset + 1, leader_epoch=epoch, size_bytes=100
-                )
+                BatchSpan(base_offset=offset, next_offset=offset + 1, leader_epoch=epoch)
                 for offset, (epoch, _) in enumerate(taken, start=read.from_offset)
             ),
+            records=RecordsHandle(taken),
             diverging=read.diverging,
         )
 
@@ -159,12 +163,12 @@ class ScenarioBroker:
                 disk.settings = settings
             case DeleteReplica():
                 self.disk = ScenarioDisk(controller_epoch=disk.controller_epoch)
-            case AppendAsLeader(request_id=request_id, base_offset=base, leader_epoch=epoch):
+            case AppendAsLeader(records=appended, base_offset=base, leader_epoch=epoch):
                 if base != len(disk.log):
                     raise AssertionError(f"append at {base}, log ends at {len(disk.log)}")
-                disk.log += [(epoch, name) for _, name in self.payloads.pop(request_id)]
-            case AppendAsFollower(request_id=request_id):
-                disk.log += self.payloads.pop(request_id)
+                disk.log += [(epoch, name) for _, name in held(appended)]
+            case AppendAsFollower(records=appended, batch_count=count):
+                disk.log += held(appended)[:count]
             case TruncateTo(offset=offset):
                 del disk.log[offset:]
             case RestartLogAt(offset=offset):
@@ -175,7 +179,7 @@ class ScenarioBroker:
                 disk.high_watermark = dict(marks)[TP]
             case PersistState(controller_epoch=controller_epoch, partitions=partitions):
                 disk.controller_epoch = controller_epoch
-                for each in partitions:
+                for _, each in partitions:
                     disk.leader_epoch = each.leader_epoch
                     disk.partition_epoch = each.partition_epoch
                     disk.isr = each.isr

@@ -52,7 +52,7 @@ from .unsent_proposals import UnsentProposals
 
 
 class ControllerSession:
-    """One broker's side of the session; fields are changed by its own handlers only."""
+    """One broker's side of the session; fields are changed by its own methods only."""
 
     def __init__(
         self,

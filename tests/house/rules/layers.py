@@ -25,6 +25,7 @@ _VOCABULARY = (
 )
 _GROUND = (
     "strandline.model",
+    "strandline.backoff",
     "strandline.errors",
     "strandline.names",
     "strandline.config",
@@ -37,6 +38,7 @@ _SHELL = (*_VOCABULARY, *_GROUND, "strandline.log_fields")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strandline.model": (),
+    "strandline.backoff": (),
     "strandline.errors": (),
     "strandline.log_fields": (),
     "strandline.names": (),
@@ -54,6 +56,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "strandline.controller.death_probes",
         "strandline.controller.events",
         "strandline.controller.store_events",
+        *_GROUND,
+    ),
+    "strandline.component_settings": (
+        "strandline.core.settings",
+        "strandline.controller.timing",
+        "strandline.controller_session.timing",
         *_GROUND,
     ),
     "strandline.log": ("strandline.log", *_SHELL),

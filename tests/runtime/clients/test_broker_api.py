@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from strandline.broker_interface import ProducePartition
 from strandline.controller_session.messages import MetadataUpdate
 from strandline.controller_session.metadata_cache import MetadataCache
-from strandline.core.effects import Effect, ReplyProduce
+from strandline.core.effects import AppendAsLeader, Effect, ReplyProduce
 from strandline.core.events import Event, LeaderAndIsrReceived, StatePersisted, Ticked
 from strandline.core.replicas import Replicas
 from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
+from strandline.kafka_listener.apis.produce import produce
+from strandline.kafka_listener.listener_settings import ListenerSettings
+from strandline.kafka_listener.response import DeferredResponse, RequestContext
+from strandline.kafka_listener.wire import Message
+from strandline.log import record_batch
 from strandline.log.data_directory import BrokerState, DataDirectory
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.recovery import LoadedLogs
@@ -39,9 +45,9 @@ from strandline.runtime.clients.producer_ids import ProducerIds
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.event_loop.driver import Driver
 from strandline.runtime.storage.loaded_store import LoadedStore
-from strandline.runtime.storage.record_buffers import RecordBuffers
 from strandline.runtime.storage.replica_store import DiskEffect, ReplicaStore
 from tests.log.support.batches import batch
+from tests.log.support.logs import SMALL_INDEX
 from tests.support.eventually import aeventually
 
 TP = TopicPartition(topic_id=TopicId("00000000-0000-4000-8000-000000000001"), partition=0)
@@ -64,7 +70,6 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.directory = DataDirectory.open(folder)
-        self._record_buffers = RecordBuffers()
         self._metadata = MetadataCache("cluster")
         self._last_request_id = 0
         self._replicas = Replicas(ME, EPOCH, EPOCH, CoreSettings())
@@ -81,17 +86,18 @@ class Node:
             LoadedStore(
                 directory=self.directory,
                 state=BrokerState(),
-                environment=LogEnvironment(pool=SegmentPool()),
+                environment=LogEnvironment(
+                    pool=SegmentPool(open_segments_max=128), limits=SMALL_INDEX
+                ),
                 found=LoadedLogs(),
             ),
             on_persisted=lambda token: self._driver.submit(StatePersisted(token=token)),
             on_failure=_fail,
         )
         self._store.start()
-        self._broker_api = BrokerApi(
+        self.broker_api = BrokerApi(
             replicas=self._replicas,
             store=self._store,
-            record_buffers=self._record_buffers,
             metadata=self._metadata,
             producer_ids=ProducerIds(ME, EPOCH),
             clock=clock,
@@ -108,9 +114,11 @@ class Node:
     def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, DiskEffect):
-                self._store.perform(effect, self._record_buffers)
+                self._store.perform(effect)
+                if isinstance(effect, AppendAsLeader):
+                    self.broker_api.on_appended(effect)
             elif isinstance(effect, ReplyProduce):
-                self._broker_api.on_produced(effect)
+                self.broker_api.on_produced(effect)
 
     async def apply_state(
         self,
@@ -165,7 +173,7 @@ class Node:
     ) -> list[ErrorCode]:
         """Send batches one behind the other, each before the one before it is answered."""
         awaited = [
-            self._broker_api.produce(
+            self.broker_api.produce(
                 [
                     ProducePartition(
                         topic_name=TOPIC,
@@ -180,6 +188,7 @@ class Node:
                 ],
                 acks=Acks.ALL,
                 timeout_ms=timeout_ms,
+                codec_max=4,
             )
             for sequence in sequences
         ]
@@ -320,3 +329,49 @@ def test_neither_another_producer_nor_another_epoch_shares_a_refusal(tmp_path: P
         assert await node.send(0, producer_epoch=1) == [NONE]
 
     with_node(tmp_path, scenario)
+
+
+def test_what_comes_behind_a_retry_that_timed_out_is_judged_by_itself(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0, others=(OTHER,))
+        assert await node.send(0, 0, timeout_ms=0) == [ErrorCode.REQUEST_TIMED_OUT] * 2
+        await node.apply_state(ME, 1)
+        assert await node.send(2) == [NONE]
+
+    with_node(tmp_path, scenario)
+
+
+def test_a_leader_reads_a_header_once_and_sums_a_batch_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Counter[str]()
+    for name in ("parse_header", "check_crc"):
+        monkeypatch.setattr(record_batch, name, counting(calls, getattr(record_batch, name)))
+
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        data = batch([b"v"], producer_id=PRODUCER, producer_epoch=0, base_sequence=0)
+        context = RequestContext(
+            broker=node.broker_api, listener_name="INTERNAL", settings=ListenerSettings()
+        )
+        partition = {"index": 0, "records": memoryview(data)}
+        request: Message = {
+            "transactional_id": None,
+            "acks": Acks.ALL.value,
+            "timeout_ms": LIMIT_MS,
+            "topics": [{"name": TOPIC, "partitions": [partition]}],
+        }
+        deferred = produce(context, 9, request)
+        assert isinstance(deferred, DeferredResponse)
+        assert deferred.finish(await deferred.result).error is NONE
+
+    with_node(tmp_path, scenario)
+    assert calls == {"parse_header": 1, "check_crc": 1}
+
+
+def counting(calls: Counter[str], function: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(*arguments: Any) -> Any:
+        calls[function.__name__] += 1
+        return function(*arguments)
+
+    return counted

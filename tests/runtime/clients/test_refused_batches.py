@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.broker_interface import ProducePartition
-from strandline.errors import CorruptBatch, ErrorCode
-from strandline.log.record_batch import NO_PRODUCER_ID, SEQUENCE_MASK
-from strandline.runtime.clients.refused_batches import RefusedBatches
+from strandline.errors import ErrorCode
+from strandline.log.record_batch import NO_PRODUCER_ID, SEQUENCE_MASK, read_client_batch
+from strandline.runtime.clients.refused_batches import RefusedBatches, SentBatch
 from tests.log.support.batches import batch
 
 NONE = ErrorCode.NONE
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def sent(sequence: int, *, partition: int = 0, producer: int = 9) -> ProducePartition:
+def sent(sequence: int, *, partition: int = 0, producer: int = 9) -> SentBatch:
     data = batch([b"v"], producer_id=producer, producer_epoch=0, base_sequence=sequence)
-    return ProducePartition(topic_name="orders", partition=partition, batch=data)
+    return SentBatch("orders", partition, read_client_batch(data))
 
 
 def test_sequences_go_on_from_zero_after_the_greatest() -> None:
@@ -70,9 +69,3 @@ def test_a_judged_batch_leaves_nothing_behind() -> None:
     refused.note(sent(0), NOT_LEADER)
     assert refused.shared(sent(0)) is NONE
     assert len(refused) == 0
-
-
-def test_a_batch_with_an_impossible_header_is_corrupt() -> None:
-    broken = batch([b"v"], producer_id=9, base_sequence=0, last_offset_delta=-5)
-    with pytest.raises(CorruptBatch):
-        RefusedBatches().shared(ProducePartition(topic_name="orders", partition=0, batch=broken))

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from strandline.config.kubernetes import KubernetesConfig
 from strandline.runtime.event_loop.clock import Clock
-from strandline.runtime.event_loop.waiting import Backoff, WaitingReport
+from strandline.runtime.event_loop.waiting import Pauses, WaitingReport
 
 
 class SetClock(Clock):
@@ -27,11 +28,11 @@ def test_pauses_double_up_to_a_bound_until_reset(monkeypatch: pytest.MonkeyPatch
         slept.append(seconds)
 
     async def scenario() -> None:
-        backoff = Backoff(first_ms=50, max_ms=150)
+        pauses = Pauses(KubernetesConfig(backoff_ms=50, backoff_max_ms=150))
         for _ in range(4):
-            await backoff.pause()
-        backoff.reset()
-        await backoff.pause()
+            await pauses.pause()
+        pauses.reset()
+        await pauses.pause()
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     asyncio.run(scenario())

@@ -17,7 +17,6 @@ from strandline.controller.store_events import (
     LeaseResponseReceived,
     WatchLost,
 )
-from strandline.controller.timing import ControllerTiming
 from strandline.errors import (
     CoordinationError,
     InvariantViolation,
@@ -35,6 +34,7 @@ from strandline.rpc.session_server import SessionServer
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.shells import controller_shell
 from strandline.runtime.shells.controller_shell import ControllerShell
+from tests.controller.timings import demo_timing
 from tests.support.eventually import aeventually
 
 LIMIT_MS = 5_000
@@ -92,9 +92,7 @@ class RunningShell:
         self.store = EmptyStore(failure)
         self.leases = NoLease()
         self.shell = ControllerShell(
-            Controller(
-                broker_id=BrokerId(0), identity="broker-0/x", rank=0, timing=ControllerTiming()
-            ),
+            Controller(broker_id=BrokerId(0), identity="broker-0/x", rank=0, timing=demo_timing()),
             store=cast(ClusterStore, self.store),
             leases=cast(LeaseStore, self.leases),
             lease_name="demo-controller",

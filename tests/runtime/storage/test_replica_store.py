@@ -6,14 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
+from strandline.broker_interface import Buffer
 from strandline.core.effects import (
+    AppendAsFollower,
     CreateReplica,
     DeleteReplica,
     PersistedPartition,
     PersistState,
     WriteEpochCheckpoint,
 )
-from strandline.errors import StorageError
+from strandline.core.events import NO_RECORDS, RecordsHandle
+from strandline.errors import InvariantViolation, StorageError
+from strandline.log import record_batch
 from strandline.log.checkpoint import EpochCheckpoint, HighWatermarkCheckpoint
 from strandline.log.data_directory import BrokerState, DataDirectory
 from strandline.log.log_segments import LogEnvironment
@@ -31,8 +37,9 @@ from strandline.model import (
     TopicSettings,
 )
 from strandline.runtime.storage.loaded_store import load_store
-from strandline.runtime.storage.record_buffers import RecordBuffers
 from strandline.runtime.storage.replica_store import ReplicaStore
+from tests.log.support.batches import batch
+from tests.log.support.logs import SMALL_INDEX
 from tests.support.eventually import aeventually
 
 TP = TopicPartition(topic_id=TopicId("00000000-0000-4000-8000-000000000001"), partition=0)
@@ -49,7 +56,7 @@ class Opened:
         state = BrokerState()
         if (folder / "broker-state").exists():
             state = self.directory.read_state()
-        environment = LogEnvironment(pool=SegmentPool())
+        environment = LogEnvironment(pool=SegmentPool(open_segments_max=128), limits=SMALL_INDEX)
         loaded = load_store(self.directory, state, environment, clean=True)
         self.loaded = loaded.found
         self.store = ReplicaStore(
@@ -57,9 +64,14 @@ class Opened:
         )
 
     def perform(
-        self, effect: PersistState | CreateReplica | DeleteReplica | WriteEpochCheckpoint
+        self,
+        effect: AppendAsFollower
+        | PersistState
+        | CreateReplica
+        | DeleteReplica
+        | WriteEpochCheckpoint,
     ) -> None:
-        self.store.perform(effect, RecordBuffers())
+        self.store.perform(effect)
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         async def holds() -> bool:
@@ -70,13 +82,12 @@ class Opened:
 
 def promise(token: int) -> PersistState:
     entry = PersistedPartition(
-        tp=TP,
         topic_name="orders",
         leader_epoch=LeaderEpoch(0),
         partition_epoch=PartitionEpoch(0),
         isr=(IsrEntry(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),),
     )
-    return PersistState(token=token, controller_epoch=ControllerEpoch(3), partitions=(entry,))
+    return PersistState(token=token, controller_epoch=ControllerEpoch(3), partitions=((TP, entry),))
 
 
 def created() -> CreateReplica:
@@ -114,11 +125,44 @@ def test_a_deleted_replica_leaves_the_state_file_before_its_folder_goes(tmp_path
         one.perform(DeleteReplica(tp=TP))
         assert folder.exists()
         await one.until(lambda: not folder.exists(), "folder gone")
-        assert one.directory.read_state().partitions == ()
+        assert one.directory.read_state().partitions == {}
 
     with_store(tmp_path, deleted)
     again = Opened(tmp_path)
     assert (again.loaded.logs, again.loaded.lost) == ({}, [])
+
+
+def test_a_follower_reads_a_header_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [batch([b"v"], base_offset=offset, leader_epoch=0) for offset in range(3)]
+    parsed: list[int] = []
+    parse = record_batch.parse_header
+
+    def counted(buffer: Buffer, position: int = 0) -> record_batch.BatchHeader:
+        parsed.append(position)
+        return parse(buffer, position)
+
+    monkeypatch.setattr(record_batch, "parse_header", counted)
+
+    async def appended(one: Opened) -> None:
+        one.perform(created())
+        fetched = record_batch.read_fetched(b"".join(parts))
+        one.perform(AppendAsFollower(tp=TP, records=RecordsHandle(fetched), batch_count=2))
+        assert one.store.logs[TP].log_end_offset == 2
+
+    with_store(tmp_path, appended)
+    assert parsed == [0, len(parts[0]), len(parts[0]) + len(parts[1])]
+
+
+def test_what_is_not_a_checked_batch_is_never_appended(tmp_path: Path) -> None:
+    async def appended(one: Opened) -> None:
+        one.perform(created())
+        sent = record_batch.read_client_batch(batch([b"v"]))
+        for records in (NO_RECORDS, RecordsHandle(sent)):
+            with pytest.raises(InvariantViolation, match="came with the event"):
+                one.perform(AppendAsFollower(tp=TP, records=records, batch_count=1))
+        assert one.store.logs[TP].log_end_offset == 0
+
+    with_store(tmp_path, appended)
 
 
 def test_a_stop_brings_promises_epochs_and_high_watermarks_to_disk(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The broker as its clients see it: `broker_interface.Broker` on top of the core and the logs.
 
-Checks a client's batch where its bytes are, lets the core decide, and answers when the core
-says so. Reads go straight to the log, between the offsets that the core allows.
+Reads and checks a client's batch where its bytes are, lets the core decide, and answers when the
+core says so. Reads go straight to the log, between the offsets that the core allows.
 """
 
 from __future__ import annotations
@@ -20,41 +20,46 @@ from strandline.broker_interface import (
     ProducePartition,
 )
 from strandline.controller_session.metadata_cache import MetadataCache
-from strandline.core.effects import CompleteFetch, LogReadInfo, ReplyProduce
+from strandline.core.effects import AppendAsLeader, CompleteFetch, LogReadInfo, ReplyProduce
 from strandline.core.events import (
     DelayedFetchReceived,
     Event,
-    FetchPartition,
     ProduceReceived,
+    RecordsHandle,
     RequestCancelled,
 )
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.log.producer_state import Duplicate
+from strandline.log.record_batch import read_client_batch
 from strandline.model import (
-    NO_EPOCH,
     UNKNOWN_EPOCH_END,
     Acks,
-    BatchSpan,
     EpochEndOffset,
     LeaderEpoch,
     TopicPartition,
 )
 from strandline.runtime.event_loop.clock import Clock
-from strandline.runtime.storage.record_buffers import RecordBuffers
 from strandline.runtime.storage.replica_store import ReplicaStore
 
 from .producer_ids import ProducerIds
-from .refused_batches import RefusedBatches
+from .refused_batches import RefusedBatches, SentBatch
 
 
 @dataclass(slots=True, kw_only=True)
 class _Produce:
-    """A produce request on its way: one result per partition, in the order of the request."""
+    """A produce request on its way: one result per partition, in the order of the request.
 
-    slots: dict[TopicPartition, int] = field(default_factory=dict)
+    unappended holds what the core may append and did not yet; an appended batch is let go.
+    """
+
+    request_id: int
+    acks: Acks
+    timeout_ms: int
+    codec_max: int
     results: list[ProducedPartition | None]
     done: asyncio.Future[tuple[ProducedPartition, ...]]
+    slots: dict[TopicPartition, int] = field(default_factory=dict)
+    unappended: dict[TopicPartition, SentBatch] = field(default_factory=dict)
 
     def settle(self, slot: int, result: ProducedPartition) -> bool:
         """Take one result; True if it was the last."""
@@ -63,6 +68,10 @@ class _Produce:
         if len(settled) == len(self.results) and not self.done.done():
             self.done.set_result(settled)
         return self.done.done()
+
+    def refuse(self, slot: int, refusal: ProtocolError) -> None:
+        """Settle what does not reach the core."""
+        self.settle(slot, ProducedPartition(error=refusal.code, message=str(refusal)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +93,6 @@ class BrokerApi:
         *,
         replicas: Replicas,
         store: ReplicaStore,
-        record_buffers: RecordBuffers,
         metadata: MetadataCache,
         producer_ids: ProducerIds,
         clock: Clock,
@@ -95,7 +103,6 @@ class BrokerApi:
     ) -> None:
         self._replicas = replicas
         self._store = store
-        self._record_buffers = record_buffers
         self._metadata = metadata
         self._producer_ids = producer_ids
         self._clock = clock
@@ -113,10 +120,6 @@ class BrokerApi:
         """Return the cluster as seen through the listener of that name."""
         return self._metadata.snapshot(listener)
 
-    def resolve(self, topic_name: str, partition: int) -> TopicPartition | None:
-        """Return the partition of the present incarnation of a topic, None if unknown."""
-        return self._metadata.resolve(topic_name, partition)
-
     def allocate_producer_id(self) -> int:
         """Return a producer id that no broker ever handed out before (ADR 0005)."""
         return self._producer_ids.allocate()
@@ -124,98 +127,99 @@ class BrokerApi:
     # --- produce ---------------------------------------------------------------------------
 
     def produce(
-        self, partitions: Sequence[ProducePartition], *, acks: Acks, timeout_ms: int
-    ) -> Awaitable[tuple[ProducedPartition, ...]]:
-        """Append now, in call order; await the result for the acknowledgement."""
-        done = asyncio.get_running_loop().create_future()
-        produce = _Produce(results=[None] * len(partitions), done=done)
-        request_id = self._next_request_id()
-        self._produces[request_id] = produce
-        for slot, wanted in enumerate(partitions):
-            tp = self._metadata.resolve(wanted.topic_name, wanted.partition)
-            is_appended = False
-            try:
-                is_appended = self._append(
-                    wanted,
-                    tp,
-                    request_id=request_id,
-                    produce=produce,
-                    slot=slot,
-                    acks=acks,
-                    timeout_ms=timeout_ms,
-                )
-            except ProtocolError as refusal:
-                produce.settle(slot, ProducedPartition(error=refusal.code, message=str(refusal)))
-            result = produce.results[slot]
-            if result is not None and not is_appended:
-                self._refused.note(wanted, result.error)
-        if not partitions:
-            done.set_result(())
-        if done.done():
-            self._produces.pop(request_id, None)
-        return done
-
-    def _append(
         self,
-        wanted: ProducePartition,
-        tp: TopicPartition | None,
+        partitions: Sequence[ProducePartition],
         *,
-        request_id: int,
-        produce: _Produce,
-        slot: int,
         acks: Acks,
         timeout_ms: int,
-    ) -> bool:
-        """Check one batch and hand it to the core; True if it is new in the log.
+        codec_max: int,
+    ) -> Awaitable[tuple[ProducedPartition, ...]]:
+        """Append now, in call order; await the result for the acknowledgement."""
+        request = _Produce(
+            request_id=self._next_request_id(),
+            acks=acks,
+            timeout_ms=timeout_ms,
+            codec_max=codec_max,
+            results=[None] * len(partitions),
+            done=asyncio.get_running_loop().create_future(),
+        )
+        self._produces[request.request_id] = request
+        for slot, wanted in enumerate(partitions):
+            try:
+                batch = read_client_batch(wanted.batch)
+            except ProtocolError as refusal:
+                request.refuse(slot, refusal)
+                continue
+            sent = SentBatch(wanted.topic_name, wanted.partition, batch)
+            try:
+                self._append(sent, slot, request)
+            except ProtocolError as refusal:
+                self._refused.note(sent, refusal.code)
+                request.refuse(slot, refusal)
+        if not partitions:
+            request.done.set_result(())
+        if request.done.done():
+            self._produces.pop(request.request_id, None)
+        return request.done
+
+    def _append(self, sent: SentBatch, slot: int, request: _Produce) -> None:
+        """Check one batch and hand it to the core, which decides whether it is appended.
 
         Raises:  ProtocolError if it goes no further
         """
-        shared = self._refused.shared(wanted)
+        shared = self._refused.shared(sent)
         if shared is not ErrorCode.NONE:
             raise ProtocolError(shared, problem="right behind a refused batch")
+        tp = self._metadata.resolve(sent.topic_name, sent.partition)
         if tp is None:
-            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=wanted.topic_name)
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=sent.topic_name)
         log = self._store.logs.get(tp)
-        if log is None or self._replicas.visible_end(tp) is None:
+        if log is None:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition=str(tp))
-        if tp in produce.slots:
+        if tp in request.slots:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, partition=str(tp))
-        header = log.check_client_batch(wanted.batch)
-        check = log.check_sequence(header)
-        if isinstance(check, ErrorCode):
-            raise ProtocolError(check, producer_id=header.producer_id, partition=str(tp))
-        duplicate: BatchSpan | None = check.span if isinstance(check, Duplicate) else None
-        produce.slots[tp] = slot
-        record_count = header.last_offset_delta + 1
-        event = ProduceReceived(
-            request_id=request_id,
-            tp=tp,
-            acks=acks,
-            record_count=record_count,
-            size_bytes=len(wanted.batch),
-            timeout_ms=timeout_ms,
-            duplicate=duplicate,
+        log.check_client_batch(sent.batch, codec_max=request.codec_max)
+        sequence = log.check_sequence(sent.batch.header)
+        request.slots[tp] = slot
+        if isinstance(sequence, ErrorCode):
+            request.unappended[tp] = sent
+        self._submit(
+            ProduceReceived(
+                request_id=request.request_id,
+                tp=tp,
+                acks=request.acks,
+                record_count=sent.batch.header.last_offset_delta + 1,
+                records=RecordsHandle(sent.batch),
+                timeout_ms=request.timeout_ms,
+                sequence=sequence,
+            )
         )
-        before = log.log_end_offset
-        buffers: dict[tuple[int, TopicPartition], Buffer] = {(request_id, tp): wanted.batch}
-        with self._record_buffers.held(buffers):
-            self._submit(event)
-        is_appended = log.log_end_offset > before
-        if is_appended:
-            self._on_produced(wanted.topic_name, record_count, len(wanted.batch))
-        return is_appended
+
+    def on_appended(self, effect: AppendAsLeader) -> None:
+        """Take note of a batch that is in the log now."""
+        sent = self._produces[effect.request_id].unappended.pop(effect.tp)
+        header = sent.batch.header
+        self._on_produced(sent.topic_name, header.last_offset_delta + 1, header.size_bytes)
 
     def on_produced(self, effect: ReplyProduce) -> None:
-        """Take the core's answer for one partition."""
-        produce = self._produces.get(effect.request_id)
-        if produce is None:
+        """Take the core's response for one partition; what was not appended was refused."""
+        request = self._produces.get(effect.request_id)
+        if request is None:
             return
+        message = None
+        if (sent := request.unappended.pop(effect.tp, None)) is not None:
+            producer_id = sent.batch.header.producer_id
+            message = str(
+                ProtocolError(effect.error, producer_id=producer_id, partition=str(effect.tp))
+            )
+            self._refused.note(sent, effect.error)
         result = ProducedPartition(
             error=effect.error,
             base_offset=effect.base_offset,
             log_start_offset=effect.log_start_offset,
+            message=message,
         )
-        if produce.settle(produce.slots[effect.tp], result):
+        if request.settle(request.slots[effect.tp], result):
             del self._produces[effect.request_id]
 
     # --- fetch -----------------------------------------------------------------------------
@@ -276,7 +280,12 @@ class BrokerApi:
                 final = True
                 data.append(ConsumerFetchedPartition(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 continue
-            allowed = self._replicas.read_for_consumer(_asked(tp, wanted))
+            allowed = self._replicas.read_for_consumer(
+                tp,
+                fetch_offset=wanted.fetch_offset,
+                leader_epoch=wanted.leader_epoch,
+                last_fetched_epoch=wanted.last_fetched_epoch,
+            )
             budget = min(wanted.max_bytes, max_bytes - size)
             found = self._read_partition(tp, allowed, budget, is_first=size == 0)
             size += sum(len(part) for part in found.records)
@@ -315,7 +324,7 @@ class BrokerApi:
     def list_offset(
         self, topic_name: str, partition: int, timestamp: int, leader_epoch: LeaderEpoch | None
     ) -> ListedOffset:
-        """Return EARLIEST or LATEST (HW); OFFSET_NOT_AVAILABLE while HW is under epoch start."""
+        """Return the earliest offset, or the latest (HW) unless it is under the epoch start."""
         tp = self._metadata.resolve(topic_name, partition)
         if tp is None:
             return ListedOffset(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -334,15 +343,3 @@ class BrokerApi:
         if tp is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_EPOCH_END
         return self._replicas.end_offset_for_epoch(tp, asked, leader_epoch)
-
-
-def _asked(tp: TopicPartition, wanted: ConsumerFetchPartition) -> FetchPartition:
-    return FetchPartition(
-        tp=tp,
-        fetch_offset=wanted.fetch_offset,
-        log_start_offset=-1,
-        leader_epoch=NO_EPOCH if wanted.leader_epoch is None else wanted.leader_epoch,
-        last_fetched_epoch=(
-            NO_EPOCH if wanted.last_fetched_epoch is None else wanted.last_fetched_epoch
-        ),
-    )

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from strandline.broker_interface import ProducePartition
 from strandline.errors import ErrorCode
 from strandline.log.producer_state import BATCHES_PER_PRODUCER_MAX, PRODUCERS_MAX
-from strandline.log.record_batch import NO_PRODUCER_ID, SEQUENCE_MASK, BatchHeader, parse_header
+from strandline.log.record_batch import NO_PRODUCER_ID, SEQUENCE_MASK, ClientBatch
 
 BATCHES_BEHIND_MAX = BATCHES_PER_PRODUCER_MAX - 1
 """A producer has at most five batches of a partition in flight: the refused one and four."""
@@ -39,6 +38,19 @@ ProducerPartition = tuple[str, int, int]
 """Topic name, partition, producer id."""
 
 
+class SentBatch(NamedTuple):
+    """A batch on its way to a log, and the partition that the client named."""
+
+    topic_name: str
+    partition: int
+    batch: ClientBatch
+
+    @property
+    def producer_partition(self) -> ProducerPartition:
+        """By what a refusal is remembered."""
+        return self.topic_name, self.partition, self.batch.header.producer_id
+
+
 class _Refused(NamedTuple):
     error: ErrorCode
     producer_epoch: int
@@ -56,32 +68,25 @@ class RefusedBatches:
     def __len__(self) -> int:
         return len(self._refused)
 
-    def shared(self, sent: ProducePartition) -> ErrorCode:
-        """Return the refusal that a batch shares, NONE if it is to be judged by itself.
-
-        Raises:  CorruptBatch if the batch has no sound header
-        """
-        header = parse_header(sent.batch)
-        key = _key(sent, header)
-        refused = self._refused.get(key)
+    def shared(self, sent: SentBatch) -> ErrorCode:
+        """Return the refusal that a batch shares, NONE if it is to be judged by itself."""
+        header = sent.batch.header
+        refused = self._refused.get(sent.producer_partition)
         if refused is None:
             return ErrorCode.NONE
         expected = (refused.producer_epoch, refused.next_sequence)
         if refused.shares_left and (header.producer_epoch, header.base_sequence) == expected:
             return refused.error
-        del self._refused[key]
+        del self._refused[sent.producer_partition]
         return ErrorCode.NONE
 
-    def note(self, sent: ProducePartition, error: ErrorCode) -> None:
+    def note(self, sent: SentBatch, error: ErrorCode) -> None:
         """Take what became of a batch that `shared` looked at and that was not appended."""
-        if error not in PASSING:
+        header = sent.batch.header
+        if error not in PASSING or header.producer_id == NO_PRODUCER_ID:
             return
-        header = parse_header(sent.batch)
-        if header.producer_id == NO_PRODUCER_ID:
-            return
-        key = _key(sent, header)
-        ahead = self._refused.pop(key, None)
-        self._refused[key] = _Refused(
+        ahead = self._refused.pop(sent.producer_partition, None)
+        self._refused[sent.producer_partition] = _Refused(
             error=error,
             producer_epoch=header.producer_epoch,
             next_sequence=(header.last_sequence + 1) & SEQUENCE_MASK,
@@ -90,7 +95,3 @@ class RefusedBatches:
         )
         if len(self._refused) > self._producers_max:
             del self._refused[next(iter(self._refused))]
-
-
-def _key(sent: ProducePartition, header: BatchHeader) -> ProducerPartition:
-    return sent.topic_name, sent.partition, header.producer_id

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from strandline.backoff import Backoff
+from strandline.config.kubernetes import KubernetesConfig
 from strandline.log_fields import fields
 
 from .clock import Clock
@@ -33,19 +35,18 @@ class WaitingReport:
             )
 
 
-class Backoff:
-    """Pauses that double up to a bound, until something worked."""
+class Pauses:
+    """Waits between tries, until one of them works."""
 
-    def __init__(self, *, first_ms: int, max_ms: int) -> None:
-        self._first_ms = first_ms
-        self._max_ms = max_ms
-        self._next_ms = first_ms
+    def __init__(self, settings: KubernetesConfig) -> None:
+        self._backoff = Backoff(first_ms=settings.backoff_ms, max_ms=settings.backoff_max_ms)
+        self._failures = 0
 
     async def pause(self) -> None:
         """Wait, and longer the next time."""
-        await asyncio.sleep(self._next_ms / 1000)
-        self._next_ms = min(2 * self._next_ms, self._max_ms)
+        self._failures += 1
+        await asyncio.sleep(self._backoff.after_ms(self._failures) / 1000)
 
     def reset(self) -> None:
         """Begin with the shortest pause again."""
-        self._next_ms = self._first_ms
+        self._failures = 0

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 
 import grpc.aio
 
-from strandline import names
+from strandline import component_settings, names
 from strandline.controller.controller import Controller
 from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen
@@ -48,10 +48,8 @@ from strandline.runtime.shells.core_shell import CoreShell
 from strandline.runtime.shells.lease_watch import LeaseWatch
 from strandline.runtime.shells.replication_transport import ReplicationTransport
 from strandline.runtime.storage.loaded_store import LoadedStore
-from strandline.runtime.storage.record_buffers import RecordBuffers
 from strandline.runtime.storage.replica_store import ReplicaStore
 
-from . import component_settings
 from .lifecycle import Context
 
 _log = logging.getLogger(__name__)
@@ -69,7 +67,6 @@ class BrokerService:
         self._lease_name = f"{context.config.identity.cluster}-controller"
         self._for_replicas: Mailbox[CoreEvent] = Mailbox()
         self._for_controller: Mailbox[ControllerEvent] = Mailbox()
-        self._record_buffers = RecordBuffers()
         self._throughput = ThroughputMetrics(context.metrics)
         self._next_request_id = itertools.count(1).__next__
         self._metadata = MetadataCache(
@@ -79,7 +76,7 @@ class BrokerService:
             registration.broker_id,
             registration.broker_epoch,
             registration.clean_since_epoch,
-            component_settings.core(context.config),
+            component_settings.core(context.config.timing, context.config.replication),
             controller_epoch=loaded.state.controller_epoch,
         )
         self._store = ReplicaStore(
@@ -219,7 +216,11 @@ class BrokerService:
             broker_id=own.broker_id,
             identity=str(identity),
             rank=own.broker_id,
-            timing=component_settings.controller(self._context.config),
+            timing=component_settings.controller(
+                self._context.config.timing,
+                self._context.config.controller,
+                self._context.config.replication,
+            ),
         )
 
     def _make_controller_shell(self) -> ControllerShell:
@@ -245,7 +246,9 @@ class BrokerService:
             self._registration,
             replicas=self._replicas,
             metadata=self._metadata,
-            timing=component_settings.controller_session(context.config),
+            timing=component_settings.controller_session(
+                context.config.timing, context.config.controller, context.config.replication
+            ),
         )
         return ControllerSessionShell(
             session,
@@ -262,7 +265,6 @@ class BrokerService:
         return BrokerApi(
             replicas=self._replicas,
             store=self._store,
-            record_buffers=self._record_buffers,
             metadata=self._metadata,
             producer_ids=ProducerIds(own.broker_id, own.broker_epoch),
             clock=self._context.clock,
@@ -277,7 +279,6 @@ class BrokerService:
         return ReplicationTransport(
             registration=self._registration,
             store=self._store,
-            record_buffers=self._record_buffers,
             live_broker=self._metadata.live_broker,
             submit=self._for_replicas.send,
             next_request_id=self._next_request_id,
@@ -305,7 +306,6 @@ class BrokerService:
         return CoreShell(
             self._replicas,
             store=self._store,
-            record_buffers=self._record_buffers,
             broker_api=self._broker_api,
             replication_transport=self._transport,
             step_session=self._session_shell.submit,

@@ -24,7 +24,7 @@ from strandline.kube.cluster_store import ClusterStore
 from strandline.log.data_directory import DataDirectory, MetaProperties
 from strandline.model import Endpoint, Registration, StoredBroker
 from strandline.runtime.event_loop.clock import Clock
-from strandline.runtime.event_loop.waiting import Backoff, WaitingReport
+from strandline.runtime.event_loop.waiting import Pauses, WaitingReport
 from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.start_decision import (
     FoundOnDisk,
@@ -85,7 +85,7 @@ class Registrar:
         Raises:  StoreForbidden if it lasts; StorageError if the disk fails meanwhile
         """
         settings = self._config.kubernetes
-        backoff = Backoff(first_ms=settings.backoff_ms, max_ms=settings.backoff_max_ms)
+        pauses = Pauses(settings)
         while True:
             try:
                 return await self._attempt()
@@ -95,7 +95,7 @@ class Registrar:
             except CoordinationError as error:
                 self._forbidden_since_ms = None
                 self._report.waiting_for("registration", error)
-            await backoff.pause()
+            await pauses.pause()
 
     async def _attempt(self) -> Registered:
         """Read, decide, and commit once.

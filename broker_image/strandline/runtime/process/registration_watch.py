@@ -19,7 +19,7 @@ from strandline.kube.cluster_store import ClusterStore
 from strandline.log_fields import fields
 from strandline.model import Registration, StoredBroker
 from strandline.runtime.event_loop.clock import Clock
-from strandline.runtime.event_loop.waiting import Backoff, WaitingReport
+from strandline.runtime.event_loop.waiting import Pauses, WaitingReport
 
 from .registration import Registered
 
@@ -61,17 +61,17 @@ class RegistrationWatch:
         Raises:  RegistrationSuperseded if another process holds the id
         """
         settings = self._config.kubernetes
-        backoff = Backoff(first_ms=settings.backoff_ms, max_ms=settings.backoff_max_ms)
+        pauses = Pauses(settings)
         while True:
             report = self._new_report()
             try:
                 await self._watch_until_odd()
             except CoordinationError as error:
                 report.waiting_for("watch of the own Broker object", error)
-                await backoff.pause()
+                await pauses.pause()
             while not await self._confirmed(report):
-                await backoff.pause()
-            backoff.reset()
+                await pauses.pause()
+            pauses.reset()
 
     async def _watch_until_odd(self) -> None:
         """Follow changes until one does not show our registration; a quorum read then decides."""

@@ -12,6 +12,7 @@ from typing import assert_never
 from strandline.controller_session.events import CommandPerformed, IsrProposed
 from strandline.controller_session.events import Event as SessionEvent
 from strandline.core.effects import (
+    AppendAsLeader,
     CompleteFetch,
     DeleteReplica,
     Effect,
@@ -30,7 +31,6 @@ from strandline.runtime.clients.broker_api import BrokerApi
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.event_loop.driver import Driver
 from strandline.runtime.observability.notice_reporters import CoreNoticeReporter
-from strandline.runtime.storage.record_buffers import RecordBuffers
 from strandline.runtime.storage.replica_store import DiskEffect, ReplicaStore
 
 from .replication_transport import ReplicationTransport
@@ -44,7 +44,6 @@ class CoreShell:
         replicas: Replicas,
         *,
         store: ReplicaStore,
-        record_buffers: RecordBuffers,
         broker_api: BrokerApi,
         replication_transport: ReplicationTransport,
         step_session: Callable[[SessionEvent], None],
@@ -55,7 +54,6 @@ class CoreShell:
         on_broken_promise: Callable[[InvariantViolation], None],
     ) -> None:
         self._store = store
-        self._record_buffers = record_buffers
         self._broker_api = broker_api
         self._replication_transport = replication_transport
         self._step_session = step_session
@@ -82,8 +80,10 @@ class CoreShell:
         """Perform in list order; StorageError ends the list."""
         for effect in effects:
             if isinstance(effect, DiskEffect):
-                self._store.perform(effect, self._record_buffers)
-                if isinstance(effect, DeleteReplica):
+                self._store.perform(effect)
+                if isinstance(effect, AppendAsLeader):
+                    self._broker_api.on_appended(effect)
+                elif isinstance(effect, DeleteReplica):
                     self._reporter.replica_deleted(effect.tp)
             elif isinstance(effect, Notice):
                 self._reporter.report(effect)

@@ -21,14 +21,14 @@ from strandline.core.events import (
     FetchFailed,
     FetchResponseReceived,
     FollowerFetchReceived,
+    RecordsHandle,
     RequestCancelled,
 )
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.log.record_batch import read_spans
+from strandline.log.record_batch import FetchedBatches, read_fetched
 from strandline.log_fields import fields
 from strandline.model import (
     GRPC_LISTENER,
-    BatchSpan,
     BrokerEpoch,
     BrokerId,
     LiveBroker,
@@ -39,7 +39,6 @@ from strandline.rpc.replication_client import ReplicationClient
 from strandline.rpc.replication_server import FollowerStream
 from strandline.rpc.streams import StreamOverflow
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
-from strandline.runtime.storage.record_buffers import RecordBuffers
 from strandline.runtime.storage.replica_store import ReplicaStore
 
 _log = logging.getLogger(__name__)
@@ -62,7 +61,6 @@ class ReplicationTransport:
         *,
         registration: Registration,
         store: ReplicaStore,
-        record_buffers: RecordBuffers,
         live_broker: Callable[[BrokerId], LiveBroker | None],
         submit: Callable[[Event], None],
         next_request_id: Callable[[], int],
@@ -73,7 +71,6 @@ class ReplicationTransport:
     ) -> None:
         self._registration = registration
         self._store = store
-        self._record_buffers = record_buffers
         self._live_broker = live_broker
         self._submit = submit
         self._partition_fetch_max_bytes = partition_fetch_max_bytes
@@ -204,16 +201,14 @@ class ReplicationTransport:
         answer = FetchResponseReceived(
             request_id=request_id, leader=broker_id, partitions=partitions
         )
-        buffers = {(request_id, frame.tp): frame.records for frame in frames}
-        with self._record_buffers.held(buffers):
-            self._submit(answer)
+        self._submit(answer)
 
     def _checked(self, frame: RecordsFrame) -> FetchedPartition:
         """Return what the core may see of an answer: every batch has been checked by its CRC."""
         error = frame.error
-        batches: tuple[BatchSpan, ...] = ()
+        batches = FetchedBatches((), b"")
         try:
-            batches = read_spans(frame.records)
+            batches = read_fetched(frame.records)
             self._on_bytes("in", len(frame.records))
         except ProtocolError as refusal:
             error = refusal.code
@@ -226,6 +221,7 @@ class ReplicationTransport:
             error=error,
             high_watermark=frame.high_watermark,
             log_start_offset=frame.log_start_offset,
-            batches=batches,
+            batches=batches.spans,
+            records=RecordsHandle(batches),
             diverging=frame.diverging,
         )

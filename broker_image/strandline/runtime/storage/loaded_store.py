@@ -53,7 +53,7 @@ def load_store(
     found = load_logs(
         directory.path,
         clean=clean,
-        persisted={entry.tp: entry for entry in state.partitions},
+        persisted=state.partitions,
         environment=environment,
     )
     for warning in found.warnings:

@@ -9,23 +9,22 @@ where everything that queued meanwhile shares the next write.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
-from strandline.broker_interface import Buffer
 from strandline.core.effects import (
     AppendAsFollower,
     AppendAsLeader,
     CreateReplica,
     DeleteReplica,
-    PersistedPartition,
     PersistState,
     RestartLogAt,
     TruncateTo,
     WriteEpochCheckpoint,
     WriteHighWatermarkCheckpoint,
 )
+from strandline.core.events import RecordsHandle
 from strandline.errors import InvariantViolation, StorageError
 from strandline.log.checkpoint import (
     EpochCheckpoint,
@@ -35,11 +34,12 @@ from strandline.log.checkpoint import (
 from strandline.log.data_directory import BrokerState
 from strandline.log.partition_folder import PartitionMetadataFile
 from strandline.log.partition_log import PartitionLog
-from strandline.log.record_batch import iterate_headers
+from strandline.log.record_batch import ClientBatch, FetchedBatches
 from strandline.model import EpochStart, TopicPartition
 
 from .loaded_store import LoadedStore
-from .record_buffers import RecordBuffers
+
+Checked = TypeVar("Checked", ClientBatch, FetchedBatches)
 
 DiskEffect = (
     CreateReplica
@@ -69,7 +69,7 @@ class ReplicaStore:
         self._on_persisted = on_persisted
         self._on_failure = on_failure
         self._controller_epoch = loaded.state.controller_epoch
-        self._persisted = {entry.tp: entry for entry in loaded.state.partitions}
+        self._persisted = dict(loaded.state.partitions)
         self._tokens: list[int] = []
         self._epochs: dict[TopicPartition, tuple[EpochStart, ...]] = {}
         self._pending_deletes: list[PartitionLog] = []
@@ -95,18 +95,19 @@ class ReplicaStore:
 
     # --- effects ---------------------------------------------------------------------------
 
-    def perform(self, effect: DiskEffect, record_buffers: RecordBuffers) -> None:
+    def perform(self, effect: DiskEffect) -> None:
         """Perform one disk effect; StorageError means it counts as not done."""
         match effect:
             case AppendAsLeader():
                 self.logs[effect.tp].append_as_leader(
-                    record_buffers.take(effect.request_id, effect.tp),
+                    _held(effect.records, ClientBatch),
                     base_offset=effect.base_offset,
                     leader_epoch=effect.leader_epoch,
                 )
             case AppendAsFollower():
-                batches = record_buffers.take(effect.request_id, effect.tp)
-                self.logs[effect.tp].append_as_follower(_first(batches, effect.batch_count))
+                self.logs[effect.tp].append_as_follower(
+                    _held(effect.records, FetchedBatches), batch_count=effect.batch_count
+                )
             case WriteHighWatermarkCheckpoint():
                 self._high_watermarks = dict(effect.high_watermarks)
                 self._wake.set()
@@ -166,8 +167,7 @@ class ReplicaStore:
 
     def _promise(self, effect: PersistState) -> None:
         self._controller_epoch = max(self._controller_epoch, effect.controller_epoch)
-        for entry in effect.partitions:
-            self._persisted[entry.tp] = entry
+        self._persisted.update(effect.partitions)
         self._tokens.append(effect.token)
         self._state_dirty = True
         self._wake.set()
@@ -197,7 +197,7 @@ class ReplicaStore:
         if self._state_dirty:
             state = BrokerState(
                 controller_epoch=self._controller_epoch,
-                partitions=tuple(self._sorted_state()),
+                partitions=dict(self._persisted),
             )
             tokens, self._tokens = self._tokens, []
             self._state_dirty = False
@@ -223,10 +223,6 @@ class ReplicaStore:
             if (log := self.logs.get(tp)) is not None:
                 await asyncio.to_thread(EpochCheckpoint(log.folder).write, epochs)
 
-    def _sorted_state(self) -> Iterator[PersistedPartition]:
-        for tp in sorted(self._persisted):
-            yield self._persisted[tp]
-
     # --- the end ---------------------------------------------------------------------------
 
     async def stop(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
@@ -248,7 +244,8 @@ class ReplicaStore:
             log.close()
 
 
-def _first(batches: Buffer, count: int) -> Buffer:
-    """Return the part of a buffer that holds its first `count` batches."""
-    *_, (position, header) = islice(iterate_headers(batches), count)
-    return memoryview(batches)[: position + header.size_bytes]
+def _held(records: RecordsHandle, kind: type[Checked]) -> Checked:
+    """Return what a handle stands for: the checked batches that came with the event."""
+    if isinstance(records, kind):
+        return records
+    raise InvariantViolation("what is appended came with the event", records=type(records))

@@ -8,40 +8,9 @@ finds any mistake here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from strandline.model import NO_LEADER, BrokerId, StoredPartition, TopicId, TopicPartition
 
-from .events import IsrChangeRequested
-from .write_notices import StatusWrite
-
-
-@dataclass(slots=True, kw_only=True)
-class PendingRequest:
-    """An AlterPartition that is not answered; read_since: the object was read after it came."""
-
-    event: IsrChangeRequested
-    read_since: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class PartitionEntry:
-    """One partition: the object as last read, and the store call or requests that are open.
-
-    request_id is the store call in flight, None when idle; writing is set while that call is
-    a write. Nothing runs before not_before_ms.
-    """
-
-    stored: StoredPartition
-    first_seen_ms: int
-    request_id: int | None = None
-    writing: StatusWrite | None = None
-    must_read: bool = False
-    state_lost: bool = False
-    failures: int = 0
-    not_before_ms: int = 0
-    since_ms: int = 0
-    requests: dict[BrokerId, PendingRequest] = field(default_factory=dict)
+from .partition_entry import PartitionEntry
 
 
 class PartitionTable:
@@ -87,28 +56,16 @@ class PartitionTable:
         Returns: False for an older state of the same partition, which is ignored
         """
         entry = self.entries.get(partition.name)
-        if entry is None or entry.stored.tp != partition.tp:
-            if entry is not None:
-                self._names.pop(entry.stored.tp, None)
-            self.entries[partition.name] = PartitionEntry(
-                stored=partition,
-                first_seen_ms=now_ms,
-                request_id=None if entry is None else entry.request_id,
-                requests={} if entry is None else entry.requests,
-            )
-            self._names[partition.tp] = partition.name
-            return True
-        known, found = entry.stored.state, partition.state
-        if known is not None and (found is None or found.partition_epoch < known.partition_epoch):
-            return False
-        entry.stored = partition
+        if entry is not None and entry.stored.tp == partition.tp:
+            return entry.adopt(partition)
+        if entry is None:
+            entry = PartitionEntry(stored=partition, first_seen_ms=now_ms)
+        else:
+            self._names.pop(entry.stored.tp, None)
+            entry = entry.replaced_by(partition, now_ms)
+        self.entries[partition.name] = entry
+        self._names[partition.tp] = partition.name
         return True
-
-    def lost_status(self, partition: StoredPartition, now_ms: int) -> None:
-        """Adopt an object that a quorum read showed without the status it had."""
-        entry = self.entries[partition.name]
-        entry.stored = partition
-        entry.first_seen_ms = now_ms
 
     def remove(self, name: str) -> PartitionEntry | None:
         """Forget a partition whose object is gone."""

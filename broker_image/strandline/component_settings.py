@@ -1,31 +1,36 @@
-"""The settings of each component of a broker, taken from the broker's configuration."""
+"""What each pure machine decides with, taken from the configuration: the only way to its defaults.
+
+Used by `runtime`, by the simulator and by tests: the last two replace what they vary.
+"""
 
 from __future__ import annotations
 
-from strandline.config.broker import BrokerConfig
+from strandline.backoff import Backoff
+from strandline.config.replication import ControllerConfig, ReplicationConfig
+from strandline.config.timing import TimingConfig
 from strandline.controller.timing import ControllerTiming, LeaseTiming
 from strandline.controller_session.timing import ControllerSessionTiming
 from strandline.core.settings import CoreSettings
 
 
-def core(config: BrokerConfig) -> CoreSettings:
+def core(timing: TimingConfig, replication: ReplicationConfig) -> CoreSettings:
     """Return the figures the replication core decides with."""
-    replication = config.replication
     return CoreSettings(
-        replica_lag_time_max_ms=config.timing.replica_lag_time_max_ms,
+        replica_lag_time_max_ms=timing.replica_lag_time_max_ms,
         fetch_wait_max_ms=replication.fetch_wait_max_ms,
         fetch_backoff_ms=replication.fetch_backoff_ms,
         fetch_timeout_ms=replication.fetch_timeout_ms,
-        high_watermark_checkpoint_interval_ms=(config.timing.high_watermark_checkpoint_interval_ms),
+        high_watermark_checkpoint_interval_ms=timing.high_watermark_checkpoint_interval_ms,
         isr_refusal_backoff_ms=replication.isr_refusal_backoff_ms,
         isr_request_timeout_ms=replication.isr_request_timeout_ms,
         purgatory_requests_max=replication.purgatory_requests_max,
     )
 
 
-def controller(config: BrokerConfig) -> ControllerTiming:
+def controller(
+    timing: TimingConfig, bounds: ControllerConfig, replication: ReplicationConfig
+) -> ControllerTiming:
     """Return the times and bounds of the controller."""
-    timing, bounds, replication = config.timing, config.controller, config.replication
     return ControllerTiming(
         lease=LeaseTiming(
             lease_duration_ms=timing.controller_lease_duration_seconds * 1000,
@@ -39,20 +44,20 @@ def controller(config: BrokerConfig) -> ControllerTiming:
         metadata_period_ms=replication.isr_propagation_period_ms,
         metadata_quiet_ms=replication.isr_propagation_quiet_ms,
         metadata_delay_max_ms=replication.isr_propagation_delay_max_ms,
-        retry_first_ms=bounds.write_backoff_ms,
-        retry_max_ms=bounds.write_backoff_max_ms,
+        retry=Backoff(first_ms=bounds.write_backoff_ms, max_ms=bounds.write_backoff_max_ms),
         store_calls_in_flight_max=bounds.status_writes_max,
     )
 
 
-def controller_session(config: BrokerConfig) -> ControllerSessionTiming:
+def controller_session(
+    timing: TimingConfig, bounds: ControllerConfig, replication: ReplicationConfig
+) -> ControllerSessionTiming:
     """Return the times of the session with the controller."""
-    bounds = config.controller
     return ControllerSessionTiming(
-        heartbeat_interval_ms=config.timing.broker_heartbeat_interval_ms,
+        heartbeat_interval_ms=timing.broker_heartbeat_interval_ms,
         redial_ms=bounds.session_retry_ms,
         redial_max_ms=bounds.session_retry_max_ms,
-        hosted_report_interval_ms=config.replication.partition_audit_interval_ms,
+        hosted_report_interval_ms=replication.partition_audit_interval_ms,
         probe_interval_ms=bounds.probe_interval_ms,
         probe_deadline_ms=bounds.probe_timeout_ms,
         refused_probes_dead=bounds.probe_attempts,
