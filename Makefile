@@ -1,4 +1,4 @@
-# Verbs of the project; `make` alone lists them. Everything made lies in .venv and in
+# Verbs of the project; `make` lists them. They write into .venv and
 # ${STRANDLINE_CACHE:-~/.cache/strandline}.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,7 +7,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 VENV ?= .venv
-# PY=/path/to/python uses an environment that is there already and makes none.
+# PY=/path/to/python uses an existing environment instead of making .venv.
 ifdef PY
 READY :=
 else
@@ -45,7 +45,7 @@ types: $(READY) ## mypy, strict
 SEEDS ?= 500
 .PHONY: sim
 sim: $(READY) ## drive the shipped core and controller under SEEDS seeded schedules
-	@$(PY) -m strandline.simulation --seeds $(SEEDS)
+	@$(PY) -m strandline_cli sim --seeds $(SEEDS)
 
 ##@ Make
 .PHONY: proto images requirements
@@ -58,7 +58,7 @@ images: ## build the images and save them as archives
 	@hack/cluster/install
 	@hack/images save
 
-requirements: $(READY) ## pin what each image and the tests install, with hashes
+requirements: $(READY) ## pin the packages of each image and of the tests, with hashes
 	@$(PY) -m uv $(COMPILE) pyproject.toml --extra broker -o requirements/broker.txt
 	@$(PY) -m uv $(COMPILE) pyproject.toml --extra operator -o requirements/operator.txt
 	@$(PY) -m uv $(COMPILE) pyproject.toml --extra analysis -o requirements/analysis.txt
@@ -67,24 +67,24 @@ requirements: $(READY) ## pin what each image and the tests install, with hashes
 ##@ Run
 .PHONY: demo demo-down push bench cluster-up cluster-down
 demo: $(READY) ## a real cluster, a topic under load, two faults, a verdict; CLUSTER=kind|hack|current
-	@CLUSTER="$(CLUSTER)" IMAGES="$(IMAGES)" LOAD="$(LOAD)" $(PY) -m strandline.cli.demo
+	@CLUSTER="$(CLUSTER)" IMAGES="$(IMAGES)" LOAD="$(LOAD)" $(PY) -m strandline_cli demo
 
 demo-down: $(READY) ## remove what the demo made
-	@$(PY) -m strandline.cli.demo --down
+	@$(PY) -m strandline_cli demo --down
 
 push: $(READY) ## build our images with docker and push them to IMAGES=<repository>, for CLUSTER=current
-	@IMAGES="$(IMAGES)" $(PY) -m strandline.cli.demo --push
+	@IMAGES="$(IMAGES)" $(PY) -m strandline_cli demo --push
 
 RUNS ?= 5
 bench: $(READY) ## measure faults, starts and idle brokers RUNS times on the cluster under hack/
-	@$(PY) -m bench --runs $(RUNS)
+	@$(PY) -m strandline_cli bench --runs $(RUNS)
 
 cluster-up: ## start a real Kubernetes on this machine: one control plane, three workers
 	@.ci/machine
 	@hack/cluster/install
 	@hack/cluster/up --workers 3
 
-cluster-down: ## stop it and remove everything it made
+cluster-down: ## stop that cluster and remove everything it made
 	@hack/cluster/down
 
 # --- the environment --------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""Every error of the project, and what a caller may do about it.
+"""The errors that packages share, and what a caller may do about each.
 
     StrandlineError
     |-- ProtocolError        expected; travels as Kafka's numeric code
-    |-- StorageError         the log directory goes offline
-    |-- CoordinationError    read again and decide anew, or step down
+    |-- StorageError         the broker stops; its next start looks at the disk (ADR 0010)
+    |-- CoordinationError    read and decide again, or step down
     |-- ConfigError          refuse to start: names the key and the accepted range
     InvariantViolation       our own bug: the broker stops; outside the tree, so that no handler
                              of StrandlineError catches it
@@ -35,7 +35,6 @@ class ErrorCode(IntEnum):
     INVALID_TOPIC_EXCEPTION = 17
     RECORD_LIST_TOO_LARGE = 18
     NOT_ENOUGH_REPLICAS = 19
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     INVALID_REQUIRED_ACKS = 21
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
@@ -43,7 +42,6 @@ class ErrorCode(IntEnum):
     INVALID_REQUEST = 42
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
-    DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     KAFKA_STORAGE_ERROR = 56
@@ -57,7 +55,6 @@ class ErrorCode(IntEnum):
     INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
     BROKER_ID_NOT_REGISTERED = 102
-    INCONSISTENT_TOPIC_ID = 103
 
 
 class StrandlineError(Exception):
@@ -77,7 +74,7 @@ class ProtocolError(StrandlineError):
 
 
 class StorageError(StrandlineError):
-    """A log directory can no longer be trusted or written; it goes offline."""
+    """A log directory can no longer be read, written or trusted."""
 
 
 class LogDirectoryFailed(StorageError):
@@ -95,11 +92,11 @@ class CorruptBatch(ProtocolError):
 
 
 class CoordinationError(StrandlineError):
-    """Something in Kubernetes is not as it was when we decided."""
+    """A call to Kubernetes failed, or the object changed since we decided."""
 
 
 class StoreConflict(CoordinationError):
-    """A compare-and-swap failed: read the object again and decide anew."""
+    """A compare-and-swap failed: read the object and decide again."""
 
 
 class StoreUnavailable(CoordinationError):

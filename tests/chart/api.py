@@ -1,4 +1,4 @@
-"""Dry runs of writes: the API server's answer as its causes, nothing stored."""
+"""Dry runs of writes: the API server's answer as causes; it stores no object."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMIT_SECONDS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiResponse:
-    """The status code and, of a refusal, one (field, sentence) for each broken rule."""
+    """The status code and, for a refusal, one (field, sentence) for each broken rule."""
 
     code: int
     value: Manifest
@@ -40,7 +40,7 @@ class ApiResponse:
 
 
 class DryRuns:
-    """Writes as cluster administrator, as dry runs where nothing shall be stored."""
+    """Writes as cluster administrator; the try_ methods are dry runs."""
 
     def __init__(self, kubeconfig: Path, namespace: str) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
@@ -65,7 +65,7 @@ class DryRuns:
         return self._send("POST", self._path(manifest), manifest)
 
     def try_create(self, manifest: Manifest, *, validation: str = "Warn") -> ApiResponse:
-        """Create an object in a dry run; validation says what becomes of unknown fields."""
+        """Create an object in a dry run; validation is the API's fieldValidation."""
         query = f"?dryRun=All&fieldValidation={validation}"
         return self._send("POST", self._path(manifest) + query, manifest)
 

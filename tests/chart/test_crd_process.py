@@ -79,9 +79,9 @@ PRINTED = {
         "REASON": "Because",
     },
 }
-"""What `kubectl get -o wide` shows of the complete objects, but for their age."""
+"""What `kubectl get -o wide` shows of the complete objects, except their age."""
 NOT_CHECKED = "some validation rules were not checked because the object was invalid"
-"""The API server says so after a broken bound: CEL rules wait until the shape is right."""
+"""The API server says so after a broken bound: it runs CEL rules only on a valid shape."""
 
 BOUND_CASES = [
     pytest.param(kind, path, keyword, *pair, id=f"{kind} {path} {keyword}")
@@ -123,7 +123,7 @@ def edits_of(path: str, value: Any) -> Manifest:
 
 
 class CrdHarness:
-    """For each kind one stored object without a status and one that is complete."""
+    """For each kind one stored object without a status and one complete object."""
 
     def __init__(self, dry_runs: DryRuns) -> None:
         self.dry_runs = dry_runs
@@ -154,7 +154,7 @@ class CrdHarness:
         return self.dry_runs.try_update(changed(whole, edits), status=True)
 
     def try_rule(self, rule: Rule, edits: Manifest) -> ApiResponse:
-        """Write as the rule says, in a dry run."""
+        """Do the write of a rule in a dry run."""
         if rule.on == "create":
             return self.dry_runs.try_create(
                 changed(COMPLETE[rule.kind], {"status": GONE, "metadata.name": "fresh", **edits})
@@ -237,7 +237,7 @@ def test_a_status_cannot_be_removed(harness: CrdHarness, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", sorted(COMPLETE))
 def test_an_unknown_field_is_refused_by_strict_clients(harness: CrdHarness, kind: str) -> None:
-    """Kubectl and helm are strict; for the others the schema keeps no unknown field."""
+    """Kubectl and helm are strict; for other clients the API server drops unknown fields."""
     fresh = changed(COMPLETE[kind], {"metadata.name": "fresh", "status": GONE})
     unknown = changed(fresh, {"spec.replicaz": 1})
     refused = harness.dry_runs.try_create(unknown, validation="Strict")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect, PersistState
-from strandline.core.epochs import EpochCache
 from strandline.core.events import (
     Event,
     FetchPartition,
@@ -14,11 +13,15 @@ from strandline.core.events import (
     LeaderAndIsrReceived,
     LiveBrokersChanged,
     ProduceReceived,
+    RecordsHandle,
+    SequenceCheck,
     StatePersisted,
 )
+from strandline.core.live_brokers import LiveBrokers
 from strandline.core.local_log import LocalLog
 from strandline.core.replicas import Replicas
 from strandline.core.settings import CoreSettings
+from strandline.errors import ErrorCode
 from strandline.model import (
     Acks,
     BatchSpan,
@@ -42,6 +45,7 @@ from strandline.model import (
 TP = TopicPartition(topic_id=TopicId("t"), partition=0)
 OTHER_TP = TopicPartition(topic_id=TopicId("t"), partition=1)
 NAME = "orders"
+RECORDS = RecordsHandle("some records")
 SETTINGS = CoreSettings(replica_lag_time_max_ms=1_000)
 
 
@@ -74,9 +78,7 @@ def starts(*pairs: tuple[int, int]) -> tuple[EpochStart, ...]:
 
 def batch(base: int, after: int, epoch: int = 0) -> BatchSpan:
     """Return a batch that covers [base, after)."""
-    return BatchSpan(
-        base_offset=base, next_offset=after, leader_epoch=LeaderEpoch(epoch), size_bytes=10
-    )
+    return BatchSpan(base_offset=base, next_offset=after, leader_epoch=LeaderEpoch(epoch))
 
 
 def state(
@@ -105,9 +107,8 @@ def context(*live: int, settings: CoreSettings = SETTINGS) -> BrokerContext:
     return BrokerContext(
         broker_id=BrokerId(0),
         broker_epoch=BrokerEpoch(1),
-        clean_since_epoch=BrokerEpoch(1),
         settings=settings,
-        live={each.broker_id: each for each in alive(*live)},
+        live=LiveBrokers(alive(*live)),
     )
 
 
@@ -125,18 +126,23 @@ def alive(*brokers: int, epoch: int = 1) -> tuple[LiveBroker, ...]:
 
 
 def log(
-    end_offset: int = 0, *, high_watermark: int = 0, start: int = 0, epochs: str = ""
+    end_offset: int = 0,
+    *,
+    high_watermark: int = 0,
+    start: int = 0,
+    epochs: str = "",
+    tp: TopicPartition = TP,
 ) -> LocalLog:
     """Return a log; epochs is "epoch@start epoch@start"."""
     pairs = [each.split("@") for each in epochs.split()]
     return LocalLog(
-        tp=TP,
+        tp=tp,
         topic_name=NAME,
         settings=TopicSettings(),
         log_start_offset=start,
         log_end_offset=end_offset,
         high_watermark=high_watermark,
-        epochs=EpochCache(starts(*((int(epoch), int(offset)) for epoch, offset in pairs))),
+        epochs=starts(*((int(epoch), int(offset)) for epoch, offset in pairs)),
     )
 
 
@@ -163,9 +169,9 @@ def fetch(offset: int, *, le: int = 0, last: int = -1, tp: TopicPartition = TP) 
     return FetchPartition(
         tp=tp,
         fetch_offset=offset,
-        log_start_offset=0,
         leader_epoch=LeaderEpoch(le),
         last_fetched_epoch=LeaderEpoch(last),
+        high_watermark=-1,
     )
 
 
@@ -193,9 +199,8 @@ def produced(
     count: int = 1,
     *,
     acks: Acks = Acks.ALL,
-    le: int | None = None,
     tp: TopicPartition = TP,
-    duplicate: BatchSpan | None = None,
+    sequence: SequenceCheck = ErrorCode.NONE,
 ) -> ProduceReceived:
     """Return a producer's batch."""
     return ProduceReceived(
@@ -203,10 +208,9 @@ def produced(
         tp=tp,
         acks=acks,
         record_count=count,
-        size_bytes=10,
+        records=RECORDS,
         timeout_ms=1_000,
-        leader_epoch=None if le is None else LeaderEpoch(le),
-        duplicate=duplicate,
+        sequence=sequence,
     )
 
 

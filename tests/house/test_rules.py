@@ -1,4 +1,4 @@
-"""Every rule of the house catches an offence planted into a small tree, and that alone."""
+"""Every rule of the house catches an offence planted into a small tree, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.house import owned_things
 from tests.house.rules import (
     conduct,
     decisions,
     layers,
+    ownership,
     promises,
     reach,
     references,
@@ -32,7 +34,7 @@ NAMES = "broker_image/strandline/names.py"
 ERRORS = "broker_image/strandline/errors.py"
 MAIN = "broker_image/strandline/runtime/main.py"
 CONFIG = "broker_image/strandline/config/x.py"
-METRICS = "broker_image/strandline/runtime/metrics.py"
+METRICS = "broker_image/strandline/runtime/observability/metrics.py"
 DOC = '"""Says what it is."""\n'
 FLOOR = "[floor]\nfast = 3\nprocesses = 1\npods = 1\n"
 PROJECT = """[project]
@@ -63,6 +65,7 @@ LISTS = {
     "requirements/broker.txt": PINNED,
     "requirements/operator.txt": PINNED,
     "requirements/dev.txt": PINNED,
+    "hack/client/requirements.txt": PINNED,
 }
 STRICT = "[tool.mypy]\nstrict = true\n"
 OVERRIDE = "[[tool.mypy.overrides]]\n"
@@ -152,6 +155,10 @@ OFFENCES = (
     Planted(conduct.impure, {CORE: "print(1)\n"}, "calls print"),
     Planted(conduct.impure, {CORE: "async def f(): ...\n"}, "is asynchronous"),
     Planted(conduct.impure, {CORE: "def f():\n    global x\n    x = 1\n"}, "keeps state"),
+    Planted(ownership.foreign_changes, {CORE: "self.log.end = 1\n"}, "changes self.log.end"),
+    Planted(ownership.foreign_changes, {CORE: "a, role.state = 1, 2\n"}, "changes role.state"),
+    Planted(ownership.foreign_changes, {CORE: "del a.delayed[tp]\n"}, "changes a.delayed"),
+    Planted(ownership.foreign_changes, {CORE: "self.a.b[0].pop()\n"}, "changes self.a.b"),
     Planted(conduct.unfinished, {LOG: "assert True\n"}, "assert"),
     Planted(conduct.unfinished, {LOG: "raise NotImplementedError\n"}, "NotImplementedError"),
     Planted(
@@ -180,6 +187,10 @@ OFFENCES = (
     Planted(layers.forbidden_imports, {OPERATOR: "import strandline.core.leader\n"}, "core.leader"),
     Planted(layers.forbidden_imports, {ANALYSIS: "import strandline.model\n"}, "strandline.model"),
     Planted(layers.forbidden_imports, {METRICS: "import strandline_api\n"}, "strandline_api"),
+    *(
+        Planted(ownership.broken_ownership, files, sentence)
+        for files, sentence in owned_things.OFFENCES
+    ),
     Planted(layers.ambiguous_names, {"broker_image/strandline/types.py": ""}, "misleads"),
     Planted(layers.ambiguous_names, {"operator/__init__.py": ""}, "operator module"),
     Planted(words.forbidden_words, {"docs/x.md": f"as told in {NUMBER}"}, NUMBER),
@@ -372,6 +383,8 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (shape.too_long, {"protos/strandline_api/v1/x_pb2.py": "x = 1\n" * 900}),
     (shape.undocumented, {LOG: f"{DOC}def _f(): ...\n", "tests/x.py": f"{DOC}def f(): ...\n"}),
     (conduct.impure, {LOG: "print(open('x'))\nasync def f(): ...\n"}),
+    (ownership.foreign_changes, {CORE: "self.a[0], b = 1, 2\nself.a.pop()\nb[0] = x.b.get(1)\n"}),
+    (ownership.foreign_changes, {LOG: "self.log.end = 1\n"}),
     (conduct.unfinished, {"tests/core/test_x.py": "assert True\n"}),
     (conduct.swallowing, {LOG: "try:\n    x\nexcept (OSError, KeyError):\n    y\n"}),
     (conduct.swallowing, {LOG: "try:\n    x\nexcept BaseException:\n    y\n    raise\n"}),
@@ -381,6 +394,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (layers.forbidden_imports, {OPERATOR: "from strandline.kube import api\n"}),
     (layers.forbidden_imports, {ANALYSIS: "from strandline import names\n"}),
     (layers.ambiguous_names, {OPERATOR: ""}),
+    *((ownership.broken_ownership, files) for files in owned_things.HARMLESS),
     (words.forbidden_words, {LOG: "struct 10+ #0", "x.json": '"#7eb26d"', "x.sh": "${#a[@]}"}),
     (registers.metric_names_elsewhere, {LOG: "x = 'strandline_operator.plan'\n"}),
     (registers.metrics_without_exporter, {NAMES: "LAG = gauge()\n", METRICS: "names.LAG\n"}),
@@ -477,7 +491,7 @@ def test_every_rule_is_tried_on_an_offence() -> None:
 
 def test_changed_proto_makes_generated_code_stale(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
-    compiled = shutil.ignore_patterns("__pycache__")  # others may be writing there
+    compiled = shutil.ignore_patterns("__pycache__")  # parallel tests may be writing there
     shutil.copytree(ROOT / "protos", tmp_path / "protos", ignore=compiled)
     assert registers.stale_generated_code(tmp_path) == []
     source = next((tmp_path / "protos").rglob("*.proto"))

@@ -1,7 +1,7 @@
 """The suite's own rules, tried on small suites that run under a copy of tests/conftest.py.
 
-Each suite runs in a process of its own. To import pytest takes longer than to run a small
-suite, so one process imports it and forks for each.
+Each suite runs in a process of its own. The import of pytest takes longer than a small suite, so
+one process imports pytest and forks for each suite.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ for line in sys.stdin:
 
 
 class Done(NamedTuple):
-    """How a run ended, and all it printed."""
+    """Exit code and output of a run."""
 
     returncode: int
     output: str

@@ -19,6 +19,7 @@ from tests.house.rules import (
     conduct,
     decisions,
     layers,
+    ownership,
     promises,
     reach,
     references,
@@ -43,6 +44,8 @@ RULES: tuple[Rule, ...] = (
     conduct.unexplained_type_ignores,
     layers.forbidden_imports,
     layers.ambiguous_names,
+    ownership.foreign_changes,
+    ownership.broken_ownership,
     words.forbidden_words,
     registers.metric_names_elsewhere,
     registers.metrics_without_exporter,
@@ -73,10 +76,10 @@ LINT_IMPORTS = "from importlinter.cli import lint_imports_command as run; run()"
 
 @pytest.fixture(scope="module", autouse=True)
 def _remembered_tree() -> Iterator[None]:
-    """Let all rules share one reading of the tree, and forget it after the last.
+    """Let all rules share one reading of the tree, and free it after the last.
 
-    The garbage collector rests meanwhile: syntax trees are very many objects and no garbage,
-    and to look through them time and again takes longer than to make them.
+    The garbage collector is off meanwhile: it would visit the many objects of the syntax trees
+    again and again, which takes longer than making them.
     """
     gc.disable()
     yield

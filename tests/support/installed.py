@@ -1,7 +1,7 @@
 """The chart installed in a namespace of its own on a real cluster, for tests that break pods.
 
-Looks at the cluster and drives the load with the very modules the demo is made of, so that a
-test judges what a user sees.
+Watches the cluster and drives the load with the demo's own modules, so that a test judges what
+a user sees.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from strandline.checker.judge import HistoryVerdict
-from strandline.cli.cluster_view import ClusterView
-from strandline.cli.faults import is_healthy, run_fault
-from strandline.cli.kubectl import CommandFailed, Kubernetes
-from strandline.cli.load_pod import BOOTSTRAP, LoadPod
-from strandline.cli.verdict import FaultSeen, judge_run, scan, vacuity
+from strandline_cli import release, topics, under_load
+from strandline_cli.cluster_view import ClusterView
+from strandline_cli.commands import CommandFailed
+from strandline_cli.kubectl import Kubernetes
+from strandline_cli.load_pod import BOOTSTRAP, LoadPod
+from strandline_cli.topics import BROKERS
+from strandline_cli.verdict import ACKED_MIN, FaultSeen
 from strandline_operator.kinds import TOPIC_ID_LABEL
 from strandline_operator.resources import DATA_PATH
 from tests.support.cluster import Cluster
@@ -25,14 +27,10 @@ from tests.support.commands import REPOSITORY, programs
 from tests.support.eventually import NotWithinDeadline, eventually
 
 CHART = REPOSITORY / "helm" / "strandline"
-RELEASE = "strandline"
-BROKERS = 3
-PARTITIONS = 6
-RATE = 110.0
 KCAT = f"kcat -b {BOOTSTRAP}"
 FAULT_LIMIT_MS = 15_000
-"""Every fault is over for clients within this time, on however slow a machine."""
-READY_LIMIT_MS = 120_000
+"""Every fault is over for clients within this time, also on a slow machine."""
+READY_LIMIT_SECONDS = 120
 HELM_LIMIT_SECONDS = 130
 
 
@@ -43,10 +41,10 @@ class Installed:
         self.cluster = cluster
         self.images = images
         self.kubernetes = Kubernetes(cluster.kubeconfig, namespace, programs())
-        # Definitions belong to the whole cluster and may be another release's.
+        # CRDs belong to the whole cluster, so another release may own them.
         version = json.loads(self.kubernetes.kubectl("get", "--raw", "/version"))["gitVersion"]
         definitions = self.kubernetes.helm(
-            "template", RELEASE, str(CHART), f"--kube-version={version}"
+            "template", release.RELEASE, str(CHART), f"--kube-version={version}"
         )
         crds = [
             part
@@ -61,35 +59,24 @@ class Installed:
     def helm(self, verb: str, images: dict[str, str]) -> None:
         """Install or upgrade the release with these images."""
         values = ["crds.enabled=false", "defaultCluster.spec.timing=demo"]
-        for name in ("broker", "operator"):
-            repository, _, tag = images[name].rpartition(":")
-            values += [f"{name}.image.repository={repository}", f"{name}.image.tag={tag}"]
+        values += release.image_values(images, "broker", "operator")
         self.kubernetes.helm(
-            *(verb, RELEASE, str(CHART), "--wait", "--timeout=120s"),
+            *(verb, release.RELEASE, str(CHART), "--wait", "--timeout=120s"),
             *(f"--set={value}" for value in values),
             limit_seconds=HELM_LIMIT_SECONDS,
         )
 
     def create_topic(self, name: str) -> None:
         """Apply a topic like that of the examples and wait until it is Ready."""
-        manifest = {
-            "apiVersion": "strandline.dev/v1alpha1",
-            "kind": "ReplicatedTopic",
-            "metadata": {"name": name},
-            "spec": {"partitions": PARTITIONS, "replicationFactor": BROKERS},
-        }
-        self.kubernetes.apply(manifest)
+        topics.apply_topic(self.kubernetes, name)
         self.wait_ready(name)
 
     def wait_ready(self, topic: str) -> None:
         """Wait until a topic says that it is Ready."""
-        self.kubernetes.kubectl(
-            *("wait", f"rtopic/{topic}", "--for=condition=Ready", "--timeout=120s"),
-            limit_seconds=HELM_LIMIT_SECONDS,
-        )
+        topics.wait_ready(self.kubernetes, f"rtopic/{topic}", READY_LIMIT_SECONDS)
 
     def topic_id(self, topic: str) -> str:
-        """Return the id of the topic that bears this name now."""
+        """Return the id of the topic that has this name now."""
         return str(self.kubernetes.get("rtopic", topic)["status"]["topicId"])
 
     def led(self, topic: str) -> set[int]:
@@ -138,78 +125,41 @@ class Installed:
 
     @contextmanager
     def under_load(self, topic: str) -> Iterator[UnderLoad]:
-        """Create a topic and write it for as long as this lasts; judge before the end."""
+        """Create a topic and write to it inside the context; the caller judges it there."""
         self.create_topic(topic)
+        kubernetes, pod = self.kubernetes, f"load-{topic}"
         load = LoadPod(
-            self.kubernetes,
-            self.images["client"],
-            name=f"load-{topic}",
-            topic=topic,
-            partitions=PARTITIONS,
-            rate=RATE,
-            mutate=on_control_node,
+            kubernetes, self.images["client"], name=pod, topic=topic, mutate=on_control_node
         )
-        view = ClusterView(self.kubernetes, topic=topic)
+        view = ClusterView(kubernetes, topic=topic)
         try:
-            run = UnderLoad(self.kubernetes, topic, view, load)
-            run.wait_healthy()
-            run.wait_for_acks(1_000)
+            run = UnderLoad(kubernetes=kubernetes, topic=topic, view=view, load=load, wait=_wait)
+            run.wait_healthy(READY_LIMIT_SECONDS)
+            run.wait_for_acks(1_000, READY_LIMIT_SECONDS)
             yield run
         finally:
             load.close()
             view.close()
-            self.kubernetes.kubectl("delete", "pod", f"load-{topic}", "--wait=false")
+            kubernetes.kubectl("delete", "pod", pod, "--wait=false")
 
 
-class UnderLoad:
-    """A topic that is being written, and the faults it has seen."""
+class UnderLoad(under_load.UnderLoad):
+    """A topic under load; each fault must be short for clients, and nothing may be lost."""
 
-    def __init__(
-        self, kubernetes: Kubernetes, topic: str, view: ClusterView, load: LoadPod
-    ) -> None:
-        self.kubernetes = kubernetes
-        self.topic = topic
-        self.view = view
-        self.load = load
-        self.faults: list[FaultSeen] = []
-
-    def wait_healthy(self) -> None:
-        """Wait until every ISR is full, every pod ready, and every partition acknowledges."""
-        eventually(
-            lambda: is_healthy(self.view, self.load), READY_LIMIT_MS, "a healthy cluster under load"
-        )
-
-    def wait_for_acks(self, count: int) -> None:
-        """Wait for more acknowledgements."""
-        wanted = self.acked() + count
-        eventually(lambda: self.acked() >= wanted, READY_LIMIT_MS, f"{count} acknowledgements")
-
-    def acked(self) -> int:
-        """Return the acknowledgements so far."""
-        report = self.load.last()
-        return 0 if report is None else report.acked_total
-
-    def fault(self, name: str, inject: Callable[[], None]) -> FaultSeen:
-        """Inject a fault and wait until it is over; it must be short for clients."""
-        seen = run_fault(name, inject, view=self.view, load=self.load, wait=_wait)
+    def short_fault(self, name: str, inject: Callable[[], None]) -> FaultSeen:
+        """Inject a fault and wait until it is over; fail if it is too long for clients."""
+        seen = self.fault(name, inject)
         print(f"{name}: gaps {seen.gaps_ms} ms")
-        self.faults.append(seen)
         assert seen.longest_gap_ms <= FAULT_LIMIT_MS
         return seen
 
     def judged(self) -> HistoryVerdict:
-        """Stop the load and judge its history; nothing may be lost, and enough must be shown."""
-        self.wait_for_acks(max(0, 5_000 - self.acked()))
-        self.load.stop()
-        eventually(self.load.ended, READY_LIMIT_MS, "the end of the load")
-        eventually(lambda: self.view.seen().has_full_isrs, READY_LIMIT_MS, "full ISRs")
-        replicas = {n: each.replicas for n, each in self.view.seen().partitions.items()}
-        scanned = scan(self.kubernetes, range(BROKERS), topic=self.topic)
-        verdict = judge_run(self.load.history(), scanned, replicas)
+        """Stop the load and judge its history; fail on a finding or if the run shows too little."""
+        self.wait_for_acks(max(0, ACKED_MIN - self.acked()), READY_LIMIT_SECONDS)
+        verdict = self.judge(self.settle(READY_LIMIT_SECONDS))
         print(f"acked {verdict.acked} unknown {verdict.unknown} lost {verdict.lost}")
         assert verdict.is_valid, verdict.findings
-        assert vacuity(verdict.acked, self.faults) == []
-        assert self.load.exit_code() == 0
+        assert self.vacuity(verdict) == []
         assert verdict.read >= verdict.acked
         return verdict
 
@@ -223,6 +173,6 @@ def _wait(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def on_control_node(pod: dict[str, Any]) -> dict[str, Any]:
-    """Keep a pod on the node that no test kills."""
+    """Pin a pod to the node that no test kills."""
     pod["spec"]["nodeSelector"] = {"node-role.kubernetes.io/control-plane": ""}
     return pod

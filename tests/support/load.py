@@ -1,7 +1,7 @@
-"""The project's load generator as a process of its own, and the judgement of its history.
+"""The project's load generator as a process of its own, and the verdict on its history.
 
-Faults are injected while it runs; afterwards the history is judged against every replica's
-log as it lies on disk. The logs are decoded by kafka-python, not by code of ours.
+A test injects faults while it runs; afterwards the history is judged against every replica's log
+on disk. kafka-python decodes the logs, not our own code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafka.record.memory_records import MemoryRecords
 from strandline.checker.history import History, Scanned, SendOutcome, read_history
 from strandline.checker.judge import HistoryVerdict, judge
 from strandline.errors import CorruptBatch
-from strandline.log.record_batch import iterate_headers
+from strandline.log.record_batch import parse_header
 from strandline.model import BrokerId, LeaderEpoch
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.eventually import eventually
@@ -31,7 +31,7 @@ RATE = 100
 
 
 class LoadProcess:
-    """One run of `strandline.cli.load` against a topic."""
+    """One run of `strandline load` against a topic."""
 
     def __init__(
         self, group: BrokerGroup, topic: str, partitions: int = 1, *, rate: int = RATE
@@ -44,7 +44,7 @@ class LoadProcess:
         with self._reports.open("wb") as reports:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "strandline.cli.load"),
+                    *(sys.executable, "-m", "strandline_cli", "load"),
                     f"--bootstrap={group.bootstrap()}",
                     f"--topic={topic}",
                     f"--partitions={partitions}",
@@ -59,7 +59,7 @@ class LoadProcess:
         self.wait_for_acks(rate // 2)
 
     def reports(self) -> list[dict[str, Any]]:
-        """Return what the load said each second."""
+        """Return the reports of the load, one for each second."""
         lines = self._reports.read_text().splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
@@ -72,10 +72,10 @@ class LoadProcess:
     def wait_for_acks(
         self, more: int, *, of: Sequence[int] | None = None, within_ms: int = FAULT_LIMIT_MS
     ) -> None:
-        """Wait until each partition, or each of some, has so many acknowledgements more than now.
+        """Wait until all or the given partitions have this many more acknowledgements than now.
 
-        Those of a leader that stands still are left out: the client's library waits for its
-        answer as long as the connection is open.
+        Leave out those of a frozen leader: the client's library waits for its answer as long as
+        the connection is open.
         """
         before = self.acked()
 
@@ -98,7 +98,7 @@ class LoadProcess:
         eventually(reported, count * 1000 + FAULT_LIMIT_MS, f"{count} reports")
 
     def stop(self) -> History:
-        """End the load, wait for what is outstanding and for its consumer; return its history."""
+        """End the load, wait for outstanding sends and for its consumer; return its history."""
         self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(RUN_LIMIT_SECONDS) == 0
         return read_history(self._history.read_text().splitlines(keepends=True))
@@ -106,9 +106,9 @@ class LoadProcess:
     def judged(self, *, silent: Sequence[int] = ()) -> HistoryVerdict:
         """End the load and judge it once every replica holds the whole log.
 
-        Every record was acknowledged and, up to the last one, read by a consumer; no partition
-        waited longer than a fault may last, but for those led by a broker that a test kept
-        silent: the client's library waits for its answer.
+        Every record must be acknowledged and, up to the last one, read by a consumer. No
+        partition may wait longer than a fault may last, except the `silent` ones, whose leader a
+        test froze: the client's library waits for that leader's answer.
         """
         verdict = self.verdict()
         assert verdict.is_valid, verdict
@@ -118,7 +118,7 @@ class LoadProcess:
         return verdict
 
     def verdict(self) -> HistoryVerdict:
-        """End the load and return the judgement, whatever it is."""
+        """End the load and return the verdict, valid or not; fail on a send that was not acked."""
         verdict = settled_verdict(self._group, self._topic, self._partitions, self.stop())
         assert verdict.failed == 0, verdict
         assert verdict.unknown == 0, verdict
@@ -155,13 +155,13 @@ def settled_verdict(
             history.scans.update({(number, BrokerId(b)): r for b, r in scans.items()})
         return True
 
-    retry_on = (AssertionError, CorruptBatch)  # what is being appended may be cut
+    retry_on = (AssertionError, CorruptBatch)  # a batch may be read while it is written
     eventually(scanned, within_ms, f"equal logs of {topic}", retry_on=retry_on)
     return judge(history, replicas={n: frozenset(s["replicas"]) for n, s in enumerate(statuses)})
 
 
 def acked_history(*acknowledged: Mapping[bytes, int | None], partition: int = 0) -> History:
-    """Return the history of what clients of other kinds were told; None is not known."""
+    """Return a history of value -> acknowledged offset; None is an unknown outcome."""
     lines: list[str] = []
     for producer, offsets in enumerate(acknowledged):
         for sequence, (value, offset) in enumerate(offsets.items()):
@@ -177,8 +177,11 @@ def scan_log(folder: Path, broker: int, partition: int) -> list[Scanned]:
     found: list[Scanned] = []
     for path in sorted(folder.glob("*.log")):
         data = path.read_bytes()
-        for position, header in iterate_headers(data):
-            batch = data[position : position + header.size_bytes]
+        while data:
+            header = parse_header(data)
+            batch, data = data[: header.size_bytes], data[header.size_bytes :]
+            if len(batch) < header.size_bytes:
+                raise CorruptBatch(problem="batch is cut", size=header.size_bytes)
             found.extend(
                 Scanned(
                     broker=BrokerId(broker),

@@ -1,7 +1,7 @@
-"""How fast failures are noticed, and how often state is written down.
+"""How fast failures are noticed, and how often high watermarks are written to disk.
 
 Two profiles: `demo` shows a failover in a second or two on an idle laptop, `safe`
-tolerates the pauses of a loaded cluster. Any single value may still be given.
+tolerates the pauses of a loaded cluster. Single keys override the profile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingConfig:
-    """Leases, sessions, lag and checkpoints; the defaults are the profile `safe`."""
+    """The controller Lease, sessions, lag and checkpoints; the defaults are the profile `safe`."""
 
     controller_lease_duration_seconds: int = integer(
         "controller.lease.duration.seconds", 15, minimum=1, maximum=3_600
@@ -30,22 +30,12 @@ class TimingConfig:
         "controller.lease.renew.deadline.ms", 10_000, minimum=100, maximum=_HOUR_MS
     )
     """A controller that has not renewed for this long stops deciding. Must be below the
-    duration, so that it stops before another begins. 10,000 as client-go; demo 2,000."""
+    duration, so that it stops before another broker may start. 10,000 as client-go; demo 2,000."""
 
     controller_lease_retry_ms: int = integer(
         "controller.lease.retry.ms", 2_000, minimum=50, maximum=_HOUR_MS
     )
     """Interval of the controller's renewals and of a candidate's tries. 2,000; demo 500."""
-
-    broker_lease_duration_seconds: int = integer(
-        "broker.lease.duration.seconds", 15, minimum=1, maximum=3_600
-    )
-    """Validity that a broker writes into its own Lease; nothing reads it. Seconds. 15; demo 6."""
-
-    broker_lease_renew_interval_ms: int = integer(
-        "broker.lease.renew.interval.ms", 5_000, minimum=50, maximum=_HOUR_MS
-    )
-    """Interval at which a broker renews its own Lease. 5,000; demo 2,000."""
 
     broker_heartbeat_interval_ms: int = integer(
         "broker.heartbeat.interval.ms", 2_000, minimum=10, maximum=_HOUR_MS
@@ -56,8 +46,8 @@ class TimingConfig:
     broker_session_timeout_ms: int = integer(
         "broker.session.timeout.ms", 9_000, minimum=30, maximum=_HOUR_MS
     )
-    """A session silent for this long is over (corroborated by a probe). At least three
-    heartbeats. Kafka's key and default (KRaft); demo 2,000."""
+    """After this silence the controller probes a broker, and declares it dead if the probe
+    fails. At least three heartbeats. Kafka's key and default (KRaft); demo 2,000."""
 
     replica_lag_time_max_ms: int = integer(
         "replica.lag.time.max.ms", 30_000, minimum=100, maximum=24 * _HOUR_MS
@@ -85,11 +75,6 @@ class TimingConfig:
             raise ConfigError(
                 "controller.lease.retry.ms * 1.2 must be below controller.lease.renew.deadline.ms"
             )
-        if self.broker_lease_duration_seconds * 1000 < 2 * self.broker_lease_renew_interval_ms:
-            raise ConfigError(
-                "broker.lease.renew.interval.ms must be at most half of "
-                "broker.lease.duration.seconds * 1000"
-            )
         if self.broker_session_timeout_ms < 3 * self.broker_heartbeat_interval_ms:
             raise ConfigError(
                 "broker.session.timeout.ms must be at least 3 * broker.heartbeat.interval.ms"
@@ -102,8 +87,6 @@ DEMO: Final = TimingConfig(
     controller_lease_duration_seconds=3,
     controller_lease_renew_deadline_ms=2_000,
     controller_lease_retry_ms=500,
-    broker_lease_duration_seconds=6,
-    broker_lease_renew_interval_ms=2_000,
     broker_heartbeat_interval_ms=500,
     broker_session_timeout_ms=2_000,
     replica_lag_time_max_ms=10_000,

@@ -1,15 +1,16 @@
 """What a leader knows about its followers, and when one of them counts as in sync.
 
 Progress is kept per broker epoch: what an earlier process of the same broker had fetched
-says nothing about the log of the present one (ADR 0002). Changed by fetches alone.
+says nothing about the log of the present one (ADR 0002). Accepted fetches alone change a
+progress; for a new process the leader begins a new one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from strandline.model import BrokerEpoch, BrokerId, IsrEntry
+from strandline.model import BrokerEpoch, BrokerId, IsrEntry, covers
 
 UNKNOWN_END = -1
 """Log end of a follower that has not fetched yet in this leader epoch: it holds the HW back."""
@@ -39,7 +40,9 @@ class FollowerProgress:
 
     def covers(self, entry: IsrEntry) -> bool:
         """Tell whether the process that fetches still has what the ISR entry stands for."""
-        return self.clean_since_epoch <= entry.broker_epoch <= self.broker_epoch
+        return covers(
+            entry, clean_since_epoch=self.clean_since_epoch, broker_epoch=self.broker_epoch
+        )
 
     def record_fetch(self, *, fetch_offset: int, leader_end: int, now_ms: int) -> None:
         """Note a fetch that was accepted.
@@ -82,9 +85,9 @@ def reset_progress(
     was last caught up, so that it gets the whole lag time to fetch again.
     """
     fresh = FollowerProgress(broker_epoch=broker_epoch, clean_since_epoch=clean_since_epoch)
-    if entry is not None and fresh.covers(entry):
-        fresh.last_caught_up_ms = former.last_caught_up_ms
-    return fresh
+    if entry is None or not fresh.covers(entry):
+        return fresh
+    return replace(fresh, last_caught_up_ms=former.last_caught_up_ms)
 
 
 def out_of_sync(

@@ -1,7 +1,7 @@
-"""Follow a collection without gaps: a watch that goes on where it ended.
+"""Follow a collection without gaps: each watch starts where the last one ended.
 
-Changes are hints; whoever decides reads again. A watch that cannot go on raises
-`WatchExpired`, and the caller begins anew with a list.
+Changes are hints: a caller reads the object again before it decides. A watch that cannot go
+on raises `WatchExpired`, and the caller must list again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
+from strandline.backoff import Backoff
 from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import StoreUnavailable
 
@@ -31,11 +32,12 @@ async def follow(
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield every change after a resourceVersion, across ended and broken watches.
 
-    on_sign_of_life hears the plural of the resource at each event and bookmark.
+    on_sign_of_life gets the plural of the resource at each event and bookmark.
 
     Raises:  WatchExpired if changes may have been missed; StoreForbidden
     """
-    backoff_ms = settings.backoff_ms
+    backoff = Backoff(first_ms=settings.backoff_ms, max_ms=settings.backoff_max_ms)
+    failures = 0
     while True:
         watch = api.watch(
             resource,
@@ -47,12 +49,12 @@ async def follow(
         try:
             async with aclosing(watch):
                 async for event in watch:
-                    backoff_ms = settings.backoff_ms
+                    failures = 0
                     resource_version = event.resource_version
                     on_sign_of_life(resource.plural)
                     if event.type != _BOOKMARK:
                         yield event
         except StoreUnavailable:
-            backoff_ms = min(2 * backoff_ms, settings.backoff_max_ms)
-        # Also after an orderly end: a server that ends each watch at once must not be flooded.
-        await asyncio.sleep(backoff_ms / 1000)
+            failures += 1
+        # Pause after an orderly end, too: the API server may end each watch at once.
+        await asyncio.sleep(backoff.after_ms(failures + 1) / 1000)

@@ -15,14 +15,14 @@ from strandline.core.events import (
     DelayedFetchReceived,
     FetchedPartition,
     FetchFailed,
-    FetchPartition,
     FetchResponseReceived,
     FollowerFetchReceived,
     ProduceReceived,
+    RecordsHandle,
     StatePersisted,
 )
 from strandline.errors import ErrorCode
-from strandline.model import NO_EPOCH, Acks, BrokerId, TopicPartition
+from strandline.model import Acks, BrokerId, TopicPartition
 
 from .clients import ConsumerRequest, ProducerRequest
 from .disk import RecordLog, StoredBatch, new_batch
@@ -85,7 +85,7 @@ class SimulatedCoreShell:
                 tp=tp,
                 acks=Acks.ALL,
                 record_count=len(values),
-                size_bytes=len(values),
+                records=RecordsHandle(values),
                 timeout_ms=self.world.clients.request_timeout_ms,
             )
         )
@@ -93,13 +93,7 @@ class SimulatedCoreShell:
     def on_consume(self, sender: ConsumerRequest, tp: TopicPartition, position: int) -> None:
         """Let a consumer read what it may see, or wait for more."""
         read = self.process.replicas.read_for_consumer(
-            FetchPartition(
-                tp=tp,
-                fetch_offset=position,
-                log_start_offset=0,
-                leader_epoch=NO_EPOCH,
-                last_fetched_epoch=NO_EPOCH,
-            )
+            tp, fetch_offset=position, leader_epoch=None, last_fetched_epoch=None
         )
         values: list[int] = []
         if read.error is ErrorCode.NONE:

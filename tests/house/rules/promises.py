@@ -1,4 +1,4 @@
-"""Promises that are kept in writing: docs/acceptance, docs/protocol.md and tests/floor.toml."""
+"""Written promises: docs/acceptance, docs/protocol.md and tests/floor.toml."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ PROTOCOL_HEADERS = (
     ["Number", "What always holds", "Source", "Test"],
 )
 STEPS = {"make lint", "make types", ".ci/coverage"}
-"""Commands that `make test` runs and fails with, beside the tests."""
+"""Commands besides the tests whose failure fails `make test`."""
 LOOKED_AT = re.compile(r"(?:measured|watched) \d{4}-\d\d-\d\d at [0-9a-f]{7,40}(?:: .+)?")
-"""The states of what no test compares: when, and at which revision, it was looked at."""
+"""States of a promise that no test checks: the day and the revision of the last look."""
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(acceptance/([\w-]+\.md)\)")
 TEST_ID = re.compile(
@@ -38,7 +38,7 @@ PROSE = {".md", ".py", ".txt"}
 
 
 def unkept_promises(root: Path) -> list[str]:
-    """Find rows that are malformed, name tests that do not exist, or claim without evidence."""
+    """Find rows that are malformed, name missing tests, or claim a state without evidence."""
     if not (root / INDEX).is_file():
         return [f"{INDEX}: missing"]
     areas = sorted(path.name for path in (root / ACCEPTANCE).glob("*.md"))
@@ -54,7 +54,7 @@ def unkept_promises(root: Path) -> list[str]:
 
 
 def undefined_numbers(root: Path) -> list[str]:
-    """Find scenario and invariant numbers that are cited and not defined with source and test."""
+    """Find cited scenario and invariant numbers without a definition, source and test."""
     if not (root / PROTOCOL).is_file():
         return [f"{PROTOCOL}: missing"]
     found = []
@@ -82,7 +82,7 @@ def undefined_numbers(root: Path) -> list[str]:
 
 
 def cited_cases(root: Path) -> list[str]:
-    """Return the test ids of all rows that name one case; pytest alone knows which there are."""
+    """Return the test ids that name one case; only pytest knows which cases exist."""
     return sorted(
         {
             code
@@ -101,7 +101,7 @@ def hollow_floor(root: Path) -> list[str]:
 
 
 def unresolved(root: Path, test_id: str) -> list[str]:
-    """Judge a test id: a scenario file, a test file, or a test in it; its case is not looked at."""
+    """Judge a test id: a scenario file, a test file, or a test in it; ignore its case."""
     match = TEST_ID.fullmatch(test_id)
     if match is None or not (root / match["path"]).is_file():
         return [f"no such test: {test_id}"]
