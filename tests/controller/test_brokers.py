@@ -18,8 +18,7 @@ from strandline.controller.brokers import Brokers, HelloVerdict
 from strandline.controller.events import HostedReplica, SessionOpened
 from strandline.errors import InvariantViolation
 from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, StoredBroker
-
-from .store import entry, registration, tp
+from tests.support.world.values import entry, registration, tp
 
 ONE = BrokerId(1)
 HOSTED = HostedReplica(

@@ -29,8 +29,7 @@ from strandline.model import (
     StoredPartition,
     StoredTopic,
 )
-
-from .store import entry, state, topic, tp
+from tests.support.world.values import entry, state, topic, tp
 
 TOPIC_OBJECT = topic()
 LIVE, AWAITED = LivenessState.IN_SESSION, LivenessState.AWAITED

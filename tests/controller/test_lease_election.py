@@ -13,9 +13,8 @@ from strandline.controller.lease_election import LeaseEffect, LeaseElector
 from strandline.controller.lease_observation import LeaseLost, LeaseWon, MayTake
 from strandline.controller.store_events import StoreOutcome
 from strandline.model import ControllerEpoch, LeaseRecord
-
-from .store import LEASE_FREE
-from .timings import demo_timing
+from tests.support.world.timings import demo_timing
+from tests.support.world.values import LEASE_FREE
 
 OTHERS = replace(LEASE_FREE, holder_identity="other", resource_version="5", renew_time="t5")
 

@@ -31,8 +31,7 @@ from strandline.model import (
     StoredPartition,
     TopicId,
 )
-
-from .store import state, tp
+from tests.support.world.values import state, tp
 
 RETRY = Backoff(first_ms=50, max_ms=2_000)
 BEFORE, AFTER = state(), state(leader=1, leader_epoch=1, partition_epoch=1)

@@ -9,8 +9,7 @@ import pytest
 from strandline.controller.store_events import StoreOutcome, TopicsRead
 from strandline.controller.topic_deletion import TopicDeletion
 from strandline.model import TopicId
-
-from .timings import demo_timing
+from tests.support.world.timings import demo_timing
 
 TOPIC = TopicId("00000000-0000-4000-8000-000000000001")
 OTHER = TopicId("00000000-0000-4000-8000-000000000002")

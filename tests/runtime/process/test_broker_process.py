@@ -287,7 +287,7 @@ def test_a_registered_broker_outlives_a_stopped_api_server(
     restarted(broker)
     control_plane.kill_api()
     try:
-        broker.wait_for("waiting")
+        assert broker.wait_for("waiting")["waiting_for"] == "controller Lease"
     finally:
         control_plane.start_api()
     before = control_plane.get("lease/demo-controller", "-n", prepared)["spec"].get("renewTime")

@@ -9,9 +9,14 @@ from typing import cast
 import pytest
 
 from strandline.controller.controller import Controller
-from strandline.controller.effects import LoadCluster
+from strandline.controller.effects import LoadCluster, ReadLease
 from strandline.controller.events import ControllerEvent
-from strandline.controller.store_events import BrokerObserved, ClusterLoaded, WatchLost
+from strandline.controller.store_events import (
+    BrokerObserved,
+    ClusterLoaded,
+    LeaseResponseReceived,
+    WatchLost,
+)
 from strandline.errors import (
     CoordinationError,
     InvariantViolation,
@@ -19,6 +24,7 @@ from strandline.errors import (
     StoreForbidden,
     StoreNotFound,
     StoreRefused,
+    StoreUnavailable,
     WatchExpired,
 )
 from strandline.kube.cluster_store import Change, ClusterStore, Listed
@@ -28,8 +34,8 @@ from strandline.rpc.session_server import SessionServer
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.shells import controller_shell
 from strandline.runtime.shells.controller_shell import ControllerShell
-from tests.controller.timings import demo_timing
 from tests.support.eventually import aeventually
+from tests.support.world.timings import demo_timing
 
 LIMIT_MS = 5_000
 BROKER = StoredBroker(name="demo-0", resource_version="8", broker_id=BrokerId(0), registration=None)
@@ -66,10 +72,14 @@ class EmptyStore:
 
 
 class NoLease:
-    """The Lease does not exist, so that no controller becomes active."""
+    """The Lease does not exist, so that no controller becomes active; at times it is unreadable."""
+
+    def __init__(self) -> None:
+        self.is_readable = True
 
     async def get(self, _: str) -> None:
-        return None
+        if not self.is_readable:
+            raise StoreUnavailable("as planned")
 
 
 class RunningShell:
@@ -80,13 +90,15 @@ class RunningShell:
         self.broken: list[InvariantViolation] = []
         self.uncaught: list[BaseException] = []
         self.store = EmptyStore(failure)
+        self.leases = NoLease()
         self.shell = ControllerShell(
             Controller(broker_id=BrokerId(0), identity="broker-0/x", rank=0, timing=demo_timing()),
             store=cast(ClusterStore, self.store),
-            leases=cast(LeaseStore, NoLease()),
+            leases=cast(LeaseStore, self.leases),
             lease_name="demo-controller",
             sessions=cast(SessionServer, None),
             clock=Clock(),
+            report_interval_ms=LIMIT_MS,
             on_notice=lambda _: None,
             on_lease_written=lambda _: None,
             on_step=lambda event, _: self.events.append(event),
@@ -144,6 +156,24 @@ def test_lost_watch_is_told_only_after_a_pause(
         await running.load()
         await aeventually(lambda: "watch lost" in caplog.messages, LIMIT_MS, "the loss")
         assert running.count(WatchLost) == 0
+        await running.shell.stop()
+
+    asyncio.run(scenario())
+
+
+def test_outage_is_reported_once_an_interval_and_anew_after_an_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        running = RunningShell(StoreForbidden("as planned"))
+        reported = []
+        for number, is_readable in enumerate([False, False, True, False], start=1):
+            running.leases.is_readable = is_readable
+            running.shell._perform([ReadLease(request_id=number)])
+            await running.shell.settled()
+            reported.append(caplog.messages.count("waiting"))
+        assert running.count(LeaseResponseReceived) >= 4
+        assert reported == [1, 1, 1, 2]
         await running.shell.stop()
 
     asyncio.run(scenario())

@@ -9,14 +9,11 @@ logs are loaded, and logs are loaded before others may count on the registration
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from strandline.backoff import Backoff
 from strandline.config.broker import BrokerConfig
-from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import (
     CoordinationError,
     ObjectMalformed,
@@ -25,9 +22,9 @@ from strandline.errors import (
 )
 from strandline.kube.cluster_store import ClusterStore
 from strandline.log.data_directory import DataDirectory, MetaProperties
-from strandline.log_fields import fields
 from strandline.model import Endpoint, Registration, StoredBroker
 from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.event_loop.waiting import Pauses, WaitingReport
 from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.start_decision import (
     FoundOnDisk,
@@ -38,7 +35,6 @@ from strandline.start_decision import (
 )
 
 PROTOCOL_VERSION: Final = 1
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,44 +45,6 @@ class Registered:
     registration: Registration
     evidence: StartEvidence
     loaded: LoadedStore
-
-
-class WaitingReport:
-    """Says what a broker waits for: at once, then at a fixed interval."""
-
-    def __init__(self, clock: Clock, *, interval_ms: int) -> None:
-        self._clock = clock
-        self._interval_ms = interval_ms
-        self._begun_ms = clock.now_ms()
-        self._due_ms = self._begun_ms
-
-    def waiting_for(self, what: str, cause: object) -> None:
-        """Log it if it is time to."""
-        now_ms = self._clock.now_ms()
-        if now_ms >= self._due_ms:
-            self._due_ms = now_ms + self._interval_ms
-            waited = (now_ms - self._begun_ms) / 1000
-            _log.warning(
-                "waiting",
-                extra=fields(waiting_for=what, waited_seconds=waited, cause=str(cause)),
-            )
-
-
-class Pauses:
-    """Waits between tries, until one of them works."""
-
-    def __init__(self, settings: KubernetesConfig) -> None:
-        self._backoff = Backoff(first_ms=settings.backoff_ms, max_ms=settings.backoff_max_ms)
-        self._failures = 0
-
-    async def pause(self) -> None:
-        """Wait, and longer the next time."""
-        self._failures += 1
-        await asyncio.sleep(self._backoff.after_ms(self._failures) / 1000)
-
-    def reset(self) -> None:
-        """Begin with the shortest pause again."""
-        self._failures = 0
 
 
 class Registrar:

@@ -19,8 +19,9 @@ from strandline.kube.cluster_store import ClusterStore
 from strandline.log_fields import fields
 from strandline.model import Registration, StoredBroker
 from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.event_loop.waiting import Pauses, WaitingReport
 
-from .registration import Pauses, Registered, WaitingReport
+from .registration import Registered
 
 _log = logging.getLogger(__name__)
 

@@ -65,6 +65,7 @@ from strandline.log_fields import fields
 from strandline.model import (
     GRPC_LISTENER,
     ControllerEpoch,
+    LeaseRecord,
     StoredBroker,
     StoredPartition,
     StoredTopic,
@@ -75,6 +76,7 @@ from strandline.rpc.session_server import SessionEffect, SessionServer
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.event_loop.driver import Driver
+from strandline.runtime.event_loop.waiting import WaitingReport
 
 _log = logging.getLogger(__name__)
 WATCH_RESTART_SECONDS = 0.2
@@ -97,6 +99,7 @@ class ControllerShell:
         lease_name: str,
         sessions: SessionServer,
         clock: Clock,
+        report_interval_ms: int,
         on_notice: Callable[[ControllerNotice], None],
         on_lease_written: Callable[[float], None],
         on_step: Callable[[ControllerEvent, float], None],
@@ -107,6 +110,8 @@ class ControllerShell:
         self._lease_name = lease_name
         self._sessions = sessions
         self._clock = clock
+        self._report_interval_ms = report_interval_ms
+        self._outage = WaitingReport(clock, interval_ms=report_interval_ms)
         self._on_notice = on_notice
         self._on_lease_written = on_lease_written
         self._calls = BegunTasks()
@@ -176,23 +181,9 @@ class ControllerShell:
         match effect:
             case ReadLease(request_id=request_id):
                 outcome, lease = await _outcome(self._leases.get(self._lease_name))
-                self.submit(
-                    LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=lease)
-                )
+                self._answer_lease(request_id, outcome, lease)
             case WriteLease(request_id=request_id, lease=lease):
-                now = format_micro_time(self._clock.wall_time_us())
-                stamped = replace(
-                    lease,
-                    acquire_time=lease.acquire_time or now,
-                    renew_time=lease.renew_time or now,
-                )
-                begun_ms = self._clock.now_ms()
-                outcome, written = await _outcome(self._leases.put(stamped), writes=True)
-                if outcome is StoreOutcome.OK:
-                    self._on_lease_written((self._clock.now_ms() - begun_ms) / 1000)
-                self.submit(
-                    LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=written)
-                )
+                await self._write_lease(request_id, lease)
             case ReadEpochFloor(request_id=request_id):
                 await self._read_floor(request_id)
             case ReadControllerRecord(request_id=request_id):
@@ -212,6 +203,27 @@ class ControllerShell:
                 )
             case _:
                 raise InvariantViolation("every effect has a performer", effect=effect)
+
+    async def _write_lease(self, request_id: int, lease: LeaseRecord) -> None:
+        now = format_micro_time(self._clock.wall_time_us())
+        stamped = replace(
+            lease, acquire_time=lease.acquire_time or now, renew_time=lease.renew_time or now
+        )
+        begun_ms = self._clock.now_ms()
+        outcome, written = await _outcome(self._leases.put(stamped), writes=True)
+        if outcome is StoreOutcome.OK:
+            self._on_lease_written((self._clock.now_ms() - begun_ms) / 1000)
+        self._answer_lease(request_id, outcome, written)
+
+    def _answer_lease(
+        self, request_id: int, outcome: StoreOutcome, lease: LeaseRecord | None
+    ) -> None:
+        """Answer, and report an outage: every broker asks for the Lease again and again in one."""
+        if outcome is StoreOutcome.UNKNOWN:
+            self._outage.waiting_for("controller Lease", "no usable answer from the API server")
+        else:
+            self._outage = WaitingReport(self._clock, interval_ms=self._report_interval_ms)
+        self.submit(LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=lease))
 
     async def _write_partition(self, effect: WritePartitionStatus) -> None:
         call = self._store.put_partition_status(effect.name, effect.resource_version, effect.state)

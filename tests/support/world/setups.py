@@ -1,11 +1,11 @@
-"""Worlds to begin with: three brokers and a topic, with or without an active controller."""
+"""Worlds for directed tests: three brokers without processes, and a topic."""
 
 from __future__ import annotations
 
 from strandline.model import PartitionState, StoredTopic
 
-from .store import topic
-from .world import ControllerWorld
+from .values import topic
+from .world import World
 
 
 def three_brokers(
@@ -14,9 +14,9 @@ def three_brokers(
     partitions: int = 1,
     nodes: tuple[int, ...] = (0, 1),
     found_topic: StoredTopic | None = None,
-) -> ControllerWorld:
+) -> World:
     """Return a world of brokers 0, 1, 2 and a topic, without an active controller yet."""
-    world = ControllerWorld()
+    world = World()
     for broker_id in (0, 1, 2):
         world.register(broker_id)
     world.put_topic(found_topic or topic())
@@ -34,7 +34,7 @@ def with_active_controller(
     nodes: tuple[int, ...] = (0, 1),
     sessions: tuple[int, ...] = (0, 1, 2),
     found_topic: StoredTopic | None = None,
-) -> ControllerWorld:
+) -> World:
     """Return such a world with node 0 as active controller, these brokers in session with it."""
     world = three_brokers(found, partitions=partitions, nodes=nodes, found_topic=found_topic)
     world.advance(10)
