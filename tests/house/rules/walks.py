@@ -1,8 +1,8 @@
 """The walks of ARCHITECTURE.md: each hop names a file and a function that is in it.
 
 A walk is a numbered list under a heading of its own below `## Walks`. A hop begins with the file,
-from the package's folder on, and the function or method; what it does follows. A walk that
-grows beyond the bound is too long to be remembered, and the way it tells too long to be good.
+below the broker's package or from the top, and the function or method; what it does follows. A
+walk that grows beyond the bound is too long to be remembered, and the way it tells too long.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHAPTER = "## Walks"
 WALKS = 3
 HOPS_MAX = 15
 HOP = re.compile(r"(?P<number>\d+)\. `(?P<file>[\w/]+\.py)` `(?P<function>\w+(?:\.\w+)*)`[:,] \S")
-PACKAGES = (tree.BROKER, tree.OPERATOR)
+STARTS = (tree.BROKER, Path())
 
 
 def broken_walks(root: Path) -> list[str]:
@@ -60,7 +60,7 @@ def _offences(root: Path, number: int, hop: str) -> Iterator[str]:
         return
     if int(parts["number"]) != number:
         yield f"has the number {parts['number']}"
-    path = next((p / parts["file"] for p in PACKAGES if (root / p / parts["file"]).exists()), None)
+    path = next((p / parts["file"] for p in STARTS if (root / p / parts["file"]).exists()), None)
     if path is None:
         yield f"there is no {parts['file']}"
     elif parts["function"] not in set(_functions(tree.parse(root, path))):
