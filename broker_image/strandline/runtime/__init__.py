@@ -2,9 +2,9 @@
 
 import os
 
-# gRPC's own C code writes lines of text to stderr unless this is set before its first import;
-# what they say about connections, the streams above them write as log lines of ours.
+# gRPC's C code writes lines of text to stderr unless this is set before its first import.
+# Our streams log what those lines say about connections.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-# And it forgets a connection when it ends, unless this is set (see `rpc.unknown_callers`).
+# gRPC forgets a connection when it ends, unless this is set (see `rpc.unknown_callers`).
 os.environ.setdefault("GRPC_CHANNELZ_MAX_ORPHANED_NODES", "200")

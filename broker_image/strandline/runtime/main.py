@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     parser = argparse.ArgumentParser(prog="strandline.runtime.main", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="the cluster's YAML file")
     given = parser.parse_args(arguments)
-    # A crash of native code leaves the Python stack of every thread in the pod's log.
+    # A crash of native code then leaves the Python stack of every thread in the pod's log.
     faulthandler.enable()
     log_format = configure()
     try:

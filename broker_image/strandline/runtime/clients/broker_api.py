@@ -1,7 +1,7 @@
 """The broker as its clients see it: `broker_interface.Broker` on top of the core and the logs.
 
-Reads and checks a client's batch where its bytes are, lets the core decide, and answers when the
-core says so. Reads go straight to the log, between the offsets that the core allows.
+Parses and checks a client's batch, lets the core decide, and responds when the core says so.
+A fetch reads straight from the log, between the offsets that the core allows.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from .refused_batches import RefusedBatches, SentBatch
 
 @dataclass(slots=True, kw_only=True)
 class _Produce:
-    """A produce request on its way: one result per partition, in the order of the request.
+    """A produce request in flight: one result per partition, in the order of the request.
 
-    unappended holds what the core may append and did not yet; an appended batch is let go.
+    unappended holds the batches that the core has not appended; an appended batch leaves it.
     """
 
     request_id: int
@@ -70,23 +70,23 @@ class _Produce:
         return self.done.done()
 
     def refuse(self, slot: int, refusal: ProtocolError) -> None:
-        """Settle what does not reach the core."""
+        """Settle a partition whose batch does not reach the core."""
         self.settle(slot, ProducedPartition(error=refusal.code, message=str(refusal)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    """What one look at the partitions of a fetch found."""
+    """What one read of a fetch's partitions found."""
 
     data: tuple[ConsumerFetchedPartition, ...]
     size_bytes: int
     final: bool
-    """An error or a divergence is answered at once."""
+    """True if the response leaves at once, because of an error or a divergence."""
     watches: tuple[tuple[TopicPartition, int], ...]
 
 
 class BrokerApi:
-    """Answers clients; on_produced and on_fetched hear (topic, records or bytes) for metrics."""
+    """Serves clients; on_produced gets (topic, records, bytes), on_fetched (topic, bytes)."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class BrokerApi:
         timeout_ms: int,
         codec_max: int,
     ) -> Awaitable[tuple[ProducedPartition, ...]]:
-        """Append now, in call order; await the result for the acknowledgement."""
+        """Append now, in call order; the awaitable ends with the acknowledgement."""
         request = _Produce(
             request_id=self._next_request_id(),
             acks=acks,
@@ -165,7 +165,7 @@ class BrokerApi:
     def _append(self, sent: SentBatch, slot: int, request: _Produce) -> None:
         """Check one batch and hand it to the core, which decides whether it is appended.
 
-        Raises:  ProtocolError if it goes no further
+        Raises:  ProtocolError if the batch does not reach the core
         """
         shared = self._refused.shared(sent)
         if shared is not ErrorCode.NONE:
@@ -196,13 +196,13 @@ class BrokerApi:
         )
 
     def on_appended(self, effect: AppendAsLeader) -> None:
-        """Take note of a batch that is in the log now."""
+        """Note that the core has appended a batch."""
         sent = self._produces[effect.request_id].unappended.pop(effect.tp)
         header = sent.batch.header
         self._on_produced(sent.topic_name, header.last_offset_delta + 1, header.size_bytes)
 
     def on_produced(self, effect: ReplyProduce) -> None:
-        """Take the core's response for one partition; what was not appended was refused."""
+        """Take the core's response for one partition; a batch still unappended was refused."""
         request = self._produces.get(effect.request_id)
         if request is None:
             return
@@ -245,11 +245,11 @@ class BrokerApi:
                 return read.data
             expired = await self._wait(read.watches, left_ms)
             if expired:
-                # Nothing more may be waited for, though the client's own time be not over.
+                # The core ended the wait: read once more and respond, even if time is left.
                 deadline_ms = 0
 
     async def _wait(self, watches: tuple[tuple[TopicPartition, int], ...], wait_ms: int) -> bool:
-        """Wait until a watched partition has news; True if the wait is over without any."""
+        """Wait until a watched partition changes; True if the wait expired first."""
         request_id = self._next_request_id()
         completed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._fetches[request_id] = completed
@@ -265,7 +265,7 @@ class BrokerApi:
             self._fetches.pop(request_id, None)
 
     def on_fetch_completed(self, effect: CompleteFetch) -> None:
-        """Complete a fetch that waits: there is something to see, or its time is over."""
+        """Wake a waiting fetch: a partition changed, or the wait expired."""
         completed = self._fetches.get(effect.request_id)
         if completed is not None and not completed.done():
             completed.set_result(effect.expired)
@@ -324,7 +324,7 @@ class BrokerApi:
     def list_offset(
         self, topic_name: str, partition: int, timestamp: int, leader_epoch: LeaderEpoch | None
     ) -> ListedOffset:
-        """Return the earliest offset, or the latest (HW) unless it is under the epoch start."""
+        """Return the earliest offset or the HW; an error while the HW is below the epoch start."""
         tp = self._metadata.resolve(topic_name, partition)
         if tp is None:
             return ListedOffset(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

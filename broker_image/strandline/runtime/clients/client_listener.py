@@ -1,6 +1,6 @@
 """The port for Kafka's clients: opened once the first full state was applied.
 
-Before that a broker does not know what it leads, and would send clients away.
+Before that, the broker does not know what it leads, and would refuse its clients.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ClientListener:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether clients are served, or were until `close`."""
+        """Tell whether the port was ever opened; `close` does not change it."""
         return self._listener is not None
 
     def allow(self) -> None:

@@ -1,7 +1,7 @@
 """Producer ids without a coordinator: each broker process hands out its own (ADR 0005).
 
 `brokerId * 2^48 + brokerEpoch * 2^24 + counter`: unique over the life of a cluster, because a
-broker epoch belongs to one process. A process that ran out ends rather than hands one out twice.
+broker epoch belongs to one process. A process that has used up its ids ends.
 """
 
 from __future__ import annotations

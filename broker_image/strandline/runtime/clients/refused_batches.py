@@ -1,14 +1,14 @@
-"""What a producer sent right behind a refused batch shares its refusal (ADR 0012).
+"""A batch that a producer sent right behind a refused batch gets the same refusal (ADR 0012).
 
 Used by `broker_api` alone, before a batch is checked against the log. A producer has
 several batches in flight. The first may be refused for a passing reason, such as a change of
 leader. If the reason has passed when the second comes, the second is out of order, and some
-clients then give their sequence up. If the second gets the error of the first instead, every
-client sends both again.
+clients then give up. If the second gets the error of the first instead, every client sends
+both again.
 
 Bounded: BATCHES_BEHIND_MAX batches share one refusal, and PRODUCERS_MAX pairs of producer and
-partition are kept, the oldest is forgotten first. Anything but the very next batch ends it, so
-that a gap which no refusal explains is answered as one, at the next attempt at the latest.
+partition are kept; the oldest pair goes first. Any batch but the very next one ends the sharing,
+so that a gap without a refusal gets its own error, at the next attempt at the latest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ProducerPartition = tuple[str, int, int]
 
 
 class SentBatch(NamedTuple):
-    """A batch on its way to a log, and the partition that the client named."""
+    """A client's batch, and the partition that the client named."""
 
     topic_name: str
     partition: int
@@ -47,7 +47,7 @@ class SentBatch(NamedTuple):
 
     @property
     def producer_partition(self) -> ProducerPartition:
-        """By what a refusal is remembered."""
+        """The key under which a refusal is remembered."""
         return self.topic_name, self.partition, self.batch.header.producer_id
 
 
@@ -81,7 +81,7 @@ class RefusedBatches:
         return ErrorCode.NONE
 
     def note(self, sent: SentBatch, error: ErrorCode) -> None:
-        """Take what became of a batch that `shared` looked at and that was not appended."""
+        """Remember the refusal of a batch; `shared` has seen the batch before."""
         header = sent.batch.header
         if error not in PASSING or header.producer_id == NO_PRODUCER_ID:
             return
@@ -90,7 +90,7 @@ class RefusedBatches:
             error=error,
             producer_epoch=header.producer_epoch,
             next_sequence=(header.last_sequence + 1) & SEQUENCE_MASK,
-            # What `shared` left there is the refusal that this batch shares.
+            # `shared` keeps an entry only if this batch shares its refusal.
             shares_left=BATCHES_BEHIND_MAX if ahead is None else ahead.shares_left - 1,
         )
         if len(self._refused) > self._producers_max:

@@ -11,7 +11,7 @@ from strandline.log_fields import fields
 
 _log = logging.getLogger(__name__)
 CANCEL_AGAIN_SECONDS = 1.0
-"""A cancellation that meets the end of another wait inside a library can be lost there."""
+"""A library can lose a cancellation that comes as another wait inside it ends."""
 CANCELS_MAX = 5
 
 
@@ -22,30 +22,30 @@ class BegunTasks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, work: Coroutine[None, None, None]) -> None:
-        """Run it beside the others."""
+        """Run a coroutine beside the others."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(_raise_unexpected)
 
     async def all_done(self) -> None:
-        """Wait until none is running, also of those that begin meanwhile."""
+        """Wait until no task is running; tasks that begin meanwhile count."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     def cancel(self) -> None:
-        """Ask all of them to end; one that was asked before is not interrupted again."""
+        """Cancel all tasks; a task that is already being cancelled is not cancelled again."""
         for task in self._tasks:
             if not task.cancelling():
                 task.cancel()
 
     async def close(self) -> None:
-        """Cancel all of them and wait until they ended."""
+        """Cancel all tasks and wait until they ended."""
         await end_all(self._tasks)
 
 
 async def end_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel tasks and wait until they ended; what they raise is dropped."""
+    """Cancel tasks and wait until they ended; their errors are dropped."""
     asked = list(tasks)
     left = set(asked)
     for _ in range(CANCELS_MAX):
@@ -53,7 +53,7 @@ async def end_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
             task.cancel()
         if left:
             _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
-    # Looked at here, so that the event loop does not report them as lost.
+    # Retrieves the errors, so that the event loop does not report them as lost.
     await asyncio.gather(*(task for task in asked if task.done()), return_exceptions=True)
     for task in left:
         _log.error("task does not end", extra=fields(task=repr(task)))

@@ -1,4 +1,4 @@
-"""The only clock of a broker process; everything below `runtime` is handed the time."""
+"""The only clock of a broker process; everything below `runtime` gets the time as an argument."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import time
 
 
 class Clock:
-    """Monotonic time for decisions, wall time for what people and other machines read."""
+    """Monotonic time for decisions, wall time for people and other machines to read."""
 
     def now_ms(self) -> int:
-        """Return the monotonic time; it goes on while the wall clock is set."""
+        """Return the monotonic time; setting the wall clock does not change it."""
         return time.monotonic_ns() // 1_000_000
 
     def wall_time_us(self) -> int:
-        """Return microseconds since the epoch; never compared with another machine's."""
+        """Return microseconds since 1970; never compare them with another machine's."""
         return time.time_ns() // 1_000

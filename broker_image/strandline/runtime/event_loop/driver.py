@@ -2,9 +2,9 @@
 
 Three of them run in a broker: for the replication core, for the controller, and for the session
 with the controller. A driver runs on the event loop's thread and never blocks longer than a disk
-call. An event that arrives while effects are being performed waits its turn, so a step never
-nests. A storage failure drops the rest of that step's effects and becomes an event of its own:
-no message leaves before what it tells of is on disk.
+call. An event that arrives while effects are being performed is queued, so steps never nest. A
+storage failure drops the rest of that step's effects and becomes an event of its own: no message
+leaves before the change that it reports is on disk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StateMachine(Protocol[Event_contra, Effect_co]):
     """A pure state machine: `Replicas`, `Controller` or `ControllerSession`."""
 
     def step(self, event: Event_contra, now_ms: int) -> Sequence[Effect_co]:
-        """Take one event, return what is to be done."""
+        """Take one event and return the effects to perform."""
         ...
 
     @property
@@ -37,14 +37,14 @@ class StateMachine(Protocol[Event_contra, Effect_co]):
 
 
 def no_disk(error: StorageError) -> NoReturn:
-    """Refuse a storage error: only the effects of the replication core touch a disk."""
+    """Raise for a storage error: only the effects of the replication core touch a disk."""
     raise InvariantViolation("only replicas have a disk", cause=str(error))
 
 
 class Driver(Generic[Event, Effect]):
-    """Owns the order of events of one machine; on_broken_promise must end the process.
+    """Orders the events of one machine; on_broken_promise must end the process.
 
-    on_step hears how many seconds each decision took.
+    on_step gets each event and the seconds that its step took.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Driver(Generic[Event, Effect]):
     def submit(self, event: Event) -> None:
         """Step the machine with an event; its effects are performed before this returns.
 
-        Called from within a performance, the event is queued behind it instead.
+        While effects are being performed, the event is queued instead.
         """
         if self._stopped:
             return
@@ -89,7 +89,7 @@ class Driver(Generic[Event, Effect]):
         except InvariantViolation as violation:
             self.stop()
             self._on_broken_promise(violation)
-        except Exception as error:  # whatever it is, effects of a decision were left undone
+        except Exception as error:  # some effects of a decision were not performed
             self.stop()
             broken = InvariantViolation("every effect is performed", cause=repr(error))
             broken.__cause__ = error

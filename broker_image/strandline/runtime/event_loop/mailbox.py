@@ -1,7 +1,7 @@
-"""Where the parts of a broker send events to a machine whose driver is made after them.
+"""Mailboxes: the parts of a broker send events through them to a driver that is made later.
 
-A driver performs by means of the parts, and the parts answer with events: one of the two has to be
-made first. The parts are, and each is handed a mailbox.
+A driver performs effects through the parts, and the parts send it events: one of the two has to be
+made first. The parts are made first, and each gets a mailbox.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Event = TypeVar("Event")
 
 
 class Mailbox(Generic[Event]):
-    """The way to one driver; nothing is sent before the driver is there."""
+    """The way to one driver; `send` raises before `open`."""
 
     def __init__(self) -> None:
         self._deliver: Callable[[Event], None] = _refuse

@@ -1,4 +1,4 @@
-"""Waiting without a limit: with pauses that double, and with log lines that say for what."""
+"""Waiting without a limit: pauses grow, and log lines say what the broker waits for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WaitingReport:
         self._due_ms = self._begun_ms
 
     def waiting_for(self, what: str, cause: object) -> None:
-        """Log it if it is time to."""
+        """Log what the broker waits for, if a line is due."""
         now_ms = self._clock.now_ms()
         if now_ms >= self._due_ms:
             self._due_ms = now_ms + self._interval_ms

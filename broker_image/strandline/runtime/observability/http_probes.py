@@ -1,8 +1,8 @@
 """HTTP for Kubernetes and Prometheus: /live, /ready, /metrics.
 
-live: this handler ran, so the event loop turns; how long it may stand still is said in
-the pod's probe. ready: latched by whoever is injected, never lag or ISR. Called by
-`lifecycle`; knows nothing of replication.
+/live: this handler ran, so the event loop runs; the pod's probe says how long it may stand
+still. /ready: asks the callable that `lifecycle` hands over, which latches and never looks at
+lag or ISR. Called by `lifecycle`; knows nothing of replication.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _log = logging.getLogger(__name__)
 
 
 class _MalformedRequests(logging.Filter):
-    """Turns what aiohttp says of bytes that are no HTTP into a line like those of other ports.
+    """Turns aiohttp's reports of bytes that are no HTTP into lines like those of other ports.
 
-    aiohttp reports them nowhere else. It logs some at DEBUG, with nothing in the log,
-    and the rest as errors with a traceback, although nothing here failed.
+    aiohttp reports such bytes only in its log: some at DEBUG, which we do not write, the rest
+    as errors with a traceback, although nothing here failed.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Rewrite a line about a malformed request; of others let those pass that matter."""
+        """Rewrite a line about a malformed request; let other lines above DEBUG pass."""
         error = record.exc_info[1] if record.exc_info else None
         if not isinstance(error, HttpProcessingError):
             return record.levelno > logging.DEBUG
@@ -48,7 +48,7 @@ class _MalformedRequests(logging.Filter):
 
 
 def _http_logger() -> logging.Logger:
-    """Return the logger to hand to aiohttp; what it says at DEBUG must reach the filter."""
+    """Return the logger to hand to aiohttp; its DEBUG lines must reach the filter."""
     logger = logging.getLogger(f"{__name__}.http")
     logger.setLevel(logging.DEBUG)
     if not logger.filters:

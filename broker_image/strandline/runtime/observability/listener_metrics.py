@@ -25,15 +25,15 @@ class ListenerMetrics:
         remote_seconds: float,
         send_seconds: float,
     ) -> None:
-        """Take note of a request whose answer left."""
+        """Count a request whose response was sent, and observe its times."""
         self._requests.labels(api, error.name).inc()
         self._seconds.labels(api, "local").observe(local_seconds)
         self._seconds.labels(api, "remote").observe(remote_seconds)
         self._seconds.labels(api, "send").observe(send_seconds)
 
     def request_unsupported(self, api: str, client: str) -> None:
-        """Take note of a request for an API or version that is not served."""
+        """Count a request for an API or version that is not served."""
         self._unsupported.labels(api, client).inc()
 
     def connections_changed(self, count: int) -> None:
-        """Have no metric of it: the list of metrics has none."""
+        """Do nothing: no metric shows the count of connections."""

@@ -1,10 +1,9 @@
-"""A rate limit on log lines that others can cause: input from outside must not fill a disk.
+"""A rate limit on log lines that peers can cause: input from outside must not fill a disk.
 
 Attached to the log handler by `logs`. A line is limited if it names a `peer` or a `fence`, or
-if a library wrote it; lines about our own doing always pass. Lines of one kind (one message and
-one error about one host) share a token bucket: a burst passes, then one line per interval. The
-next line that passes says in `left_out` how many were dropped. A single bad request therefore
-always has its line.
+if a library wrote it; all other lines of ours pass. Lines of one kind (one message and one error
+about one host) share a token bucket: a burst passes, then one line per interval. The next line
+that passes says in `left_out` how many were dropped.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from typing import Final
 from strandline.log_fields import fields_of
 
 BURST_LINES_MAX: Final = 20
-"""Lines alike that pass without a pause: each of a handful of mistakes can be read."""
+"""Lines of one kind that pass without a pause, so that each of a few mistakes can be read."""
 INTERVAL_SECONDS: Final = 10.0
-"""Afterwards one passes per interval, as a broker that waits repeats itself: 9,000 a day."""
+"""After a burst, one line of a kind passes per interval: about 9,000 a day."""
 KINDS_MAX: Final = 256
-"""Kinds of lines counted apart; any further kind shares one count with all others."""
+"""Kinds of lines with a bucket of their own; all further kinds share one bucket."""
 
 OURS: Final = "strandline"
 """How the names of our own loggers begin."""
@@ -94,6 +93,6 @@ class PeerLogRateLimit(logging.Filter):
 
 
 def _host(peer: str) -> str:
-    """Return a peer's address without its port, which is another for each connection."""
+    """Return a peer's address without its port, which differs for each connection."""
     host, _, port = peer.rpartition(":")
     return host if host and port.isdigit() else peer

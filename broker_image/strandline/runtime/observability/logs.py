@@ -2,7 +2,7 @@
 
 `configure` is called once by `main`. Every line carries broker_id, and broker_epoch once
 it is known. A message never contains a value, so that lines can be counted by message.
-Lines that others can cause are limited in rate (`log_rate_limit`).
+Lines that peers can cause are limited in rate (`log_rate_limit`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .log_rate_limit import PeerLogRateLimit
 
 ROOT: Final = "strandline"
 _OWN_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", FIELDS_ATTRIBUTE}
-"""What every record has; all else came with the call's `extra` and belongs in the line."""
+"""Attributes of every record; all others came with the call's `extra` and belong in the line."""
 
 
 class BrokerLogFormatter(logging.Formatter):
@@ -61,7 +61,7 @@ def configure(stream: TextIO = sys.stdout, level: int = logging.INFO) -> BrokerL
     handler.addFilter(PeerLogRateLimit())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    # Libraries speak only of what someone should look at; our own lines obey the level.
+    # Libraries log from WARNING up; our own lines obey the level.
     root.setLevel(logging.WARNING)
     logging.getLogger(ROOT).setLevel(level)
     return formatter

@@ -1,7 +1,7 @@
 """The metrics of a process: instruments made from the rows of `strandline.names`.
 
-Nobody else spells a metric's name. Counters whose label values are few and known are
-given them at once, so that they exist at 0 from the start.
+`names` alone spells a metric's name. The reporters create counters whose label values are few
+and known at once, so that these counters exist at 0 from the start.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from strandline import names
 from strandline.kube.api import RequestDone
 from strandline.names import Metric, MetricKind
 
-# The client has no annotation on it; as Any it may be called.
+# prometheus_client does not annotate this function; typed as Any it may be called.
 _disable_created_metrics: Any = prometheus_client.disable_created_metrics
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BUCKETS_SECONDS: Final = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 )  # fmt: skip
-"""From one turn of the event loop to a lost node."""
+"""From one iteration of the event loop to the loss of a node."""
 CONFLICT: Final = "409"
 
 
@@ -46,7 +46,7 @@ class Metrics:
         self._histograms: dict[str, Histogram] = {}
 
     def show_from_the_start(self, rows: Iterable[Metric]) -> None:
-        """Make the counters and histograms of rows, so that they are listed before any use."""
+        """Make the counters and histograms of rows, so that Prometheus sees them before any use."""
         for row in rows:
             if row.kind is MetricKind.COUNTER:
                 self.counter(row)

@@ -1,4 +1,4 @@
-"""Logs and counters as views of notices: nothing else in a broker reports what it decided.
+"""Logs and counters as views of notices: a broker reports its decisions here alone.
 
 One notice, one constant message, its fields beside it. Called by the performers of the core's
 and the controller's effects; decides nothing.
@@ -77,7 +77,7 @@ class CoreNoticeReporter:
                 _log.error("replica failed", extra=fields(**_named(notice)))
 
     def replica_deleted(self, tp: TopicPartition) -> None:
-        """Forget a replica that is no more, led here or not."""
+        """Forget a deleted replica; this broker may have led it or not."""
         self._forget_leadership(tp)
 
     def _became_leader(self, notice: core_notices.BecameLeader) -> None:
@@ -118,7 +118,7 @@ class CoreNoticeReporter:
 
 
 class ControllerNoticeReporter:
-    """Tells what the controller did."""
+    """Reports what the controller did."""
 
     def __init__(self, metrics: Metrics, *, lease_name: str) -> None:
         self._metrics = metrics
@@ -164,7 +164,7 @@ class ControllerNoticeReporter:
         self._decided.labels(type(event).__name__).observe(seconds)
 
     def lease_written(self, seconds: float) -> None:
-        """Observe how long a renewal, or a take-over, of the controller Lease took."""
+        """Observe how long a write of the controller Lease took."""
         self._metrics.histogram(names.LEASE_RENEW_SECONDS).labels(self._lease_name).observe(seconds)
 
     def _leader_elected(self, notice: controller_notices.LeaderElected) -> None:
@@ -188,13 +188,13 @@ MESSAGES: Final[dict[type, str]] = {
 
 
 WRITERS_OWN: Final = frozenset({"broker_id", "broker_epoch"})
-"""What every line says of the broker that wrote it."""
+"""Fields that every line uses for the broker that wrote it."""
 
 
 def _named(notice: object) -> dict[str, object]:
     """Return a notice's fields, partitions spelled as people read them.
 
-    The broker that a notice is about stands apart from the one that writes the line.
+    The broker that a notice is about gets `about_` before its fields: it may not be the writer.
     """
     values: dict[str, object] = {}
     for key, value in asdict(notice).items():  # type: ignore[call-overload]  # every notice is one

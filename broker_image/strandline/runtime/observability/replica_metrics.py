@@ -1,7 +1,7 @@
-"""Gauges of replicas, read when they are scraped: nothing is kept up to date in between.
+"""Gauges of replicas, read at each scrape and not kept up to date in between.
 
-A collector of the process's registry. Rows of a leader are shown by the leader alone: on a
-follower they are absent, not zero.
+A collector of the process's registry. A leader alone shows the rows of a leader: on a follower
+they are absent, not zero.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ReplicaMetrics(Collector):
         self._detail_max = detail_max
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Return all families; called by the exposition on the event loop."""
+        """Return all families; the exposition calls it on the event loop."""
         families = {
             row.name: GaugeMetricFamily(row.name, row.documentation, labels=row.labels)
             for row in SHOWN

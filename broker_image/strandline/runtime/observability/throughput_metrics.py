@@ -1,4 +1,4 @@
-"""Counters of what flows through a broker: produced, fetched, replicated."""
+"""Counters of the records and bytes that a broker produces, serves and replicates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ThroughputMetrics:
         self._bytes.labels(topic).inc(size_bytes)
 
     def fetched(self, topic: str, size_bytes: int) -> None:
-        """Count what a consumer was given."""
+        """Count the record bytes of a consumer's fetch."""
         self._fetched.labels(topic, "consumer").inc(size_bytes)
 
     def replicated(self, direction: str, size_bytes: int) -> None:

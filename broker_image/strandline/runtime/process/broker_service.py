@@ -1,8 +1,8 @@
 """A broker's replicas, its controller, its session with the controller, and its clients.
 
-The `lifecycle.Service` of a registered broker: built whole on what was loaded from disk. It serves
-clients after the first full state, hands leadership over when it drains, and brings everything
-to disk when it stops.
+The `lifecycle.Service` of a registered broker, built on the logs that were loaded from disk. It
+serves clients after the first full state, hands leadership over when it drains, and brings
+everything to disk when it stops.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from .lifecycle import Context
 
 _log = logging.getLogger(__name__)
 STOP_SECONDS = 2.0
-"""How long the Lease's release and open streams may take at the end."""
+"""How long the controller may take to release its Lease at the end."""
 
 
 class BrokerService:
@@ -133,10 +133,10 @@ class BrokerService:
         return self._clients.is_open
 
     async def drain(self) -> None:
-        """Leave the ISRs and have leaders moved away.
+        """Leave the ISRs and let the controller move leaders away.
 
-        What no controller takes for a while stays, as when all brokers stop at once; its data
-        is safe.
+        A leader that no controller moves for a while stays, as when all brokers stop at once;
+        its data is safe.
         """
         await self._session_shell.drain()
 
@@ -157,7 +157,7 @@ class BrokerService:
         await self._begun.aclose()
 
     async def _end_clients(self) -> None:
-        """Serve clients no more; a stop does so before the resignation, every close again."""
+        """Serve clients no more; `stop` calls it before the resignation, `close` once more."""
         await self._tasks.close()
         await self._session_shell.close()
         await self._clients.close()
@@ -184,9 +184,9 @@ class BrokerService:
         port = self._context.grpc_socket.getsockname()[1]
         server.add_insecure_port(f"0.0.0.0:{port}")
         await server.start()
-        # A loop that ends first drops the task that waits for the next call; gRPC's own threads
-        # then write that call into memory which Python has given to somebody else (grpcio 1.85:
-        # RPCState of a pending grpc_server_request_call).
+        # The server must stop before the event loop ends. Otherwise the loop drops the task that
+        # waits for the next call, and gRPC's threads write that call into freed memory (grpcio
+        # 1.85: RPCState of a pending grpc_server_request_call).
         self._begun.push_async_callback(server.stop, None)
 
     # --- what went wrong -------------------------------------------------------------------
@@ -198,7 +198,7 @@ class BrokerService:
         self._for_replicas.send(self._lose_directory(error))
 
     def _lose_directory(self, error: StorageError) -> LogDirectoryLost:
-        """End the process once its replicas have refused everybody: others must lead now."""
+        """End the process after its replicas have failed: other brokers must lead now."""
         asyncio.get_running_loop().call_soon(self._context.fail, error)
         return LogDirectoryLost(reason=str(error))
 

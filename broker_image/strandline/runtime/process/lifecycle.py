@@ -6,8 +6,7 @@ Start:  lock the data directory; read meta, marker, state file; open ports; find
 End:    a signal, another registration under our id, a failed service.
 Stop:   the service drains, then brings everything to disk; then the clean-shutdown marker.
 Close:  after every end, orderly or not, the service lets no caller in any more.
-The service holds the replicas and talks to others; it implements `Service`, and is not known here
-by name.
+The service holds the replicas and talks to other brokers; this module knows it as `Service` alone.
 """
 
 from __future__ import annotations
@@ -61,16 +60,16 @@ from .registration_watch import RegistrationWatch
 FIELD_MANAGER: Final = "strandline-broker"
 INCARNATION_NONCE_BYTES: Final = 4
 CLOSE_SECONDS: Final = 5.0
-"""How long a service may take to end what it began, once nothing is brought to disk any more."""
+"""How long `Service.close` may take."""
 _log = logging.getLogger(__name__)
 
 
 class StopNotClean(StrandlineError):
-    """An orderly stop that something went wrong in: no marker may vouch for it."""
+    """A part failed during an orderly stop: the stop leaves no clean-shutdown marker."""
 
 
 class ExitCode(IntEnum):
-    """Status of the process; 2 means that starting it again will not help by itself."""
+    """Status of the process; after 2 a mere restart does not help."""
 
     STOPPED = 0
     FAILED = 1
@@ -90,24 +89,24 @@ class Context:
     grpc_socket: socket.socket
     """Bound, not listening, with SO_REUSEPORT: gRPC binds the same port beside it."""
     internal_socket: socket.socket
-    """Bound, not listening: the Kafka listener listens on it when it may serve."""
+    """Bound, not listening: the Kafka listener listens on it once it may serve."""
     fail: Callable[[BaseException], None]
     """Ends the process with status 1, without a clean-shutdown marker."""
 
 
 class Service(Protocol):
-    """What a registered broker does. Calls come in the order of the methods, each at most once."""
+    """What a registered broker does; methods are called in this order, all but `ready` once."""
 
     async def start(self) -> None:
         """Begin work."""
         ...
 
     def ready(self) -> bool:
-        """Tell whether clients may be sent here; latched by the caller."""
+        """Tell whether clients may connect; the caller latches it."""
         ...
 
     async def drain(self) -> None:
-        """Hand leadership over and stop taking requests; bounded by the caller."""
+        """Hand leadership over; the caller bounds how long it may take."""
         ...
 
     async def stop(self) -> None:
@@ -115,10 +114,10 @@ class Service(Protocol):
         ...
 
     async def close(self) -> None:
-        """End whatever still runs and let no caller in any more: the event loop ends next.
+        """End all that still runs and let no caller in any more: the event loop ends next.
 
-        Called at every end of a broker that had registered, also after `stop`, and where a
-        failure left `start`, `drain` or `stop` half done or never called.
+        Called at every end of a registered broker: after `stop`, and also after a failure that
+        left `start`, `drain` or `stop` half done or uncalled.
         """
         ...
 
@@ -127,7 +126,7 @@ ServiceFactory = Callable[[Context, Registration, LoadedStore], Service]
 
 
 class _Readiness:
-    """Ready is latched: a running broker is never taken out of its Services by lag."""
+    """Ready is latched: lag never takes a running broker out of its Kubernetes Services."""
 
     def __init__(self) -> None:
         self._service: Service | None = None
@@ -162,7 +161,7 @@ class BrokerProcess:
         self._incarnation = f"{config.identity.pod_uid}/{nonce}"
 
     async def run(self) -> ExitCode:
-        """Live until a signal, a refusal or a failure."""
+        """Run until a signal, a refusal or a failure."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop_asked.set)
@@ -200,7 +199,7 @@ class BrokerProcess:
     # --- start ---------------------------------------------------------------------------
 
     def _read_disk(self, directory: DataDirectory) -> tuple[FoundOnDisk, BrokerState]:
-        """Read what the last process left; nothing is changed yet."""
+        """Read what the last process left, without changing it."""
         marker = directory.read_clean_shutdown_marker()
         meta = directory.read_meta()
         state = directory.read_state()
@@ -214,7 +213,7 @@ class BrokerProcess:
         return found, state
 
     def _open_ports(self, stack: AsyncExitStack) -> tuple[socket.socket, socket.socket]:
-        """Take the ports that will be registered; no caller is let in before there is a service."""
+        """Bind the ports to register; they accept no caller before there is a service."""
         ports = self._config.ports
         grpc_socket = _bound_socket(ports.grpc, "GRPC_PORT", shared=True)
         stack.callback(grpc_socket.close)
@@ -345,7 +344,7 @@ class BrokerProcess:
         )
 
     async def _end_of(self, watching: asyncio.Task[None]) -> ExitCode:
-        """Wait for what ends the process and say which it was."""
+        """Wait for what ends the process and return its exit code."""
         asked = asyncio.create_task(self._stop_asked.wait())
         try:
             ends: set[asyncio.Future[Any]] = {asked, self._failure, watching}
@@ -381,7 +380,7 @@ class BrokerProcess:
         await asyncio.to_thread(directory.write_clean_shutdown_marker, broker_epoch)
 
     def _on_loop_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """End the process for an error that nobody awaited: its part of the work is undone."""
+        """End the process for an error that no task awaited: its work was left undone."""
         error = context.get("exception")
         _log.error("unhandled in event loop", extra=fields(cause=context["message"]))
         if error is not None:
@@ -408,7 +407,7 @@ class BrokerProcess:
 
 async def _close(service: Service) -> None:
     """Close a service; one that hangs or fails does not keep the process alive."""
-    # Not asyncio.timeout: cancelling gRPC's stop cancels the task that it waits for as well.
+    # Not asyncio.timeout: cancelling gRPC's stop would also cancel the task that it waits for.
     closing = asyncio.create_task(service.close(), name="service closes")
     await asyncio.wait([closing], timeout=CLOSE_SECONDS)
     if not closing.done():

@@ -1,9 +1,9 @@
 """How a starting broker becomes the one holder of its id.
 
-`Registrar` gathers with quorum reads what `start_decision` needs and commits the decision by
-compare-and-swap on the Broker object. Called by `lifecycle`
-once per process. Order that must hold: the intended epoch is in meta, fsynced, before
-logs are loaded, and logs are loaded before others may count on the registration.
+`Registrar` reads with quorum what `start_decision` needs and commits the decision by
+compare-and-swap on the Broker object. `lifecycle` calls it once per process. The order must hold:
+the intended epoch is in meta, fsynced, before logs are loaded, and logs are loaded before the
+registration is written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PROTOCOL_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """A committed registration, why it is clean, and the logs that were loaded for it."""
+    """A committed registration, the evidence of its start, and the logs loaded for it."""
 
     stored: StoredBroker
     registration: Registration
@@ -48,7 +48,7 @@ class Registered:
 
 
 class Registrar:
-    """Registers one process; tries without limit, and says every few seconds why it must."""
+    """Registers one process; retries without limit, and logs the cause every few seconds."""
 
     def __init__(
         self,
@@ -80,9 +80,9 @@ class Registrar:
         self._forbidden_since_ms: int | None = None
 
     async def register(self) -> Registered:
-        """Register, however long the API server or the Broker object take.
+        """Register, however long the API server or the Broker object takes.
 
-        Raises:  StoreForbidden if it lasts; StorageError if the disk fails meanwhile
+        Raises:  StoreForbidden if it outlasts its grace; StorageError if the disk fails
         """
         settings = self._config.kubernetes
         pauses = Pauses(settings)
@@ -100,8 +100,8 @@ class Registrar:
     async def _attempt(self) -> Registered:
         """Read, decide, and commit once.
 
-        After a write without an answer the next attempt finds the truth here: the stored
-        registration is ours, or it is somebody's and the decision is made anew.
+        After a write without a response, the next attempt reads the outcome: either the stored
+        registration is ours, or the attempt decides anew.
         """
         identity = self._config.identity
         found = await self._store.get_broker(identity.pod_name)
@@ -134,8 +134,8 @@ class Registrar:
     async def _prepare_disk(self, decision: StartDecision) -> LoadedStore:
         """Record the intended epoch durably, then load the logs, once per process.
 
-        Only from here on is the directory changed, so a start that was given up before, for
-        whatever reason, takes nothing from the next one.
+        This is the first change to the directory: a start that ended earlier takes nothing
+        from the next start.
         """
         self._decision = decision
         await asyncio.to_thread(self._directory.remove_clean_shutdown_marker)

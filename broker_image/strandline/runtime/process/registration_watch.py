@@ -1,7 +1,7 @@
 """Watches the Broker object, so that a registered broker stays the holder of its id.
 
 Made by `lifecycle`. It decides nothing about leadership: losing contact with the API server
-changes nothing here, only another registration ends the process.
+changes nothing; another process's registration ends this process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RegistrationVerdict(Enum):
 
 
 def judge_registration(own: Registration, stored: Registration | None) -> RegistrationVerdict:
-    """Judge what is stored about our id; see RegistrationWatch for what follows from it."""
+    """Judge the stored registration of our id; RegistrationWatch acts on the verdict."""
     if stored is None:
         return RegistrationVerdict.MISSING
     if stored.incarnation == own.incarnation and stored.broker_epoch <= own.broker_epoch:
@@ -74,7 +74,7 @@ class RegistrationWatch:
             pauses.reset()
 
     async def _watch_until_odd(self) -> None:
-        """Follow changes until one does not show our registration; a quorum read then decides."""
+        """Follow changes until one lacks our registration; a quorum read then decides."""
         changes = self._store.watch_broker(self._config.identity.pod_name, self._version)
         async with aclosing(changes):
             async for change in changes:
@@ -84,9 +84,9 @@ class RegistrationWatch:
                     return
 
     async def _confirmed(self, report: WaitingReport) -> bool:
-        """Read with quorum and act on it.
+        """Read the Broker object with quorum and act on the verdict.
 
-        Returns: False if our registration could not be seen stored: try again
+        Returns: False if the read did not show our registration: try again
         Raises:  RegistrationSuperseded
         """
         try:
@@ -112,8 +112,8 @@ class RegistrationWatch:
     async def _write_back(self, found: StoredBroker) -> StoredBroker:
         """Restore our registration in an object that has none.
 
-        The object may have been deleted after a later process had registered; its epoch is
-        then in an ISR entry, and that process is the one to write back.
+        A later process may have registered before the object was deleted. Its epoch is then in
+        an ISR entry, and that process writes its own registration back.
         """
         highest = await self._store.highest_entry_epoch(self._own.broker_id)
         if highest > self._own.broker_epoch:

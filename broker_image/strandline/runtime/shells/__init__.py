@@ -1,1 +1,1 @@
-"""The shells of the three pure machines, and what they talk through."""
+"""The shells of the three pure machines, the Lease watch and the replication transport."""

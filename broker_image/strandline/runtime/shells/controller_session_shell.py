@@ -1,8 +1,8 @@
 """The shell of the session with the controller: streams, lookups, probes and the clock.
 
-Made by `broker_service`. Nothing is decided here: `ControllerSession` says whom to look up, to
-dial and to probe, and what to send. Its events for the two other machines of this process are
-handed over at once; log lines are views of its notices.
+Made by `broker_service`. Nothing is decided here: `ControllerSession` says which broker to look
+up, to dial and to probe, and what to send. The shell hands its events for the two other machines
+over at once; log lines are views of its notices.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 class ControllerSessionShell:
-    """Performs what the session of one broker wants; at most one stream is open at a time."""
+    """Performs the effects of one broker's session; at most one stream is open at a time."""
 
     def __init__(
         self,
@@ -84,16 +84,16 @@ class ControllerSessionShell:
         )
 
     def submit(self, event: Event) -> None:
-        """Report what the Lease shows and what the replicas say."""
+        """Step the session with an event of the Lease or of the replicas."""
         self._driver.submit(event)
 
     async def drain(self) -> None:
-        """Leave the ISRs and have leaders moved away, as far as a controller takes them."""
+        """Leave the ISRs and let the controller move leaders away, as far as it does."""
         self._driver.submit(ShutdownBegun())
         await self._shutdown_ended.wait()
 
     async def close(self) -> None:
-        """End the stream and all that is outstanding; events are not taken any more."""
+        """End the stream and all outstanding calls; take no more events."""
         self._driver.stop()
         await self._calls.close()
         while self._streams:
@@ -144,7 +144,7 @@ class ControllerSessionShell:
 
     def _end_shutdown(self, effect: ShutdownEnded) -> None:
         if effect.outcome is ShutdownOutcome.STALLED:
-            _log.warning("nobody takes the rest", extra=fields(remaining=effect.remaining))
+            _log.warning("controlled shutdown stalled", extra=fields(remaining=effect.remaining))
         self._shutdown_ended.set()
 
     def _dial(self, effect: DialHolder) -> None:

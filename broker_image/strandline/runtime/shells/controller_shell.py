@@ -1,8 +1,8 @@
 """The shell of the pure controller: the store, the sessions, probes and the clock.
 
 Every broker has one, because every broker may become the controller. Store calls run side by
-side, each bounded by the API client's own time limit and answered exactly once; watches are
-hints. Nothing is decided here: which outcome a call had is all this module knows.
+side. The API client bounds the time of each, and each yields exactly one event; watches are
+hints. Nothing is decided here: this module knows only which outcome a call had.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ from strandline.runtime.event_loop.waiting import WaitingReport
 
 _log = logging.getLogger(__name__)
 WATCH_RESTART_SECONDS = 0.2
-"""Pause before a broken watch begins anew, so that a sick API is not flooded.
+"""Pause before a broken watch is reported, so that a sick API server is not flooded.
 
-A new watch means new lists, which the controller asks for at once."""
+The controller then lists everything anew at once."""
 
 Value = TypeVar("Value")
 
@@ -128,11 +128,11 @@ class ControllerShell:
         )
 
     def submit(self, event: ControllerEvent) -> None:
-        """Report what sessions, the Lease or the broker's own life brought."""
+        """Step the controller with an event of sessions, the Lease or the broker's life."""
         self._driver.submit(event)
 
     def start(self) -> None:
-        """Let the controller look at the time; from there on it asks for what it wants."""
+        """Send the first tick; each step then says when the next is due."""
         self._driver.submit(Ticked())
 
     async def stop(self) -> None:
@@ -142,7 +142,7 @@ class ControllerShell:
         await self._watches.close()
 
     async def settled(self) -> None:
-        """Wait until no store call is outstanding (before a release is taken for done)."""
+        """Wait until no store call is outstanding, the release of the Lease included."""
         await self._calls.all_done()
 
     # --- effects -------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class ControllerShell:
     def _answer_lease(
         self, request_id: int, outcome: StoreOutcome, lease: LeaseRecord | None
     ) -> None:
-        """Answer, and report an outage: every broker asks for the Lease again and again in one."""
+        """Submit the response; log an outage here, because every broker reads the Lease often."""
         if outcome is StoreOutcome.UNKNOWN:
             self._outage.waiting_for("controller Lease", "no usable answer from the API server")
         else:
@@ -254,7 +254,7 @@ class ControllerShell:
         )
 
     async def _read_topics(self, request_id: int) -> None:
-        """Read the uids after the topics: what is gone by then is gone."""
+        """Read the topics, then the ids: a topic whose id is missing then is deleted."""
         outcome, topics = await _outcome(self._store.list_topics())
         ids: frozenset[TopicId] | None = None
         if topics is not None:
@@ -354,7 +354,7 @@ class ControllerShell:
 async def _outcome(
     call: Awaitable[Value], *, writes: bool = False
 ) -> tuple[StoreOutcome, Value | None]:
-    """Return what is known of a call: a refusal wrote nothing, silence may have written."""
+    """Return the outcome of a call: a refused call wrote nothing, an unanswered one may have."""
     try:
         return StoreOutcome.OK, await call
     except StoreUnavailable as error:

@@ -1,7 +1,7 @@
-"""The shell of the replication core: its driver, and each effect performed by the part that can.
+"""The shell of the replication core: its driver, which hands each effect to the right part.
 
-Made by `broker_service`. Order is the core's: a disk effect that fails raises out of the list, so
-that no message behind it leaves.
+Made by `broker_service`. The core sets the order: a disk effect that fails raises out of the list,
+so that no message behind it leaves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .replication_transport import ReplicationTransport
 
 
 class CoreShell:
-    """The replicas of this broker at work; on_full_state hears of each full state applied."""
+    """Runs the replicas of this broker; each applied full state calls on_full_state."""
 
     def __init__(
         self,

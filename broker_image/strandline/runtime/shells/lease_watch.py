@@ -1,6 +1,6 @@
 """Watches the controller Lease, for the controller of this broker and for its session.
 
-A watch is a hint: whoever holds the Lease by it may have lost it, and both machines know that.
+A watch is a hint: the holder it shows may have lost the Lease, and both machines know that.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from strandline.runtime.event_loop.begun_tasks import BegunTasks
 
 _log = logging.getLogger(__name__)
 WATCH_RESTART_SECONDS = 0.2
-"""Pause before a broken watch begins anew, so that a sick API is not flooded."""
+"""Pause before a broken watch begins anew, so that a sick API server is not flooded."""
 
 
 class LeaseWatch:
-    """Tells both machines of each change of the Lease, and of what it was at the start."""
+    """Sends both machines the Lease as it is at the start, and each change of it."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """The transport of replication for one broker: fetches of its followers, fetches of its own.
 
 Turns the core's `SendFetch` and `ReplyFetch` into frames and frames into events. One stream per
-leader process: an address belongs to a broker epoch, and a broker that comes back is another
-one. Request ids of followers are replaced by ids of our own, because each follower counts for
-itself.
+leader process: a broker that restarts has another broker epoch and may have another address.
+The transport replaces request ids of followers by ids of its own, because each follower counts
+for itself.
 """
 
 from __future__ import annotations
@@ -85,20 +85,20 @@ class ReplicationTransport:
     # --- as a leader -----------------------------------------------------------------------
 
     def on_fetch(self, fetch: FollowerFetchReceived, stream: FollowerStream) -> None:
-        """Take a follower's fetch from its stream."""
+        """Hand a follower's fetch to the core, under a request id of our own."""
         request_id = self._next_request_id()
         self._waiting[request_id] = (stream, fetch.request_id)
         self._submit(replace(fetch, request_id=request_id))
 
     def on_follower_gone(self, stream: FollowerStream) -> None:
-        """Forget what waits for a stream that ended."""
+        """Cancel the fetches of a stream that ended."""
         gone = [number for number, (waiting, _) in self._waiting.items() if waiting is stream]
         for request_id in gone:
             del self._waiting[request_id]
             self._submit(RequestCancelled(request_id=request_id))
 
     def reply(self, effect: ReplyFetch) -> None:
-        """Answer a follower; what does not fit the bound is left for its next fetch."""
+        """Respond to a follower; records beyond the bound wait for its next fetch."""
         waiting = self._waiting.pop(effect.request_id, None)
         if waiting is None:
             return
@@ -135,7 +135,7 @@ class ReplicationTransport:
     # --- as a follower ---------------------------------------------------------------------
 
     def send(self, effect: SendFetch) -> None:
-        """Fetch from a leader; without an address it has failed, a turn of the loop later."""
+        """Fetch from a leader; without its address, submit the failure after this step."""
         leader = self._leader(effect.leader)
         if leader is None:
             failed = FetchFailed(request_id=effect.request_id, leader=effect.leader)
@@ -167,7 +167,7 @@ class ReplicationTransport:
         await self._closing.all_done()
 
     def _leader(self, broker_id: BrokerId) -> _Leader | None:
-        """Return the stream to the present process of a broker, opening it if need be."""
+        """Return the stream to a broker's present process, and open it if there is none."""
         live = self._live_broker(broker_id)
         known = self._leaders.get(broker_id)
         if known is not None and (live is None or live.broker_epoch == known.broker_epoch):
@@ -204,7 +204,7 @@ class ReplicationTransport:
         self._submit(answer)
 
     def _checked(self, frame: RecordsFrame) -> FetchedPartition:
-        """Return what the core may see of an answer: every batch has been checked by its CRC."""
+        """Return one fetched partition for the core, after a check of each batch's CRC."""
         error = frame.error
         batches = FetchedBatches((), b"")
         try:

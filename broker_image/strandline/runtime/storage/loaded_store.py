@@ -1,4 +1,4 @@
-"""What a broker finds on its disk before it registers: every log, opened and recovered.
+"""The logs that a broker opens and recovers before it registers.
 
 Loaded by `registration` once per process; `broker_service` is built on it afterwards.
 """
@@ -35,7 +35,7 @@ class LoadedStore:
 
 
 def log_environment(config: StorageConfig, on_flush: Callable[[float], None]) -> LogEnvironment:
-    """Return what all logs of a broker share; on_flush hears the seconds of each fsync."""
+    """Return what all logs of a broker share; on_flush gets the seconds of each fsync."""
     return LogEnvironment(
         pool=SegmentPool(open_segments_max=config.open_segments_max),
         limits=LogLimits(
@@ -49,7 +49,7 @@ def log_environment(config: StorageConfig, on_flush: Callable[[float], None]) ->
 def load_store(
     directory: DataDirectory, state: BrokerState, environment: LogEnvironment, *, clean: bool
 ) -> LoadedStore:
-    """Open every log; blocking. What is strange is reported and kept."""
+    """Open every log; blocking. Findings are logged, and their files kept."""
     found = load_logs(
         directory.path,
         clean=clean,

@@ -1,9 +1,9 @@
 """The replicas of this broker on disk: their logs, their checkpoints, the state file.
 
-Performs the disk effects of the core in the order they come. Logs are written on the event
-loop, because a write to the page cache is shorter than a hand-over to a thread; what is fsynced
-without anybody waiting in order (state file, offset checkpoints) goes to one background task,
-where everything that queued meanwhile shares the next write.
+Performs the disk effects of the core in their order. Logs are written on the event loop, because
+a write to the page cache is shorter than a hand-over to a thread. The state file and the
+checkpoints are fsynced, and no later effect waits for them: one background task writes them, and
+all changes that queued meanwhile share the next write.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ DiskEffect = (
 
 
 class ReplicaStore:
-    """One data directory; on_persisted hears tokens in order, on_failure at most one error."""
+    """One data directory; on_persisted gets tokens in order, on_failure at most one error."""
 
     def __init__(
         self,
@@ -153,9 +153,9 @@ class ReplicaStore:
         self._lower_recovery_point(effect.tp)
 
     def _delete(self, tp: TopicPartition) -> None:
-        """Forget a replica: first in the state file, then its folder goes.
+        """Forget a replica: first in the state file, then delete its folder.
 
-        The other way round a kill in between would look like a lost log.
+        In the other order, a kill in between would look like a lost log.
         """
         log = self.logs.pop(tp, None)
         self._epochs.pop(tp, None)
@@ -173,9 +173,9 @@ class ReplicaStore:
         self._wake.set()
 
     def _lower_recovery_point(self, tp: TopicPartition) -> None:
-        """Write the checkpoint if it promises more than the cut log: before new records come.
+        """Write the checkpoint if it lies above the truncated log, before new records come.
 
-        An unclean start would not check what lies below it.
+        An unclean start does not check records below the checkpoint.
         """
         if self._recovery_points.get(tp, 0) > self.logs[tp].recovery_point:
             self._recovery_points = {other: log.recovery_point for other, log in self.logs.items()}
@@ -217,7 +217,7 @@ class ReplicaStore:
             await asyncio.to_thread(HighWatermarkCheckpoint(self.root).write, marks)
 
     async def _write_epochs(self) -> None:
-        """Write epoch checkpoints: for people and comparison, since epochs come from batches."""
+        """Write epoch checkpoints for people and for comparison: epochs come from batches."""
         while self._epochs:
             tp, epochs = self._epochs.popitem()
             if (log := self.logs.get(tp)) is not None:
@@ -228,7 +228,7 @@ class ReplicaStore:
     async def stop(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Bring everything to disk and close; StorageError means this stop is not a clean one.
 
-        The writer is never cut off in the middle of a file: it ends by itself.
+        `stop` never cancels the writer in the middle of a file: the writer ends by itself.
         """
         self._stopping = True
         self._wake.set()
@@ -245,7 +245,7 @@ class ReplicaStore:
 
 
 def _held(records: RecordsHandle, kind: type[Checked]) -> Checked:
-    """Return what a handle stands for: the checked batches that came with the event."""
+    """Return the checked batches in a handle, which came with the event."""
     if isinstance(records, kind):
         return records
     raise InvariantViolation("what is appended came with the event", records=type(records))
