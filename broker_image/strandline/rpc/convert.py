@@ -1,8 +1,8 @@
 """Protobuf messages of the control plane <-> values of `model`.
 
-Called by the session client and server, which make the outer messages themselves; what several
-messages share is converted here. Raises ValueError on enum values and ids that the schema allows
-and we do not.
+Called by the session client and server, which make the outer messages themselves; this module
+converts the parts that several messages share. Raises ValueError on enum values and ids that the
+schema allows and we do not.
 """
 
 from __future__ import annotations

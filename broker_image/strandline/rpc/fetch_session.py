@@ -1,12 +1,13 @@
-"""Incremental fetches: what a follower wants crosses the wire once, then only its changes.
+"""Incremental fetches: a follower sends its whole fetch once, then only the changes.
 
-A session is the life of one replication stream (KIP-227 without its session ids: a stream
-delivers every frame once and in order, so there is nothing to find again). Both ends deal in
+A session lives as long as one replication stream (KIP-227 without its session ids: a stream
+delivers every frame once and in order, so no id must find the session). Both ends handle
 whole fetches; the frames between them hold differences. Used by `replication_client` and
 `replication_server`. Invariant: a frame that does not continue its session ends the stream.
 
-The leader reads in the order in which partitions last changed. What got records moves to the
-back in the follower's own turn too, so the byte limit of answers is shared in turn.
+The leader reads partitions in the order in which they last changed. A partition that got records
+moves to the back, at the leader as at the follower, so partitions share the byte limit of
+responses in turn.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .frames import PARTITIONS_PER_FETCH_MAX, BadFrame, FetchFrame
 
 @dataclass(slots=True)
 class FollowerFetchSession:
-    """The follower's end: remembers what the leader knows."""
+    """The follower's end: remembers the fetch that the leader knows."""
 
     _last_sent: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
     _session_epoch: int = 0
@@ -55,8 +56,8 @@ class LeaderFetchSession:
     def fetch_of(self, frame: FetchFrame) -> FollowerFetchReceived:
         """Return the whole fetch that a frame stands for.
 
-        Raises:  BadFrame if it is not the session's next frame, forgets what was never asked
-                 for, or makes the session larger than PARTITIONS_PER_FETCH_MAX
+        Raises:  BadFrame if it is not the session's next frame, forgets a partition that the
+                 session lacks, or makes the session larger than PARTITIONS_PER_FETCH_MAX
         """
         if frame.session_epoch != self._session_epoch:
             raise BadFrame(f"session epoch {frame.session_epoch} instead of {self._session_epoch}")

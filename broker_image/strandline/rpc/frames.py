@@ -1,12 +1,12 @@
-"""Frames of the replication stream: what stands inside one gRPC message, byte by byte.
+"""Frames of the replication stream: the contents of one gRPC message, byte by byte.
 
 A message is a sequence of frames `[u32 length of the rest | u8 kind | body]`, big endian.
 Called by `replication_client` and `replication_server`; knows nothing of sockets. Invariant:
-a frame that this module cannot parse completely raises `BadFrame`; nothing is guessed.
+a frame that this module cannot parse completely raises `BadFrame`.
 
-Kinds: FETCH (follower -> leader: what changed in what it wants, see `fetch_session`), RECORDS
-(leader -> follower: one partition of an answer) and END (the answer is complete). An answer is
-several frames so that it can be cut into messages of bounded size without copying record bytes.
+Kinds: FETCH (follower -> leader: the changes of its fetch, see `fetch_session`), RECORDS (leader
+-> follower: one partition of a response) and END (the response is complete). A response is several
+frames, so that messages of bounded size can carry it without a copy of record bytes.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _RECORDS = struct.Struct("!Q16sihqqBiq")  # ..., has diverging, diverging epoch,
 _END = struct.Struct("!Q")
 
 PARTITIONS_PER_FETCH_MAX = 20_000
-"""Bound on what one fetch may ask for, and on what it may forget."""
+"""Bound on the partitions that one fetch may change, and on those that it may forget."""
 TOPIC_IDS_CACHED_MAX = 10_000
-"""Each record frame names its topic again: ids are not spelled anew each time."""
+"""Topic ids whose conversion is cached, because each RECORDS frame names its topic again."""
 
 
 class BadFrame(StrandlineError):
@@ -51,10 +51,10 @@ class BadFrame(StrandlineError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchFrame:
-    """A fetch by its difference from the one before it on the same stream.
+    """A fetch as its difference from the previous one on the same stream.
 
-    session_epoch counts the fetches of a stream from 0; changed holds what is asked for anew
-    or from elsewhere, forgotten what is asked for no more.
+    session_epoch counts the fetches of a stream from 0; changed holds new partitions and those
+    with another position, forgotten those that the follower no longer fetches.
     """
 
     request_id: int
@@ -69,7 +69,7 @@ class FetchFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsFrame:
-    """One partition of an answer; `records` holds whole batches, possibly none."""
+    """One partition of a response; `records` holds whole batches, possibly none."""
 
     request_id: int
     tp: TopicPartition
@@ -82,7 +82,7 @@ class RecordsFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndFrame:
-    """The answer to request_id is complete."""
+    """The response to request_id is complete."""
 
     request_id: int
 
@@ -137,7 +137,7 @@ def encode_records(frame: RecordsFrame, records: Sequence[Buffer]) -> list[Buffe
 
 
 def encode_end(request_id: int) -> list[Buffer]:
-    """Return the frame that completes an answer."""
+    """Return the frame that completes a response."""
     return [_HEAD.pack(1 + _END.size, END), _END.pack(request_id)]
 
 

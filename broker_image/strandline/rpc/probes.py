@@ -1,4 +1,4 @@
-"""Ask a broker who it is: the evidence on which it is called dead.
+"""Probes ask a broker who it is; their outcomes are the evidence that it is dead.
 
 A refused connection and another incarnation are evidence; silence is not, because a stopped
 process still accepts TCP. Each probe uses a channel of its own, so that gRPC's reconnect
@@ -29,7 +29,7 @@ SERVICE = "strandline.v1.Peer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerIdentity:
-    """Who answers probes here."""
+    """The identity that this process gives to probes."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -45,7 +45,7 @@ def peer_service(
         request: bytes, context: grpc.aio.ServicerContext[bytes, pb.ProbeAnswer]
     ) -> pb.ProbeAnswer:
         try:
-            # Whoever asks learns who is here: of the request nothing but its form matters.
+            # Every caller gets the same response: of the request only its form matters.
             pb.ProbeRequest.FromString(request)
         except DecodeError as error:
             _log.warning("probe refused", extra=fields(peer=context.peer(), cause=str(error)))
@@ -67,7 +67,7 @@ def peer_service(
 async def probe(
     address: str, *, broker_id: BrokerId, incarnation: str, deadline_ms: int
 ) -> ProbeVerdict:
-    """Return what one probe shows; never raises, never takes longer than the deadline."""
+    """Return the verdict of one probe; never raise, never take longer than the deadline."""
     async with grpc.aio.insecure_channel(address, options=(OWN_CONNECTION,)) as channel:
         call = channel.unary_unary(
             f"/{SERVICE}/Probe",

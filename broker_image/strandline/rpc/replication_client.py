@@ -1,7 +1,7 @@
-"""The follower's end of a replication stream: fetches go out, answers come in.
+"""The follower's end of a replication stream: fetches go out, responses come in.
 
 One object per leader incarnation; made by `runtime` when the core sends its first fetch.
-It does not retry: a broken stream is reported once, and the core decides when to ask again.
+It does not retry: it reports a broken stream once, and the core decides when to fetch again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OnBroken = Callable[[], None]
 
 
 class ReplicationClient:
-    """A stream to one leader; on_response gets whole answers, on_broken is called at most once."""
+    """A stream to one leader; on_response gets whole responses, on_broken runs at most once."""
 
     def __init__(
         self, address: str, settings: GrpcConfig, *, on_response: OnResponse, on_broken: OnBroken
@@ -43,9 +43,9 @@ class ReplicationClient:
         self._task = asyncio.create_task(self._run(), name=f"replication to {address}")
 
     def send(self, fetch: FollowerFetchReceived) -> None:
-        """Queue a fetch; what becomes of it is an answer or a broken stream.
+        """Queue a fetch; a response or a broken stream follows.
 
-        Raises:  StreamOverflow when the leader has stopped reading; the stream is of no more use
+        Raises:  StreamOverflow when the leader has stopped reading; close the stream then
         """
         self._writer.put(encode_fetch(self._session.frame_of(fetch)))
 

@@ -1,8 +1,8 @@
-"""The leader's end of replication streams: fetches come in, answers go out.
+"""The leader's end of replication streams: fetches come in, responses go out.
 
-Registered on the broker's gRPC server; `on_fetch` is the only way in. An answer belongs to
-the stream its fetch came on: when that stream is gone, the answer is dropped and the
-follower asks again on a new one.
+Registered on the broker's gRPC server; `on_fetch` is the only way in. A response belongs to the
+stream of its fetch: when that stream is gone, the leader drops the response, and the follower
+fetches again on a new stream.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SERVICE = "strandline.v1.Replication"
 
 
 class FollowerStream:
-    """Where the answer to a fetch goes."""
+    """The stream of one follower, for responses to its fetches."""
 
     def __init__(self, writer: CoalescingWriter, peer: str) -> None:
         self._writer = writer
@@ -36,11 +36,11 @@ class FollowerStream:
         self.broken = asyncio.Event()
 
     def send_records(self, frame: RecordsFrame, records: Sequence[Buffer]) -> None:
-        """Queue one partition of an answer; record buffers are not copied here."""
+        """Queue one partition of a response, without a copy of its records."""
         self._put(encode_records(frame, records))
 
     def send_end(self, request_id: int) -> None:
-        """Queue the end of an answer."""
+        """Queue the end of a response."""
         self._put(encode_end(request_id))
 
     def _put(self, frame: Sequence[Buffer]) -> None:
@@ -62,7 +62,7 @@ OnGone = Callable[[FollowerStream], None]
 def replication_service(
     on_fetch: OnFetch, on_gone: OnGone, settings: GrpcConfig
 ) -> grpc.GenericRpcHandler:
-    """Return the gRPC service; on_gone gets a stream whose waiting fetches are void."""
+    """Return the gRPC service; on_gone gets each stream that ended."""
 
     async def replicate(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         writer = CoalescingWriter(context.write, settings)

@@ -1,8 +1,7 @@
 """A broker's end of the session with the active controller: a stream and its codec.
 
-Opened by the shell of `controller_session`, which decides all there is to decide. It carries
-`BrokerMessage` values to the controller and brings `ControllerMessage` values back; it does not
-retry, and it does not choose a controller.
+Opened by the shell of `controller_session`, which chooses the controller and decides on retries.
+It sends `BrokerMessage` values to the controller and receives `ControllerMessage` values.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ METHOD = "/strandline.v1.Controller/Session"
 
 
 class SessionClient:
-    """One stream; on_message gets what the controller says, on_broken is called once."""
+    """One stream; on_message gets the controller's messages, on_broken runs at most once."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class SessionClient:
     ) -> None:
         self._on_message = on_message
         self._on_broken = on_broken
-        # Over this bound the session ends: the controller does not read.
+        # A full queue means that the controller does not read: the session ends.
         self._outgoing: asyncio.Queue[pb.BrokerMessage] = asyncio.Queue(settings.session_queue_max)
         self._overflow = asyncio.Event()
         self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
@@ -119,7 +118,7 @@ class SessionClient:
 
 
 def encode_broker_message(message: BrokerMessage) -> pb.BrokerMessage:
-    """Return the protobuf of what a broker says."""
+    """Return the protobuf of a broker's message."""
     match message:
         case Heartbeat():
             return pb.BrokerMessage(
@@ -174,7 +173,7 @@ def encode_broker_message(message: BrokerMessage) -> pb.BrokerMessage:
 
 
 def decode_controller_message(message: pb.ControllerMessage) -> ControllerMessage:
-    """Return what a controller's message means; ValueError if it means nothing to us."""
+    """Return the value of a controller's message; ValueError if it is unknown or malformed."""
     match message.WhichOneof("message"):
         case "leader_and_isr":
             return _leader_and_isr(message.leader_and_isr)

@@ -1,8 +1,8 @@
 """The controller's end of the sessions with brokers.
 
-Registered on every broker's gRPC server; a broker that is not the controller hands each
-session to a controller that refuses it. Turns what brokers say into events of the controller
-and its effects into messages; messages of one session leave in the order of the effects.
+Registered on every broker's gRPC server: a broker's `Controller` refuses sessions while another
+broker is the controller. The server turns messages of brokers into events of the controller and
+its effects into messages, which leave each session in the order of the effects.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ SessionEffect = (
 
 
 class _Session:
-    """One stream: a queue of messages, None ends it; over its bound the broker does not read."""
+    """One stream and its outgoing messages; None ends it, an overflow gives it up."""
 
     def __init__(self, session_id: int, *, queue_max: int) -> None:
         self.session_id = session_id
@@ -118,7 +118,7 @@ class SessionServer:
         return grpc.method_handlers_generic_handler(SERVICE, {"Session": handler})
 
     def perform(self, effect: SessionEffect) -> None:
-        """Send what the controller decided; a session that is gone takes nothing."""
+        """Send the controller's message; drop it if its session is gone."""
         session = self._sessions.get(effect.session_id)
         if session is None:
             return
@@ -215,7 +215,7 @@ class SessionServer:
 
 
 def _parse_broker_message(data: bytes) -> pb.BrokerMessage:
-    """Return the message; ValueError, as for any other nonsense of a broker, if it is none."""
+    """Return the message; ValueError if the bytes are none, as for any malformed message."""
     try:
         return pb.BrokerMessage.FromString(data)
     except DecodeError as error:

@@ -26,11 +26,11 @@ OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
 def channel_options(settings: GrpcConfig) -> tuple[tuple[str, int], ...]:
     """Return the options of both ends of a connection between brokers.
 
-    A record batch must stay below the largest message with its frame header. Pings find a
-    dead machine, never a stopped process: the sessions' own heartbeats do that.
+    A record batch and its frame header must fit into the largest message. Pings find a dead
+    machine, but no stopped process: the sessions' heartbeats find that.
     """
     return (
-        # A proxy for the outside world must never stand between brokers, nor answer for one.
+        # An HTTP proxy must never stand between brokers, nor respond for one.
         ("grpc.enable_http_proxy", 0),
         ("grpc.max_send_message_length", settings.message_max_bytes),
         ("grpc.max_receive_message_length", settings.message_max_bytes),
@@ -52,11 +52,11 @@ Message = TypeVar("Message")
 
 
 class StreamClosed(StrandlineError):
-    """The call was over before a message could be written; its reader says the same."""
+    """The call was over before the message was written; the call's reader sees the end too."""
 
 
 class StreamOverflow(StrandlineError):
-    """A peer does not take what it asked for; the stream is given up."""
+    """A peer does not read what it asked for; the owner gives the stream up."""
 
 
 async def write_message(write: Callable[[Message], Awaitable[object]], message: Message) -> None:
@@ -72,7 +72,7 @@ async def write_message(write: Callable[[Message], Awaitable[object]], message: 
 
 
 def failure_of(task: asyncio.Task[Any]) -> BaseException | None:
-    """Return with what a stream's ended task failed; None if it ended or its stream broke."""
+    """Return the error of a stream's ended task; None if it ended well or its stream broke."""
     # gRPC cancels each task that waits on a call that it gave up.
     error = None if task.cancelled() else task.exception()
     return None if isinstance(error, grpc.RpcError | StreamClosed) else error

@@ -1,12 +1,12 @@
-"""Callers of the gRPC port that are no brokers: one log line for each, nothing else.
+"""Callers of the gRPC port that are no brokers: each gets one log line and nothing else.
 
-`not_served` refuses every call to an unknown method. A connection that speaks no HTTP/2 is
-ended by gRPC before any handler of ours could see it; `log_silent_connections` finds it
-afterwards among the connections that gRPC remembers (channelz). A broker connects
-because it has a call to make: a connection without one for an interval is no broker's.
+`not_served` refuses every call to an unknown method. gRPC ends a connection that speaks no HTTP/2
+before any handler of ours sees it; `log_silent_connections` finds it afterwards among the
+connections that gRPC remembers (channelz). A broker connects because it has a call to make: a
+connection without a call for an interval is no broker's.
 
-gRPC forgets ended connections unless GRPC_CHANNELZ_MAX_ORPHANED_NODES says otherwise before it
-is first imported. The functions asked are those behind its grpcio-channelz package.
+gRPC forgets ended connections unless GRPC_CHANNELZ_MAX_ORPHANED_NODES is set before its first
+import. The functions used here are those behind the package grpcio-channelz.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from strandline.log_fields import fields
 _log = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 2.0
-"""A line is at most two sweeps late; a sweep without new connections asks one question."""
+"""A line is at most two sweeps late."""
 CONNECTIONS_PER_SWEEP_MAX: Final = 100
-"""What is more waits for the next sweep, if gRPC remembers it for so long."""
+"""Further connections wait for the next sweep, if gRPC remembers them for so long."""
 METHOD_SHOWN_CHARACTERS: Final = 100
 
 
@@ -46,7 +46,7 @@ class _NotServed:
 
 
 def not_served() -> grpc.GenericRpcHandler:
-    """Return the handler to register last: it takes whatever the others do not."""
+    """Return the handler to register last: it takes every call that the others do not."""
     handler: grpc.GenericRpcHandler = _NotServed()
     return handler
 
@@ -54,8 +54,8 @@ def not_served() -> grpc.GenericRpcHandler:
 class SilentConnections:
     """Connections to this process that were open for a sweep, or are over, without a call.
 
-    gRPC numbers them upwards: those up to `_judged` were looked at, those up to `_seen` will be
-    when the next sweep comes.
+    gRPC numbers connections upwards: sweeps have judged those up to `_judged`, and the next
+    sweep judges those up to `_seen`.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class SilentConnections:
         self._seen = 0
 
     def sweep(self) -> list[str]:
-        """Return the addresses of those that made no call since the last sweep saw them."""
+        """Return the addresses of connections that the last sweep saw and that made no call."""
         found = sorted(_connections(from_number=self._judged + 1))[:CONNECTIONS_PER_SWEEP_MAX]
         due = [(number, peer) for number, peer in found if number <= self._seen]
         silent = [peer for number, peer in due if not _made_a_call(number)]
@@ -99,7 +99,7 @@ def _made_a_call(number: int) -> bool:
 
 
 def _channelz(function: Any, *arguments: int) -> dict[str, Any]:
-    """Return gRPC's answer; of what it forgot meanwhile it has none."""
+    """Return gRPC's response; empty if gRPC has forgotten the object meanwhile."""
     try:
         answer: dict[str, Any] = json.loads(function(*arguments))
     except ValueError:
