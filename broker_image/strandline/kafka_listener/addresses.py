@@ -1,7 +1,7 @@
 """Where clients find brokers and leaders, as seen through one listener.
 
-Called by the request handlers. Every address is that of the listener the connection came in
-on: a client outside the cluster never sees a pod address.
+Called by the request handlers. Every address belongs to the listener of the client's connection:
+a client outside the cluster never sees a pod address.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOVED_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FEN
 
 @lru_cache(maxsize=TOPIC_IDS_KEPT)
 def topic_id_bytes(topic_id: TopicId) -> bytes:
-    """Return a topic id as it travels: the 16 bytes of its UUID."""
+    """Return a topic id in its wire form: the 16 bytes of its UUID."""
     return uuid.UUID(topic_id).bytes
 
 
@@ -38,9 +38,9 @@ def broker_messages(snapshot: MetadataSnapshot) -> list[Message]:
 
 
 class LeaderHints:
-    """Present leaders of partitions that a client looked for in the wrong place.
+    """Present leaders of partitions that a client asked of the wrong broker.
 
-    The metadata is fetched once, and only if a hint is asked for. Source: KIP-951.
+    The first hint reads the metadata, once. Source: KIP-951.
     """
 
     def __init__(self, context: RequestContext) -> None:

@@ -1,7 +1,7 @@
 """Requests from bytes, responses to bytes, per API and version.
 
-Called by `connection`. Codecs are compiled when a version
-is first used and kept; their number is bounded by the table in `schemas`.
+Called by `connection`. A codec is compiled when its version is first used, and kept; the table
+in `schemas` bounds their number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIXED_HEADER_BYTES = 8
 """API key, API version, correlation id: the part of a header that never changes."""
 
 CLIENT_ID_MAX_CHARACTERS = 255
-"""Longer client ids are cut; they serve for log lines only."""
+"""Longer client ids are cut; they serve for log lines and metrics only."""
 
 _FIXED_HEADER = struct.Struct(">hhi")
 _SHORT = struct.Struct(">h")
@@ -75,8 +75,8 @@ def decode_request(
 ) -> tuple[str, Message]:
     """Read the rest of the header and the body of a request.
 
-    Bytes after the end are let pass, as Kafka does: librdkafka leaves three of them behind
-    when it asks for the metadata of all topics in a flexible version.
+    Bytes after the end are ignored, as in Kafka: librdkafka sends three of them when it asks
+    for the metadata of all topics in a flexible version.
 
     Returns: the client id ("" if it has none) and the message
     Raises:  MalformedRequest if the frame does not begin with such a request
@@ -117,8 +117,8 @@ def encode_response(
 ) -> list[Buffer]:
     """Return a whole response frame as buffers, its length included.
 
-    ApiVersions has the old header in every version, so that a client which asked with a
-    version we lack can still read the answer (KIP-511).
+    ApiVersions has the old header in every version, so that a client that asked in a version
+    we lack can still read the response (KIP-511).
     """
     first = bytearray(4)
     first += correlation_id.to_bytes(4, "big", signed=True)

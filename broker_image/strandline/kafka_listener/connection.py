@@ -1,10 +1,10 @@
 """One client connection: frames in, responses out in the order of their requests.
 
-Made by `server`; runs on its event loop and nowhere else. Requests are handled as soon as
-they are complete, so that appends happen in their order while acknowledgements are still
-awaited; responses leave strictly in order. Reading stops while any bound of `settings` is
-reached: requests unanswered, their bytes, a fetch under way, responses not taken by the client.
-Whatever a client sends, the worst that happens is that its own connection is closed.
+Made by `server`; runs on its event loop and nowhere else. The connection handles requests as soon
+as they are complete, so that appends happen in order while acknowledgements are still awaited;
+responses leave strictly in order. Reading stops while any bound of `settings` is reached: requests
+without a response, their bytes, a fetch in flight, responses that the client has not read.
+Bad input of a client closes its own connection at worst.
 
     state    socket    frames  responses  left when
     Reading  read      taken   sent       a bound is reached; the connection ends
@@ -12,9 +12,8 @@ Whatever a client sends, the worst that happens is that its own connection is cl
     Ending   not read  kept    sent       the last response is sent: the transport is closed
     Lost     gone      kept    dropped    never
 
-A connection ends when a frame comes that cannot be answered, or when `end` or `abort` is called.
-Every state but Lost is left for Lost when the transport is gone. `response_queue` has the states
-of what is sent.
+A connection ends when a frame comes that has no response, or when `end` or `abort` is called.
+Every state becomes Lost when the transport is gone. `response_queue` has the states of sending.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class ListenerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """frame_begun_at is since when a frame is incomplete, None if none is."""
+    """frame_begun_at is when the incomplete frame began, None if there is none."""
 
     frame_begun_at: float | None = None
 
@@ -82,7 +81,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """No further frame is taken; responses under way still leave."""
+    """No further frame is taken; pending responses still leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +96,8 @@ BETWEEN_FRAMES = Reading()
 class KafkaConnection(asyncio.BufferedProtocol):
     """Reads requests, has them handled, writes responses; the states are in the module docstring.
 
-    reserved_bytes are those of the requests without a response; next_frame_bytes of them belong
-    to a frame that was not taken yet.
+    reserved_bytes counts the frames of requests without a response; next_frame_bytes of them
+    belong to a frame that was not taken yet.
     """
 
     _transport: asyncio.Transport
@@ -125,7 +124,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # --- called by the event loop ---------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to serve, unless there are connections enough."""
+        """Begin to serve, unless there are too many connections."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self._settings.write_buffer_high_bytes)
         name = transport.get_extra_info("peername")
@@ -149,7 +148,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """Forget everything that was under way for this client."""
+        """Cancel and release all that this client had in flight; appends go on."""
         if self._frames.is_partial and isinstance(self._state, Reading):
             _log.info("connection lost within a request", extra=fields(**self._client_fields()))
         self._state = Lost()
@@ -166,11 +165,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._shared.is_empty.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Return where the next bytes shall be received."""
+        """Return the buffer for the next bytes."""
         return self._frames.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take note of bytes received and handle every request that is complete."""
+        """Count received bytes and handle every complete request."""
         self._active_at = self._loop.time()
         self._frames.received(nbytes)
         self._take_frames()
@@ -180,14 +179,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._responses.block()
 
     def resume_writing(self) -> None:
-        """Send what waited, and go on."""
+        """Send the responses that wait, and take requests again."""
         self._responses.unblock()
         self._take_frames()
 
     # --- called by the server -------------------------------------------------------------
 
     def end(self) -> None:
-        """Take no further request; close when the responses under way have left."""
+        """Take no further request; close when the pending responses have left."""
         self._become_ending()
         self._take_frames()
 
@@ -211,11 +210,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # --- requests in ----------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Go on when memory is free; not at once, because another connection is at work."""
+        """Go on because memory is free; not at once, because another connection is at work."""
         self._loop.call_soon(self._take_frames)
 
     def _take_frames(self) -> None:
-        """Handle complete frames until none is left or a bound is reached; send what is ready."""
+        """Handle complete frames until none is left or a bound is reached; send ready responses."""
         if isinstance(self._state, Lost):
             return
         self._send()
@@ -241,7 +240,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _may_take_next(self) -> bool:
         """Tell whether the next frame fits into every bound; reserve its bytes if so.
 
-        True as well while not enough of it has come to tell its size.
+        True also while too few bytes of the frame have come to know its size.
         """
         size = self._frames.next_size()
         if size is None:
@@ -323,7 +322,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._failed(pending, error)
 
     def _unsupported(self, pending: PendingResponse, frame: memoryview) -> None:
-        """Respond to an unknown version of ApiVersions; close for all else we do not serve."""
+        """Respond to an unknown version of ApiVersions; close for every other request."""
         if pending.header.api_key == API_VERSIONS:
             pending.ready(unsupported_version(), 0, self._loop.time())
             self._release_memory(pending)
@@ -344,7 +343,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._close_with(pending, ErrorCode.INVALID_REQUEST)
 
     def _failed(self, pending: PendingResponse, cause: BaseException) -> None:
-        """Report a failure of our own; the client loses its connection and nothing else."""
+        """Log a failure of our own and close the client's connection."""
         _log.error(
             "request failed, connection closed",
             extra=fields(**self._request_fields(pending)),
@@ -370,7 +369,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # --- responses out --------------------------------------------------------------------
 
     def _await(self, pending: PendingResponse, outcome: DeferredResponse) -> None:
-        """Complete the response when its result is there."""
+        """Complete the response when its result is done."""
         result: asyncio.Future[object] = asyncio.ensure_future(outcome.result)
         if outcome.may_cancel:
             pending.result = result
@@ -422,7 +421,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._shared.request_memory.release(pending.size_bytes)
 
     def _send(self) -> None:
-        """Send responses as far as they are ready; close when an ending connection has no more."""
+        """Send the ready responses in order; close an ending connection that has no more."""
         while self._responses.send_next(self._transport):
             self._active_at = self._loop.time()
         is_over = isinstance(self._state, Ending) and not len(self._responses)

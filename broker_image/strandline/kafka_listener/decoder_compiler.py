@@ -1,9 +1,9 @@
 """Turn a field table into a straight-line function that reads one message.
 
 Called by `codec`. Neighbouring fields of fixed width become one `struct` call; records stay
-a memoryview of the frame. Every count and length is compared with what is left of the frame,
-and all array elements of a message together with a bound of the caller, because a few bytes
-of frame can ask for a large object.
+a memoryview of the frame. The decoder compares every count and length with the rest of the frame,
+and the number of all array elements with a bound of the caller, because a few bytes of a frame
+can ask for a large object.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _DecoderWriter:
         self._flexible = is_flexible
 
     def struct(self, fields: Sequence[Field]) -> str:
-        """Write the reading of a struct; return the expression of its value."""
+        """Write the code that reads a struct; return the expression of its value."""
         items: dict[str, str] = {}
         run: list[Field] = []
         tagged: list[Field] = []
@@ -108,7 +108,7 @@ class _DecoderWriter:
         return name
 
     def _length(self, classic_format: str) -> str:
-        """Write the reading of a length; return its name. -1 is null in both encodings."""
+        """Write the code that reads a length; return its name. -1 is null in both encodings."""
         source, name = self._source, self._source.new_name()
         if self._flexible:
             source.line(f"{name} = b[p]")
@@ -135,7 +135,7 @@ class _DecoderWriter:
         source.dedent()
 
     def _sized(self, field: Field) -> str:
-        """Write the reading of a string or of records; return the name of the value."""
+        """Write the code that reads a string or records; return the name of the value."""
         source, name = self._source, self._source.new_name()
         length = self._length(">i" if field.kind == "records" else ">h")
         self._null_or_refusal(field, length, name)
@@ -174,7 +174,7 @@ class _DecoderWriter:
         return name
 
     def _tagged_section(self, tagged: Sequence[Field], items: dict[str, str]) -> None:
-        """Write the reading of the tagged fields that end a struct of a flexible version."""
+        """Write the code that reads the tagged fields at the end of a flexible struct."""
         source = self._source
         for field in tagged:
             items[field.name] = source.new_name()

@@ -1,8 +1,8 @@
 """Turn a field table into a straight-line function that writes one message.
 
 Called by `codec`. Neighbouring fields of fixed width become one `struct` call; large records
-are handed through as buffers of their own. A field that the version lacks is not looked at; a
-missing field takes its default; a tagged field is written only if it is not its default.
+stay buffers of their own. The encoder ignores a field that the version lacks; a missing field
+takes its default; a tagged field is written only if it differs from its default.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _EncoderWriter:
         self._flexible = is_flexible
 
     def struct(self, fields: Sequence[Field], owner: str) -> None:
-        """Write the writing of a struct whose value is in the variable `owner`."""
+        """Write the code that writes the struct in the variable `owner`."""
         run: list[Field] = []
         tagged: list[Field] = []
         for field in fields:
@@ -143,7 +143,7 @@ class _EncoderWriter:
             source.dedent()
 
     def _tagged_section(self, tagged: Sequence[Field], owner: str) -> None:
-        """Write the tagged fields that end a struct of a flexible version."""
+        """Write the code that writes the tagged fields at the end of a flexible struct."""
         source = self._source
         if not tagged:
             source.line("w += b'\\0'")

@@ -1,4 +1,4 @@
-"""Which errors of a response are logged, and with which level and fields.
+"""Chooses which errors of a response are logged, and their level and fields.
 
 Called by `connection` for each response. An error that every correct client meets in normal
 operation (no leader yet, a wait that was too short) is not bad input: only the metrics count
@@ -19,11 +19,11 @@ from .response import Response
 from .wire import Message
 
 TOPIC_LOGGED_MAX_CHARACTERS: Final = 249
-"""A legal name is shown whole; of another one no more than this goes into the log."""
+"""The log shows a legal name whole and cuts a longer one."""
 NO_PARTITION: Final = -1
 
 _LEVELS: Final = {
-    # No correct client sends this: an operator should look.
+    # No correct client causes these: an operator should look.
     ErrorCode.CORRUPT_MESSAGE: logging.WARNING,
     ErrorCode.MESSAGE_TOO_LARGE: logging.WARNING,
     ErrorCode.RECORD_LIST_TOO_LARGE: logging.WARNING,
@@ -35,7 +35,7 @@ _LEVELS: Final = {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: logging.WARNING,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: logging.WARNING,
     ErrorCode.INVALID_PRODUCER_EPOCH: logging.WARNING,
-    # A correct client may be behind the times, or ahead of them.
+    # A correct client may cause these with metadata older or newer than ours.
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: logging.INFO,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: logging.INFO,
     ErrorCode.UNKNOWN_TOPIC_ID: logging.INFO,

@@ -1,8 +1,8 @@
 """Cut a stream of bytes into frames, copying each byte at most once.
 
-Used by `connection`. Small frames are gathered in a staging buffer and copied out; a frame
-that does not fit there is received straight into the bytearray it stays in. The four length
-bytes are checked before anything is allocated.
+Used by `connection`. Small frames arrive in a staging buffer and are copied out; the rest of a
+frame that does not fit there arrives straight in the bytearray it stays in. The length is checked
+before anything is allocated.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class FrameAssembler:
 
     @property
     def is_partial(self) -> bool:
-        """Tell whether bytes of a frame are there that was not taken."""
+        """Tell whether bytes of a frame have come that `take` has not returned."""
         return self._large is not None or self._end > self._start
 
     def space(self) -> memoryview:
-        """Return where the next bytes go: never empty unless a whole frame waits to be taken."""
+        """Return the buffer for the next bytes; it is empty only if a whole frame waits."""
         if self._large is not None:
             return memoryview(self._large)[self._large_filled :]
         if self._start:
@@ -50,7 +50,7 @@ class FrameAssembler:
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
-        """Take note of bytes that were put into `space`."""
+        """Count bytes that were put into `space`."""
         if self._large is not None:
             self._large_filled += count
         else:

@@ -1,7 +1,7 @@
 """One function per API: a decoded request in, a response or a deferred response out.
 
-Called by `connection`; the functions live in `apis`. None of them blocks. What must happen in
-the order of requests (an append above all) has happened when the function returns.
+Called by `connection`; the functions live in `apis`. None of them blocks. All that must happen in
+the order of requests, such as an append, has happened when the function returns.
 """
 
 from __future__ import annotations

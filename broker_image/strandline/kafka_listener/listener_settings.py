@@ -1,7 +1,7 @@
 """Every bound of a listener, with its default and the reason for it.
 
-Made by `runtime` and passed in whole. What the broker's configuration says is inherited; the rest
-follows from how the listener works.
+`runtime` makes and passes it. The bounds of the broker's configuration are inherited; the others
+follow from how the listener works.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ class ListenerSettings(KafkaListenerConfig):
     """Bounds of one listener; sizes are bytes, times milliseconds."""
 
     connection_memory_max_bytes: int = 33_554_432
-    """Bytes of unanswered requests of one connection: half of what all may have together, and
-    more than the five produce requests of usual size that clients keep in flight."""
+    """Bytes of the requests without a response of one connection: half of the bound for all
+    connections, and more than five produce requests of usual size, as clients keep in flight."""
 
     receive_timeout_ms: int = 30_000
-    """A frame begun must be complete within this, so that a stalled one cannot hold memory."""
+    """Time for a frame to become complete, so that a stalled frame cannot hold memory."""
 
     request_elements_max: int = 100_000
-    """Array elements in one request: six bytes of frame make an object of some hundred."""
+    """Array elements in one request: six bytes of a frame make an object of some hundred bytes."""
 
     write_buffer_high_bytes: int = 1_048_576
     """Unsent response bytes beyond which a connection takes no further request."""
 
     receive_buffer_bytes: int = 32_768
-    """Staging buffer of a connection; larger frames are received where they stay."""
+    """Staging buffer of a connection; larger frames get a buffer of their own."""
 
     listen_backlog: int = 128
     """Connections the kernel keeps until they are accepted."""

@@ -29,7 +29,7 @@ class ListenerObserver(Protocol):
         remote_seconds: float,
         send_seconds: float,
     ) -> None:
-        """Take note of a response that was sent.
+        """Note a response that was sent.
 
         error is the first one in the response. local is decoding and handling, remote the wait
         for replication or data, send the wait for earlier responses and for the socket.
@@ -37,11 +37,11 @@ class ListenerObserver(Protocol):
         ...
 
     def request_unsupported(self, api: str, client: str) -> None:
-        """Take note of a request for an API or version that is not served."""
+        """Note a request for an API or version that is not served."""
         ...
 
     def connections_changed(self, count: int) -> None:
-        """Take note of the present number of connections."""
+        """Note the present number of connections."""
         ...
 
 
@@ -53,7 +53,7 @@ class ClientNames:
     _known: set[str] = field(default_factory=set)
 
     def label(self, name: str) -> str:
-        """Return the label for a name that a client gave itself."""
+        """Return the metric label for a client's name of itself."""
         plain = NOT_PLAIN.sub("_", name[:CLIENT_NAME_MAX_CHARACTERS])
         if not plain:
             return UNKNOWN_CLIENT

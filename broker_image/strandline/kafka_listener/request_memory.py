@@ -1,7 +1,6 @@
-"""The memory that unanswered requests of one listener may hold together.
+"""The memory that requests without a response may hold together, per listener.
 
-Called by `connection`: a connection that gets no bytes stops reading; it is called back when
-bytes are free.
+Called by `connection`: a connection that gets no bytes stops reading until `release` wakes it.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from collections.abc import Callable
 class RequestMemory:
     """Counts bytes of frames from their arrival to their response.
 
-    Invariant: used is the sum of all reservations. A single frame is let in whatever its size
-    when nothing is used, so that a bound below the greatest frame cannot stop every client.
+    Invariant: used_bytes is the sum of all reservations. While nothing is used, a frame of any
+    size is let in, so that a bound below the greatest frame cannot stop every client.
     """
 
     def __init__(self, *, max_bytes: int) -> None:
@@ -30,7 +29,7 @@ class RequestMemory:
         return True
 
     def wait(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called once when bytes are given back; the same one waits only once."""
+        """Call `wake` once when bytes are released; a second `wait` for it changes nothing."""
         if wake not in self._waiting:
             self._waiting.append(wake)
 
@@ -40,7 +39,7 @@ class RequestMemory:
             self._waiting.remove(wake)
 
     def release(self, size_bytes: int) -> None:
-        """Give bytes back and wake each connection that waits now; each may have to wait again."""
+        """Release bytes and wake each connection that waits now; it may have to wait again."""
         self.used_bytes -= size_bytes
         for _ in range(len(self._waiting)):
             if not self._waiting:

@@ -1,4 +1,4 @@
-"""What a request handler is given and what it returns.
+"""The context that a request handler gets, and the responses that it returns.
 
 Shared by `handlers` and `connection`.
 """
@@ -19,7 +19,7 @@ from .wire import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """The listener a request came in on, and the broker it is for."""
+    """The listener of a request, and the broker that serves it."""
 
     broker: Broker
     listener_name: str
@@ -42,8 +42,8 @@ class Response:
 class DeferredResponse:
     """A response that waits for the broker; `finish` makes it from the result.
 
-    may_cancel says whether `result` may be cancelled when the client disconnects: a read may,
-    an append under way may not.
+    may_cancel says whether a disconnect of the client cancels `result`: it cancels a read, but
+    no append.
     """
 
     result: Awaitable[Any]
@@ -62,5 +62,5 @@ def epoch_or_none(value: int) -> LeaderEpoch | None:
 
 
 def bounded(value: int, most: int) -> int:
-    """Return what a client asked for, neither negative nor more than we allow."""
+    """Return a client's value, limited to 0 and `most`."""
     return max(0, min(value, most))

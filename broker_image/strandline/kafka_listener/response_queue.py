@@ -31,7 +31,7 @@ class PendingResponse:
     """The place of one request in the queue: first without a response, then with one to send.
 
     buffers is None until ready, and empty if nothing is to be sent. Times are the loop's.
-    result is what the response waits for; it is set only if it may be cancelled.
+    result is the future that the response waits for; it is set only if it may be cancelled.
     """
 
     api: ApiSchema | None
@@ -80,7 +80,7 @@ class Outflow(Enum):
 
     OPEN = "open"
     BLOCKED = "blocked"
-    """The client has not taken what was written."""
+    """The client has not read enough of the responses written."""
     CLOSED = "closed"
     """A response that closes the connection was sent."""
 

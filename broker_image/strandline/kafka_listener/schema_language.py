@@ -1,4 +1,4 @@
-"""The notation in which messages are written down, and its parser.
+"""The notation for the fields of messages, and its parser.
 
 Called by `schemas`; the compilers read the `Field` trees made here. One line is one field:
 
@@ -64,7 +64,7 @@ class Field:
 
 
 class NotationError(Exception):
-    """A line of the schema table cannot be understood: our own mistake, found at import."""
+    """The parser cannot read a line of the schema table: our own mistake, found at import."""
 
 
 def parse_fields(text: str) -> tuple[Field, ...]:

@@ -1,11 +1,11 @@
 """The messages this listener serves: one table, in the notation of `schema_language`.
 
-Called by `codec`. Nothing is listed that is not answered: the range of versions of each
-entry is what ApiVersions advertises. Two ranges differ on purpose:
+Called by `codec`. ApiVersions advertises the version range of each entry, and the listener serves
+all of it, with two exceptions:
 
 - Produce is advertised from version 0 but served from 3. Older librdkafka turns compression
   off when the lowest version is not 0 (KAFKA-18659).
-- ApiVersions answers an unknown version too, in the form of version 0 (KIP-511).
+- An unknown version of ApiVersions gets a response too, in the form of version 0 (KIP-511).
 
 Source: Apache Kafka protocol guide; field names follow it in our spelling.
 """
@@ -28,7 +28,7 @@ OFFSET_FOR_LEADER_EPOCH = 23
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSchema:
-    """One API: its number, the versions advertised and served, and both messages.
+    """One API: its key, the versions advertised and served, and both messages.
 
     Versions from flexible_from on use compact lengths and tagged fields (KIP-482).
     """
@@ -43,7 +43,7 @@ class ApiSchema:
     response: tuple[Field, ...]
 
     def serves(self, version: int) -> bool:
-        """Tell whether requests of that version are answered."""
+        """Tell whether requests of that version are served."""
         return self.served_min <= version <= self.served_max
 
     def is_flexible(self, version: int) -> bool:
@@ -312,4 +312,4 @@ APIS: dict[int, ApiSchema] = {
         _FIND_COORDINATOR, _API_VERSIONS, _INIT_PRODUCER_ID, _OFFSET_FOR_LEADER_EPOCH,
     )
 }  # fmt: skip
-"""Every API that is served, by number and in ascending order of number."""
+"""Every API that is served, by its key, in ascending order."""

@@ -25,7 +25,7 @@ from .response import RequestContext
 _log = logging.getLogger(__name__)
 
 SWEEPS_PER_TIMEOUT = 4
-"""Overdue connections are looked for this many times within the shortest of their timeouts."""
+"""The sweeper looks for overdue connections this many times within the shortest timeout."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -71,9 +71,9 @@ async def start(
 ) -> KafkaListener:
     """Open the port and serve clients on the running event loop.
 
-    The socket was bound before: a broker registers its port long before clients may come, and no
-    other process may take it meanwhile. Until it listens, clients are refused. The socket is the
-    listener's from here on.
+    The caller has bound the socket: a broker registers its port long before clients may come, and
+    no other process may take the port meanwhile. Until the socket listens, the kernel refuses
+    clients. From here on the listener owns the socket.
     """
     loop = asyncio.get_running_loop()
     shared = ListenerState(

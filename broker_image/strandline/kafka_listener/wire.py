@@ -1,7 +1,7 @@
 """Helpers that compiled codecs call at run time, and the small writer of source text.
 
-Called by the generated functions of `decoder_compiler` and `encoder_compiler`. Everything
-read is bounded by the frame it stands in; nothing here trusts a length.
+Called by the generated functions of `decoder_compiler` and `encoder_compiler`. No read goes beyond
+its frame; nothing here trusts a length.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Message = dict[str, Any]
 """A decoded message: field name to value; structs are messages, arrays are lists."""
 
 COPIED_RECORDS_MAX_BYTES = 4096
-"""Records up to this size are copied beside their neighbours: cheaper than one more buffer."""
+"""Records up to this size are copied into the last buffer: cheaper than one more buffer."""
 
 UNSIGNED_VARINT_MAX_BYTES = 5
 
@@ -37,7 +37,7 @@ def long_varint(data: memoryview, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(data: memoryview, position: int, count: int) -> int:
-    """Return the position after `count` tagged fields, none of which we know."""
+    """Return the position after `count` unknown tagged fields."""
     for _ in range(count):
         _, position = read_varint(data, position)
         size, position = read_varint(data, position)
@@ -82,8 +82,8 @@ def append_records(
     """Append records to a message without copying large ones.
 
     Shape:   tail is the last buffer of out; null_and_offset is the length that means null and
-             what is added to a real length (compact lengths count from one)
-    Returns: the buffer that whatever follows is written to
+             the number added to a real length (compact lengths count from one)
+    Returns: the buffer for the fields that follow
     """
     null, offset = null_and_offset
     if records is None:
@@ -102,7 +102,7 @@ def append_records(
 
 
 class SourceText:
-    """Generated lines, indentation, and the constants they refer to by name."""
+    """Generated lines, their indentation, and the constants that they name."""
 
     def __init__(self, constants: dict[str, object]) -> None:
         self.constants = constants

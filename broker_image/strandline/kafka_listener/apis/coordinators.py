@@ -1,4 +1,4 @@
-"""FindCoordinator and InitProducerId: what Kafka's coordinators answer.
+"""FindCoordinator and InitProducerId: the APIs of Kafka's coordinators.
 
 Registered in `handlers`. This broker coordinates neither groups nor transactions: it hands out
 producer ids, and refuses the rest.
@@ -16,9 +16,9 @@ TRANSACTION_KEY_TYPE = 1
 def find_coordinator(_context: RequestContext, _version: int, request: Message) -> Response:
     """Respond that no group coordinator is available; refuse one for transactions.
 
-    A client repeats its request after COORDINATOR_NOT_AVAILABLE; one that wants transactions
-    shall fail at once instead. The API is advertised because librdkafka takes its presence as a
-    sign that lz4 is understood.
+    A client repeats its request after COORDINATOR_NOT_AVAILABLE; a client that wants transactions
+    shall fail at once instead. The API is advertised because librdkafka sends lz4 only to brokers
+    that have it.
     """
     if request["key_type"] == TRANSACTION_KEY_TYPE:
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -1,6 +1,6 @@
 """Fetch: read records below the high watermark.
 
-Registered in `handlers`. Records are handed through as the broker's buffers, uncopied.
+Registered in `handlers`. The response holds the broker's buffers of records, uncopied.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def fetch(context: RequestContext, _version: int, request: Message) -> Response 
 
 
 def _fetch_error(request: Message, error: ErrorCode) -> Response:
-    """Refuse a whole fetch: at the top for versions that have that place, and per partition."""
+    """Refuse a whole fetch: for each partition, and at the top in versions with a top error."""
     topics = [
         {
             "name": topic["name"],

@@ -24,8 +24,8 @@ FIRST_VERSION_WITH_NULL_NAME = 12
 def metadata(context: RequestContext, version: int, request: Message) -> Response:
     """Return brokers, controller and the requested topics.
 
-    No topics (null) means all of them; an empty list meant all in version 0 and means none
-    since. A topic is never created by asking for it.
+    Null topics mean all topics; an empty list means all in version 0 and none since. A request
+    never creates a topic.
     """
     snapshot = context.broker.metadata(context.listener_name)
     requested = request["topics"]
@@ -79,7 +79,7 @@ def _known_topic(topic: TopicMetadata, snapshot: MetadataSnapshot) -> Message:
 
 
 def _partition(partition: PartitionMetadata, reachable: set[BrokerId]) -> Message:
-    """Return a partition; a leader without an address on this listener is no use to a client."""
+    """Return a partition; hide a leader without an address on this listener."""
     leader = partition.leader if partition.leader in reachable else NO_LEADER
     return {
         "error_code": ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,

@@ -1,7 +1,6 @@
 """Produce: append record batches.
 
-Registered in `handlers`. Records are handed through as they are: what is wrong with a batch is
-the broker's to find.
+Registered in `handlers`. Records go to the broker as they are: the broker checks batches.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ _ACKS = {acks.value: acks for acks in Acks}
 
 
 def produce(context: RequestContext, version: int, request: Message) -> Response | DeferredResponse:
-    """Append what may be appended, now; respond when it is acknowledged.
+    """Append the batches now; respond when they are acknowledged.
 
-    acks=0 has no response; an error then closes the connection, the only sign a client can get.
+    acks=0 has no response; an error then closes the connection, the only sign for the client.
     """
     acks = _ACKS.get(request["acks"])
     sent = [
