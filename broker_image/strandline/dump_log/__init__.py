@@ -1,1 +1,1 @@
-"""Prints what lies in a broker's logs, for people and for the checker."""
+"""Prints the records of a broker's logs, for people and for the checker."""

@@ -1,11 +1,11 @@
 """Print every record of the logs in a data directory: `python -m strandline.dump_log`.
 
-By default one line for each batch and below it its records, for people. With --lines one
-line of JSON for each record, as `strandline.checker` takes it. Nothing is written and nothing
-is locked: a batch that a running broker is just writing is left out. A damaged log ends with
-exit code 1, and what was read before the damage is printed.
+By default it prints one line for each batch and below it its records, for people. With --lines it
+prints one line of JSON for each record, as `strandline.checker` reads it. It writes and locks
+nothing: a batch that a running broker is just writing is left out. A damaged log ends with exit
+code 1, after the batches before the damage.
 
-The broker's image holds this door; `strandline dump-log` is the same elsewhere.
+Use this in the broker's image, and `strandline dump-log` elsewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .log_reader import DumpedBatch, read_log, replicas
 from .record_reader import CODECS, Unreadable
 
 SHOWN_BYTES_MAX = 200
-"""Of a key or value, for people; --lines prints values whole."""
+"""Bytes shown of a key or value, for people; --lines prints values whole."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what can be asked for."""
+    """Add the options of the command line."""
     default = os.environ.get("DATA_DIR") or StorageConfig().data_dir
     parser.add_argument("--dir", default=default, help=f"data directory ({default})")
     parser.add_argument("--topic", help="only this topic; --lines needs it")
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def checker_lines(broker: BrokerId, partition: int, batch: DumpedBatch) -> Iterator[str]:
-    """Yield a line for each record; what is no text is spelled with backslashes.
+    """Yield a line for each record; bytes that are no text are spelled with backslashes.
 
     Raises:  Unreadable if the records are compressed
     """

@@ -1,6 +1,6 @@
 """Reads the batches of replicas in a data directory, also of a running broker's.
 
-Nothing is written and nothing is locked: a batch that a running broker is just writing is left out.
+It writes and locks nothing: a batch that a running broker is just writing is left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .record_reader import Record, Unreadable, read_records
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedBatch:
-    """A batch found whole; records is None if its codec is not opened here."""
+    """A whole batch; records is None if the reader does not know its codec."""
 
     header: BatchHeader
     segment: str

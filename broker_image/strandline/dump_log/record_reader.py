@@ -1,7 +1,7 @@
-"""Opens the records of a batch: the one place of this project that looks inside one.
+"""Decodes the records of a batch; brokers never do.
 
-Called by `log_reader`, which reads what brokers never do. Every length is bounded by the bytes
-there are, so a damaged batch ends in an error and not in a loop or a large allocation.
+Called by `log_reader`. The bytes of the batch bound every length, so a damaged batch ends in an
+error and not in a loop or a large allocation.
 
 Source: Kafka DefaultRecord (layout), ByteUtils.readVarint (zig-zag numbers).
 """
@@ -37,7 +37,7 @@ class Record:
 
 
 class Unreadable(CorruptBatch):
-    """The records are compressed by a codec this reader does not open."""
+    """The records are compressed by a codec that this reader does not know."""
 
 
 def read_records(header: BatchHeader, batch: Buffer) -> list[Record]:
@@ -117,7 +117,7 @@ class _FieldReader:
         raise CorruptBatch(problem="number without an end")
 
     def count(self) -> int:
-        """Read how many follow; each of them takes a byte at least."""
+        """Read the number of elements that follow; each takes at least a byte."""
         count = self.number()
         if not 0 <= count <= len(self._data) - self.position:
             raise CorruptBatch(problem="impossible count", count=count)

@@ -1,4 +1,4 @@
-"""Walk the batches of a segment file: trusting it, or checking every byte.
+"""Walk the batches of a segment file, with or without a check of every byte.
 
 Called by `segment`. Reads in windows, so a header costs a parse and not a system call.
 """
@@ -18,7 +18,7 @@ WINDOW_BYTES = 256 * 1024
 
 
 class Window:
-    """A part of a file in memory that moves on as it is read; positions are the file's."""
+    """A part of a file in memory; it moves on with the reads, and positions are the file's."""
 
     __slots__ = ("_data", "_end", "_fd", "_from", "_read_bytes")
 
@@ -30,7 +30,7 @@ class Window:
         self._data = b""
 
     def _locate(self, position: int, length: int) -> int:
-        """Return where in `_data` a position lies, reading what is missing of the range."""
+        """Return the index of a position in `_data`, after reading the range if need be."""
         within = position - self._from
         if within < 0 or within + length > len(self._data):
             wanted = max(length, min(self._read_bytes, self._end - position))
@@ -61,7 +61,7 @@ class Window:
 
 
 def headers(fd: int, *, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Walk batches that were checked when they were written: (position, header)."""
+    """Yield (position, header) of batches; the log checked them before it wrote them."""
     window = Window(fd, end=end)
     position = start
     while position < end:
@@ -71,18 +71,18 @@ def headers(fd: int, *, start: int, end: int) -> Iterator[tuple[int, BatchHeader
 
 
 class EndKind(Enum):
-    """Why a check of a segment ended where it did."""
+    """Why the check of a segment ended at its position."""
 
     COMPLETE = "complete"
     TORN = "torn"
     """The last batch is cut by the end of the file: a write that never returned."""
     DAMAGED = "damaged"
-    """Bytes that were written are not there any more, or are others."""
+    """Bytes that were written are missing or changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanEnd:
-    """Up to where a segment file can be believed; problem is "" if to its end."""
+    """The end of the good batches of a segment file; problem is "" if it is the file's end."""
 
     position: int
     next_offset: int
@@ -95,9 +95,9 @@ class ScanEnd:
 class ScanExpectation:
     """What the batches of a segment must be.
 
-    first_offset is the end of the log before it: batches are contiguous. Leader epochs
-    never fall, and none is above epoch_max, the highest this broker ever accepted:
-    offsets and epochs lie outside the CRC, this is what protects them.
+    first_offset is the end of the log before the segment: batches are contiguous. Leader epochs
+    never fall, and none is above epoch_max, the highest that this broker ever accepted. These
+    rules protect offsets and epochs, which the CRC does not cover.
     """
 
     first_offset: int
@@ -109,9 +109,9 @@ class ScanExpectation:
 def check_batches(
     fd: int, size_bytes: int, expected: ScanExpectation, visit: Callable[[int, BatchHeader], None]
 ) -> ScanEnd:
-    """Walk a segment file from its start and stop at the first batch that must not be there.
+    """Walk a segment file from its start and stop at the first bad batch.
 
-    visit is called with position and header of every batch found good.
+    visit gets the position and header of every good batch.
 
     Source:  Kafka LogSegment.recover, LogLoader.recoverSegment
     """

@@ -1,11 +1,11 @@
 """Kafka's text checkpoints: high watermarks, recovery points, leader epochs.
 
 Called by `runtime` and `recovery`. One format for all: a line with the version, a line
-with the number of entries, one entry a line. Written whole: a temporary file, fsynced,
-renamed, then the folder fsynced, so a crash leaves the old file or the new one.
+with the number of entries, one entry a line. A write goes to a temporary file, is fsynced and
+renamed, then the folder is fsynced: a crash leaves the old file or the new one.
 
-High watermarks and recovery points are hints: lost, they cost time and no record. Leader
-epochs can be rebuilt from the batches of the log, and are whenever the two disagree.
+High watermarks and recovery points are hints: their loss costs time and no record. The batches of
+the log hold the leader epochs too, and are right if the checkpoint differs.
 
 Source: Kafka CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile; KAFKA-16541
 (the epoch file must be fsynced).
@@ -31,7 +31,7 @@ LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 def write_checkpoint(path: Path, entries: Iterable[str]) -> None:
     """Replace a checkpoint durably.
 
-    Raises:  LogDirectoryFailed; the old content is then still there
+    Raises:  LogDirectoryFailed
     """
     lines = list(entries)
     content = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines, ""])

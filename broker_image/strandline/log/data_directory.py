@@ -1,12 +1,12 @@
-"""The data directory of a broker: its lock, and the three small files beside the logs.
+"""The data directory of a broker: its lock, and the small files beside the logs.
 
-`meta.json` says whose directory it is and which broker epoch was meant to be used last;
-the clean-shutdown marker says under which epoch all logs were fsynced; the state file
-keeps the epochs a broker accepted, so that a restarted one cannot be fed an older past.
+`meta.json` holds the id of the directory and the last broker epoch that a start intended to use;
+the clean-shutdown marker says under which epoch all logs were fsynced; the failed mark says that
+a write or fsync failed; the state file keeps the epochs that the broker accepted, so that after a
+restart it still refuses older ones.
 Called by `runtime` at start and stop, and by the performer of `PersistState`, off the
-event loop: every function here blocks on the disk. Invariant: once the directory was
-initialised, meta and state file exist; a missing or odd one is `CheckpointMalformed`,
-never an empty beginning.
+event loop: every function here blocks on the disk. Invariant: an initialised directory has meta
+and state file; if one is missing or malformed, `CheckpointMalformed` is raised.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _REMEDIES: Final = {
 class MetaProperties:
     """Content of meta.json, as Kafka's meta.properties.
 
-    broker_epoch is the one the broker meant to register under; it may never have done so.
+    The broker intended to register under broker_epoch; it may not have succeeded.
     """
 
     log_dir_id: str
@@ -90,9 +90,9 @@ class DataDirectory:
 
     @classmethod
     def open(cls, path: Path) -> DataDirectory:
-        """Lock a directory, making it if needed, and prove that it can be written.
+        """Lock a directory, create it if it is missing, and prove that it can be written.
 
-        Raises:  LogDirectoryFailed with a sentence that says what to do
+        Raises:  LogDirectoryFailed with a remedy in its message
         """
         with _failures_of(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ class DataDirectory:
     # --- meta ----------------------------------------------------------------------------
 
     def read_meta(self) -> MetaProperties | None:
-        """Return what meta.json says.
+        """Return the content of meta.json.
 
         Returns: None for a directory that was never initialised and holds no log
         Raises:  CheckpointMalformed, also if logs exist without it
@@ -135,7 +135,7 @@ class DataDirectory:
         return None
 
     def write_meta(self, meta: MetaProperties) -> None:
-        """Replace meta.json, fsynced; on a new directory the empty state file goes first."""
+        """Replace meta.json, fsynced; in a new directory, write the empty state file first."""
         if not (self.path / META_FILE).exists():
             self.write_state(BrokerState())
         content = {"logDirId": meta.log_dir_id, "brokerEpoch": meta.broker_epoch}
@@ -146,7 +146,7 @@ class DataDirectory:
     def read_clean_shutdown_marker(self) -> BrokerEpoch | None:
         """Return the epoch of the marker, None without one.
 
-        A malformed marker counts as none: that start is unclean, which is always safe.
+        A malformed marker counts as none: the start is then unclean, which is always safe.
         """
         content = self._read(MARKER_FILE, SMALL_FILE_BYTES_MAX)
         if content is None:
@@ -158,7 +158,7 @@ class DataDirectory:
         return None
 
     def remove_clean_shutdown_marker(self) -> None:
-        """Delete the marker durably: from now on this start may change what it speaks of."""
+        """Delete the marker durably: from now on this start may change the logs."""
         self._remove(MARKER_FILE)
 
     def write_clean_shutdown_marker(self, broker_epoch: BrokerEpoch) -> None:
@@ -168,7 +168,7 @@ class DataDirectory:
     # --- failed storage --------------------------------------------------------------------
 
     def mark_failed(self) -> None:
-        """Tell the next start that a write or fsync failed here, if the disk still can write."""
+        """Tell the next start that a write or fsync failed, if the disk can still be written."""
         with suppress(StorageError):
             self._write(FAILED_FILE, b"")
 
@@ -177,15 +177,15 @@ class DataDirectory:
         return self._read(FAILED_FILE, SMALL_FILE_BYTES_MAX) is not None
 
     def remove_failed_mark(self) -> None:
-        """Forget the failure: the start that had to know of it is registered."""
+        """Forget the failure: the start that took account of it is registered."""
         self._remove(FAILED_FILE)
 
     # --- state file ----------------------------------------------------------------------
 
     def read_state(self) -> BrokerState:
-        """Return what the broker accepted last.
+        """Return the state that the broker accepted last.
 
-        Raises:  CheckpointMalformed, also if it is missing from an initialised directory
+        Raises:  CheckpointMalformed, also if the file is missing from an initialised directory
         """
         content = self._read(STATE_FILE, STATE_FILE_BYTES_MAX)
         if content is not None:
@@ -239,7 +239,7 @@ def new_log_dir_id() -> str:
 
 
 def read_boot_id(path: Path) -> str:
-    """Return which boot of the machine this is, "" if that cannot be known."""
+    """Return the id of the machine's present boot, "" if it cannot be read."""
     try:
         with path.open(encoding="ascii") as file:
             boot_id = file.read(SMALL_FILE_BYTES_MAX).strip()
@@ -250,7 +250,7 @@ def read_boot_id(path: Path) -> str:
 
 @contextmanager
 def _failures_of(path: Path) -> Generator[None]:
-    """Turn an error of the operating system into one that says what to do."""
+    """Turn an error of the operating system into one that names the remedy."""
     try:
         yield
     except OSError as error:
@@ -259,7 +259,7 @@ def _failures_of(path: Path) -> Generator[None]:
 
 
 def _prove_writable(path: Path) -> None:
-    """Write a block and fsync it: a full or failing disk shows before a broker registers."""
+    """Write and fsync a block, so that a full or failing disk shows before registration."""
     replace_file(path / PROBE_FILE, bytes(PROBE_BYTES))
     (path / PROBE_FILE).unlink()
 

@@ -1,7 +1,7 @@
-"""The few file operations this package is made of, and the error their failures become.
+"""The file operations of this package, and the error for their failures.
 
-Called by the other modules of this package. Everything here raises OSError; the caller, which knows
-the directory, turns it into `LogDirectoryFailed` with `disk_failed`.
+Called by the other modules of this package. The operations raise OSError; the caller knows the
+directory and turns the error into `LogDirectoryFailed` with `disk_failed`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def disk_failed(directory: Path, operation: str, error: OSError) -> LogDirectory
 
 
 def write_all(fd: int, buffers: Sequence[Buffer], position: int) -> None:
-    """Write buffers one behind another at a position, in one system call if the disk takes it."""
+    """Write buffers one behind another at a position, in one system call if it takes them all."""
     pending = list(buffers)
     while pending:
         written = os.pwritev(fd, pending[:BUFFERS_PER_WRITE_MAX], position)
@@ -40,7 +40,7 @@ def write_all(fd: int, buffers: Sequence[Buffer], position: int) -> None:
 def read_exactly(fd: int, length: int, position: int) -> bytes:
     """Read a known range of a file.
 
-    Raises:  OSError(EIO) if the file ends early: something else cut it
+    Raises:  OSError(EIO) if the file ends early: another program cut it
     """
     data = os.pread(fd, length, position)
     while len(data) < length:

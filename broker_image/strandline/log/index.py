@@ -1,12 +1,12 @@
-"""The sparse offset index of one segment: which file position an offset is near.
+"""The sparse offset index of one segment: from an offset to a file position near it.
 
 Called by `segment` alone. An entry is 8 bytes big endian, as in Kafka: offset relative to
-the segment's base, and file position; one for the first batch after each interval of log.
-The index is a hint that can always be rebuilt: losing the file loses nothing.
+the segment's base, and file position. The first batch after each interval of log has an entry.
+The index can always be rebuilt from the segment: losing the file loses nothing.
 
 Invariant: offsets and positions strictly ascend; every entry points at the first byte of
-the batch with that base offset. Entries depend on the batches alone, not on how they were
-grouped into appends, so a rebuilt index is equal to the first one.
+the batch with that base offset. Entries depend on the batches alone, not on the appends that
+wrote them, so a rebuilt index is equal to the first one.
 
 Source: Kafka OffsetIndex.
 """
@@ -51,7 +51,7 @@ class OffsetIndex:
         return (len(self._offsets) + 1) * ENTRY_BYTES > self._size_max_bytes
 
     def note(self, relative_offset: int, position: int) -> None:
-        """Take note of a batch just written; it becomes an entry if an interval has passed."""
+        """Add an entry for a written batch if an interval has passed since the last entry."""
         last = self._positions[-1] if self._positions else 0
         if position - last > self._interval_bytes and not self.full:
             self._offsets.append(relative_offset)
@@ -99,7 +99,7 @@ class OffsetIndex:
         return mixed.tobytes()
 
     def load(self, content: bytes, *, log_size_bytes: int) -> bool:
-        """Take over a file's entries; False, and no entries, if they cannot be this segment's."""
+        """Load a file's entries; return False without loading if they do not fit the segment."""
         if len(content) % ENTRY_BYTES or len(content) > self._size_max_bytes:
             return False
         mixed = array("I")

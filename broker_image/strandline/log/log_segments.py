@@ -1,6 +1,6 @@
 """The segments of one log, in order: rolling, syncing, cutting, reading across them.
 
-Called by `partition_log`. Raises OSError; the log that owns it knows what to make of it.
+Called by `partition_log`, which handles the OSError that operations raise.
 
 Invariant: never empty once `load` or `add` was called; each segment begins where the one
 before it ends; all but the last are sealed.
@@ -28,7 +28,7 @@ class LogEnvironment:
     pool: SegmentPool
     limits: LogLimits
     on_flush: Callable[[float], None] = lambda _seconds: None
-    """Hears how long each fsync of a log took."""
+    """Gets the seconds of each fsync of a log."""
 
 
 class LogSegments:
@@ -82,10 +82,10 @@ class LogSegments:
         epoch_max: int,
         visit: Callable[[BatchHeader], None],
     ) -> LogValidation:
-        """Check what the folder holds; see `validate_segments`."""
+        """Check the segments in the folder; see `validate_segments`."""
 
         def sealed(segment: Segment) -> None:
-            # What an earlier process wrote since the recovery point may not be on disk yet.
+            # Batches of an earlier process above the recovery point may not be on disk yet.
             if segment.end_offset > recovery_point:
                 self._wait_for_sync(segment)
             else:
@@ -129,7 +129,7 @@ class LogSegments:
     def append(
         self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader], *, segment_max_bytes: int
     ) -> None:
-        """Write batches that belong into one segment, a new one if the last has no room."""
+        """Write batches to one segment: the last one, or a new one if the last has no room."""
         active = self._segments[-1]
         if not active.has_room(
             batches[0], position=active.size_bytes, segment_max_bytes=segment_max_bytes
@@ -144,9 +144,9 @@ class LogSegments:
     def split(
         self, headers: Sequence[BatchHeader], *, segment_max_bytes: int
     ) -> Iterator[tuple[list[BatchHeader], int]]:
-        """Cut batches where the log must roll: (batches, bytes) to be appended at once.
+        """Split batches where the log must roll, into parts of (batches, bytes).
 
-        Each part is to be appended before the next is asked for.
+        The caller must append each part before it asks for the next.
         """
         part: list[BatchHeader] = []
         size = 0
@@ -163,7 +163,7 @@ class LogSegments:
             yield part, size
 
     def _wait_for_sync(self, segment: Segment) -> None:
-        """Keep few sealed segments waiting for an fsync: each holds a file open."""
+        """Queue a sealed segment for fsync; sync the oldest if too many wait, as files are open."""
         self._unflushed.append(segment)
         while len(self._unflushed) > self._environment.limits.unflushed_segments_max:
             oldest = self._unflushed.pop(0)
@@ -171,7 +171,7 @@ class LogSegments:
             oldest.release()
 
     def sync(self) -> None:
-        """Make all content durable, and the folder if files came or went."""
+        """Make all content durable, and the folder if files were created or removed."""
         for segment in self._unflushed:
             segment.sync()
         self._segments[-1].sync()
@@ -194,7 +194,7 @@ class LogSegments:
         self._segments[-1].truncate_to(offset)
 
     def restart_at(self, offset: int) -> None:
-        """Remove everything and begin, empty, at an offset; durable when it returns."""
+        """Remove all segments and begin with an empty one at an offset; durable on return."""
         self._remove(keep=0)
         self.add(offset)
         sync_folder(self._folder)
@@ -215,7 +215,7 @@ class LogSegments:
     # --- reading ------------------------------------------------------------------------
 
     def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
-        """Read whole batches across segments; the first comes however large it is.
+        """Read whole batches across segments; the first one may exceed max_bytes.
 
         Shape:   start offset <= from_offset; up_to_offset <= end offset
         """
@@ -242,7 +242,7 @@ class LogSegments:
             yield from segment.headers_backwards()
 
     def _index_of(self, offset: int) -> int:
-        """Return the index of the segment that holds an offset, or would."""
+        """Return the index of the segment that an offset belongs to."""
         if offset >= self._segments[-1].base_offset:
             return len(self._segments) - 1
         return max(0, bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1)

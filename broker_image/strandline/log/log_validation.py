@@ -1,8 +1,8 @@
 """Validate the segments of a log found on disk, and cut it at the first bad batch.
 
-Called by `partition_log` when it opens a folder. What remains is contiguous and ends with
-the last good batch before the first bad one: whatever follows a hole is deleted, because
-an offset once lost must be fetched again from the leader, not skipped.
+Called by `partition_log` when it opens a folder. The rest is contiguous and ends with the last
+good batch before the first bad one. All batches after a hole are deleted, because the replica must
+fetch lost offsets again from the leader instead of skipping them.
 
 Source: Kafka LogLoader.recoverLog.
 """
@@ -19,9 +19,9 @@ from .segment import Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogValidation:
-    """What was found; problem is "" if nothing was cut.
+    """The result of a validation; problem is "" if nothing was cut.
 
-    damaged means that bytes a finished write had put there are gone. A write torn by the
+    damaged means that bytes of a finished write are missing or changed. A write torn by the
     death of the process is not damage: it was never acknowledged.
     """
 
@@ -40,8 +40,8 @@ def validate_segments(
 ) -> tuple[list[Segment], LogValidation]:
     """Validate segments in order; return those to keep, the last one open for writing.
 
-    Shape:   segments ascend by base offset; crc_from None trusts the CRC of every batch,
-             otherwise it is checked from the segment that holds that offset on
+    Shape:   segments ascend by base offset; CRCs are checked from the segment that holds the
+             offset crc_from on, or not at all if it is None
     Calls:   visit for each good batch, sealed for each kept segment but the last
     """
     kept: list[Segment] = []

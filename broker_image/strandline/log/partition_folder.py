@@ -1,7 +1,7 @@
 """The folder of a partition: its name, and the partition.metadata file inside it.
 
-Called by `partition_log` and `recovery`. A topic id comes from the network: a name is
-made only from a uuid and a number, so no name can leave the data directory.
+Called by `partition_log` and `recovery`. A topic id comes from the network: a folder name is made
+only from a uuid and a number, so no name can lead out of the data directory.
 
 `<topicId>-<partition>`           a log
 `<topicId>-<partition>.new`       a log being made; never holds records
@@ -33,7 +33,7 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadataFile:
-    """Content of partition.metadata: whose log the folder holds."""
+    """Content of partition.metadata: the partition whose log the folder holds."""
 
     tp: TopicPartition
     topic_name: str
@@ -54,7 +54,7 @@ def folder_of(root: Path, tp: TopicPartition) -> Path:
 
 
 def parse_folder_name(name: str) -> TopicPartition | None:
-    """Return the partition a folder name stands for, None if it is none of ours."""
+    """Return the partition of a folder name, None if the name is not one of ours."""
     match = _FOLDER.fullmatch(name)
     if match is None or int(match[3]) > PARTITION_MAX:
         return None

@@ -1,13 +1,13 @@
 """The log of one partition: segments in a folder, and the offsets they hold.
 
-Called by `runtime` on its event loop: calls are synchronous and short, and one thread
-makes them all. The caller decides what to append and where to cut. Batches
-given to it were checked before (`record_batch`).
+Called by `runtime` on its event loop: calls are synchronous and short, and one thread makes them
+all. The caller decides what to append and where to cut, and has checked the batches
+(`record_batch`).
 
 Invariants: batches are contiguous from log start to log end; leader epochs never fall;
 `recovery_point <= log_end_offset`, and everything below it was fsynced. After one failed
-write or fsync the log refuses every further change: what the kernel then still holds is
-unknown, and a second fsync would answer "done" for pages it has dropped.
+write or fsync the log refuses every further change: the log cannot know which pages the kernel
+still holds, and a second fsync would succeed for pages that the kernel has dropped.
 
 Source: Kafka UnifiedLog, LocalLog.
 """
@@ -66,7 +66,7 @@ class PartitionLog:
         self.tp = metadata.tp
         self.topic_name = metadata.topic_name
         self.validation = LogValidation()
-        """What `open` found."""
+        """The result of the checks of `open`."""
         self._settings = settings
         self._environment = environment
         self._segments = LogSegments(folder, environment)
@@ -86,7 +86,7 @@ class PartitionLog:
         *,
         environment: LogEnvironment,
     ) -> PartitionLog:
-        """Make the folder of a new log, empty from offset 0; on disk whole or not at all.
+        """Make the folder of a new, empty log from offset 0, on disk whole or not at all.
 
         Raises:  ProtocolError for an impossible partition or topic name;
                  LogDirectoryFailed, also if the folder exists
@@ -117,15 +117,15 @@ class PartitionLog:
         environment: LogEnvironment,
         epoch_max: LeaderEpoch = EPOCH_MAX,
     ) -> PartitionLog:
-        """Open a log found on disk and check what must be checked.
+        """Open a log found on disk and check it.
 
-        Not clean: every batch from the segment holding the recovery point on has its CRC
-        checked. Always: headers are walked, which yields epochs, producers and indexes;
-        the log is cut at the first batch that cannot be believed, later segments are
-        deleted. `validation` holds the result. epoch_max is the highest leader epoch this broker
-        ever accepted for this partition.
+        It walks all headers, which yields epochs, producers and indexes, cuts the log at the
+        first bad batch and deletes later segments. Unless `clean`, it also checks the CRC of
+        every batch, from the segment that holds the recovery point on. `validation` holds the
+        result. epoch_max is the highest leader epoch that this broker ever accepted for this
+        partition.
 
-        Raises:  CheckpointMalformed if the folder does not say whose it is; LogDirectoryFailed
+        Raises:  CheckpointMalformed if partition.metadata is missing or wrong; LogDirectoryFailed
         """
         try:
             log = cls(folder, read_metadata(folder), settings, environment)
@@ -138,7 +138,7 @@ class PartitionLog:
         return log
 
     def close(self) -> None:
-        """Close all files; does not flush, but leaves the index of the last segment complete."""
+        """Write the index of the last segment and close all files, without a flush."""
         try:
             if self._failure is None:
                 self._segments.active.write_index()
@@ -148,7 +148,7 @@ class PartitionLog:
             self._segments.release_all()
 
     def delete(self) -> None:
-        """Delete the log: renamed first, so that a crash cannot leave half a log behind."""
+        """Rename the folder, then delete it, so that a crash cannot leave half a log behind."""
         self._segments.release_all()
         deleted_folder = self.folder.with_name(self.folder.name + DELETED_SUFFIX)
         try:
@@ -180,8 +180,8 @@ class PartitionLog:
     def recovery_point(self) -> int:
         """Offset below which everything was fsynced; falls with a truncation.
 
-        After a truncation it must be in the recovery point checkpoint before new records
-        are relied on, or an unclean start would not check them.
+        After a truncation the caller must write it to the recovery point checkpoint before new
+        records come: otherwise an unclean start would not check them.
         """
         return self._recovery_point
 
@@ -209,7 +209,7 @@ class PartitionLog:
     def check_client_batch(self, batch: ClientBatch, *, codec_max: int) -> None:
         """Check a client's batch, also against this topic's settings; changes nothing.
 
-        Raises:  ProtocolError with the code to answer
+        Raises:  ProtocolError with the error code for the client
         """
         check_client_batch(
             batch,
@@ -227,7 +227,7 @@ class PartitionLog:
     ) -> None:
         """Append one checked batch, stamped with its offset and epoch, in one write.
 
-        Raises:  LogDirectoryFailed; then it counts as not appended
+        Raises:  LogDirectoryFailed; the batch then counts as not appended
         """
         header = batch.header._replace(base_offset=base_offset, leader_epoch=leader_epoch)
         self._check_next(header, self.log_end_offset, self._last_epoch)
@@ -235,9 +235,9 @@ class PartitionLog:
         self._flush_if_due()
 
     def append_as_follower(self, batches: FetchedBatches, *, batch_count: int) -> None:
-        """Append the first batches of a response as the leader sent them.
+        """Append the first batch_count batches of a response as the leader sent them.
 
-        One write for all of them, unless a segment fills up in between.
+        One write appends them all, unless a segment fills up in between.
 
         Raises:  LogDirectoryFailed
         """
@@ -266,7 +266,7 @@ class PartitionLog:
             )
 
     def _append(self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader]) -> None:
-        """Write, then take note: the state follows the disk, never precedes it."""
+        """Write, then note the batches: the state in memory never precedes the disk."""
         self._refuse_if_failed()
         try:
             self._segments.append(buffers, batches, segment_max_bytes=self._settings.segment_bytes)
@@ -293,7 +293,7 @@ class PartitionLog:
     def flush(self) -> None:
         """Make everything appended durable, then move the recovery point to the log end.
 
-        Raises:  LogDirectoryFailed; the recovery point stays, and the log is failed for good
+        Raises:  LogDirectoryFailed; the recovery point stays, and the log takes no more changes
         """
         self._refuse_if_failed()
         if self._recovery_point == self.log_end_offset and not self._segments.dirty:
@@ -309,11 +309,12 @@ class PartitionLog:
     # --- cut ----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Keep offsets below `offset`; a batch that contains it goes whole.
+        """Keep offsets below `offset`; a batch that contains `offset` is removed whole.
 
-        Epochs and producers follow. Below the log start the log restarts there, empty.
+        Epochs and producers are cut too. An offset below the log start empties the log, which
+        then begins there.
 
-        Returns: the log end offset now, below `offset` if a batch contained it
+        Returns: the new log end offset; it is below `offset` if a batch contained `offset`
         Raises:  LogDirectoryFailed
         """
         if offset >= self.log_end_offset:
@@ -334,7 +335,7 @@ class PartitionLog:
         return end
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything and start, empty, at an offset; durable when it returns.
+        """Drop all batches and begin empty at an offset; durable on return.
 
         Raises:  LogDirectoryFailed
         """
@@ -352,7 +353,7 @@ class PartitionLog:
     def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
         """Read whole batches from the one that holds from_offset on, none beyond up_to_offset.
 
-        The first batch may begin before from_offset, and comes however large it is.
+        The first batch may begin before from_offset, and may exceed max_bytes.
 
         Raises:  ProtocolError(OFFSET_OUT_OF_RANGE) below the log start or above the log end;
                  CorruptBatch if the file no longer holds batches there; LogDirectoryFailed
@@ -380,6 +381,6 @@ class PartitionLog:
             raise self._failure
 
     def _fail(self, operation: str, error: OSError) -> LogDirectoryFailed:
-        """Remember the first failure: the log is not changed any more."""
+        """Remember the first failure: from then on the log refuses changes."""
         self._failure = self._failure or disk_failed(self.folder, operation, error)
         return self._failure

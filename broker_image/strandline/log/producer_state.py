@@ -1,11 +1,11 @@
-"""What a partition remembers of idempotent producers: the last five batches of each.
+"""The producer state of a partition: the last five batches of each idempotent producer.
 
-Called by `partition_log`, which feeds it every batch it appends or finds, on leaders and
-followers alike; `runtime` asks it about a client's batch before the core sees it. The
-state lives with the log and is derived from it (ADR 0008), so every replica can tell a
-retry from a new batch after an election.
+Called by `partition_log`, which records every batch that it appends or finds, on leaders and
+followers alike; `runtime` checks a client's batch here, through the log, before the core sees it.
+The state is derived from the log (ADR 0008), so every replica can tell a retry from a new batch
+after an election.
 
-Bounded: PRODUCERS_MAX ids, the least recently writing is forgotten first, and five
+Bounded: PRODUCERS_MAX ids, of which the least recently writing is forgotten first, and five
 batches each, because a producer has at most five requests in flight.
 
 Source: Kafka ProducerStateManager, ProducerStateEntry, ProducerAppendInfo; KIP-98.
@@ -83,9 +83,9 @@ class ProducerState:
         """Tell whether a client's batch is new, a retry, or out of order; changes nothing.
 
         An unknown id may begin anywhere: its state may have been forgotten or truncated.
-        A retry older than the five remembered batches is out of order and never
-        DUPLICATE_SEQUENCE_NUMBER, which clients take for "it is in the log": that is
-        not known here.
+        A retry older than the five remembered batches is out of order. It never gets
+        DUPLICATE_SEQUENCE_NUMBER: clients take that for "it is in the log", which the state
+        does not know.
 
         Returns: OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_PRODUCER_EPOCH as refusals
         """
@@ -130,8 +130,8 @@ class ProducerState:
     def truncate_to(self, offset: int) -> dict[int, int]:
         """Forget batches at or above an offset.
 
-        Returns: producer ids that lost a batch and may have older ones in the log, each
-                 with the number still remembered; `refill` must be given the log backwards
+        Returns: for each producer id that lost a batch and may have older ones in the log, the
+                 number of batches still remembered; hand it to `refill`
         """
         incomplete = {}
         for producer_id, producer in list(self._producers.items()):
@@ -149,7 +149,7 @@ class ProducerState:
     def refill(self, incomplete: dict[int, int], backwards: Iterable[BatchHeader]) -> None:
         """Complete producers after a truncation from the log, read from its end.
 
-        Reads no further than needed. A producer that is not found is forgotten, as if never seen.
+        Reads no further than needed. A producer without a batch in the log is forgotten.
 
         Shape:   backwards yields every batch of the log, newest first
         """

@@ -1,9 +1,9 @@
 """Read the 61-byte header of record batches v2; check them; stamp offset and epoch.
 
-Called by `runtime` on what clients and leaders send, and by the other modules of this
-package on what is on disk. Records are never opened: everything replication needs stands
-in the header. Base offset and leader epoch lie outside the CRC, so a batch goes from the
-client to every disk and to the consumer without being copied, re-encoded or re-summed.
+Called by `runtime` on batches of clients and leaders, and by the other modules of this package on
+batches on disk. Records are never decoded: the header has everything that replication needs. The
+CRC does not cover base offset and leader epoch, so a batch goes from the client to every disk and
+to the consumer without being re-encoded or re-summed.
 
 Source: Kafka DefaultRecordBatch (layout), LogValidator and ProduceRequest.validateRecords
 (what a client may send).
@@ -24,7 +24,7 @@ HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
 """Base offset and batch length; the length counts the bytes after them."""
 STAMP_BYTES = 16
-"""Base offset, batch length, leader epoch: what a leader writes afresh."""
+"""Base offset, batch length, leader epoch: the prefix that a leader writes anew."""
 MAGIC_POSITION = 16
 MAGIC_V2 = 2
 CRC_FROM = 21
@@ -47,8 +47,8 @@ _STAMP = struct.Struct(">qii")
 class BatchHeader(NamedTuple):
     """The fields of a batch in the order of the wire.
 
-    A tuple and not a frozen dataclass: one is made for every batch on every path, and a
-    tuple costs a fifth. Offsets and sequences are those of the first record.
+    A tuple and not a frozen dataclass: every path makes one for every batch, and a tuple costs a
+    fifth. base_offset and base_sequence are those of the first record.
     """
 
     base_offset: int
@@ -129,7 +129,7 @@ def check_crc(header: BatchHeader, buffer: Buffer, position: int = 0) -> None:
 
 
 class FetchedBatches(NamedTuple):
-    """Batches a leader sent, one behind the other and checked; `read_fetched` makes them."""
+    """The checked batches of a leader, one behind the other; `read_fetched` makes them."""
 
     headers: tuple[BatchHeader, ...]
     buffer: Buffer
@@ -141,7 +141,7 @@ class FetchedBatches(NamedTuple):
 
 
 def read_fetched(buffer: Buffer) -> FetchedBatches:
-    """Check every batch a leader sent, CRC included.
+    """Check every batch that a leader sent, CRC included.
 
     Raises:  CorruptBatch at the first one that is malformed, cut, or of another CRC
     Source:  KAFKA-18723: a follower checks before it appends
@@ -166,9 +166,9 @@ class ClientBatch(NamedTuple):
 
 
 def read_client_batch(buffer: Buffer) -> ClientBatch:
-    """Read the header of what must be exactly one batch; what it says is not believed yet.
+    """Read the header of a buffer that must be exactly one batch, without checking its values.
 
-    Raises:  ProtocolError with Kafka's code for what is wrong
+    Raises:  ProtocolError with Kafka's code for the fault
     Source:  ProduceRequest.validateRecords
     """
     if len(buffer) > MAGIC_POSITION and buffer[MAGIC_POSITION] in {0, 1}:
@@ -190,10 +190,10 @@ def read_client_batch(buffer: Buffer) -> ClientBatch:
 def check_client_batch(
     batch: ClientBatch, *, codec_max: int, message_max_bytes: int, segment_max_bytes: int
 ) -> None:
-    """Check that a batch may be appended: its sizes, its CRC, then what its header says.
+    """Check that a batch may be appended: its sizes, its CRC, then the values of its header.
 
     Shape:   codec_max is the highest codec that the version of the client's request knows
-    Raises:  ProtocolError with Kafka's code for what is wrong; nothing was written
+    Raises:  ProtocolError with Kafka's code for the fault
     Source:  LogValidator, UnifiedLog.append
     """
     header = batch.header
@@ -230,7 +230,7 @@ def _check_counts(header: BatchHeader) -> None:
             last_offset_delta=header.last_offset_delta,
         )
     if header.producer_id == NO_PRODUCER_ID:
-        # Some clients leave epoch and sequence 0 without a producer id; they are not read then.
+        # Some clients without a producer id leave epoch and sequence 0; both are ignored then.
         return
     if min(header.producer_id, header.producer_epoch, header.base_sequence) < 0:
         raise ProtocolError(
@@ -243,6 +243,6 @@ def _check_counts(header: BatchHeader) -> None:
 
 
 def stamp(header: BatchHeader, buffer: Buffer) -> list[Buffer]:
-    """Give a batch the place its header says: a fresh prefix, and a view of the rest, uncopied."""
+    """Return a batch with the header's offset and epoch: a new prefix and a view of the rest."""
     prefix = _STAMP.pack(header.base_offset, header.length, header.leader_epoch)
     return [prefix, memoryview(buffer)[STAMP_BYTES:]]

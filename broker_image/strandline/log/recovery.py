@@ -1,13 +1,13 @@
 """Load every log of a data directory at start.
 
-Called by `runtime` once, before the broker registers: a partition is not served before
-its log is loaded. Nothing strange is ever deleted, only reported; what is deleted is what a
-deletion of ours had begun, and what `log_validation` cuts.
+Called by `runtime` once, before the broker registers: a partition is not served before its log is
+loaded. Loading reports unknown folders and keeps them. It deletes only folders of unfinished
+deletions and creations, and the batches that `log_validation` cuts.
 
-Epochs come from the batches themselves, which every load walks. The epoch checkpoint is
-compared and the difference reported: an empty or stale file must never pass for "no epochs",
-which would bring truncation by high watermark back. An epoch without a batch, from an
-election after which nothing was written, is not kept over a restart, as in Kafka.
+Epochs come from the batches, which every load walks. Loading reports an epoch checkpoint that
+differs: an empty or stale file must never pass for "no epochs", which would bring truncation by
+high watermark back. An epoch without a batch, from an election after which nothing was written,
+does not survive a restart, as in Kafka.
 
 Source: Kafka LogManager.loadLogs, LogLoader.load, KIP-101.
 """
@@ -46,11 +46,11 @@ UNKNOWN_PARTITION_EPOCH = PartitionEpoch(-1)
 
 @dataclass(slots=True, kw_only=True)
 class LoadedLogs:
-    """What a data directory holds.
+    """The logs of a data directory, and the findings of their load.
 
-    lost names partitions that hold less than this broker once had: a hole or changed byte
+    lost names partitions that hold less than this broker once had: a hole or a changed byte
     in the log, an end below the checkpointed high watermark, or no folder at all. If any
-    is lost, this start is not a clean one, whatever marker or boot id say.
+    partition is lost, this start is not clean, even if marker or boot id say so.
     """
 
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
@@ -66,7 +66,7 @@ def load_logs(
     persisted: Mapping[TopicPartition, PersistedPartition],
     environment: LogEnvironment,
 ) -> LoadedLogs:
-    """Open every log below a data directory; default settings hold until the controller's come.
+    """Open every log of a data directory, with default settings until the controller sends some.
 
     Shape:   persisted is the state file's content
     Raises:  LogDirectoryFailed if reading or writing fails
@@ -99,7 +99,7 @@ def load_logs(
 
 
 def _read_hint(checkpoint: OffsetCheckpoint, loaded: LoadedLogs) -> dict[TopicPartition, int]:
-    """Read offsets that are only hints: without them more is checked, and less is visible."""
+    """Read offsets that are only hints: without them, a start checks more and shows less."""
     try:
         return checkpoint.read()
     except CheckpointMalformed as error:
@@ -131,7 +131,7 @@ def _add_hosted(
     state: PersistedPartition | None,
     high_watermark: int | None,
 ) -> None:
-    """Make the partition known, its high watermark within the log."""
+    """Add a partition and its findings; its high watermark is limited to the log."""
     start, end = log.log_start_offset, log.log_end_offset
     check = log.validation
     if check.problem:
@@ -182,10 +182,10 @@ def _report_missing(
     persisted: Mapping[TopicPartition, PersistedPartition],
     checkpoints: tuple[Mapping[TopicPartition, int], ...],
 ) -> None:
-    """Report what the state file knows and the disk has not.
+    """Report partitions of the state file that have no log.
 
-    The state file is written before a folder is made, so one that is missing is a lost log
-    only if a checkpoint speaks of records in it.
+    The state file is written before a folder is made, so a missing folder is a lost log only if
+    a checkpoint has an offset above 0 for it.
     """
     for tp in sorted(persisted):
         if tp in loaded.logs:

@@ -34,14 +34,14 @@ _SEGMENT = re.compile(rf"[0-9]{{{OFFSET_DIGITS}}}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLimits:
-    """What bounds every log of a broker, whatever its topic."""
+    """The bounds of every log of a broker, for all topics."""
 
     index_interval_bytes: int
     """Bytes of log between two index entries (log.index.interval.bytes)."""
     index_size_max_bytes: int
     """A full index rolls its segment (log.index.size.max.bytes)."""
     unflushed_segments_max: int = 8
-    """Sealed segments that may wait for an fsync; one more is flushed when it is sealed."""
+    """Sealed segments of a log that may wait for an fsync; beyond it, the oldest is synced."""
 
     def new_index(self) -> OffsetIndex:
         """Make an empty index with these bounds."""
@@ -59,7 +59,7 @@ class OpenFile:
 
 
 class SegmentPool:
-    """Sealed segments open for reading, over all logs; the least recently read is closed."""
+    """Sealed segments of all logs open for reading; the least recently read is closed first."""
 
     def __init__(self, *, open_segments_max: int) -> None:
         self._open: OrderedDict[Path, OpenFile] = OrderedDict()
@@ -69,7 +69,7 @@ class SegmentPool:
         return len(self._open)
 
     def get(self, path: Path, opener: Callable[[], OpenFile]) -> OpenFile:
-        """Return the open file of a path, opening it, and closing another, if needed."""
+        """Return the open file of a path; open it, and close another, if need be."""
         file = self._open.get(path)
         if file is not None:
             self._open.move_to_end(path)
@@ -123,9 +123,9 @@ class Segment:
     def check(
         self, expected: ScanExpectation, visit: Callable[[int, BatchHeader], None]
     ) -> ScanEnd:
-        """Open a file found on disk, check it, and rebuild its index in passing.
+        """Open a file found on disk, check it, and rebuild its index.
 
-        The segment then covers what was found good; `cut_file` removes the rest.
+        The segment then covers the good batches; `cut_file` removes the rest.
         """
         fd = os.open(self.path, os.O_RDWR)
         index = self._limits.new_index()
@@ -146,7 +146,7 @@ class Segment:
     def write_index(self) -> None:
         """Make the index file equal to the index in memory.
 
-        Not fsynced: an index that does not survive is rebuilt.
+        The file is not fsynced: a lost index is rebuilt.
         """
         path = self.path.with_suffix(INDEX_SUFFIX)
         content = self._file().index.to_bytes()
@@ -165,7 +165,7 @@ class Segment:
         self._pool.discard(self.path)
 
     def activate(self) -> None:
-        """Open a sealed segment for writing again, after those behind it were removed."""
+        """Open a sealed segment for writing again, after the removal of those behind it."""
         if self._writer is None:
             index = self._file().index
             self._pool.discard(self.path)
@@ -178,7 +178,7 @@ class Segment:
         self.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
 
     def sync(self) -> None:
-        """Make the content durable; only segments still open for writing have any to sync."""
+        """Make the content durable; a segment that is not open for writing is durable already."""
         if self._writer is not None:
             os.fdatasync(self._writer.fd)
 
@@ -212,7 +212,7 @@ class Segment:
     # --- writing ------------------------------------------------------------------------
 
     def has_room(self, header: BatchHeader, *, position: int, segment_max_bytes: int) -> bool:
-        """Tell whether a batch to be written at a position still belongs here.
+        """Tell whether a batch written at a position fits into this segment.
 
         An empty segment takes any batch. Source: Kafka LogSegment.shouldRoll.
         """
@@ -223,7 +223,7 @@ class Segment:
         )
 
     def append(self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader]) -> None:
-        """Write whole batches behind the last one, in one system call.
+        """Write whole batches behind the last one.
 
         Shape:   the buffers together are the bytes of the batches; offsets are contiguous
         """
@@ -237,7 +237,7 @@ class Segment:
         self.end_offset = batches[-1].next_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off every batch that reaches an offset or lies above it; the segment is active."""
+        """Cut off every batch that reaches an offset or lies above it; for an active segment."""
         file = self._file()
         near = file.index.at_or_below_offset(offset - self.base_offset)
         for position, header in headers(file.fd, start=near.position, end=self.size_bytes):
@@ -254,10 +254,10 @@ class Segment:
     ) -> tuple[memoryview, bool]:
         """Read whole batches from the one holding from_offset on, none beyond up_to_offset.
 
-        any_size lets the first batch exceed max_bytes. One pread in the usual case; walks
+        any_size lets the first batch exceed max_bytes. A read usually takes one pread, and walks
         at most an index interval of batches at either end.
 
-        Returns: the bytes, none if nothing fits; and whether they reach the segment's end
+        Returns: the bytes, empty if no batch fits; and whether they reach the segment's end
         """
         file = self._file()
         index, base, size = file.index, self.base_offset, self.size_bytes
