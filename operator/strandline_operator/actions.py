@@ -1,4 +1,4 @@
-"""What a plan consists of. `str(action)` is the sentence for logs, Events and tests.
+"""The actions of a plan. `str(action)` is the sentence for logs, Events and tests.
 
 Values only; `apply` applies them in the order of the plan and stops at the first failure.
 """
@@ -15,7 +15,7 @@ from .observed import ObjectRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateCluster:
-    """Create a BrokerCluster that a topic needs; one that exists is left as it is."""
+    """Create a BrokerCluster that a topic needs; leave an existing one as it is."""
 
     body: Object
 
@@ -25,7 +25,7 @@ class CreateCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyObject:
-    """Make an object of a cluster what it shall be; why is missing, changed or orphaned."""
+    """Apply the manifest of a cluster's object; why is missing, changed or orphaned."""
 
     body: Object
     why: str
@@ -39,7 +39,7 @@ class InitialisePartitions:
     """Raise partitionsInitialised by compare-and-swap, then create the new Partitions.
 
     status_body carries the resourceVersion it was decided on. The Partitions are new only
-    in the pass that raised the number; whatever is missing later was lost (ADR 0004).
+    in the pass that raised the number; a Partition that is missing later was lost (ADR 0004).
     """
 
     status_body: Object
@@ -77,7 +77,7 @@ class ApplyStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostEvent:
-    """Tell people something about an object."""
+    """Post a Kubernetes Event about an object."""
 
     about: ObjectRef
     warning: bool

@@ -1,7 +1,7 @@
 """Applies the actions of a plan to the API server, in order.
 
-Called by `reconcile`. Owns no decision: what must not happen twice is a compare-and-swap
-or a create. Any refusal or outage ends the pass; the next one plans anew.
+Called by `reconcile`. Decides nothing: an action that must not happen twice is a compare-and-swap
+or a create. Any refusal or outage ends the pass; the next pass plans anew.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .actions import (
 from .observe import Cache, read_partition
 
 CREATES_AT_ONCE: Final = 16
-"""Partitions created side by side: a large topic in seconds, the API server not flooded."""
+"""Partitions created side by side: a large topic takes seconds, and does not flood the server."""
 
 CREATE_PAUSE_MAX_MS: Final = 2_000
 
@@ -74,7 +74,7 @@ class Applier:
         await self._api.apply(resource, self._namespace, body, subresource="status")
 
     async def _initialise(self, action: InitialisePartitions) -> None:
-        """Raise the number, then create what is new: in this order and in one pass."""
+        """Raise the number, then create the new Partitions, in this order and in one pass."""
         await self._apply_status(action.status_body)
         limit = asyncio.Semaphore(CREATES_AT_ONCE)
 
@@ -86,13 +86,13 @@ class Applier:
                     return error
             return None
 
-        # One that cannot be created must not stop the others, which would count as lost too.
+        # A failed create must not stop the others: Partitions not created count as lost.
         for failed in await asyncio.gather(*map(create, action.bodies)):
             if failed:
                 raise failed
 
     async def _create_new(self, body: Object) -> None:
-        """Create a new Partition, patiently: it is new only in this pass.
+        """Create a new Partition, with retries: it counts as new only in this pass.
 
         Raises:  PartitionNotCreated when all attempts are used up
         """
@@ -113,7 +113,7 @@ class Applier:
         raise PartitionNotCreated(f"Partition {kinds.name_of(body)}: {cause}")
 
     async def _is_already(self, body: Object) -> bool:
-        """Tell whether the Partition that exists is the one we were asked for."""
+        """Tell whether the existing Partition is the one to create."""
         try:
             found = await self._api.get(
                 kinds.PARTITION.resource, self._namespace, kinds.name_of(body)

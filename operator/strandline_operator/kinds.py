@@ -13,7 +13,7 @@ _GROUP, _VERSION = API_VERSION.split("/")
 TOPIC_ID_LABEL: Final = "strandline.dev/topic-id"
 PARTITION_LABEL: Final = "strandline.dev/partition"
 APPLIED_ANNOTATION: Final = "strandline.dev/applied"
-"""Digest of what the operator last applied: shows a field that was taken out since."""
+"""Digest of the manifest that the operator last applied; it reveals a removed field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Entry of the operator process: configuration, logs, kopf's watches, the work queue.
 
-Ends on SIGTERM after the passes under way: a topic whose new Partitions are being created
-must get them all.
+On SIGTERM the process ends after its running passes: a topic whose new Partitions are being
+created must get them all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REFUSED: Final = 2
 """Exit code of a configuration that cannot work."""
 
 DRAIN_SECONDS: Final = 15
-"""Time for the passes under way at the end; below the pod's grace period of 30 s."""
+"""Time for the running passes at the end; below the pod's grace period of 30 s."""
 
 
 class OperatorLogFormatter(logging.Formatter):

@@ -1,7 +1,7 @@
-"""What the operator knows: the last object seen of each name, and snapshots of it for plans.
+"""The operator's cache: the last object seen of each name, and snapshots of it for plans.
 
-The edge: dicts of the API server become values here, and nowhere else. Filled by `registry`
-from watches and by the resync from lists. It may be old: whatever must be right is a
+Dicts of the API server become values here, and nowhere else. `registry` fills the cache from
+watches, and the resync from lists. The cache may be old: an action that must be right is a
 compare-and-swap or a create, which the API server judges.
 """
 
@@ -56,12 +56,12 @@ class Cache:
     def put(self, kind: Kind, value: Object) -> None:
         """Remember an object.
 
-        Raises:  ObjectMalformed; what was known of the object stays
+        Raises:  ObjectMalformed; the cache then keeps the earlier object
         """
         self._by_kind[kind.kind][name_of(value)] = _read(kind, value)
 
     def put_new(self, kind: Kind, value: Object) -> None:
-        """Remember an object that was just created, unless a watch was faster."""
+        """Remember an object that the operator just created, unless a watch was faster."""
         if not self.has(kind, name_of(value)):
             self.put(kind, value)
 
@@ -88,7 +88,7 @@ class Cache:
         return [topic for _, (topic, _) in sorted(self._topics.items())]
 
     def cluster(self, name: str) -> tuple[DesiredCluster, ObservedCluster] | None:
-        """Return what is wanted of a cluster and what is known, None if it does not exist."""
+        """Return the desired and the observed cluster, None if it does not exist."""
         if name not in self._clusters:
             return None
         cluster, status = self._clusters[name]
@@ -120,7 +120,7 @@ class Cache:
         )
 
     def topic(self, name: str) -> tuple[DesiredTopic, ObservedTopic] | None:
-        """Return what is wanted of a topic and what is known, None if it does not exist."""
+        """Return the desired and the observed topic, None if it does not exist."""
         if name not in self._topics:
             return None
         topic, status = self._topics[name]
@@ -146,7 +146,7 @@ class Cache:
 
 
 def may_be_part(name: str, cluster: str) -> bool:
-    """Tell whether an object bears a name that a part of the cluster could bear."""
+    """Tell whether a part of the cluster could have this name."""
     return name == cluster or name.startswith(f"{cluster}-")
 
 
@@ -154,7 +154,7 @@ def may_be_part(name: str, cluster: str) -> bool:
 
 
 def read_topic(value: Object) -> DesiredTopic:
-    """Read what a ReplicatedTopic asks for; the CRD fills in what was left out."""
+    """Read the spec of a ReplicatedTopic; the CRD fills in its defaults."""
     spec, metadata = value["spec"], value["metadata"]
     return DesiredTopic(
         ref=_ref(kinds.TOPIC, value),
@@ -170,7 +170,7 @@ def read_topic(value: Object) -> DesiredTopic:
 
 
 def read_cluster(value: Object) -> DesiredCluster:
-    """Read what a BrokerCluster asks for; the CRD fills in what was left out."""
+    """Read the spec of a BrokerCluster; the CRD fills in its defaults."""
     spec = value["spec"]
     return DesiredCluster(
         ref=_ref(kinds.CLUSTER, value),
@@ -194,7 +194,7 @@ def read_partition(value: Object) -> FoundPartition:
 
 
 def read_object(kind: Kind, value: Object) -> FoundObject:
-    """Read what may be a part of a cluster. Lists leave kind and apiVersion out: they are added."""
+    """Read an object that may be a part of a cluster; add kind and apiVersion, which lists omit."""
     metadata = {key: part for key, part in value["metadata"].items() if key != "managedFields"}
     return FoundObject(
         ref=_ref(kind, value),
@@ -241,7 +241,7 @@ def _ref(kind: Kind, value: Object) -> ObjectRef:
 
 
 def _is_terminating(value: Object) -> bool:
-    """Tell whether an object has a deletion time, and is not gone yet."""
+    """Tell whether an object has a deletion time."""
     return value["metadata"].get("deletionTimestamp") is not None
 
 

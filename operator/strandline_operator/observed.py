@@ -1,7 +1,7 @@
-"""What the operator plans with, as values: what users want, and what was last seen.
+"""The values that the operator plans with: what users want, and what it last saw.
 
-Made by `observe` alone. `plan` reads fields; the dict of a whole object or status is kept to
-be compared with a manifest, and only by `shows`.
+`observe` alone makes them. `plan` reads fields; `shows` alone reads the dict of a whole object or
+status, and compares it with a manifest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ObjectKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectRef:
-    """Which object: its kind, its name, and the uid that tells it from earlier ones."""
+    """The identity of an object: kind, name, and the uid that tells it from earlier ones."""
 
     kind: Kind
     name: str
@@ -34,7 +34,7 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRef:
-    """The owner reference that controls an object; any kind may stand there."""
+    """The owner reference that controls an object; the owner may be of any kind."""
 
     kind: str
     name: str
@@ -100,12 +100,12 @@ class FoundStatus:
     written: Object
 
     def shows(self, desired: Object) -> bool:
-        """Tell whether everything of a desired status is written already."""
+        """Tell whether the status holds everything of a desired status."""
         return _is_part_of(desired, self.written)
 
 
 class Ownership(Enum):
-    """Whose an object is that bears a name we want; decided by `ownership`."""
+    """Whose an object is that has a name we want; `ownership` decides it."""
 
     OURS = "ours"
     ORPHAN = "orphan"
@@ -116,7 +116,7 @@ class Ownership(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundObject:
-    """An object that bears the name of a part of a cluster; cluster is its label, or ""."""
+    """An object with the name of a part of a cluster; cluster is its label, or ""."""
 
     ref: ObjectRef
     cluster: str
@@ -125,7 +125,7 @@ class FoundObject:
     whole: Object
 
     def shows(self, desired: Object) -> bool:
-        """Tell whether everything of a manifest is found; defaults may stand beside it."""
+        """Tell whether the object holds everything of a manifest; it may hold defaults, too."""
         return _is_part_of(desired, self.whole)
 
 
@@ -139,10 +139,10 @@ class FoundPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCluster:
-    """What is known beside a BrokerCluster's spec.
+    """What the operator saw of a cluster beside its spec.
 
-    parts are all objects that bear names of its parts, with whose they are; broker_epochs
-    holds the registered brokers, partitions those that bear the cluster's label.
+    parts are all objects with names of its parts, each with its ownership; broker_epochs holds
+    the registered brokers, partitions the Partitions with the cluster's label.
     """
 
     status: FoundStatus
@@ -155,11 +155,11 @@ class ObservedCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedTopic:
-    """What is known beside a ReplicatedTopic's spec.
+    """What the operator saw of a topic beside its spec.
 
-    partitions are its own by number, leftovers the names of Partitions of an earlier topic
-    that stand in their places; partitions_initialised and effective_config are None until
-    they were written.
+    partitions are its own by number; leftovers are the names of Partitions of an earlier topic
+    that occupy their names; partitions_initialised and effective_config are None until the
+    operator writes them.
     """
 
     status: FoundStatus

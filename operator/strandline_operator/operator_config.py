@@ -1,6 +1,6 @@
-"""What the chart tells the operator, and the bounds of its queues and retries.
+"""The settings that the chart gives the operator, and the bounds of its queues and retries.
 
-Read once at start by `main`; handed over explicitly afterwards.
+`main` reads the settings once at start and passes them on.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ BACKOFF_MAX_MS: Final = 30_000
 """Largest pause between two tries of one object."""
 
 SETTLE_MS: Final = 500
-"""Changes that only move counts are collected this long: one status write instead of many."""
+"""Changes that only move counts wait this long: one status write instead of many."""
 
 RESYNC_MS: Final = 300_000
-"""Interval at which everything is listed again, with up to a fifth of jitter: a watch that
-missed a deletion is healed then."""
+"""Interval at which the operator lists everything again, with up to a fifth of jitter, to find a
+deletion that a watch missed."""
 
 CREATE_ATTEMPTS: Final = 40
 """Tries of one new Partition while the API server is away or the name is still taken. After
@@ -52,9 +52,9 @@ class OperatorConfig:
     """Values of the chart; each field names its key in operator.yaml."""
 
     namespace: str
-    """NAMESPACE of the environment: the only namespace looked at."""
+    """NAMESPACE of the environment: the only namespace that the operator watches."""
     broker_role: str
-    """brokerRole: name of the Role that every cluster's ServiceAccount is bound to."""
+    """brokerRole: name of the Role for every cluster's ServiceAccount."""
     broker_image: str
     """brokerImage: image of all brokers."""
     broker_image_pull_policy: str = "IfNotPresent"
@@ -64,7 +64,7 @@ class OperatorConfig:
     default_cluster: Mapping[str, Any] | None = None
     """defaultCluster: spec of the BrokerCluster `default`; None if it is not to be created."""
     http_port: int = 8080
-    """HTTP_PORT of the environment: where /live answers; 0 means nowhere."""
+    """HTTP_PORT of the environment: the port of /live; 0 means none."""
 
 
 def load_operator_config(environ: Mapping[str, str] | None = None) -> OperatorConfig:

@@ -1,4 +1,4 @@
-"""Whose an object is that bears a name we want: decided once, before anything is touched.
+"""Whose an object is that has a name we want; the operator decides it before it touches one.
 
     OURS          our owner controls it ----------------> applied when it differs
     ORPHAN        our label, and no controller ---------> adopted by applying it
@@ -15,7 +15,7 @@ from .observed import FoundObject, FoundPartition, ObjectRef, Ownership
 
 
 def ownership_of(found: FoundObject, cluster: ObjectRef) -> Ownership:
-    """Return whose an object is that bears the name of a part of a cluster."""
+    """Return whose an object is that has the name of a part of a cluster."""
     if found.is_terminating:
         return Ownership.LEAVING
     controller = found.controller
@@ -29,8 +29,8 @@ def ownership_of(found: FoundObject, cluster: ObjectRef) -> Ownership:
 
 
 def partition_ownership_of(found: FoundPartition, topic: ObjectRef) -> Ownership:
-    """Return whose a Partition is that bears the name of a topic's: its topic id says it.
+    """Return whose a Partition is that has the name of a topic's: its topic id tells.
 
-    Partitions are the operator's alone; one of another id was made for an earlier topic.
+    The operator alone makes Partitions; one with another id was made for an earlier topic.
     """
     return Ownership.OURS if found.stored.tp.topic_id == topic.uid else Ownership.PREDECESSORS

@@ -1,7 +1,7 @@
 """From the desired and the observed state to a list of actions: the operator's only decisions.
 
-Pure: time is an argument, nothing is performed. Level-triggered: which change caused the
-call is not known here. An unchanged world gives an empty plan.
+Pure: time is an argument, nothing is performed. Level-triggered: a plan does not depend on the
+change that caused it. An unchanged world gives an empty plan.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from .status import (
 def plan_cluster(
     desired: DesiredCluster, observed: ObservedCluster, config: OperatorConfig, *, now: str
 ) -> list[Action]:
-    """Return what makes a cluster's objects what they shall be, and tells its state."""
+    """Return the actions that bring a cluster's objects to the desired state, and its status."""
     if desired.is_terminating:
         return []
     bodies = resources.objects_of(desired, config)
@@ -76,7 +76,7 @@ def _part(observed: ObservedCluster, body: Object) -> tuple[Ownership, FoundObje
 
 
 def _refused_part(observed: ObservedCluster, bodies: list[Object]) -> Readiness | None:
-    """Return why an object that bears a desired name may not be touched, None if all may."""
+    """Return why an object with a desired name may not be touched, None if all may."""
     for body in bodies:
         part = _part(observed, body)
         if part is None:
@@ -87,14 +87,14 @@ def _refused_part(observed: ObservedCluster, bodies: list[Object]) -> Readiness 
             return Readiness(ready=False, reason="WaitingForDeletion", message=message)
         if ownership is Ownership.FOREIGN:
             message = (
-                f"{found.ref} exists and belongs to somebody else; delete it or rename the cluster"
+                f"{found.ref} exists and is not this cluster's; delete it or rename the cluster"
             )
             return Readiness(ready=False, reason="NameTaken", message=message, refused=True)
     return None
 
 
 def _why_apply(body: Object, part: tuple[Ownership, FoundObject] | None) -> str:
-    """Return why an object must be applied, "" if it is as it shall be or is just going."""
+    """Return why an object must be applied, "" if it is as desired or is being deleted."""
     if part is None:
         return "missing"
     ownership, found = part
@@ -109,7 +109,7 @@ def _why_apply(body: Object, part: tuple[Ownership, FoundObject] | None) -> str:
 def plan_topic(
     desired: DesiredTopic, observed: ObservedTopic, config: OperatorConfig, *, now: str
 ) -> list[Action]:
-    """Return what gives a topic its cluster and Partitions, and tells its state."""
+    """Return the actions that give a topic its cluster and Partitions, and its status."""
     if desired.is_terminating:
         return []
     readiness = _refused_topic(desired, observed)
@@ -126,7 +126,7 @@ def plan_topic(
 
 
 def _refused_topic(desired: DesiredTopic, observed: ObservedTopic) -> Readiness | None:
-    """Return why users must change something before a topic can be, None if it can."""
+    """Return why the operator refuses a topic until a user changes something, None otherwise."""
     older = _older_of_same_name(desired, observed.topics)
     if older is not None:
         message = (
@@ -149,7 +149,7 @@ def _refused_topic(desired: DesiredTopic, observed: ObservedTopic) -> Readiness 
 def _older_of_same_name(
     desired: DesiredTopic, topics: tuple[DesiredTopic, ...]
 ) -> DesiredTopic | None:
-    """Return the oldest topic of the same cluster that has the name already."""
+    """Return the oldest topic of the same cluster that already has the name."""
     rivals = [
         topic
         for topic in topics
@@ -235,7 +235,7 @@ def _topic_status_actions(
 def _status_actions(
     owner: ObjectRef, found: FoundStatus, status: Object, readiness: Readiness
 ) -> list[Action]:
-    """Return the status write if anything in it changed, and an Event for a new refusal."""
+    """Return the status write if the status changed, and an Event for a new refusal."""
     if found.shows(status):
         return []
     actions: list[Action] = [

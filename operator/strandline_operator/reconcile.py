@@ -1,7 +1,7 @@
-"""Observe, plan, apply: one pass over one cluster or topic, and which change asks for which.
+"""Observe, plan, apply: one pass over one cluster or topic, and the passes that a change needs.
 
-Called by `registry` with every change and by `main` with the resync. Decides nothing
-about objects; that is `plan`.
+Called by `registry` with every change and by `main` for the resync. `plan` alone decides about
+objects.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Reconciler:
     # --- changes -------------------------------------------------------------------------
 
     def on_listed(self, kind: kinds.Kind, value: Object) -> None:
-        """Remember an object of the initial lists; nothing is worked on before they are whole."""
+        """Remember an object of the initial lists; no pass begins before they are whole."""
         self.cache.put(kind, value)
 
     def on_change(self, kind: kinds.Kind, change: str, value: Object) -> None:
-        """Remember a change and have everything it may concern worked on."""
+        """Remember a change and queue every cluster and topic that it may concern."""
         if change == _DELETED:
             self.cache.remove(kind, kinds.name_of(value))
         else:
@@ -89,10 +89,10 @@ class Reconciler:
             self._add(kinds.CLUSTER, partition.cluster, after_ms=operator_config.SETTLE_MS)
 
     def _object_changed(self, change: str, found: FoundObject) -> None:
-        """Have the clusters worked on that the object may be a part of, by name: labels may go."""
+        """Queue the clusters that the object may be a part of, by its name: labels may be lost."""
         is_owned = found.controller is not None and found.cluster
         if found.ref.kind is kinds.LEASE and change == _MODIFIED and is_owned:
-            # Renewals of Leases are most of all changes and never concern us.
+            # Renewals of Leases are most of the changes, and never concern a plan.
             return
         pause = 0 if change == _DELETED else operator_config.SETTLE_MS
         for cluster in self.cache.clusters():
@@ -105,7 +105,7 @@ class Reconciler:
     # --- work ----------------------------------------------------------------------------
 
     async def _work(self, key: ReconcileKey) -> bool:
-        """Make one pass; tell whether it came to its end."""
+        """Make one pass; tell whether every action succeeded."""
         for action in self._plan(key):
             try:
                 await self._applier.apply(action)
@@ -127,7 +127,7 @@ class Reconciler:
         return plan_topic(*topic, self._config, now=now) if topic else []
 
     async def resync(self) -> None:
-        """List everything again from time to time and work on all of it; never returns."""
+        """List and queue everything again from time to time; never returns."""
         while True:
             pause_ms = operator_config.RESYNC_MS * random.uniform(0.8, 1.2)
             await asyncio.sleep(pause_ms / 1000)

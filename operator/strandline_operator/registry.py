@@ -1,8 +1,8 @@
 """Connects kopf's watches to the reconciler: handlers of two lines, no global decorators.
 
-kopf is the watch engine only. An index handler sees every object of the initial lists;
-kopf holds back all event handlers until every list is whole, so no plan is ever made from
-half of the objects. No finalizer, no annotation and no patch of kopf's own is used.
+kopf is only the watch engine. An index handler sees every object of the initial lists; kopf holds
+back all event handlers until every list is whole, so no plan is made from half of the objects.
+kopf writes no finalizer, annotation or patch of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def make_registry(reconciler: Reconciler) -> kopf.OperatorRegistry:
 
 
 def make_kopf_settings() -> kopf.OperatorSettings:
-    """Return kopf's settings with every timeout of ours and none of its writes."""
+    """Return settings with our timeouts and without kopf's own writes."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.scanning.disabled = True
@@ -46,7 +46,7 @@ def make_kopf_settings() -> kopf.OperatorSettings:
 
 
 def login(**parts: Any) -> kopf.ConnectionInfo | None:
-    """Return how to reach the API server: KUBECONFIG if set, else the pod's ServiceAccount."""
+    """Return the API server's connection: KUBECONFIG if set, else the pod's ServiceAccount."""
     if os.environ.get("KUBECONFIG"):
         return kopf.login_with_kubeconfig(**parts)
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}") for part in ("HOST", "PORT"))

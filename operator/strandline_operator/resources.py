@@ -1,8 +1,8 @@
 """Every manifest that the operator sends: one pure function per kind.
 
-Called by `plan`; `apply` asks for Events alone. What a BrokerCluster consists of is owned by
-it and labelled with its name; `objects_of` returns that in the order of creation, the
-StatefulSet last, so that no broker starts before what it needs exists.
+Called by `plan`, and by `apply` for Events. A BrokerCluster owns its objects, which carry its name
+as a label; `objects_of` returns them in the order of creation, the StatefulSet last, so that no
+broker starts before the objects that it needs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GRACE_SECONDS: Final = 30
 """Longer than the 20 s a broker takes at most to move its leaders and flush its logs."""
 EVENT_MESSAGE_LENGTH_MAX: Final = 1_024
 LOST_NODE_SECONDS: Final = 20
-"""A pod of a lost node is given up after this time, instead of Kubernetes's 300 s."""
+"""Kubernetes gives a pod of a lost node up after this time, instead of its default 300 s."""
 
 BROKER_KEYS: Final = {
     "replicaLagTimeMaxMs": "replica.lag.time.max.ms",
@@ -49,7 +49,7 @@ BROKER_KEYS: Final = {
 
 
 def objects_of(cluster: DesiredCluster, config: OperatorConfig) -> list[Object]:
-    """Return everything a BrokerCluster consists of, in the order of creation."""
+    """Return all objects of a BrokerCluster, in the order of creation."""
     ids = cluster.broker_ids
     return [
         _with_digest(body)
@@ -68,7 +68,7 @@ def objects_of(cluster: DesiredCluster, config: OperatorConfig) -> list[Object]:
 
 
 def labels(cluster: DesiredCluster) -> dict[str, str]:
-    """Return the labels of everything that belongs to a cluster."""
+    """Return the labels of every object of a cluster."""
     return {
         "app.kubernetes.io/name": "strandline",
         "app.kubernetes.io/component": "broker",
@@ -78,7 +78,7 @@ def labels(cluster: DesiredCluster) -> dict[str, str]:
 
 
 def pod_selector(cluster: DesiredCluster) -> dict[str, str]:
-    """Return the labels by which a cluster's pods are found; never changed afterwards."""
+    """Return the labels that select a cluster's pods; they never change."""
     return {"app.kubernetes.io/component": "broker", CLUSTER_LABEL: cluster.ref.name}
 
 
@@ -180,7 +180,7 @@ def _stateful_set(cluster: DesiredCluster, config: OperatorConfig) -> Object:
         spec={
             "replicas": cluster.replicas,
             "serviceName": f"{cluster.ref.name}-brokers",
-            # All at once: a broker waits for no other. Rolls are never Kubernetes's decision.
+            # Brokers start all at once: none waits for another. Kubernetes never rolls the pods.
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": pod_selector(cluster)},
@@ -265,7 +265,7 @@ def _container(cluster: DesiredCluster, config: OperatorConfig) -> Object:
             for name, port in (("kafka", KAFKA_PORT), ("grpc", GRPC_PORT), ("http", HTTP_PORT))
         ],
         "readinessProbe": _probe("/ready", period=1, timeout=2, failures=3),
-        # Sixty seconds without a turn of the event loop: anything less is a busy machine.
+        # Sixty seconds without an iteration of the event loop; a shorter stall is a busy machine.
         "livenessProbe": _probe("/live", period=10, timeout=5, failures=6),
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -301,7 +301,7 @@ def _probe(path: str, *, period: int, timeout: int, failures: int) -> Object:
 
 
 def default_cluster(spec: Mapping[str, Any]) -> Object:
-    """Return the BrokerCluster `default`; no topic owns it, so that it outlives them."""
+    """Return the BrokerCluster `default`; no topic owns it, so that it outlives all topics."""
     return {
         "apiVersion": kinds.CLUSTER.api_version,
         "kind": kinds.CLUSTER.kind,
@@ -316,7 +316,7 @@ def default_cluster(spec: Mapping[str, Any]) -> Object:
 def partition(
     topic: DesiredTopic, number: int, replicas: Sequence[BrokerId], *, recover: bool
 ) -> Object:
-    """Return a Partition of a topic; recover says that it was lost, and may have data."""
+    """Return a Partition of a topic; recover says that it was lost and may have data on disks."""
     return {
         "apiVersion": kinds.PARTITION.api_version,
         "kind": kinds.PARTITION.kind,
@@ -355,7 +355,7 @@ def status_of(owner: ObjectRef, status: Object, *, resource_version: str = "") -
 
 
 def event(event: PostEvent, *, namespace: str, now: str, suffix: str) -> Object:
-    """Return an Event; suffix makes its name one of its own."""
+    """Return an Event; suffix makes its name unique."""
     about = event.about
     return {
         "apiVersion": kinds.EVENT.api_version,
@@ -379,7 +379,7 @@ def event(event: PostEvent, *, namespace: str, now: str, suffix: str) -> Object:
 
 
 def _owner_reference(owner: ObjectRef) -> Object:
-    """Return the reference by which an owner takes its dependents along when it is deleted."""
+    """Return the reference that makes Kubernetes delete a dependent with its owner."""
     return {
         "apiVersion": owner.kind.api_version,
         "kind": owner.kind.kind,

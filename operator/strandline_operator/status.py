@@ -1,4 +1,4 @@
-"""What the operator says about clusters and topics: counts, conditions, effective settings.
+"""The status of clusters and topics: counts, conditions, effective settings.
 
 Pure; called by `plan`. A condition's time moves only when its status does, so that an
 unchanged situation gives an unchanged status and no write.
@@ -26,14 +26,14 @@ from .observed import (
 MESSAGE_LENGTH_MAX: Final = 1_024
 READY: Final = "Ready"
 CONFLICT: Final = "Conflict"
-"""Reason of a refused topic, and type of the condition that says so."""
+"""Reason of a refused topic, and type of its condition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
     """Whether an object is ready, why, and the sentence for people.
 
-    refused marks what only a user can change; it is posted as an Event, too.
+    refused marks a state that only a user can change; the operator posts an Event for it, too.
     """
 
     ready: bool
@@ -61,8 +61,8 @@ def topic_status(
 ) -> Object:
     """Return the operator's part of a topic's status.
 
-    It always holds partitionsInitialised as last seen: an apply without it would give the
-    field up, and the API server would remove it.
+    It always holds partitionsInitialised as last seen: after an apply without the field, the API
+    server would remove it.
     """
     found = observed.status
     conditions = [_condition(READY, readiness, topic.generation, found, now)]
@@ -85,7 +85,7 @@ def topic_status(
 
 
 def effective_config(topic: DesiredTopic, cluster: DesiredCluster) -> dict[str, int]:
-    """Return what the topic's partitions obey: its own settings, else the cluster's, else Kafka's.
+    """Return the settings of a topic's partitions: its own, else the cluster's, else Kafka's.
 
     Source:  Kafka LogConfig: topic-level overrides of broker settings.
     """
@@ -123,7 +123,7 @@ def partition_counts(partitions: Iterable[StoredPartition], total: int) -> dict[
 
 
 def cluster_readiness(*, ready: int, desired: int, has_controller: bool) -> Readiness:
-    """Judge a cluster whose objects are all in place."""
+    """Judge a cluster whose objects all exist."""
     if ready < desired:
         return Readiness(
             ready=False, reason="BrokersNotReady", message=f"{ready} of {desired} brokers are ready"
@@ -150,7 +150,7 @@ def topic_readiness(counts: dict[str, int]) -> Readiness:
 def _condition(
     kind: str, readiness: Readiness, generation: int, found: FoundStatus, now: str
 ) -> Object:
-    """Return a condition, keeping the time of the last change of its status."""
+    """Return a condition; its time changes only when its status does."""
     status = "True" if readiness.ready else "False"
     before = found.conditions.get(kind)
     return {

@@ -1,7 +1,7 @@
-"""A queue of keys: each is worked on by one worker at a time, and changes collect meanwhile.
+"""A queue of keys: one worker at a time works on a key, and its changes collect meanwhile.
 
-Bounded by nature: a key waits at most once. A failed key comes back after a pause that
-doubles, with jitter, so that many objects do not come back together.
+Bounded, because a key waits at most once. A failed key comes back after a pause that doubles, with
+jitter, so that many objects do not come back together.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ReconcileKey:
 
 
 class WorkQueue:
-    """Keys and the time from which each may be worked on; lives on one event loop."""
+    """Keys, and the time from which a worker may take each; lives on one event loop."""
 
     def __init__(self, work: Callable[[ReconcileKey], Coroutine[Any, Any, bool]]) -> None:
         """Take the function that works on a key and tells whether it succeeded."""
@@ -41,15 +41,15 @@ class WorkQueue:
         self._stopping = False
 
     def add(self, key: ReconcileKey, *, after_ms: int = 0) -> None:
-        """Have a key worked on after a pause; an earlier time already set stays."""
+        """Queue a key for after a pause; if it waits already, the earlier time holds."""
         due = asyncio.get_running_loop().time() + after_ms / 1000
         self._due[key] = min(due, self._due.get(key, due))
         self._changed.set()
 
     async def run(self) -> None:
-        """Work until `stop`; then wait for what is under way.
+        """Work until `stop`; then wait for the running work.
 
-        Raises:  whatever the work itself raised: a bug must end the process, not one object
+        Raises:  any error of the work itself: a bug must end the process, not one object
         """
         loop = asyncio.get_running_loop()
         while not self._stopping:
@@ -66,7 +66,7 @@ class WorkQueue:
             await asyncio.wait(list(self._running.values()))
 
     def stop(self) -> None:
-        """Begin nothing any more."""
+        """Begin no more work."""
         self._stopping = True
         self._changed.set()
 
