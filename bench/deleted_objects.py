@@ -1,7 +1,7 @@
-"""Objects that are deleted by hand, under load: how soon they are back, and what it cost.
+"""Objects deleted by hand, under load: how soon they are back, and the gap that it caused.
 
-The clock of an object that comes back begins with the first sight of its deletion, be it
-announced or done, and ends with the first sight of its successor.
+The clock begins when the bench first sees the object's deletion, announced or done, and ends when
+it first sees the successor.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .run import TOPIC, BenchRun, note_starts
 
 BACK_SECONDS = 60.0
 CASCADE_SECONDS = 240.0
-"""Three brokers end at once, no broker is left to take over, and three pods start anew."""
+"""Time for three brokers that end at once, so that none can take over, to start anew."""
 SERVICES = ("default-bootstrap", "default-brokers")
 STATEFUL_SET = "default"
 
@@ -59,7 +59,7 @@ def _delete(run: BenchRun, figure: Figure, kind: str, name: str, *options: str) 
 
 
 def _delete_with_pods(run: BenchRun, loaded: UnderLoad) -> None:
-    """Delete the StatefulSet and, as is the default, all of its pods; note how it comes back."""
+    """Delete the StatefulSet with all of its pods, the default; note how it comes back."""
     kubernetes = run.environment.kubernetes
     clock = _RecoveryClock(loaded.view, loaded.wait)
     with (
@@ -77,7 +77,7 @@ def _delete_with_pods(run: BenchRun, loaded: UnderLoad) -> None:
         if clock.recovered_at is None:
             raise NotRecovered("pods outlived their StatefulSet: the run shows nothing")
         going = sets.until(lambda seen: _goes(seen, uid), BACK_SECONDS)
-        # Ready alone says little here: with every broker gone no broker is left to say otherwise.
+        # Ready alone may be old: with every broker gone, no broker reports a change.
         unready_at = _last_unready(topic)
         ready = topic.until(lambda seen: seen.ready, BACK_SECONDS, after=unready_at)
     run.note(
@@ -90,7 +90,7 @@ def _delete_with_pods(run: BenchRun, loaded: UnderLoad) -> None:
 
 
 class _RecoveryClock:
-    """Waits, and notes when every pod was a new one and ready, and every ISR full."""
+    """Waits, and notes when every pod was new and ready and every ISR full."""
 
     def __init__(self, view: ClusterView, wait: Wait) -> None:
         self._view = view
@@ -99,7 +99,7 @@ class _RecoveryClock:
         self.recovered_at: float | None = None
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait as the one given at the start does."""
+        """Wait as the given `Wait` does."""
 
         def look() -> bool:
             if self.recovered_at is None and self._is_recovered():

@@ -1,7 +1,7 @@
-"""Brokers that go, one at a time, under load: the longest gap without acknowledgements.
+"""Brokers that end, one at a time, under load: the longest gap without acknowledgements.
 
-Each run breaks the same four things in the same order. A broker's process is killed once at
-most in one pod: the kubelet would start it again the second time only after a pause of its own.
+Each run injects the same four faults in the same order. It kills a broker's process at most once
+per pod: after a second kill the kubelet would pause before it starts the process again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .processes import start_of
 from .run import BenchRun
 
 QUIET_ACKS = 2_000
-"""Acknowledgements between two faults, about three seconds: the gap without a fault is theirs."""
+"""Acknowledgements between two faults, about three seconds; they give the gap without a fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchFault:
-    """What is broken, which broker it targets, and the figure of its gap."""
+    """A fault, the broker that it targets, and the figure of its gap."""
 
     figure: Figure
     name: str
@@ -52,12 +52,12 @@ def the_controller(seen: ClusterSeen) -> int:
 
 
 def a_leader_to_kill(seen: ClusterSeen) -> int:
-    """Return a leader that is not the controller, one whose pod had the fewest restarts."""
+    """Return a leader that is not the controller; its pod had the fewest restarts."""
     return min(_leaders(seen), key=lambda broker: (_restarts(seen, broker), broker))
 
 
 def a_leader_to_delete(seen: ClusterSeen) -> int:
-    """Return a leader that is not the controller, one whose pod had the most restarts."""
+    """Return a leader that is not the controller; its pod had the most restarts."""
     return min(_leaders(seen), key=lambda broker: (-_restarts(seen, broker), broker))
 
 
@@ -91,7 +91,7 @@ FAULTS = (
 
 
 def break_brokers(run: BenchRun, loaded: UnderLoad) -> None:
-    """Inject every fault once, each after a quiet while, and note what it did."""
+    """Inject every fault once, each after a quiet while, and note its gap."""
     for fault in FAULTS:
         note_quiet(run, loaded)
         seen = loaded.view.seen()
@@ -122,7 +122,7 @@ def break_brokers(run: BenchRun, loaded: UnderLoad) -> None:
 
 
 def note_quiet(run: BenchRun, loaded: UnderLoad) -> None:
-    """Let the load run for a while with nothing broken, and note its longest gap."""
+    """Let the load run for a while without a fault, and note its longest gap."""
     loaded.load.mark()
     loaded.wait_for_acks(QUIET_ACKS)
     gaps = loaded.load.gaps_since_mark()

@@ -1,6 +1,6 @@
-"""What is measured, what is aimed at, and what a row of the report says. Pure.
+"""The figures, their aims, and the rows of the report. Pure.
 
-A figure is judged by its median; the report names a single value over the aim, too.
+The median judges a figure; the report also names single values over the aim.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FAR_RATIO = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One line of the report; aim is the most the median should be, None if nothing is aimed at."""
+    """One line of the report; aim is the most that the median should be, None without an aim."""
 
     key: str
     title: str
@@ -24,7 +24,7 @@ class Figure:
 
     @property
     def is_gap(self) -> bool:
-        """True for a time without acknowledgements after something was broken."""
+        """True for a time without acknowledgements after a fault."""
         return self.key.startswith("gap.") and self.key != "gap.quiet"
 
 
@@ -85,7 +85,7 @@ FIGURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One measured value; load_average is the machine's of one minute, just after it."""
+    """One measured value; load_average is the machine's one-minute load just after it."""
 
     key: str
     value: float
@@ -97,7 +97,7 @@ class Sample:
 class Row:
     """A figure over all its samples; ratio is the median over the aim.
 
-    over_quiet is the median of a gap over that of gaps with nothing broken, of the same bench.
+    over_quiet is the median of a gap over the median of gaps without a fault, of the same bench.
     """
 
     figure: Figure
@@ -111,7 +111,7 @@ class Row:
 
     @property
     def remark(self) -> str:
-        """What a reader should know at a glance."""
+        """Whether the figure met its aim, in a few words."""
         if self.figure.aim is None or self.ratio is None:
             return ""
         if self.ratio > FAR_RATIO:
@@ -141,7 +141,7 @@ def row_of(figure: Figure, samples: Iterable[Sample]) -> Row | None:
 
 
 def rows_of(samples: Sequence[Sample]) -> list[Row]:
-    """Return the rows of everything that was measured, in the order of the report."""
+    """Return the rows of all measured figures, in the order of the report."""
     rows = [row for figure in FIGURES if (row := row_of(figure, samples)) is not None]
     quiet = row_of(QUIET, samples)
     if quiet is None or quiet.median <= 0:
@@ -153,6 +153,6 @@ def rows_of(samples: Sequence[Sample]) -> list[Row]:
 
 
 def unmeasured(samples: Iterable[Sample]) -> list[str]:
-    """Return the figures without a single value; such a bench is vacuous there."""
+    """Return the titles of the figures without a value; the bench shows nothing of them."""
     keys = {sample.key for sample in samples}
     return [figure.title for figure in FIGURES if figure.key not in keys]

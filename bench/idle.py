@@ -1,4 +1,4 @@
-"""What brokers use that have nothing to do."""
+"""The CPU that idle brokers use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .run import LOAD, BenchRun
 
 IDLE_PARTITIONS = 100
 SETTLE_SECONDS = 20.0
-"""After the last replica is in sync: flushes and checkpoints of the start are over by then."""
+"""Pause after the last replica is in sync: flushes and checkpoints of the start are over then."""
 WINDOW_SECONDS = 60.0
 
 
@@ -22,7 +22,7 @@ def measure_idle(run: BenchRun) -> None:
     """Note the CPU of all three brokers together, without a client, a scrape or a watcher."""
     kubernetes, screen = run.environment.kubernetes, run.environment.screen
     kubernetes.kubectl("delete", "pod", LOAD, limit_seconds=READY_SECONDS)
-    # Two topics are there already; three replicas of each partition on three brokers.
+    # Two topics exist already; each partition has three replicas on three brokers.
     apply_topic(kubernetes, "idle", IDLE_PARTITIONS - 2 * PARTITIONS)
 
     def whole() -> bool:

@@ -1,8 +1,8 @@
 """Measure everything, several times, and report: `strandline bench`.
 
-Uses the cluster under hack/ if it is up and starts it otherwise; what was not there before is
-gone afterwards. Exit code 1 means that a run showed nothing, lost something or did not recover;
-a figure that misses its aim is reported and is no failure.
+Uses the cluster under hack/ if it is up and starts it otherwise; afterwards it removes all that it
+made. Exit code 1 means that a run showed nothing, lost a record or did not recover; the report
+names a figure that misses its aim, which is no failure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMESPACE = "strandline-bench"
 
 
 def measure(root: Path, count: int) -> int:
-    """Carry out so many runs, show and write what they measured, and return the exit code."""
+    """Carry out `count` runs, show and write their values, and return the exit code."""
     host = report.host_info()
     screen = Screen()
     screen.say(str(host))
@@ -61,7 +61,7 @@ def measure(root: Path, count: int) -> int:
 
 @contextmanager
 def _environment(root: Path, screen: Screen) -> Iterator[Environment]:
-    """Find or start the cluster; leave it as it was found."""
+    """Find or start the cluster; afterwards leave it as it was."""
     with screen.step("a Kubernetes"):
         cluster = clusters.hack_cluster(root, screen.say)
     kubernetes = cluster.kubernetes(NAMESPACE)
@@ -82,7 +82,7 @@ def _environment(root: Path, screen: Screen) -> Iterator[Environment]:
 
 
 def _need_workers(kubernetes: Kubernetes) -> None:
-    """Refuse a cluster on which two brokers would share a node: a cluster that was up may be."""
+    """Refuse a cluster on which two brokers would share a node; one that was up may have few."""
     found = kubernetes.get("nodes", "-l", "!node-role.kubernetes.io/control-plane")["items"]
     if len(found) < clusters.WORKERS:
         raise RunFailed(
@@ -92,7 +92,7 @@ def _need_workers(kubernetes: Kubernetes) -> None:
 
 
 def _settings(environment: Environment, runs: int) -> dict[str, object]:
-    """Return what the figures depend on beside the machine."""
+    """Return the settings on which the figures depend, beside the machine."""
     return {
         "runs": runs,
         "timing": "demo",

@@ -1,7 +1,7 @@
-"""The broker's process in a pod: when it was started, what it has used, when it registered.
+"""The broker's process in a pod: when it started, the CPU it has used, when it registered.
 
-Everything is read inside the pod from the kernel's record of that process, so neither the
-kubelet's rounded times nor the way there are part of a figure.
+The bench reads the kernel's record of the process inside the pod, so neither the kubelet's rounded
+times nor the time of the call are part of a figure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from strandline_cli.faults import NotRecovered
 from strandline_cli.kubectl import Kubernetes
 
 REGISTERED = "registered"
-"""The message a broker logs once its Broker.status is written."""
+"""The message that a broker logs once its Broker.status is written."""
 
 # Process 1 is tini, its one child the broker; the fields are those of proc(5), from the third on.
 LOOK = """
@@ -56,7 +56,7 @@ class Start:
 
 
 def look(kubernetes: Kubernetes, broker: int) -> ProcessSeen:
-    """Return what the kernel says of a broker's process."""
+    """Return the kernel's record of a broker's process."""
     fields = json.loads(
         kubernetes.exec(f"default-{broker}", "python", "-c", LOOK, container="broker")
     )
@@ -82,7 +82,7 @@ def start_of(kubernetes: Kubernetes, broker: int) -> Start:
 
 
 def registration_in(log: str) -> dict[str, object] | None:
-    """Return the line of a broker's log that tells of its registration."""
+    """Return the line of a broker's log about its registration."""
     for text in log.splitlines():
         try:
             line = json.loads(text)
@@ -94,11 +94,11 @@ def registration_in(log: str) -> dict[str, object] | None:
 
 
 def cpu_percent(before: ProcessSeen, after: ProcessSeen) -> float:
-    """Return the share of one core between two looks at the same process.
+    """Return the share of one core between two records of the same process.
 
-    Raises:  NotRecovered if it is another process by now
+    Raises:  NotRecovered if the second record is another process's
     """
-    # The start is computed from two clocks: it may differ by what reading them takes.
+    # The start is computed from two clocks: it may differ by the time of reading them.
     if before.pid != after.pid or abs(before.started - after.started) > 1:
         raise NotRecovered("a broker was started anew while its CPU was measured")
     return 100 * (after.used - before.used) / (after.at - before.at)

@@ -1,4 +1,4 @@
-"""What a bench says at its end: a table for people, a JSON file with every value for programs."""
+"""The report of a bench: a table for people, a JSON file with every value for programs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .figures import Row, rows_of, unmeasured
 from .run import BenchRun
 
 FORMAT = 1
-"""Of the JSON file; it rises when a field changes its meaning."""
+"""Version of the JSON file; it rises when a field changes its meaning."""
 COLUMNS = ("figure", "aim", "min", "median", "max", "n", "median/aim", "x quiet", "load", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostInfo:
-    """Where the figures were taken; load_before is the one minute's before anything was done."""
+    """The machine of the figures; load_before is its one-minute load before the bench."""
 
     cores: int
     processor: str
@@ -40,7 +40,7 @@ class HostInfo:
 
 
 def host_info() -> HostInfo:
-    """Return what the host is, and its load as it is now."""
+    """Return the host, with its present load."""
     models = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -57,7 +57,7 @@ def host_info() -> HostInfo:
 
 
 def failures_of(runs: Sequence[BenchRun]) -> list[str]:
-    """Return why this bench fails, empty if every run shows something and nothing was lost."""
+    """Return why this bench fails, empty if every run shows something and no record was lost."""
     found = [f"run {run.number}: {failure}" for run in runs for failure in run.failures]
     samples = [sample for run in runs for sample in run.samples]
     return found + [f"never measured: {title}" for title in unmeasured(samples)]
@@ -78,7 +78,7 @@ def show(host: HostInfo, runs: Sequence[BenchRun]) -> None:
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """Return what the table shows of a row."""
+    """Return the cells of a row."""
     figure = row.figure
     return (
         f"{figure.title}, {figure.unit}",
@@ -95,7 +95,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def write(host: HostInfo, settings: dict[str, object], runs: Sequence[BenchRun]) -> Path:
-    """Write everything that was measured and return the file."""
+    """Write every value and return the file."""
     samples = [sample for run in runs for sample in run.samples]
     now = datetime.now(tz=UTC)
     document = {

@@ -1,7 +1,7 @@
 """One run: a fresh release, a topic from nothing, faults under load, a verdict on every record.
 
-A run that cannot go on keeps what it has measured and says why it ended; the next one begins
-with a namespace of its own again.
+A run that cannot go on keeps its values and says why it ended; the next run begins with a fresh
+namespace.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ FIRST = "first"
 TOPIC = "bench"
 LOAD = "load"
 WATCH_START_SECONDS = 1.0
-"""Until a watch of nothing is surely there: it says nothing before there is something."""
+"""Time for a watch to begin: without an object, kubectl prints nothing that shows it began."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BenchRun:
-    """What one run has measured so far; failures says why it does not count, or broke off."""
+    """The values of one run so far; failures says why it does not count or broke off."""
 
     number: int
     environment: Environment
@@ -58,13 +58,13 @@ class BenchRun:
 
 
 Step = Callable[[BenchRun, UnderLoad], None]
-"""What is done to a cluster while it is written to."""
+"""An action on a cluster under load."""
 
 
 def carry_out(
     run: BenchRun, steps: tuple[Step, ...], after: Callable[[BenchRun], None] | None
 ) -> None:
-    """Measure everything once: the steps under load, and then, in a quiet cluster, the rest."""
+    """Measure every figure once: the steps under load, then the rest in a quiet cluster."""
     screen, number = run.environment.screen, run.number
     try:
         with screen.step(f"run {number}: a fresh namespace, helm install"):
@@ -85,7 +85,7 @@ def carry_out(
 
 
 def note_starts(run: BenchRun, after: str) -> None:
-    """Note the starts of three brokers that were started at once."""
+    """Note the starts of three brokers that started at once."""
     for broker in range(BROKERS):
         start = start_of(run.environment.kubernetes, broker)
         run.note(
@@ -138,7 +138,7 @@ def _under_load(run: BenchRun, steps: tuple[Step, ...]) -> None:
 
 
 def _judge(run: BenchRun, loaded: UnderLoad) -> None:
-    """Judge every record of the run, and whether enough happened to say so."""
+    """Judge every record of the run, and whether enough happened for a verdict."""
     run.verdict = loaded.judge(loaded.settle())
     for sentence in verdict.sentences(run.verdict):
         run.environment.screen.say(f"  {sentence}")
