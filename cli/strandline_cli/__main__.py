@@ -1,4 +1,4 @@
-"""`strandline VERB ...`: finds the verb, reads the words behind it, and runs it."""
+"""`strandline VERB ...`: finds the verb, reads its options, and runs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the words ask for and return the exit code."""
+    """Run the verb of the command line and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] in (["--help"], ["-h"]):
         overview(Console(highlight=False, soft_wrap=True))

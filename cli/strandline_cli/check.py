@@ -12,7 +12,7 @@ from strandline.checker.history import History, read_history
 from . import verdict
 
 TOPIC = "topic"
-"""Stands for the name, which neither a history nor a scan tells."""
+"""Stands for the topic's name, which neither a history nor a scan holds."""
 
 
 def check(files: Sequence[Path], brokers: Sequence[int]) -> int:
@@ -36,7 +36,7 @@ def check(files: Sequence[Path], brokers: Sequence[int]) -> int:
 
 
 def _whole_lines(file: Path) -> Iterator[str]:
-    """Yield the lines of a file but a last one that was cut: its writer was killed."""
+    """Yield the lines of a file, except a cut last line, which a killed writer leaves."""
     with file.open(encoding="utf-8") as lines:
         yield from (line for line in lines if line.endswith("\n"))
 

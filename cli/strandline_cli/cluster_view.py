@@ -1,8 +1,8 @@
-"""What is going on in a cluster, seen through its API server: objects, pods, metrics.
+"""A view of a cluster through its API server: objects, pods, metrics.
 
-A thread of its own polls and keeps the newest picture and a time line of what changed. Offsets
-come from each partition leader's metrics by way of the API server's pod proxy; a broker that
-does not answer leaves gaps in the picture, nothing else.
+Its threads poll and keep the newest picture and a time line of changes. Offsets come from each
+partition leader's metrics through the API server's pod proxy; a broker that does not respond only
+leaves gaps in the picture.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ClusterSeen:
 
 
 def partition_of(found: Object) -> PartitionSeen:
-    """Return what a Partition object says; one without a status has no leader."""
+    """Return the picture of a Partition object; without a status it has no leader."""
     spec, status = found["spec"], found.get("status", {})
     return PartitionSeen(
         number=spec["partition"],
@@ -86,7 +86,7 @@ def partition_of(found: Object) -> PartitionSeen:
 
 
 def pod_of(found: Object) -> PodSeen:
-    """Return what a broker's pod says."""
+    """Return the picture of a broker's pod."""
     status = found.get("status", {})
     containers = status.get("containerStatuses", ())
     conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
@@ -99,7 +99,7 @@ def pod_of(found: Object) -> PodSeen:
 
 
 def differences(before: ClusterSeen, after: ClusterSeen, topic: str) -> list[str]:
-    """Return what changed between two pictures, a sentence each."""
+    """Return the changes between two pictures, a sentence each."""
     said: list[str] = []
     for number, new in sorted(after.partitions.items()):
         old = before.partitions.get(number)
@@ -138,7 +138,7 @@ def _listed(brokers: set[int]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineEvent:
-    """Something that happened, seconds after the view began."""
+    """A sentence, and its time in seconds since the view began."""
 
     at_seconds: float
     text: str
@@ -187,7 +187,7 @@ class ClusterView:
             return list(self._events)
 
     def say(self, text: str) -> None:
-        """Put something into the time line."""
+        """Add a sentence to the time line."""
         event = TimelineEvent(at_seconds=time.monotonic() - self._started, text=text)
         with self._lock:
             self._events = [*self._events[-EVENTS_MAX:], event]
@@ -203,7 +203,7 @@ class ClusterView:
             return sorted(self._changed)
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop polling."""
         self._closed.set()
         for thread in self._threads:
             thread.join()

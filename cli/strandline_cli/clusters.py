@@ -1,8 +1,8 @@
 """The Kubernetes that a demo or a bench runs on: found, started, remembered, taken down.
 
 `kind` if docker and kind work, else the Kubernetes under hack/cluster, or with CLUSTER=current
-the cluster of the user's current context, copied once into a kubeconfig of our own. Everything
-made here is noted in a state file, so that `demo-down` removes that and no more.
+the cluster of the user's current context, copied once into a kubeconfig of our own. A state file
+lists everything that the demo made, so that `demo-down` removes that and no more.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Cluster:
     made_crds: bool = False
 
     def kubernetes(self, namespace: str) -> Kubernetes:
-        """Return the way to talk to a namespace of it."""
+        """Return kubectl and helm for one namespace of the cluster."""
         programs = Path(self.programs) if self.programs else None
         return Kubernetes(Path(self.kubeconfig), namespace, programs)
 
 
 def cache_folder(name: str = "demo") -> Path:
-    """Return where the demo, or another by its name, keeps its state and its files."""
+    """Return the folder of the demo's state and files, or of another tool's by its name."""
     cache = os.environ.get("STRANDLINE_CACHE") or Path.home() / ".cache" / "strandline"
     folder = Path(cache) / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,12 +56,12 @@ def cache_folder(name: str = "demo") -> Path:
 
 
 def remember(cluster: Cluster) -> None:
-    """Note what `demo-down` will have to remove."""
+    """Write down the cluster, so that `demo-down` can remove what the demo made."""
     _state().write_text(json.dumps(asdict(cluster)), encoding="utf-8")
 
 
 def remembered() -> Cluster | None:
-    """Return what the last demo noted, None if there is nothing to remove."""
+    """Return the cluster of the last demo, None if there is nothing to remove."""
     try:
         noted = json.loads(_state().read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def remembered() -> Cluster | None:
 
 
 def forget() -> None:
-    """Note that nothing is left, and keep no copy of how to reach a cluster."""
+    """Remove the state file and our copy of the kubeconfig: nothing is left to remove."""
     for path in (_state(), _kubeconfig("kind"), _kubeconfig("current")):
         path.unlink(missing_ok=True)
 
@@ -80,7 +80,7 @@ def _state() -> Path:
 
 
 def _kubeconfig(kind: str) -> Path:
-    """Return where the demo keeps its own copy of how to reach a cluster of this kind."""
+    """Return the path of the demo's own kubeconfig for a cluster of this kind."""
     return cache_folder() / f"{kind}.kubeconfig"
 
 
@@ -111,13 +111,13 @@ def remove_cluster(root: Path, cluster: Cluster, say: Say) -> None:
     if cluster.kind == "hack":
         script(root / "hack" / "cluster" / "down", say=say)
     elif cluster.kind == "kind":
-        # With the kubeconfig of our own: kind would else look into the user's.
+        # With our own kubeconfig: otherwise kind would use the user's.
         where = ("--name", KIND_NAME, "--kubeconfig", cluster.kubeconfig)
         run(["kind", "delete", "cluster", *where], limit_seconds=BUILD_SECONDS)
 
 
 def _kind_lacks() -> list[str]:
-    """Return what each program that kind needs says if it does not work here."""
+    """Return the errors of the programs that kind needs and that do not work here."""
     lacks = []
     for command in KIND_NEEDS:
         try:
@@ -155,7 +155,7 @@ def _kind_cluster(root: Path, say: Say) -> Cluster:
         run(["kind", "export", "kubeconfig", "--name", KIND_NAME, "--kubeconfig", str(kubeconfig)])
     else:
         say("  kind create cluster")
-        # Before it is made: half a cluster, after an interruption, has to go as well.
+        # Before kind makes it: `demo-down` must also remove half a cluster of an interrupted run.
         remember(cluster)
         config = root / "kind-config.yaml"
         run(

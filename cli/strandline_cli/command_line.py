@@ -1,7 +1,7 @@
-"""What a verb is made of, how its help looks, and how wrong words are answered.
+"""The parts of a verb, its help, and the message for wrong options.
 
-A verb describes itself without loading what it needs, so `strandline --help` is quick and works
-where a library is missing. Wrong words are answered with one sentence and exit code 2.
+A verb describes itself without loading its libraries, so `strandline --help` is quick and works
+where a library is missing. Wrong options end with one sentence and exit code 2.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import NoReturn
 
 PROGRAM = "strandline"
 WRONG_USE = 2
-"""Exit code of words that mean nothing here."""
+"""Exit code of wrong options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """One thing that `strandline` does.
+    """One command of `strandline`.
 
-    summary is the line of the overview, text says more in its own help. examples are pairs of a
+    summary is its line in the overview, text says more in its own help. examples are pairs of a
     command and what it does. run returns the exit code; it may raise argparse.ArgumentError for
-    words that do not go together.
+    options that do not go together.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Verb:
     run: Callable[[argparse.Namespace], int]
 
     def parser(self) -> argparse.ArgumentParser:
-        """Return what reads the words behind this verb."""
+        """Return the parser of this verb's options."""
         shown = (f"  {command}\n      {does}" for command, does in self.examples)
         parser = OneSentenceParser(
             prog=f"{PROGRAM} {self.name}",
@@ -48,7 +48,7 @@ class Verb:
 
 
 class OneSentenceParser(argparse.ArgumentParser):
-    """Says in one sentence what is wrong, and where to read what is right."""
+    """Reports an error in one sentence that points to the help."""
 
     def error(self, message: str) -> NoReturn:
         """End with the sentence and exit code 2."""
@@ -56,7 +56,7 @@ class OneSentenceParser(argparse.ArgumentParser):
 
 
 def whole_number(least: int) -> Callable[[str], int]:
-    """Return what reads a whole number that is at least so large."""
+    """Return a reader of whole numbers of at least `least`."""
 
     def read(text: str) -> int:
         try:

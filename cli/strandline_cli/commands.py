@@ -11,13 +11,13 @@ from pathlib import Path
 from strandline.errors import StrandlineError
 
 CALL_SECONDS = 60.0
-"""Bound of one call; an API server that is well answers in a fraction of a second."""
+"""Bound of one call; a healthy API server responds in a fraction of a second."""
 BUILD_SECONDS = 3600.0
-"""Bound of one build: installing compiles Kubernetes on a machine that never did."""
+"""Bound of one build: the first installation on a machine compiles Kubernetes."""
 _OWN_CLOCK = re.compile(r"^\[ *[0-9.]+s\] ")
 
 Say = Callable[[str], None]
-"""Shows a person a line."""
+"""Prints a line for a person."""
 
 
 class RunFailed(StrandlineError):
@@ -63,7 +63,7 @@ def run(
 
 
 def script(program: Path, *args: str, say: Say) -> list[str]:
-    """Run one of our scripts, showing its lines as they come, and return them.
+    """Run one of our scripts, show its lines as they come, and return them.
 
     Raises:  RunFailed
     """
@@ -74,7 +74,7 @@ def script(program: Path, *args: str, say: Say) -> list[str]:
         if process.stdout is not None:
             for line in process.stdout:
                 lines.append(line.rstrip("\n"))
-                # Our scripts count their own seconds; one clock on a screen is enough.
+                # Our scripts print their own seconds; one clock on a screen is enough.
                 say(f"  {_OWN_CLOCK.sub('', lines[-1])}")
     if process.returncode != 0:
         raise RunFailed(f"{program.name} failed with status {process.returncode}")

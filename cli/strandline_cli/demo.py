@@ -43,11 +43,11 @@ Remove everything: make demo-down"""
 
 
 def run(root: Path, wanted: str, source: ImageSource) -> int:
-    """Run the demo; 0 if nothing was lost and enough happened to say so.
+    """Run the demo; 0 if no record was lost and enough happened for a verdict.
 
     wanted is the kind of cluster, empty for the first that works.
 
-    Raises:  StrandlineError with what a person can do
+    Raises:  StrandlineError with a remedy in its message
     """
     screen = Screen()
     if wanted == "current":
@@ -80,7 +80,7 @@ def run(root: Path, wanted: str, source: ImageSource) -> int:
 
 
 def push(root: Path, repository: str) -> int:
-    """Fill the repository from which the nodes of a user's cluster then pull."""
+    """Push our images to the repository from which the nodes of a user's cluster pull."""
     screen = Screen()
     with screen.step(f"our images into {repository or 'a repository'}"):
         push_images(root, repository, screen.say)
@@ -88,7 +88,7 @@ def push(root: Path, repository: str) -> int:
 
 
 def take_down(root: Path) -> int:
-    """Remove what the demo made."""
+    """Remove all that the demo made."""
     screen = Screen()
     cluster = clusters.remembered()
     if cluster is None:
@@ -110,7 +110,7 @@ def take_down(root: Path) -> int:
 def _check_images(
     environment: Environment, images: dict[str, str], source: ImageSource
 ) -> dict[str, str]:
-    """Return name -> reference, fixed to what the repository has now."""
+    """Return name -> reference, fixed to the images that the repository has now."""
     cluster = environment.cluster
     try:
         return check_images(
@@ -125,7 +125,7 @@ def _carry_out(environment: Environment, observers: demo_analysis.Observers) -> 
     root, kubernetes, screen = environment.root, environment.kubernetes, environment.screen
     with screen.step("helm install strandline helm/strandline"):
         values = release.values(kubernetes, environment.images) + observers.chart_values()
-        # Before they are made: an install that fails leaves them behind.
+        # Before the install makes them: a failed install leaves them behind.
         made_crds = release.brings_definitions(kubernetes)
         clusters.remember(replace(environment.cluster, made_crds=made_crds))
         release.install(root, kubernetes, values)
@@ -189,7 +189,7 @@ def _judge(loaded: UnderLoad, screen: Screen) -> bool:
 def report(
     judged: HistoryVerdict, faults: Sequence[FaultSeen], reasons: Sequence[str], screen: Screen
 ) -> bool:
-    """Print the verdict; True if nothing was lost and no reason says that the run shows nothing."""
+    """Print the verdict; True if no record was lost and enough happened for a verdict."""
     for fault in faults:
         screen.say(f"{fault.name}: longest gap {fault.longest_gap_ms} ms")
     for sentence in verdict.sentences(judged):

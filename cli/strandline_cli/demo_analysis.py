@@ -1,4 +1,4 @@
-"""What Prometheus and Spark say of the demo's faults, beside what the demo did and measured.
+"""The demo's faults as Prometheus and Spark see them, beside the demo's own measurements.
 
 A small Prometheus scrapes every broker once a second while the demo runs; then the Spark job
 reads its samples as a Kubernetes Job and prints the elections and ISR intervals it found.
@@ -21,7 +21,7 @@ from .kubectl import Kubernetes
 from .verdict import FaultSeen
 
 NODE = "worker1"
-"""The node under hack/ that has the analysis image: a gigabyte is loaded once."""
+"""The one node under hack/ that gets the analysis image of a gigabyte."""
 OFFICIAL_PROMETHEUS = "prom/prometheus:v2.53.3"
 JOB_SECONDS = 600.0
 POLL_SECONDS = 1.0
@@ -30,7 +30,7 @@ JOB = f"{release.RELEASE}-analysis"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observers:
-    """Images of Prometheus and of the analysis; node is the one that has the latter, or empty."""
+    """Images of Prometheus and of the analysis; node has the latter, or is empty."""
 
     images: dict[str, str]
     node: str = ""
@@ -40,12 +40,12 @@ class Observers:
         return ["prometheus.enabled=true", *release.image_values(self.images, *self.images)]
 
     def node_selector(self) -> dict[str, str]:
-        """Return where the analysis may run."""
+        """Return the selector of nodes on which the analysis may run."""
         return {"kubernetes.io/hostname": self.node} if self.node else {}
 
 
 def load_observers(root: Path, cluster: Cluster, say: Say, *, source: ImageSource) -> Observers:
-    """Bring both images; where images come from a registry, Prometheus is the official one."""
+    """Load both images; from a registry, take the official one of Prometheus."""
 
     def load(*names: str, node: str = "") -> dict[str, str]:
         return load_images(root, cluster, names, say, source=source, node=node)
@@ -66,7 +66,7 @@ def analyse(
     observers: Observers,
     since_ms: int,
 ) -> str:
-    """Run the Job over everything since then and return what it printed.
+    """Run the Job over all samples since then and return its output.
 
     Raises:  CommandFailed if the Job cannot be made or read; RunFailed if it fails
     """

@@ -1,4 +1,4 @@
-"""What a demo and a bench work in."""
+"""The environment of a demo or a bench."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .screen import Screen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The repository, a cluster and a namespace in it, our images there, and what a person sees."""
+    """The repository, a cluster, a namespace in it, our images there, and the screen."""
 
     root: Path
     cluster: Cluster

@@ -13,7 +13,7 @@ class NotRecovered(StrandlineError):
 
 
 def delete_pod(kubernetes: Kubernetes, broker: int) -> None:
-    """Delete a broker's pod as `kubectl delete pod` does: it may hand its leaders over."""
+    """Delete a broker's pod as `kubectl delete pod` does: the broker may hand its leaders over."""
     kubernetes.kubectl("delete", "pod", f"default-{broker}", "--wait=false")
 
 
@@ -26,6 +26,6 @@ def kill_broker(kubernetes: Kubernetes, broker: int) -> None:
             container="broker",
         )
     except CommandFailed as error:
-        # The shell may go down with the container before it has ended by itself.
+        # The container may end the shell before the shell ends by itself.
         if "137" not in str(error):
             raise

@@ -1,7 +1,7 @@
 """Our images and how they come to the nodes of a cluster.
 
-Under hack/ they are imported into the nodes, with kind they are built with docker and loaded. Into
-a cluster of the user's they come from a repository, or by a command that takes an archive.
+Under hack/ a script imports them into the nodes; with kind, docker builds them and kind loads
+them. A user's cluster pulls them from a repository, or a command loads an archive.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ DOCKERFILES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageSource:
-    """What a user says of images for a cluster of theirs: a repository, or a command that loads."""
+    """Where a user's cluster gets images: a repository, or a command that loads them."""
 
     repository: str = ""
     load: str = ""
 
     def check(self) -> None:
-        """Refuse to begin without either.
+        """Refuse to begin without repository and command.
 
         Raises:  RunFailed
         """
@@ -43,11 +43,11 @@ class ImageSource:
             )
 
     def movable(self, cluster: Cluster) -> Collection[str]:
-        """Return the images whose tag a `make push` moves; elsewhere a tag tells the content."""
+        """Return the images whose tag a `make push` moves; other tags never move."""
         return DOCKERFILES if cluster.kind == "current" and self.repository else ()
 
     def advice(self, cluster: Cluster) -> str:
-        """Say what a person can do where the nodes of this cluster lack an image."""
+        """Return the remedy for nodes of this cluster that lack an image."""
         if cluster.kind != "current":
             return ""
         if self.repository:
@@ -67,9 +67,9 @@ def load_images(
     source: ImageSource,
     node: str = "",
 ) -> dict[str, str]:
-    """Build images and bring them to every node, or under hack/ to one; return name -> reference.
+    """Build images and load them into every node, or under hack/ into one.
 
-    In a repository they are there already.
+    A repository has them already. Returns name -> reference.
     """
     images = root / "hack" / "images"
     if cluster.kind == "hack":
@@ -91,7 +91,7 @@ def load_images(
 
 
 def push_images(root: Path, repository: str, say: Say) -> None:
-    """Build our images with docker and push them to where a demo then looks for them."""
+    """Build our images with docker and push them to the repository of a demo."""
     if not repository:
         raise RunFailed("make push needs IMAGES=<repository>, as in example.org/team")
     for name in DOCKERFILES:
@@ -102,7 +102,7 @@ def push_images(root: Path, repository: str, say: Say) -> None:
 
 
 def _kind_image(root: Path, name: str, say: Say) -> str:
-    """Build with docker; the tag is the content's, so a changed image is another one."""
+    """Build with docker; the tag names the content, so a changed image has another tag."""
     built = _docker_build(root, name, say)
     reference = f"localhost/strandline-{name}:{_version(root)}-{built.removeprefix('sha256:')[:12]}"
     run(["docker", "tag", built, reference])

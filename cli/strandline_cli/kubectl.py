@@ -1,7 +1,7 @@
 """kubectl and helm as subprocesses, with a kubeconfig file of our own.
 
-Called by the demo, the bench and the tests on real pods. The user's current context is never read
-after the start and never changed: every call names the file and the namespace.
+Called by the demo, the bench and the tests on real pods. No call reads or changes the user's
+current context: every call names the file and the namespace.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Object = dict[str, Any]
 
 
 class Kubernetes:
-    """One cluster and one namespace in it; programs is where kubectl and helm lie, if not in PATH.
+    """One cluster and one namespace in it; programs is the folder of kubectl and helm, or PATH.
 
-    kubeconfig is a file only we use.
+    Only we use the file kubeconfig.
     """
 
     def __init__(self, kubeconfig: Path, namespace: str, programs: Path | None = None) -> None:
@@ -44,7 +44,7 @@ class Kubernetes:
         return run(self.command("helm", *args), limit_seconds=limit_seconds, path=self._programs)
 
     def get(self, *args: str) -> Object:
-        """Return what `kubectl get ... -o json` answers."""
+        """Return the output of `kubectl get ... -o json`."""
         answer: Object = json.loads(self.kubectl("get", *args, "-o", "json"))
         return answer
 
@@ -92,7 +92,7 @@ class ApiProxy:
             raise CommandFailed(f"kubectl proxy: {said.strip()}")
 
     def get(self, path: str, *, limit_seconds: float) -> str:
-        """Return the body of an answer with status 200.
+        """Return the body of a response with status 200.
 
         Raises:  OSError if there is none in time; CommandFailed for another status
         """

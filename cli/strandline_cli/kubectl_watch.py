@@ -1,7 +1,6 @@
-"""When objects change, by this machine's monotonic clock: a watch of kubectl, line by line.
+"""A watch of kubectl, line by line, that times changes by this machine's monotonic clock.
 
-A watch gets every change in order and costs nothing in between, so nothing is polled
-while a figure is taken.
+A watch gets every change in order and costs nothing in between, so no poll disturbs a figure.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SHOWN = (
     ".object.metadata.deletionTimestamp",
     '.object.status.conditions[?(@.type=="Ready")].status',
 )
-# Not a tab: kubectl sets what it prints in columns, and an empty field would be lost.
+# Not a tab: kubectl prints columns, and an empty field would be lost.
 BETWEEN = "|"
 TEMPLATE = BETWEEN.join(f"{{{path}}}" for path in SHOWN) + r'{"\n"}'
 
@@ -42,7 +41,7 @@ class TimedWatchEvent:
 
 
 def timed_event_of(line: str, at: float) -> TimedWatchEvent | None:
-    """Return what a line of the watch tells, None if it is none."""
+    """Return the event of a line of the watch, None if the line is no event."""
     parts = line.rstrip("\n").split(BETWEEN)
     if len(parts) != len(SHOWN):
         return None
@@ -53,7 +52,7 @@ def timed_event_of(line: str, at: float) -> TimedWatchEvent | None:
 
 
 class KubectlWatch:
-    """Everything seen of a kind, or of one object, from now until the end of the block."""
+    """All events of a kind, or of one object, from now until the end of the block."""
 
     def __init__(self, kubernetes: Kubernetes, kind: str, name: str = "") -> None:
         self._what = f"{kind} {name}".strip()

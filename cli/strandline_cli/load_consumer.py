@@ -1,7 +1,7 @@
-"""Consumes what the load writes, and keeps in the history what it got.
+"""Consumes the records of the load, and writes them to the history.
 
-One consumer without a group: it assigns every partition at its beginning. Called between two
-sends by `load_generator`; it never blocks. Its library reconnects by itself.
+One consumer without a group: it assigns every partition at its beginning. `load_generator` calls
+it between two sends; it never blocks. Its library reconnects by itself.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from strandline.checker.history import Read, read_line
 
 TAKEN_MAX = 500
-"""Records taken at once: enough to keep up, few enough not to hold the producer up."""
+"""Records read at once: enough to keep up, few enough not to delay the producer."""
 CONNECT_TIMEOUT_MS = 2_000
-"""A pod that came back has another address, and nobody answers at its old one: by default the
-library would wait there for half a minute."""
+"""A new pod has another address, and its old address is silent: by default the library would wait
+there for half a minute."""
 RETRIED_ERRORS = frozenset(
     {
         KafkaError._TRANSPORT,  # noqa: SLF001 - the library names its local errors so
@@ -24,7 +24,7 @@ RETRIED_ERRORS = frozenset(
         KafkaError._PARTITION_EOF,  # noqa: SLF001
     }
 )
-"""News of brokers that come and go; the library goes on by itself."""
+"""Errors about brokers that come and go; the library retries by itself."""
 
 
 class LoadConsumer:
@@ -54,7 +54,7 @@ class LoadConsumer:
         )
 
     def take(self, history: IO[str], wait_seconds: float = 0.0) -> None:
-        """Write down what has arrived."""
+        """Write the records that have arrived to the history."""
         for message in self._consumer.consume(TAKEN_MAX, timeout=wait_seconds):
             error = message.error()
             if error is not None:
@@ -78,5 +78,5 @@ class LoadConsumer:
         return all(self.next_offset[partition] >= end for partition, end in ends.items())
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         self._consumer.close()

@@ -1,13 +1,14 @@
-"""Write a topic at a steady rate, read it again, and keep a history of what was promised.
+"""Write a topic at a steady rate, read it again, and keep a history of every record.
 
-One idempotent producer with acks=all; its library retries, this program never does. Every
-send has a line in the history before it is handed to the library and an outcome line when
-the library knows it (see `strandline.checker.history`). A delivery that timed out is unknown.
-From time to time one line of JSON on stdout tells, per partition, the acknowledgements so
-far, the time since the last one, and the longest time without one that passed, in whole or
-in part, since the line before. SIGTERM ends the load early: what is outstanding is waited
-for, up to the delivery timeout. On demand a consumer reads all partitions from their
-beginnings, and at the end up to the last acknowledged record.
+One idempotent producer with acks=all; its library retries, this program never does. The program
+writes a line to the history before it hands a record to the library, and an outcome line when the
+library knows it (see `strandline.checker.history`). A delivery that timed out is unknown.
+
+From time to time the program prints a line of JSON with, per partition, the acknowledgements so
+far, the time since the last one, and the longest time without one that passed, in whole or in
+part, since the previous line. SIGTERM ends the load early: it still waits for outstanding records,
+up to the delivery timeout. On demand a consumer reads all partitions from their beginnings, and at
+the end up to the last acknowledged record.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ UNKNOWN_ERRORS = frozenset(
         KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
     }
 )
-"""Ends of a delivery after which the record may be in the log."""
+"""Errors of a delivery after which the record may be in the log."""
 QUEUE_MAX = 100_000
-"""Records the library may hold; over it the load waits, so the history never grows unbounded."""
+"""Records that the library may hold; beyond it the load waits, which bounds the history."""
 SOCKET_TIMEOUT_MS = 10_000
 READ_OUT_SECONDS = 30.0
-"""How long the consumer may take at the end to read what was acknowledged last."""
+"""How long the consumer may take at the end to read the last acknowledged records."""
 POLL_SECONDS_MAX = 0.01
-"""The longest pause between two looks at what has come due."""
+"""The longest pause between two checks for records that are due."""
 
 
 def now_ms() -> float:
@@ -51,7 +52,7 @@ def now_ms() -> float:
 
 @dataclass(slots=True, kw_only=True)
 class Load:
-    """One producer's run: what was sent, what came back, and when each partition last acked.
+    """One producer's run: records sent, outcomes, and when each partition last acknowledged.
 
     ends holds the offset after the last acknowledged record; gap_ms the longest time without
     an acknowledgement that ended since the last report.
@@ -70,7 +71,7 @@ class Load:
     gap_ms: dict[int, float] = field(default_factory=dict)
 
     def send(self, partition: int, sequence: int) -> None:
-        """Hand one record to the library, after its line is in the history."""
+        """Write a record's line to the history, then hand the record to the library."""
         value = f"{self.name}-{partition}-{sequence}"
         sent = Sent(
             producer=self.name,
@@ -116,7 +117,7 @@ class Load:
         self.ends[partition] = max(offset + 1, self.ends.get(partition, 0))
 
     def report(self, started_ms: float) -> str:
-        """Return the line of now, and begin to look for longest gaps anew."""
+        """Return a report line, and begin to look for longest gaps anew."""
         now = now_ms()
         silent = {partition: now - last for partition, last in sorted(self.last_ack_ms.items())}
         gaps = {
@@ -138,7 +139,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """What one run writes and how; rate is records a second and partition."""
+    """The options of one run; rate is records a second and partition."""
 
     bootstrap: str
     topic: str
@@ -152,7 +153,7 @@ class LoadPlan:
 
 
 def run(load: Load, plan: LoadPlan) -> None:
-    """Send at the plan's rate for as long as it says, then wait for the rest."""
+    """Send at the plan's rate for the plan's time, then wait for outstanding records."""
     stopped = False
 
     def stop(_signal: int, _frame: object) -> None:
@@ -198,7 +199,7 @@ def _read_to_end(load: Load, consumer: LoadConsumer) -> None:
 
 
 def generate(plan: LoadPlan) -> int:
-    """Run the load; 0 if every record was answered with an acknowledgement or is unknown."""
+    """Run the load; 0 if every record was acknowledged or is unknown."""
     producer = Producer(
         {
             "bootstrap.servers": plan.bootstrap,
@@ -206,7 +207,7 @@ def generate(plan: LoadPlan) -> int:
             "enable.idempotence": True,
             "linger.ms": 5,
             "delivery.timeout.ms": plan.delivery_timeout_ms,
-            # A request to a broker that fell silent is given up long before its records are.
+            # The library gives up a request to a silent broker long before its records.
             "socket.timeout.ms": SOCKET_TIMEOUT_MS,
             "socket.connection.setup.timeout.ms": CONNECT_TIMEOUT_MS,
             "queue.buffering.max.messages": QUEUE_MAX,

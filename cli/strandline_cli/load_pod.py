@@ -1,8 +1,8 @@
 """The load as a pod, followed from outside: its reports, and at the end its history.
 
 The pod has two containers over one volume: `load` writes the history and ends, `keeper` stays,
-so that the history can be read afterwards. All times are those of the load's own monotonic
-clock, so nothing depends on how fast its reports travel.
+so that the history can be read afterwards. All times are those of the load's own monotonic clock,
+so the delay of its reports changes no figure.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _container(name: str, image: str, args: list[str]) -> Object:
 
 
 def parse_report(line: str) -> Report | None:
-    """Return what a line of the load's output reports, None if it is no report."""
+    """Return the report in a line of the load's output, None if it is no report."""
     if not line.startswith("{"):
         return None
     try:
@@ -116,7 +116,7 @@ def parse_report(line: str) -> Report | None:
 
 
 class LoadPod:
-    """A running load; `close` ends the following, not the load."""
+    """A running load; `close` ends the reading of its reports, not the load."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class LoadPod:
     # --- its end -------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Tell the load to end: it waits for what is outstanding and reads the rest."""
+        """Tell the load to end: it waits for outstanding records and reads the rest."""
         terminate = "import os, signal; os.kill(1, signal.SIGTERM)"
         self._kubernetes.exec(self.name, "python", "-c", terminate, container="load")
 
@@ -226,7 +226,7 @@ class LoadPod:
         return None
 
     def history(self) -> list[str]:
-        """Return the lines of the history, ends of lines kept."""
+        """Return the lines of the history, with their line ends."""
         text = self._kubernetes.exec(
             self.name,
             *("cat", HISTORY_PATH),
@@ -236,7 +236,7 @@ class LoadPod:
         return text.splitlines(keepends=True)
 
     def close(self) -> None:
-        """End the following."""
+        """Stop reading reports."""
         self._closed.set()
         if self._process is not None:
             self._process.terminate()

@@ -1,7 +1,7 @@
 """Why pods do not start, in the words of the scheduler and of the nodes.
 
-A pod whose image no registry has looks like a slow one until a time limit ends the wait. Asked
-early, with one pod for each image, the cluster tells in seconds.
+A pod with a missing image looks like a slow pod until a time limit ends the wait. One pod for each
+image, started early, shows the missing image in seconds.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .load_pod import IMAGE_USER, RESTRICTED
 LABEL = "strandline.dev/image"
 ACCOUNT = "image-check"
 LIMIT_SECONDS = 1200.0
-"""Bound of bringing all images to a node; the analysis alone is a gigabyte."""
+"""Bound of loading all images into a node; the analysis alone is a gigabyte."""
 GIVE_UP_SECONDS = 25.0
-"""A node asks again 10 s after it was refused, so one answer that got lost is not the end."""
+"""A node asks again 10 s after a refusal, so that one lost response is not the end."""
 POLL_SECONDS = 1.0
 STARTING = ("ContainerCreating", "PodInitializing")
 
@@ -38,10 +38,10 @@ def check_images(
 ) -> dict[str, str]:
     """Run each image once on some node; return name -> reference when all ran.
 
-    A node that has an image keeps it when its tag moves. So those of movable are pulled anew, and
-    their references name the content found: every node then runs that and nothing older.
+    A node that has an image keeps it when its tag moves. So the images in movable are pulled anew,
+    and their references name the content found: every node then runs that content.
 
-    Raises:  ImagesMissing for those that a node asked for more than once, and does not run
+    Raises:  ImagesMissing for the images that a node asked for more than once, and does not run
     """
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(ACCOUNT)}
     pods = [_pod(name, image, moves=name in movable) for name, image in images.items()]
@@ -55,14 +55,14 @@ def check_images(
 
 
 def fixed_reference(reference: str, pod: Object) -> str:
-    """Return a reference by the digest under which a pod's node pulled it, as given without one."""
+    """Return a reference with the digest that the pod's node pulled, unchanged without one."""
     _, _, digest = pod["status"]["containerStatuses"][0]["imageID"].rpartition("@")
     repository = reference.rpartition(":")[0]
     return f"{repository}@{digest}" if digest.startswith("sha256:") else reference
 
 
 def explain(kubernetes: Kubernetes) -> list[str]:
-    """Return a line for each pod of the namespace that something keeps from running."""
+    """Return a line for each pod of the namespace that cannot run."""
     try:
         pods = kubernetes.get("pods")["items"]
     except CommandFailed:
@@ -72,7 +72,7 @@ def explain(kubernetes: Kubernetes) -> list[str]:
 
 
 def diagnose(pod: Object) -> str:
-    """Return what keeps a pod from running, empty if nothing does or it is not known yet."""
+    """Return why a pod does not run, empty if it runs or the cause is not known yet."""
     return _unscheduled(pod) or _not_run(pod)
 
 
@@ -110,7 +110,7 @@ def _until_all_ran(
         if all(pods[name]["status"]["phase"] == "Succeeded" for name in images):
             return pods
         refused = {name: why for name in images if (why := _not_run(pods[name]))}
-        # The first answer tells the cause; later ones tell that the node waits.
+        # The first response names the cause; later ones say that the node waits.
         for name in refused.keys() - causes.keys():
             causes[name] = f"  {images[name]}: {refused[name]}"
             say(f"  {images[name]}: {refused[name].partition(':')[0]}, asked again")
@@ -118,7 +118,7 @@ def _until_all_ran(
         if since and time.monotonic() - min(since.values()) > GIVE_UP_SECONDS:
             raise ImagesMissing(_sentences(causes[name] for name in sorted(since)))
         time.sleep(POLL_SECONDS)
-    # No node may have had room for them; one may still be pulling.
+    # Perhaps no node had room for them, or a node is still pulling.
     late = (f"  {images[name]}: {diagnose(pods[name]) or 'not yet pulled'}" for name in images)
     raise ImagesMissing(_sentences(late))
 

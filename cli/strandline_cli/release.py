@@ -1,6 +1,6 @@
-"""The chart as a release in a namespace of its own: installed, and removed with all it made.
+"""The chart as a release in a namespace of its own: installs it, and removes all that it made.
 
-Called by the demo and by the bench. The namespace is that of the `Kubernetes` given.
+Called by the demo and by the bench. The namespace is that of the given `Kubernetes`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KINDS = ("partitions", "replicatedtopics", "brokers", "brokerclusters")
 INSTALL_SECONDS = 240
 REMOVE_SECONDS = 180.0
 GRACE_SECONDS = 2
-"""Pods of a release that is removed hand nothing over."""
+"""Grace period of a removal: its pods need not hand leaders over."""
 
 
 def values(kubernetes: Kubernetes, images: dict[str, str]) -> list[str]:
@@ -53,7 +53,7 @@ def install(root: Path, kubernetes: Kubernetes, chosen: Sequence[str]) -> None:
 
 
 def remove(kubernetes: Kubernetes) -> None:
-    """Remove the namespace, if there is one; the operator first, which would bring pods back."""
+    """Remove the namespace, if there is one; first the operator, which would recreate pods."""
     name = kubernetes.namespace
     if not kubernetes.kubectl("get", "namespace", name, "--ignore-not-found"):
         return

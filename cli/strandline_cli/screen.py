@@ -1,7 +1,6 @@
-"""What a person sees of a demo or a bench: steps with elapsed seconds, a live table, a time line.
+"""The screen of a demo or a bench: steps with elapsed seconds, a live table, a time line.
 
-On a terminal the table is drawn with rich and moves; in a pipe events come as lines and the
-table is printed where it matters.
+On a terminal rich redraws the table; in a pipe events are lines, and callers print the table once.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ COLUMNS = ("partition", "leader", "epoch", "ISR", "HW", "LEO", "acks/s", "silent
 
 
 class Screen:
-    """Everything that is printed while a demo or a bench runs goes through here."""
+    """Prints all output of a running demo or bench."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
@@ -44,7 +43,7 @@ class Screen:
 
     @contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Announce a step, and at its end how long it took."""
+        """Print a step, and at its end how long it took."""
         begun = time.monotonic()
         self.say(f"{text} ...")
         yield
@@ -52,7 +51,7 @@ class Screen:
 
     @contextmanager
     def watching(self, view: ClusterView, load: LoadPod) -> Iterator[None]:
-        """Show partitions and events for as long as this lasts."""
+        """Show partitions and events until the block ends."""
         self._watched = (view, load)
         self._events_shown = 0
         try:
@@ -67,7 +66,7 @@ class Screen:
             self._watched = None
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait for a condition, drawing meanwhile; tells whether it came true in time."""
+        """Wait for a condition and draw meanwhile; tell whether it came true in time."""
         deadline = time.monotonic() + seconds
         while True:
             self._draw()
@@ -78,7 +77,7 @@ class Screen:
             time.sleep(DRAW_SECONDS)
 
     def table(self, view: ClusterView, load: LoadPod) -> None:
-        """Print the table once, where it does not move anyway."""
+        """Print the table once, unless a terminal redraws it anyway."""
         if self._live is None:
             tables.show(COLUMNS, rows(view.seen(), load))
 

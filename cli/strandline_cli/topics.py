@@ -5,7 +5,7 @@ from __future__ import annotations
 from .kubectl import Kubernetes
 
 BROKERS = 3
-"""Of the cluster that a topic makes where it names none."""
+"""Brokers of the cluster that the operator makes for a topic that names none."""
 PARTITIONS = 6
 READY_SECONDS = 240
 

@@ -1,4 +1,4 @@
-"""A topic that is written and read, the faults it has had, and the verdict on every record.
+"""A topic under load, the faults injected, and the verdict on every record.
 
 Used by the demo, the bench and the tests on real pods. A fault is over when a leader or an
 ISR has changed and then every replica is in sync again, every pod ready, and every partition
@@ -28,12 +28,12 @@ WARM_UP_SECONDS = 60.0
 SETTLE_SECONDS = 90.0
 
 Wait = Callable[[Callable[[], bool], float], bool]
-"""Wait for a condition for so many seconds at most; tells whether it came true."""
+"""Wait for a condition for at most these seconds; tell whether it came true."""
 
 
 @dataclass(slots=True, kw_only=True)
 class UnderLoad:
-    """What is done to a topic while its load runs; faults holds those that are over."""
+    """A topic whose load runs; faults holds the faults that are over."""
 
     kubernetes: Kubernetes
     topic: str
@@ -56,7 +56,7 @@ class UnderLoad:
             raise NotRecovered(f"the load never came to run well: {self.unhealthy()}")
 
     def wait_for_acks(self, count: int, limit_seconds: float = WARM_UP_SECONDS) -> None:
-        """Wait until so many more records are acknowledged.
+        """Wait until `count` more records are acknowledged.
 
         Raises:  NotRecovered
         """
@@ -73,7 +73,7 @@ class UnderLoad:
         wait: Wait | None = None,
         limit_seconds: float = RECOVERY_SECONDS,
     ) -> FaultSeen:
-        """Inject a fault, wait until it is over, and return what it did.
+        """Inject a fault, wait until it is over, and return its effects.
 
         Raises:  NotRecovered
         """
@@ -120,7 +120,7 @@ class UnderLoad:
         return judge_run(self.load.history(), scanned, replicas)
 
     def vacuity(self, verdict: HistoryVerdict) -> list[str]:
-        """Return why a run with this verdict shows nothing, empty if it shows what it should."""
+        """Return why a run with this verdict shows nothing, empty if it shows enough."""
         return vacuity(verdict.acked, self.faults, load_exit_code=self.load.exit_code())
 
     def is_healthy(self) -> bool:
@@ -128,7 +128,7 @@ class UnderLoad:
         return not self.unhealthy()
 
     def unhealthy(self) -> list[str]:
-        """Return what is not as it should be under load."""
+        """Return a sentence for each part that is unhealthy under load."""
         seen, report = self.view.seen(), self.load.last()
         found = [
             f"partition {each.number}: leader {each.leader}, ISR {list(each.isr)}"

@@ -1,4 +1,4 @@
-"""The end of a run: every replica's log is read, the history is judged, the run itself too.
+"""The end of a run: reads every replica's log, judges the history, and judges the run itself.
 
 A run in which little happened proves little: `vacuity` names what was missing.
 """
@@ -21,9 +21,9 @@ SCAN_LIMIT_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSeen:
-    """A fault and what it did; gaps_ms is the longest time without acknowledgements.
+    """A fault and its effects; gaps_ms is the longest time without acknowledgements.
 
-    at_ms is wall time, since the epoch: what was scraped carries no other.
+    at_ms is wall time, as in the samples of Prometheus.
     """
 
     name: str
@@ -73,7 +73,7 @@ def judge_run(
 
 
 def sentences(verdict: HistoryVerdict) -> list[str]:
-    """Return the counts of a verdict: what was done, and below it what is wrong."""
+    """Return the counts of a verdict: first the records, then the anomalies."""
     return [
         (
             f"sent {verdict.sent}, acked {verdict.acked}, unknown {verdict.unknown}, "
@@ -93,7 +93,7 @@ def findings(verdict: HistoryVerdict, topic: str) -> list[str]:
 
 
 def vacuity(acked: int, faults: Sequence[FaultSeen], *, load_exit_code: int | None) -> list[str]:
-    """Return why a run shows nothing, empty if it shows what it should."""
+    """Return why a run shows nothing, empty if it shows enough."""
     reasons: list[str] = []
     if acked < ACKED_MIN:
         reasons.append(f"only {acked} records were acknowledged, {ACKED_MIN} are needed")

@@ -1,6 +1,6 @@
 """The verbs of `strandline`: each file is one.
 
-A verb loads what it needs only when it is asked for.
+A verb imports its libraries only when it runs.
 """
 
 from __future__ import annotations

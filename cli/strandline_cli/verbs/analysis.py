@@ -1,4 +1,4 @@
-"""`strandline analysis`: what Prometheus scraped, as intervals and elections."""
+"""`strandline analysis`: the samples of Prometheus, as intervals and elections."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     root = repository()
-    # bench/ is part of the repository, not of what is installed.
+    # bench/ is part of the repository, not of the installed package.
     sys.path.insert(0, str(root))
     from bench.measure import measure
 

@@ -1,4 +1,4 @@
-"""`strandline dump-log`: the records that lie in a broker's logs."""
+"""`strandline dump-log`: the records of a broker's logs."""
 
 from __future__ import annotations
 

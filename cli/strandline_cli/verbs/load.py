@@ -1,4 +1,4 @@
-"""`strandline load`: a producer and a consumer with a memory."""
+"""`strandline load`: a producer and a consumer that keep a history."""
 
 from __future__ import annotations
 
