@@ -1,4 +1,4 @@
-"""Clients that nobody here wrote produce and consume through the listener, byte for byte."""
+"""Third-party clients produce and consume through the listener, byte for byte."""
 
 from __future__ import annotations
 

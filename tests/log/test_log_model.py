@@ -1,7 +1,7 @@
 """A log against a plain list of batches: any order of appends, cuts, crashes and reads.
 
 The list knows nothing of files. A crash without a sync may cut the tail at any byte or
-change one; whatever is then left must be a prefix of the list.
+change one; the rest must then be a prefix of the list.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The API server is gone for a while: the brokers go on, and nobody is demoted for it."""
+"""The API server is gone for a while: the brokers go on, and no leader is demoted for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What anybody may send to a running broker: refused rightly, nothing changed, one log line."""
+"""Bad input to a running broker: the right refusal, no change, one log line."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_an_offset_outside_the_log_is_out_of_range(victim: Victim, offset: int) 
 
 
 def with_epoch(api: tuple[int, int], epoch: int) -> Message:
-    """Return a request by somebody who believes in this leader epoch."""
+    """Return a request of a peer that believes in this leader epoch."""
     if api == FETCH:
         request = fetch(0, topic=TOPIC)
         request["topics"][0]["partitions"][0]["current_leader_epoch"] = epoch

@@ -1,4 +1,4 @@
-"""Three brokers under load: whoever dies or stands still, nothing acknowledged is lost.
+"""Three brokers under load: if one dies or stands still, no acknowledged record is lost.
 
 Each test ends with the judgement of the whole history against the logs of all replicas, of
 what a consumer read meanwhile, and of the longest time without acknowledgements.
@@ -187,7 +187,7 @@ def test_what_is_in_doubt_at_a_silent_leader_is_not_written_twice_after_refusals
         group.brokers[other].freeze()
     doubtful.send(1)
     folder = group.log_folder(silent, topic_id, silent)
-    # It leaves with the answers to the fetches that wait there; nobody acknowledges it.
+    # It leaves with the responses to the waiting fetches; no follower acknowledges it.
     eventually(lambda: len(scan_log(folder, silent, silent)) > 10, FAULT_LIMIT_MS, "doubt")
     group.brokers[silent].freeze()
     for other in others:
@@ -223,7 +223,7 @@ def test_all_brokers_killed_at_once_lead_again_and_lost_nothing(group: BrokerGro
     group.start()
     for broker in group.brokers:
         assert broker.wait_for("registered")["evidence"] == "SameBoot"
-    # Until they run again nobody could have done anything: the fault is counted from here.
+    # Until they run again, no broker can act: the fault is counted from here.
     group.wait_full_isr("all-killed", PARTITIONS, within_ms=FAULT_LIMIT_MS)
     load.wait_for_acks(RATE)
     load.judged(silent=range(PARTITIONS))

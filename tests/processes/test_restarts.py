@@ -53,7 +53,7 @@ def test_brokers_stopped_one_by_one_hand_their_leaders_over(group: BrokerGroup) 
 
 
 def test_all_brokers_stopped_at_once_end_soon_and_lose_nothing(group: BrokerGroup) -> None:
-    """There is nobody to hand leaders to, so that is not waited for up to its bound."""
+    """No broker is left to take leaders over, so a drain does not wait up to its bound."""
     group.create_topic("stopped", partitions=PARTITIONS)
     group.wait_full_isr("stopped", PARTITIONS)
     before = SentRecords(producer_of(group.bootstrap()), "stopped", prefix="before")

@@ -23,7 +23,7 @@ REMEMBERED = 5
 RECORDS_EACH = 2
 """Records of a batch: with more than one, sequence numbers are no count of batches."""
 BEFORE = 1
-"""Records of somebody else at the beginning: with them, offsets are no sequence numbers."""
+"""Records of another producer at the beginning, so that offsets differ from sequence numbers."""
 
 
 class Producer:
@@ -95,7 +95,7 @@ def test_every_replica_knows_the_last_five_batches_of_a_producer(group: BrokerGr
         producer.wait_acked(leader, newest)
         for number in range(newest - REMEMBERED + 1, newest + 1):
             assert producer.send_batch(leader, number) == (ErrorCode.NONE, offset_of(number))
-        # One further back: nobody knows whether it is in the log, so it is not called a duplicate.
+        # One further back: the broker cannot know whether it is in the log, so it is no duplicate.
         refused = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
         assert producer.send_batch(leader, newest - REMEMBERED) == refused
         assert producer.send_batch(leader, newest + 2) == refused

@@ -110,7 +110,7 @@ class Victim:
     # --- what is said about it -------------------------------------------------------------
 
     def drain(self, of: int | None = None) -> list[Line]:
-        """Return the lines of a broker, the leader if not told, that nobody took yet."""
+        """Return the lines of a broker, by default the leader, that no call returned yet."""
         broker = self.leader if of is None else of
         lines = self.group.brokers[broker].lines()[self._heard[broker] :]
         self._heard[broker] += len(lines)

@@ -1,4 +1,4 @@
-"""The HTTP port: whatever is sent there, one log line and a closed connection."""
+"""The HTTP port: bad input gets one log line and a closed connection."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_a_restart_is_clean_by_boot_id_by_marker_and_else_not(
     assert epochs(stored_status(control_plane, prepared)) == (2, 1)
     broker.kill()
 
-    # The machine went down under it: whatever was not fsynced is gone.
+    # The machine crashed under the broker: all bytes that were not fsynced are gone.
     broker.boot(2)
     assert restarted(broker)["evidence"] == "NoProof"
     assert epochs(stored_status(control_plane, prepared)) == (3, 3)
@@ -170,7 +170,7 @@ def test_a_running_broker_ends_when_another_registered_under_its_id(
     assert broker.said("superseded")
     assert broker.said("stopped") is None
     broker.check_log()
-    # Without a marker: nobody may take this end for an orderly one.
+    # Without a marker, the next start does not take this end for an orderly one.
     broker.boot(2)
     assert restarted(broker)["evidence"] in {"NoProof", "MetaBehind"}
 

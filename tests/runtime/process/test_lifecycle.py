@@ -1,4 +1,4 @@
-"""How the life of a broker ends: whatever ended it, its service is closed, and closed last."""
+"""The end of a broker's life: every end closes its service, and closes it last."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_service_of_a_superseded_broker_is_closed_without_a_stop(
 def test_a_superseded_broker_takes_no_calls_when_its_event_loop_ends(
     live: Live, be_superseded: Callable[[], None]
 ) -> None:
-    # Whatever gRPC took after that would be written into memory which is no longer its own.
+    # A call that gRPC took after that would be written into memory that gRPC no longer owns.
     seen: list[bool] = []
 
     class Watched(BrokerService):
