@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.house.rules import (
+    circles,
     conduct,
     decisions,
     layers,
@@ -23,6 +24,7 @@ from tests.house.rules import (
 from tests.house.test_tree import ROOT, RULES, Rule
 
 CORE = "broker_image/strandline/core/x.py"
+CORE_Y = "broker_image/strandline/core/y.py"
 LOG = "broker_image/strandline/log/x.py"
 ANALYSIS = "spark/strandline_analysis/x.py"
 OPERATOR = "operator/strandline_operator/x.py"
@@ -161,6 +163,21 @@ OFFENCES = (
     Planted(layers.forbidden_imports, {OPERATOR: "import strandline.core.leader\n"}, "core.leader"),
     Planted(layers.forbidden_imports, {ANALYSIS: "import strandline.model\n"}, "strandline.model"),
     Planted(layers.forbidden_imports, {METRICS: "import strandline_api\n"}, "strandline_api"),
+    Planted(
+        circles.import_circles,
+        {CORE: "from . import y\n", CORE_Y: "from .x import thing\n"},
+        "strandline.core.x -> strandline.core.y -> strandline.core.x",
+    ),
+    Planted(
+        circles.import_circles,
+        {CORE: "import strandline.core.y\n", CORE_Y: "if TYPE_CHECKING:\n    from .x import A\n"},
+        "import circle",
+    ),
+    Planted(
+        circles.import_circles,
+        {CORE: "def f():\n    from .y import A\n", CORE_Y: "from .x import f\n"},
+        "import circle",
+    ),
     Planted(layers.ambiguous_names, {"broker_image/strandline/types.py": ""}, "misleads"),
     Planted(layers.ambiguous_names, {"operator/__init__.py": ""}, "operator module"),
     Planted(words.forbidden_words, {"docs/x.md": f"as told in {NUMBER}"}, NUMBER),

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode as KafkaErrorCode
 from strandline.errors import ErrorCode
 from strandline.names import ALL_METRICS, Metric, MetricKind
 from tests.house.rules import (
+    circles,
     conduct,
     decisions,
     layers,
@@ -39,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     conduct.unexplained_type_ignores,
     layers.forbidden_imports,
     layers.ambiguous_names,
+    circles.import_circles,
     words.forbidden_words,
     registers.metric_names_elsewhere,
     registers.metrics_without_exporter,

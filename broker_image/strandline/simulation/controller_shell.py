@@ -32,7 +32,7 @@ from strandline.core.events import (
     LeaderAndIsrReceived,
     StopReplicaReceived,
 )
-from strandline.model import BrokerId, ControllerEpoch
+from strandline.model import BrokerId, ControllerEpoch, HolderIdentity, Registration
 
 from .driver import SimulatedDriver
 from .environment import Environment
@@ -57,6 +57,17 @@ def controller_timing(timing: Timing) -> ControllerTiming:
         session_timeout_ms=timing.session_timeout_ms,
         probe_deadline_ms=min(400, timing.session_timeout_ms),
         new_partition_wait_ms=500,
+    )
+
+
+def new_controller(timing: Timing, registration: Registration) -> Controller:
+    """Return the controller of a process, a candidate."""
+    broker_id, incarnation = registration.broker_id, registration.incarnation
+    return Controller(
+        broker_id=broker_id,
+        identity=str(HolderIdentity(broker_id=broker_id, incarnation=incarnation)),
+        rank=broker_id,
+        timing=controller_timing(timing),
     )
 
 

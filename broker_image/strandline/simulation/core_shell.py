@@ -24,6 +24,7 @@ from strandline.core.events import (
     Ticked,
 )
 from strandline.core.replicas import Replicas
+from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, Registration, TopicPartition
 
@@ -33,9 +34,34 @@ from .driver import SimulatedDriver
 from .environment import Environment
 from .messages import FetchResponse
 from .network import Address, Channel, Delivery
+from .plan import Timing
 from .prng import Prng, key_of
 from .process_port import ProcessPort
 from .request_ids import RequestIds
+
+
+def core_settings(timing: Timing) -> CoreSettings:
+    """Return the core's figures for a plan."""
+    return CoreSettings(
+        replica_lag_time_max_ms=timing.lag_max_ms,
+        fetch_wait_max_ms=timing.fetch_wait_ms,
+        fetch_backoff_ms=300,
+        fetch_timeout_ms=timing.fetch_timeout_ms,
+        high_watermark_checkpoint_interval_ms=timing.checkpoint_ms,
+        isr_refusal_backoff_ms=timing.isr_refusal_backoff_ms,
+        isr_request_timeout_ms=timing.isr_request_timeout_ms,
+    )
+
+
+def new_replicas(timing: Timing, registration: Registration, disk: SimulatedDisk) -> Replicas:
+    """Return the core of a process, without the replicas on its disk."""
+    return Replicas(
+        registration.broker_id,
+        registration.broker_epoch,
+        registration.clean_since_epoch,
+        core_settings(timing),
+        controller_epoch=disk.controller_epoch,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from strandline.controller.controller import Controller
 from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen, LeaseObserved
 from strandline.controller_session.controller_session import ControllerSession
@@ -35,21 +34,18 @@ from strandline.core.events import (
     StopReplicaReceived,
 )
 from strandline.core.events import Event as CoreEvent
-from strandline.core.replicas import Replicas
-from strandline.core.settings import CoreSettings
 from strandline.core.views import PartitionView
 from strandline.model import (
     BrokerId,
     ControllerEpoch,
-    HolderIdentity,
     LeaseRecord,
     Registration,
     TopicPartition,
 )
 
 from .broker_api import SimulatedBrokerApi
-from .controller_shell import SimulatedControllerShell, controller_timing
-from .core_shell import SimulatedCoreShell
+from .controller_shell import SimulatedControllerShell, new_controller
+from .core_shell import SimulatedCoreShell, new_replicas
 from .disk import SimulatedDisk
 from .driver import StepQueue
 from .environment import Environment
@@ -62,7 +58,6 @@ from .messages import (
     ProduceRequest,
 )
 from .network import Address, Channel, OnStream, Refused, StreamBroken
-from .plan import Timing
 from .probes import Prober
 from .process_life import ProcessLife
 from .request_ids import RequestIds
@@ -79,19 +74,6 @@ class Phase(Enum):
     SERVING = "serving"
     MOVING_LEADERS = "moving leaders"
     RELEASING = "releasing"
-
-
-def core_settings(timing: Timing) -> CoreSettings:
-    """Return the core's figures for a plan."""
-    return CoreSettings(
-        replica_lag_time_max_ms=timing.lag_max_ms,
-        fetch_wait_max_ms=timing.fetch_wait_ms,
-        fetch_backoff_ms=300,
-        fetch_timeout_ms=timing.fetch_timeout_ms,
-        high_watermark_checkpoint_interval_ms=timing.checkpoint_ms,
-        isr_refusal_backoff_ms=timing.isr_refusal_backoff_ms,
-        isr_request_timeout_ms=timing.isr_request_timeout_ms,
-    )
 
 
 class ServingBroker:
@@ -113,19 +95,8 @@ class ServingBroker:
         self._on_exit: Callable[[], None] = life.end
         self._queue = StepQueue()
         timing = environment.plan.timing
-        self._replicas = Replicas(
-            life.broker_id,
-            registration.broker_epoch,
-            registration.clean_since_epoch,
-            core_settings(timing),
-            controller_epoch=disk.controller_epoch,
-        )
-        self._controller = Controller(
-            broker_id=life.broker_id,
-            identity=str(HolderIdentity(broker_id=life.broker_id, incarnation=life.incarnation)),
-            rank=life.broker_id,
-            timing=controller_timing(timing),
-        )
+        self._replicas = new_replicas(timing, registration, disk)
+        self._controller = new_controller(timing, registration)
         metadata = MetadataCache("c", controller_epoch=disk.controller_epoch)
         session = ControllerSession(
             registration,

@@ -54,15 +54,7 @@ def events_of(
     """Return what a broker's message means to the controller."""
     match message:
         case Heartbeat():
-            alive = HeartbeatReceived(
-                session_id=session_id, broker_id=broker_id, broker_epoch=message.broker_epoch
-            )
-            if message.hosted is None:
-                return (alive,)
-            return (
-                alive,
-                HostedReported(session_id=session_id, broker_id=broker_id, hosted=message.hosted),
-            )
+            return _heartbeat(message, session_id=session_id, broker_id=broker_id)
         case IsrProposal(proposal=proposal):
             return (
                 IsrChangeRequested(
@@ -88,17 +80,7 @@ def events_of(
                 ),
             )
         case Hello():
-            return (
-                ControllerEpochSeen(controller_epoch=message.highest_controller_epoch),
-                SessionOpened(
-                    session_id=session_id,
-                    broker_id=message.broker_id,
-                    broker_epoch=message.broker_epoch,
-                    clean_since_epoch=message.clean_since_epoch,
-                    incarnation=message.incarnation,
-                    hosted=message.hosted,
-                ),
-            )
+            return _hello(message, session_id=session_id)
         case ShutdownRequest():
             return (
                 ShutdownRequested(
@@ -112,49 +94,39 @@ def events_of(
             assert_never(message)
 
 
+def _heartbeat(
+    message: Heartbeat, *, session_id: int, broker_id: BrokerId
+) -> tuple[ControllerEvent, ...]:
+    alive = HeartbeatReceived(
+        session_id=session_id, broker_id=broker_id, broker_epoch=message.broker_epoch
+    )
+    if message.hosted is None:
+        return (alive,)
+    report = HostedReported(session_id=session_id, broker_id=broker_id, hosted=message.hosted)
+    return (alive, report)
+
+
+def _hello(message: Hello, *, session_id: int) -> tuple[ControllerEvent, ...]:
+    opened = SessionOpened(
+        session_id=session_id,
+        broker_id=message.broker_id,
+        broker_epoch=message.broker_epoch,
+        clean_since_epoch=message.clean_since_epoch,
+        incarnation=message.incarnation,
+        hosted=message.hosted,
+    )
+    return (ControllerEpochSeen(controller_epoch=message.highest_controller_epoch), opened)
+
+
 def messages_of(effect: SessionEffect, *, controller_id: BrokerId) -> tuple[ControllerMessage, ...]:
     """Return what a controller's effect says to the broker; metadata goes before a full state."""
     match effect:
         case done.SendLeaderAndIsr():
-            return (
-                LeaderAndIsrReceived(
-                    request_id=effect.request_id,
-                    controller_epoch=effect.controller_epoch,
-                    broker_epoch=effect.broker_epoch,
-                    partitions=effect.partitions,
-                ),
-            )
+            return (_leader_and_isr(effect),)
         case done.SendUpdateMetadata():
-            return (
-                MetadataUpdate(
-                    controller_epoch=effect.controller_epoch,
-                    broker_epoch=effect.broker_epoch,
-                    controller_id=controller_id,
-                    live_brokers=effect.brokers,
-                    partitions=effect.partitions,
-                    removed=effect.removed,
-                    full=False,
-                ),
-            )
+            return (_metadata(effect, controller_id),)
         case done.SendFullState():
-            return (
-                MetadataUpdate(
-                    controller_epoch=effect.controller_epoch,
-                    broker_epoch=effect.broker_epoch,
-                    controller_id=controller_id,
-                    live_brokers=effect.brokers,
-                    partitions=effect.metadata,
-                    removed=(),
-                    full=True,
-                ),
-                LeaderAndIsrReceived(
-                    request_id=effect.request_id,
-                    controller_epoch=effect.controller_epoch,
-                    broker_epoch=effect.broker_epoch,
-                    partitions=effect.partitions,
-                    full=True,
-                ),
-            )
+            return (_metadata(effect, controller_id), _leader_and_isr(effect))
         case done.SendStopReplica():
             return (
                 StopReplicaReceived(
@@ -183,3 +155,27 @@ def messages_of(effect: SessionEffect, *, controller_id: BrokerId) -> tuple[Cont
             return (SessionRefused(error=effect.error, controller_epoch=effect.controller_epoch),)
         case _:
             assert_never(effect)
+
+
+def _leader_and_isr(effect: done.SendLeaderAndIsr | done.SendFullState) -> LeaderAndIsrReceived:
+    return LeaderAndIsrReceived(
+        request_id=effect.request_id,
+        controller_epoch=effect.controller_epoch,
+        broker_epoch=effect.broker_epoch,
+        partitions=effect.partitions,
+        full=isinstance(effect, done.SendFullState),
+    )
+
+
+def _metadata(
+    effect: done.SendUpdateMetadata | done.SendFullState, controller_id: BrokerId
+) -> MetadataUpdate:
+    return MetadataUpdate(
+        controller_epoch=effect.controller_epoch,
+        broker_epoch=effect.broker_epoch,
+        controller_id=controller_id,
+        live_brokers=effect.brokers,
+        partitions=effect.metadata if isinstance(effect, done.SendFullState) else effect.partitions,
+        removed=effect.removed if isinstance(effect, done.SendUpdateMetadata) else (),
+        full=isinstance(effect, done.SendFullState),
+    )
