@@ -1,4 +1,4 @@
-# Verbs of the project; `make` alone lists them. Everything made lies in .venv and in
+# Verbs of the project; `make` lists them. They write into .venv and
 # ${STRANDLINE_CACHE:-~/.cache/strandline}.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,7 +7,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 VENV ?= .venv
-# PY=/path/to/python uses an environment that is there already and makes none.
+# PY=/path/to/python uses an existing environment instead of making .venv.
 ifdef PY
 READY :=
 else
@@ -58,7 +58,7 @@ images: ## build the images and save them as archives
 	@hack/cluster/install
 	@hack/images save
 
-requirements: $(READY) ## pin what each image and the tests install, with hashes
+requirements: $(READY) ## pin the packages of each image and of the tests, with hashes
 	@$(PY) -m uv $(COMPILE) pyproject.toml --extra broker -o requirements/broker.txt
 	@$(PY) -m uv $(COMPILE) pyproject.toml --extra operator -o requirements/operator.txt
 	@$(PY) -m uv $(COMPILE) pyproject.toml --extra analysis -o requirements/analysis.txt
@@ -84,7 +84,7 @@ cluster-up: ## start a real Kubernetes on this machine: one control plane, three
 	@hack/cluster/install
 	@hack/cluster/up --workers 3
 
-cluster-down: ## stop it and remove everything it made
+cluster-down: ## stop that cluster and remove everything it made
 	@hack/cluster/down
 
 # --- the environment --------------------------------------------------------------------

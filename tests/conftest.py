@@ -3,7 +3,7 @@
 Loaded by pytest alone. A test belongs to exactly one tier, by its marker: `processes`,
 `pods`, or `fast` if it has neither. `--tier` keeps one tier; the tests of the others are
 not "deselected", so that any deselection that remains is somebody's accident. With CI
-set, a skipped, expected-to-fail or deselected test fails the run. A run of a whole tier
+set, a skipped, expected-to-fail, deselected or ignored test fails the run. A run of a whole tier
 fails if fewer tests passed than tests/floor.toml says.
 
 `-n` runs the tests in workers of pytest-xdist. Then each worker collects, and tells what it
@@ -15,6 +15,8 @@ from __future__ import annotations
 import os
 import tomllib
 from collections import defaultdict
+from collections.abc import Generator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,12 @@ def examples_take_any_time() -> None:
 
     hypothesis.settings.register_profile("workers", deadline=None)
     hypothesis.settings.load_profile("workers")
+
+
+def _has_tests(path: Path, patterns: list[str]) -> bool:
+    """Tell whether a file that was not collected, or a folder, would have been one of tests."""
+    found = path.rglob("*.py") if path.is_dir() else [path]
+    return any(fnmatch(file.name, pattern) for file in found for pattern in patterns)
 
 
 class Misplaced(Exception):
@@ -109,6 +117,16 @@ class SuiteRules:
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Remember tests that -k, -m or --deselect removed; every worker removes the same."""
         self._unwanted |= {f"deselected: {item.nodeid}" for item in items}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_ignore_collect(
+        self, collection_path: Path
+    ) -> Generator[None, bool | None, bool | None]:
+        """Remember files and folders of tests that --ignore or a conftest's list removed."""
+        ignored = yield
+        if ignored and _has_tests(collection_path, self._config.getini("python_files")):
+            self._unwanted.add(f"ignored: {collection_path.relative_to(self._config.rootpath)}")
+        return ignored
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remember a module that skipped itself."""

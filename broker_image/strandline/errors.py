@@ -1,9 +1,9 @@
-"""Every error of the project, and what a caller may do about it.
+"""The errors that packages share, and what a caller may do about each.
 
     StrandlineError
     |-- ProtocolError        expected; travels as Kafka's numeric code
-    |-- StorageError         the log directory goes offline
-    |-- CoordinationError    read again and decide anew, or step down
+    |-- StorageError         the broker stops; its next start looks at the disk (ADR 0010)
+    |-- CoordinationError    read and decide again, or step down
     |-- ConfigError          refuse to start: names the key and the accepted range
     InvariantViolation       our own bug: the broker stops; outside the tree, so that no handler
                              of StrandlineError catches it
@@ -77,7 +77,7 @@ class ProtocolError(StrandlineError):
 
 
 class StorageError(StrandlineError):
-    """A log directory can no longer be trusted or written; it goes offline."""
+    """A log directory can no longer be read, written or trusted."""
 
 
 class LogDirectoryFailed(StorageError):
@@ -95,11 +95,11 @@ class CorruptBatch(ProtocolError):
 
 
 class CoordinationError(StrandlineError):
-    """Something in Kubernetes is not as it was when we decided."""
+    """A call to Kubernetes failed, or the object changed since we decided."""
 
 
 class StoreConflict(CoordinationError):
-    """A compare-and-swap failed: read the object again and decide anew."""
+    """A compare-and-swap failed: read the object and decide again."""
 
 
 class StoreUnavailable(CoordinationError):

@@ -1,8 +1,8 @@
-"""The fields of a log line: values beside its constant message, named as they like.
+"""The fields of a log line: named values beside its constant message.
 
 Every module that logs passes `extra=fields(...)`; the formatters and filters of the processes
-read them with `fields_of`. They travel as one attribute of the record, so that a field may bear
-the name of one of the record's own attributes.
+read them with `fields_of`. All fields travel in one attribute of the log record, so that a field
+may have the name of one of the record's own attributes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every metric name of the project, with its labels and Kafka's metric of the same meaning.
 
-Read by the exporters in `runtime`, by dashboards' and readers' tests.
-Nobody else spells a metric name; a row enters together with the code that exports it.
+The exporters in `runtime`, the analysis and the tests of the dashboard read them here; no
+other file spells a metric name. A row enters together with the code that exports it.
 Counters end in `_total`, times are seconds and sizes bytes on the wire, gauges are read
 when they are scraped. No label has unbounded values.
 """
@@ -14,7 +14,7 @@ from functools import partial
 
 
 class MetricKind(Enum):
-    """Prometheus's metric types as far as they are used; values are its words."""
+    """The metric types of Prometheus that we use; values are Prometheus's words."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -22,7 +22,7 @@ class MetricKind(Enum):
 
 
 class Exporter(Enum):
-    """Who shows a metric: a row of another exporter is absent there, not zero."""
+    """Which brokers export a metric; on the others it is absent, not zero."""
 
     REPLICA = "every replica of a partition"
     LEADER = "the leader of a partition"
@@ -34,8 +34,8 @@ class Exporter(Enum):
 class Metric:
     """One row of the list.
 
-    kafka is the MBean of the same meaning, "" where Kafka has none; help is a sentence
-    without it.
+    kafka is the MBean of the same meaning, "" where Kafka has none; help is a sentence that
+    does not name it.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Metric:
 
     @property
     def documentation(self) -> str:
-        """The help text on the wire: the sentence, then Kafka's metric of the same meaning."""
+        """The help text on the wire: help, then Kafka's metric of the same meaning."""
         return f"{self.help} Kafka: {self.kafka}." if self.kafka else self.help
 
 
@@ -285,10 +285,10 @@ PRODUCED_BYTES_TOTAL = _counter(
 FETCHED_BYTES_TOTAL = _counter(
     "strandline_fetched_bytes_total",
     Exporter.BROKER,
-    "Bytes read; reader is consumer or follower.",
+    "Bytes sent to clients; reader is consumer.",
     TOPIC,
     "reader",
-    kafka="kafka.server:BrokerTopicMetrics BytesOutPerSec, ReplicationBytesOutPerSec",
+    kafka="kafka.server:BrokerTopicMetrics BytesOutPerSec",
 )
 REPLICATION_BYTES_TOTAL = _counter(
     "strandline_replication_bytes_total",
@@ -308,7 +308,7 @@ REQUESTS_TOTAL = _counter(
 REQUEST_SECONDS = _histogram(
     "strandline_request_seconds",
     Exporter.BROKER,
-    "Time of requests; stage is queue, local, remote or send.",
+    "Time of requests; stage is local, remote or send.",
     "api",
     "stage",
     kafka="kafka.network:RequestMetrics TotalTimeMs and its parts",
@@ -399,7 +399,7 @@ LEADER_ELECTIONS_TOTAL = _counter(
 FAILOVER_SECONDS = _histogram(
     "strandline_failover_seconds",
     Exporter.CONTROLLER,
-    "Parts of a failover; phase is detect, fence, elect, announce or first_ack.",
+    "Parts of a failover; phase is detect or elect.",
     "kind",
     "phase",
     kafka="kafka.controller:ControllerStats LeaderElectionRateAndTimeMs",

@@ -1,9 +1,8 @@
 """Which brokers keep which partition: Kafka's spread, as a function of the partition's number.
 
-Called by the operator when it creates Partition objects; imports the model alone. The
-answer for a partition does not depend on how many partitions were asked for or already
-exist: partitions added later continue the spread, and one that was lost and is made again
-gets the very brokers that have its data.
+The operator calls it when it creates Partition objects. A partition's replicas do not depend
+on how many partitions exist: partitions added later continue the spread, and a Partition object
+that is created again after a loss names the brokers that have its data (ADR 0009).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class PlacementRefused(StrandlineError):
 
 
 class TooFewBrokers(PlacementRefused):
-    """More replicas were asked for than there are brokers; two on one broker protect nothing."""
+    """A topic wants more replicas than there are brokers; two on one broker protect nothing."""
 
     def __init__(self, *, replication_factor: int, brokers: int) -> None:
         super().__init__(f"{replication_factor} replicas need as many brokers, there are {brokers}")
@@ -38,14 +37,14 @@ def place_partition(
 ) -> tuple[BrokerId, ...]:
     """Return the replicas of one partition, the preferred leader first.
 
-    First replicas go round all brokers from `start`; the distance between the first and the
-    others grows by one each round, so that the followers of a broker's partitions are spread
-    over all others instead of weighing on its neighbour.
+    The preferred leaders go round all brokers from `start`. The distance from a leader to its
+    followers grows by one each round, so that the followers of one broker's partitions spread
+    over all other brokers.
 
     Shape:   brokers are distinct; their order does not matter
     Raises:  TooFewBrokers
-    Source:  Kafka AdminUtils.assignReplicasToBrokersRackUnaware. Kafka lets added partitions
-             begin the shift anew; here they continue it.
+    Source:  Kafka AdminUtils.assignReplicasToBrokersRackUnaware. Kafka starts
+             the shift again for added partitions; here it continues.
     """
     ordered = sorted(brokers)
     count = len(ordered)
@@ -69,8 +68,8 @@ def place_topic(
 ) -> dict[int, tuple[BrokerId, ...]]:
     """Return the replicas of some partitions of a topic, by partition number.
 
-    Kafka draws start and shift at random; here the topic id is their seed, which spreads
-    topics as well and gives the same answer each time.
+    Kafka draws start and shift at random; here they follow from the topic id, which spreads
+    topics equally well and gives the same replicas each time.
 
     Raises:  TooFewBrokers
     """

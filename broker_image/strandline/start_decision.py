@@ -1,7 +1,6 @@
 """Under which epochs a starting broker registers, and why its start is clean or not (ADR 0002).
 
-Pure: which broker epoch, and since which epoch the log lost nothing. Called by
-`runtime.registration` for real processes and by the simulator for its own.
+Pure. `runtime.registration` calls it for real processes, the simulator for simulated ones.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ class StartEvidence(Enum):
 
     @property
     def may_have_lost_records(self) -> bool:
-        """Tell whether there was something to lose: a first start is unclean but harmless."""
+        """Tell whether records may be lost; a first start is unclean but had no records."""
         return not self.clean and self is not StartEvidence.FIRST_START
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundOnDisk:
-    """What the data directory and the machine said before this process wrote anything.
+    """What the data directory and the machine say before this process writes anything.
 
-    log_dir_id is fresh if the directory is; meta_epoch is then None. boot_id "" means
-    unknown; marker_epoch None means the last process did not stop in an orderly way.
-    storage_failed tells that an earlier process saw a write or fsync fail: what the kernel
-    dropped then is not in the page cache either, so the same boot proves nothing.
+    A new directory has a new log_dir_id and meta_epoch None. boot_id "" means unknown;
+    marker_epoch None means that the last process did not stop in an orderly way.
+    storage_failed means that an earlier process saw a write or fsync fail: the kernel may have
+    dropped those pages from its cache, so the same boot proves nothing.
     """
 
     log_dir_id: str
@@ -68,8 +67,8 @@ def decide_registration(
     """Decide under which epochs a starting broker registers.
 
     The broker epoch exceeds every epoch this id ever used, even if the Broker object was
-    deleted or the disk is new: an old ISR entry must never look present. cleanSinceEpoch
-    stays after a clean start, so that entries of earlier epochs keep counting.
+    deleted or the disk is new: an old ISR entry must never look present. After a clean start
+    clean_since_epoch stays, so that ISR entries of earlier epochs still count.
 
     Source:  ADR 0002; Kafka KIP-966 for the need of an unclean-start rule
     """
@@ -93,7 +92,7 @@ def _evidence(disk: FoundOnDisk, stored: Registration | None, *, first: bool) ->
         return StartEvidence.FIRST_START if first else StartEvidence.NO_REGISTRATION
     if disk.meta_epoch is None or disk.log_dir_id != stored.log_dir_id:
         return StartEvidence.OTHER_LOG_DIRECTORY
-    # Meta is written before the registration: behind it means the disk is an older copy.
+    # meta.json is written before the registration: a lower epoch in it means an older disk.
     if disk.meta_epoch < stored.broker_epoch:
         return StartEvidence.META_BEHIND
     if disk.storage_failed:
@@ -107,7 +106,7 @@ def _evidence(disk: FoundOnDisk, stored: Registration | None, *, first: bool) ->
 
 
 def damaged(decision: StartDecision) -> StartDecision:
-    """Return the decision for logs that hold less than they once did: nothing proves them clean."""
+    """Return the decision for a start that found less in its logs than was once there: unclean."""
     return StartDecision(
         broker_epoch=decision.broker_epoch,
         clean_since_epoch=decision.broker_epoch,

@@ -23,10 +23,10 @@ SERVICE_CIDR=10.96.0.0/16
 DNS_IP=10.96.0.10
 PAUSE_IMAGE=strandline.test/pause:3.10
 STORAGE_PROVISIONER=strandline.test/local
-# Who did what to which object, one JSON line per request.
+# User, verb and object of every request, one JSON line each.
 AUDIT_FLAGS=(--audit-policy-file="$HERE/audit-policy.yaml" --audit-log-path="$RUN/log/audit.log" --audit-log-maxsize=200 --audit-log-maxbackup=3)
 
-# A script that is called by another goes on with its clock.
+# A script that another script calls continues its clock.
 export STRANDLINE_START=${STRANDLINE_START:-$(date +%s.%N)}
 elapsed() { awk -v a="$STRANDLINE_START" -v b="$(date +%s.%N)" 'BEGIN{printf "%.1f", b-a}'; }
 say() { printf '[%6ss] %s\n' "$(elapsed)" "$*"; }
@@ -45,11 +45,11 @@ node_ip() { echo "$NET.$((10 + $(node_index "$1")))"; }
 pod_cidr() { echo "$POD_NET.$(node_index "$1").0/24"; }
 need_node() { [ -d "$(node_dir "$1")" ] || die "no node '$1'; nodes: $(nodes | tr '\n' ' ')"; }
 
-# One run of a script at a time. The descriptor is closed again for everything started.
+# One run of a script at a time. Processes that it starts do not inherit the descriptor.
 lock() { mkdir -p "$(dirname "$RUN")"; exec 9>"$RUN.lock"; flock -w "${1:-300}" 9 || die "another run holds $RUN.lock"; }
 
 # A recorded pid counts only while the process still has the start time that was
-# recorded with it, so a reused pid is never taken for ours.
+# recorded with it, so that a reused pid is never taken for ours.
 proc_stat() { # pid -> "state start-time"
 	local stat; stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
 	set -- ${stat##*) }; echo "$1 ${20}"

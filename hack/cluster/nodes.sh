@@ -28,7 +28,7 @@ make_switch() {
 	ip netns add "$ns"
 	ip -n "$ns" link set lo up
 	ip netns exec "$ns" sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1 net.bridge.bridge-nf-call-iptables=0 2>/dev/null || true
-	# It forwards, but has no way out: what is sent outside is answered "unreachable" at once.
+	# It forwards, but has no way out: packets for outside get "unreachable" at once.
 	ip netns exec "$ns" sysctl -qw net.ipv4.ip_forward=1
 	ip -n "$ns" link add br0 type bridge
 	ip -n "$ns" addr add "$NET.1/24" dev br0
@@ -60,7 +60,7 @@ make_node_folder() { # name, index
 		  sandbox_image = "$PAUSE_IMAGE"
 		  stream_server_address = "127.0.0.1"
 		  disable_apparmor = true
-		  # Without CAP_SYS_RESOURCE nobody may lower an OOM score, and runc fails if asked to.
+		  # Without CAP_SYS_RESOURCE no process may lower an OOM score, and runc fails if it must.
 		  restrict_oom_score_adj = true
 		  tolerate_missing_hugetlb_controller = true
 		  [plugins."io.containerd.grpc.v1.cri".cni]
@@ -141,8 +141,8 @@ boot_node() { # name: namespaces and cable, no daemon yet
 			fi
 		done
 	done
-	# The namespaces live as long as node-init, process 1 of the node. It sees its own
-	# pid on the machine in the /proc of before the new one is mounted.
+	# The namespaces live as long as node-init, process 1 of the node. The shell below reads
+	# its pid on the machine from the old /proc, before it mounts the new one.
 	mkdir -p "$RUN/log"
 	# A session of its own, so that no signal to the caller's group reaches it.
 	setsid nsenter --net="/run/netns/$ns" unshare --mount --pid --uts --ipc --fork --propagation private \

@@ -1,4 +1,4 @@
-# Certificates and kubeconfig files, EC keys, ten years; sourced after lib.sh. What is there is kept.
+# Certificates and kubeconfig files, EC keys, ten years; sourced after lib.sh. Existing files are kept.
 pki=$RUN/pki
 
 authority() { # name, common name

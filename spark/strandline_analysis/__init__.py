@@ -1,1 +1,1 @@
-"""What went wrong in a cluster, for how long, and because of whom: from scraped samples."""
+"""Elections and ISR changes of a cluster, and how long they took, from scraped samples."""

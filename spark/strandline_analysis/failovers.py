@@ -1,8 +1,8 @@
-"""Analysis: which elections were there, and for how long did nobody lead?
+"""Analysis: which elections were there, and how long was a partition without a leader?
 
-One row for each rise of a partition's leader epoch. Followers' samples tell epochs as well,
-but only a leader's own samples tell who led; an epoch that no leader was scraped under is an
-election all the same, and flagged.
+One row for each rise of a partition's leader epoch. Only a leader's own samples tell which
+broker led. An epoch between two of these, under which no leader was scraped, is an election
+too; its row has observed = false.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ ELECTIONS: Final = StructType(
 )
 """What `elections` returns.
 
-t_last_old_ms: the last scrape that saw the old leader lead. t_first_new_ms: when the new one
-began, at most t_first_new_err_ms earlier. The time without a leader lies between its bounds;
-an old leader that could not be scraped any more counts as gone.
+t_last_old_ms: the last scrape that saw the old leader lead. t_first_new_ms: when the new leader
+began, at most t_first_new_err_ms earlier. no_leader_low_ms and no_leader_high_ms bound the time
+without a leader; an old leader that could no longer be scraped counts as gone.
 kind: unclean, controlled, broker_failure. cause: what became of the old leader's process:
-alive, stale (not scraped any more) or gap. observed: false for an epoch nobody was seen
-leading under; its leaders, bounds and kind are null, as is old_leader of the election after.
+alive, stale (no longer scraped) or gap. observed: false if no scrape saw a leader of this epoch;
+new_leader, the bounds and kind are then null. old_leader is null if the epoch before was not
+observed.
 """
 
 KINDS: Final = {
@@ -67,16 +68,16 @@ KINDS: Final = {
     "controlled_shutdown": "controlled",
     "offline": "broker_failure",
 }
-"""Label of the controllers' counter to kind; `new` is no failover."""
+"""Kind by the label `kind` of the controllers' counter; `new` is no failover."""
 
 CAUSES: Final = {"change": "alive", "stale": "stale", "gap": "gap", "range": "gap"}
 PARTITION: Final = ("topic", "partition")
 
 
 def elections(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
-    """Which leader followed which, when, and for how long was there none?
+    """Return which leader followed which, when, and how long the partition had none.
 
-    Shape:   samples as schema.SAMPLES, of METRICS; the answer as ELECTIONS, one row for each
+    Shape:   samples as schema.SAMPLES, of METRICS; the result as ELECTIONS, one row for each
              election within [start_ms, end_ms)
     Units:   ms
     """
@@ -90,7 +91,7 @@ def elections(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
 
 
 def _leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
-    """One row for each leader epoch under which a leader was scraped."""
+    """Return one row for each leader epoch under which a leader was scraped."""
     epochs = of(facts, names.PARTITION_LEADER_EPOCH.name).select(
         *SERIES_KEY,
         F.col("value").cast("long").alias("epoch"),
@@ -141,7 +142,7 @@ def _leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
 
 
 def _changes(leaderships: DataFrame) -> DataFrame:
-    """One row for each leadership that follows another."""
+    """Return one row for each leadership that follows another."""
     in_order = Window.partitionBy(*PARTITION).orderBy("epoch")
 
     def before(name: str) -> Column:
@@ -181,10 +182,10 @@ def _changes(leaderships: DataFrame) -> DataFrame:
 
 
 def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> DataFrame:
-    """Name each election's kind: by the controllers' counter if it tells one, else by signs.
+    """Add the kind of each election: the one that the controllers' counter shows.
 
-    The signs: a new leader outside the last known ISR makes it unclean; an old one that is
-    still scraped makes it controlled; otherwise the old one failed.
+    If the counter shows none or several: unclean if the new leader was outside the last known
+    ISR, controlled if the old leader is still scraped, broker_failure otherwise.
     """
     counted = of(facts, names.LEADER_ELECTIONS_TOTAL.name).where(
         F.col("value") > F.col("previous_value")
@@ -234,7 +235,7 @@ def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> Da
 
 
 def _unseen(seen: DataFrame) -> DataFrame:
-    """One row for each epoch between two that were seen."""
+    """Return one row for each epoch between two observed ones."""
     skipped = seen.where(F.col("epoch") > F.col("old_epoch") + 1)
     between = F.explode(F.sequence(F.col("old_epoch") + 1, F.col("epoch") - 1))
     nothing = F.lit(None)

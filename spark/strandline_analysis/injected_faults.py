@@ -1,4 +1,4 @@
-"""Faults that a person or a program injected, to be printed beside what the samples tell of them.
+"""Faults that a person or a program injected; the report prints them beside their effects.
 
 A faults file is a JSON list of objects; needs neither Spark nor Prometheus.
 """
@@ -24,7 +24,7 @@ class InjectedFault:
     at_ms: int
     """When: UTC epoch ms."""
     broker_id: int | None = None
-    """The broker it was done to."""
+    """The broker that was hit."""
     gap_ms: int | None = None
     """The longest time without acknowledgements that clients measured."""
 
@@ -32,7 +32,7 @@ class InjectedFault:
 def read_faults(path: Path) -> list[InjectedFault]:
     """Return the faults of a file, oldest first.
 
-    Raises:  FaultsMalformed naming the entry that is not one
+    Raises:  FaultsMalformed naming the entry that is not a fault
     """
     try:
         listed = json.loads(path.read_text())

@@ -1,8 +1,8 @@
-"""Analysis: who was in sync, and when?
+"""Analysis: which replicas were in sync, and when?
 
-The truth about a partition at a moment is what its leader with the largest leader epoch
-shows; what an earlier leader still shows after that is not counted. Edges are as sharp as
-the leader's own timestamps allow, and say how wrong they may be.
+At each moment the samples of the leader with the highest leader epoch count; samples of an
+earlier leader no longer do. Intervals start and end as exactly as the leader's own timestamps
+tell, and carry their possible error.
 """
 
 from __future__ import annotations
@@ -54,18 +54,19 @@ ISR_INTERVALS: Final = StructType(
 )
 """What `isr_intervals` returns.
 
-in_isr is null where nothing is known. Reasons: change, gap, stale, leader_change, range.
-An edge's true time is at most its err before it; 0 if a timestamp of the leader tells it.
-leader_epoch is the one at the start; null where nothing is known.
+in_isr is null where the samples tell nothing. Reasons: change, gap, stale, leader_change, range.
+The true start lies at most start_err_ms before start_ms, the true end at most end_err_ms before
+end_ms; an error is 0 if a timestamp of the leader tells the time. leader_epoch is that at the
+start, null where in_isr is null.
 """
 
 SUBJECT: Final = ("topic", "partition", "replica")
 
 
 def isr_intervals(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
-    """When was each replica in the ISR, out of it, or unknown?
+    """Return when each replica was in the ISR, out of it, or in an unknown state.
 
-    Shape:   samples as schema.SAMPLES, of METRICS; the answer as ISR_INTERVALS: for each
+    Shape:   samples as schema.SAMPLES, of METRICS; the result as ISR_INTERVALS: for each
              replica disjoint, in order, without holes over [start_ms, end_ms)
     Units:   ms
     """
@@ -81,7 +82,7 @@ def isr_intervals(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms
 
 
 def _under_epochs(facts: DataFrame, *, interval_ms: int) -> DataFrame:
-    """Cut what a leader showed at the changes of its own leader epoch."""
+    """Split the ISR samples of each broker where its own leader epoch changes."""
     epochs = of(facts, names.PARTITION_LEADER_EPOCH.name).select(
         *SERIES_KEY,
         F.col("value").cast("long").alias("epoch"),
@@ -119,9 +120,9 @@ def _under_epochs(facts: DataFrame, *, interval_ms: int) -> DataFrame:
 def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> DataFrame:
     """Move the starts of pieces to the moments that the leader's timestamps tell.
 
-    A change within one leadership is known exactly if the partition epoch rose by one since
-    the scrape before: then it was the only change. A leadership's first scrape shows the
-    moment it began, and whether the ISR changed since.
+    The time of a change within one leadership is known exactly if the partition epoch rose by
+    one since the previous scrape: then it was the only change. The first scrape of a leadership
+    shows when the leadership began, and whether the ISR changed since.
     """
     known = value_at(
         pieces,
@@ -155,7 +156,7 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
     moved = known.withColumn("start_ms", start).withColumn(
         "start_err_ms", F.coalesce(error, F.lit(interval_ms)).cast("long")
     )
-    # A piece ends where the next one of its series starts, which may just have moved.
+    # A piece ends where the next piece of its series starts; that start may just have moved.
     series = Window.partitionBy(*SERIES_KEY, "replica").orderBy("first_ms")
     next_start = F.lead("start_ms").over(series)
     adjoins = F.lead("first_ms").over(series) == F.col("end_ms")
@@ -170,7 +171,7 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
 
 
 def _truth(pieces: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
-    """Keep of every leadership what comes before a later one begins."""
+    """Cut every leadership off where a later one begins."""
     later = (
         Window.partitionBy("topic", "partition")
         .orderBy("epoch")
@@ -220,7 +221,7 @@ def _truth(pieces: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
 
 
 def _merged(truth: DataFrame) -> DataFrame:
-    """Merge neighbours of equal state that touch, across changes of leader too."""
+    """Merge touching intervals of equal state, also across changes of leader."""
     in_order = Window.partitionBy(*SUBJECT).orderBy("start_ms")
     touches = F.lag("end_ms").over(in_order) >= F.col("start_ms")
     goes_on = touches & (F.lag("in_isr").over(in_order) == F.col("in_isr"))
@@ -248,7 +249,7 @@ def _merged(truth: DataFrame) -> DataFrame:
 
 
 def _without_holes(known: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
-    """Add an interval of unknown state wherever nothing is known."""
+    """Fill every hole with an interval of unknown state."""
     in_order = Window.partitionBy(*SUBJECT).orderBy("start_ms")
     columns = ISR_INTERVALS.fieldNames()
     around = known.select(

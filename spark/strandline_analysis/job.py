@@ -2,8 +2,8 @@
 
     python -m strandline_analysis.job --prometheus URL [--start T] [--end T] --out DIR
 
-Runs in one process (local mode). Ends with 0 if there was something to tell about, with 2 if
-Prometheus holds no sample of the range or of what the analyses need.
+Runs in one process (local mode). The exit code is 0, or 2 if Prometheus holds no two scrapes of
+one target, or no sample of a partition, in the range.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ HOUR_MS: Final = 3_600_000
 CORES: Final = 2
 OK, NO_DATA = 0, 2
 TABLE_MARK: Final = "table "
-"""Begins a line of --print-tables: the mark, the table's name, its rows as JSON."""
+"""Start of a line of --print-tables; the table's name and its rows as JSON follow."""
 
 Analysis = Callable[..., DataFrame]
 ANALYSES: Final[dict[str, tuple[Analysis, tuple[str, ...]]]] = {
     "isr_intervals": (isr_intervals.isr_intervals, isr_intervals.METRICS),
     "elections": (failovers.elections, failovers.METRICS),
 }
-"""Table to the function that makes it and the metrics that it reads."""
+"""By table: the function that makes it and the metrics that it reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ def moment_ms(text: str) -> int:
 def _task(arguments: Sequence[str] | None) -> Task:
     parser = argparse.ArgumentParser(
         prog="strandline_analysis.job",
-        description="Tell from scraped samples who led, who was in sync, and what was lost.",
+        description="Tell from scraped samples which brokers led and were in sync, and when.",
     )
     parser.add_argument("--prometheus", required=True, metavar="URL")
     parser.add_argument("--start", metavar="TIME", help="RFC 3339 or epoch ms; an hour before end")

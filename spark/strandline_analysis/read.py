@@ -1,8 +1,8 @@
 """The Python Data Source `prometheus`: scraped samples as a DataFrame in the shape of schema.
 
-`spark.read.format("prometheus")` after `register`. One task reads one metric; runs are made
-before anything reaches the JVM. Options: url, metrics (comma-separated), start_ms, end_ms,
-gap_ms (0: every sample by itself), match (JSON of label values that all series must have).
+Use it as `spark.read.format("prometheus")` after `register`. One task reads one metric and makes
+runs of its samples before they reach the JVM. Options: url, metrics (comma-separated), start_ms,
+end_ms, gap_ms (0: every sample by itself), match (JSON of label values that all series must have).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MetricPartition(InputPartition):  # type: ignore[misc]  # pyspark is not i
 
 
 class PrometheusSource(DataSource):  # type: ignore[misc]  # pyspark is not in the dev extra
-    """Tells Spark the name, the shape and the reader."""
+    """Gives Spark the format's name, schema and reader."""
 
     @classmethod
     def name(cls) -> str:
@@ -47,11 +47,11 @@ class PrometheusSource(DataSource):  # type: ignore[misc]  # pyspark is not in t
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the one shape of samples."""
+        """Return schema.SAMPLES, whatever the options."""
         return schema.SAMPLES
 
     def reader(self, schema: StructType) -> PrometheusReader:  # noqa: ARG002 - Spark's signature
-        """Return the reader of these options."""
+        """Return a reader with the given options."""
         return PrometheusReader(dict(self.options))
 
 

@@ -1,9 +1,9 @@
 """A client of Prometheus's remote read, STREAMED_XOR_CHUNKS alone.
 
-Called by `read`. Chosen over the JSON API because only it shows stale markers, and because
-Prometheus copies compressed chunks instead of printing numbers. Ranges are half-open: chunks
-arrive whole and are cut here. Needs neither Spark nor generated protobuf code: five messages
-are read and written by the rules of the wire format.
+Called by `read`. Chosen over the JSON API because only remote read shows stale markers, and
+because Prometheus copies compressed chunks instead of printing numbers. Ranges are half-open:
+chunks arrive whole and are cut here. Needs neither Spark nor generated protobuf code: this file
+itself encodes and decodes the five messages.
 
 Source: Prometheus storage/remote/chunked.go, prompb/remote.proto, prompb/types.proto.
 """
@@ -34,23 +34,23 @@ FRAME_BYTES_MAX: Final = 64 << 20
 TIMEOUT_SECONDS: Final = 60
 ATTEMPTS_MAX: Final = 5
 BACK_OFF_SECONDS: Final = 0.5
-"""Before the second attempt; doubled before each further one."""
+"""Pause before the second attempt; doubles before each further one."""
 TOO_MANY_REQUESTS: Final = 429
 SERVER_ERROR: Final = 500
 LITERAL_BYTES_MAX: Final = 60
-"""Of a snappy literal whose length fits into its tag."""
+"""Longest snappy literal whose length fits into its tag."""
 
 
 class ReadFailed(Exception):
-    """Prometheus refused, or answered what this client does not accept."""
+    """Prometheus refused the request, or its answer is not what this client reads."""
 
 
 class _Retriable(Exception):
-    """The same question may be answered the next time."""
+    """This attempt failed; the same request may succeed next time."""
 
 
 class Readable(Protocol):
-    """An open answer."""
+    """The open body of an answer."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most size bytes, b"" at the end."""
@@ -58,7 +58,7 @@ class Readable(Protocol):
 
 @dataclass(slots=True)
 class Series:
-    """One series: its labels, and its chunks as they came."""
+    """One series: its labels, and its chunks in the order of arrival."""
 
     labels: dict[str, str]
     chunks: list[bytes] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Series:
     def samples(self, *, start_ms: int, end_ms: int) -> Iterator[tuple[int, int]]:
         """Yield (timestamp, bits) within [start_ms, end_ms), strictly ascending.
 
-        Chunks of a head and of a block may overlap; the first sample of a timestamp counts.
+        Chunks of the head and of a block may overlap; the first sample of a timestamp counts.
         """
         last = start_ms - 1
         for chunk in self.chunks:
@@ -81,7 +81,7 @@ def read_series(
 ) -> list[Series]:
     """Return all series with these label values that have chunks in [start_ms, end_ms).
 
-    A broken answer is asked for again as a whole, so that nothing is counted twice.
+    After a broken answer the whole request is repeated, so that no sample counts twice.
 
     Raises:  ReadFailed when Prometheus refuses or every attempt failed
     """
@@ -121,7 +121,7 @@ def _attempt(url: str, body: bytes) -> list[Series]:
 
 
 def merged(messages: Iterable[bytes]) -> list[Series]:
-    """Return the series of all frames; one that was split over frames is whole again."""
+    """Return the series of all frames; join those that were split over frames."""
     found: dict[tuple[tuple[str, str], ...], Series] = {}
     for message in messages:
         for number, value in fields(message):
@@ -151,7 +151,7 @@ def frames(answer: Readable) -> Iterator[bytes]:
 
 
 def request(matchers: Mapping[str, str], *, start_ms: int, end_ms: int) -> bytes:
-    """Return a ReadRequest; Prometheus includes the end of a range, so ours is one ms less."""
+    """Return a ReadRequest; its end is one ms less, because Prometheus includes the end."""
     query = _varint_field(1, start_ms) + _varint_field(2, end_ms - 1)
     for name, value in matchers.items():
         matcher = _varint_field(1, EQUAL) + _bytes_field(2, name.encode())
@@ -160,7 +160,7 @@ def request(matchers: Mapping[str, str], *, start_ms: int, end_ms: int) -> bytes
 
 
 def compressed(data: bytes) -> bytes:
-    """Return data in snappy's block format, as literals: questions are short."""
+    """Return data in snappy's block format, as literals alone: requests are short."""
     pieces = [_uvarint(len(data))]
     for start in range(0, len(data), LITERAL_BYTES_MAX):
         piece = data[start : start + LITERAL_BYTES_MAX]

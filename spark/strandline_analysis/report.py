@@ -1,6 +1,6 @@
 """The tables as text for a terminal or a pod's log.
 
-Called by `job` with plain rows; knows neither Spark nor where they came from.
+Called by `job` with plain rows; needs no Spark.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from .injected_faults import InjectedFault
 Row = Mapping[str, Any]
 
 ROWS_MAX: Final = 200
-"""Of one printed table; the files hold all."""
+"""Rows printed of one table; the files hold all."""
 FAULT_WINDOW_MS: Final = 60_000
-"""What happened so long after a fault, and before the next one, may be its doing."""
+"""Elections and ISR exits in this time after a fault, and before the next, are put beside it."""
 STATES: Final = {True: "in", False: "out", None: "unknown"}
 
 
@@ -116,7 +116,7 @@ def fault_table(
 
 
 def elections_of(fault: InjectedFault, elections: Sequence[Row], *, until_ms: int) -> list[Row]:
-    """Return the elections in which the struck broker lost leadership, or any at all."""
+    """Return the elections after a fault: those that replaced its broker, or all without one."""
     return [
         row
         for row in elections
@@ -127,7 +127,7 @@ def elections_of(fault: InjectedFault, elections: Sequence[Row], *, until_ms: in
 
 
 def exits_of(fault: InjectedFault, intervals: Sequence[Row], *, until_ms: int) -> list[Row]:
-    """Return the intervals out of the ISR that began for the struck broker, or for any."""
+    """Return the ISR exits after a fault: those of its broker, or all without one."""
     return [
         row
         for row in intervals

@@ -1,7 +1,7 @@
 """Run-length encoding of one series: equal samples in a row become one row.
 
-Called by `read` before anything reaches the JVM. A sample is a run of length one, so that
-`samples.held` gives the same answer for runs and for the samples they were made of.
+Called by `read` before rows reach the JVM. A single sample is a run of length one, so that
+`samples.held` returns the same for runs and for the samples they were made of.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final
 from .xor_chunk import STALE_BITS
 
 GAP_INTERVALS: Final = 2.5
-"""So many scrape intervals without a sample are a gap: one lost scrape is none."""
+"""Scrape intervals without a sample that make a gap; a single lost scrape makes none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """Consecutive samples of one series with the same bits and no gap among them.
 
-    A stale marker is a run of its own; sample_count is 1 then, though it holds no value.
+    A stale marker is a run of its own with sample_count 1 and no value.
     """
 
     first_ms: int
@@ -35,7 +35,7 @@ class Run:
 
 
 def run_lengths(samples: Iterable[tuple[int, int]], *, gap_ms: float) -> Iterator[Run]:
-    """Yield the runs of a series; without a gap_ms above 0 every sample by itself.
+    """Yield the runs of a series; with gap_ms 0 every sample by itself.
 
     Shape:   samples are (timestamp in ms, bits), strictly ascending
     """

@@ -1,8 +1,8 @@
-"""From samples to what is known at every moment: how long each value holds.
+"""How long each sampled value holds.
 
-Used by every analysis of step functions. A value holds until the next sample of its series;
-at a gap, before a stale marker and at the last sample it holds one scrape interval at most.
-Beyond that the state is unknown and never carried over.
+Every analysis uses it. A value holds until the next sample of its series; before a gap, before
+a stale marker and after the last sample it holds one scrape interval at most. After that the
+value is unknown.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ HELD: Final = StructType(
         StructField("previous_value", DoubleType()),
     ]
 )
-"""One row for each run: what `held` returns.
+"""What `held` returns: one row for each run.
 
 start_reason, end_reason: change, gap, stale or range. previous_ms, previous_value: the last
-sample before a change; null after anything else.
+sample before the run if start_reason is change, else null.
 """
 
 SERIES_KEY: Final = ("pod", "instance", "topic", "partition")
-"""What two series of one replica's process have in common; their scrapes are the same."""
+"""Series that agree in these labels show one replica in one process, at the same scrapes."""
 
 
 def scrape_interval_ms(up: DataFrame) -> int | None:
-    """Return the scrape interval: each target's median distance, the least over all targets.
+    """Return the scrape interval: the least of the targets' median distances between scrapes.
 
-    up holds samples, not runs, of a series that every scrape writes.
+    Shape:   up holds samples, not runs, of a series that every scrape writes
+    Units:   ms
 
-    Returns: None when no target was scraped twice
+    Returns: None if no target was scraped twice
     """
     in_order = Window.partitionBy("series_id").orderBy("first_ms")
     distances = up.where(~F.col("stale")).withColumn(
@@ -57,11 +58,11 @@ def scrape_interval_ms(up: DataFrame) -> int | None:
 
 
 def held(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
-    """For how long does every value hold?
+    """Return how long each value holds.
 
-    Gives the same answer for samples and for any runs that were made of them.
+    The result is the same for samples and for any runs that were made of them.
 
-    Shape:   samples as schema.SAMPLES; the answer as HELD, series by series
+    Shape:   samples as schema.SAMPLES; the result as HELD
     Units:   ms; [start_ms, end_ms) is the range that was read
     """
     gap_ms = GAP_INTERVALS * interval_ms
@@ -110,10 +111,10 @@ def of(frame: DataFrame, metric: str) -> DataFrame:
 
 
 def value_at(frame: DataFrame, facts: DataFrame, metric: str, *, at: str, into: str) -> DataFrame:
-    """Add the value that a metric of the same process had in the scrape at a moment.
+    """Add as column `into` the value of another metric of the same process at the time `at`.
 
     Shape:   frame has the columns SERIES_KEY and `at`; facts as HELD
-    Returns: null where that scrape held no sample of it
+    Returns: null where no run of that metric covers the time
     """
     other = of(facts, metric).select(
         *(F.col(name).alias(f"_{name}") for name in SERIES_KEY),
@@ -135,7 +136,7 @@ def broker_id(pod: str) -> Column:
 
 
 def _merged(samples: DataFrame, *, gap_ms: float) -> DataFrame:
-    """Merge neighbours of equal value without a gap; merging twice changes nothing."""
+    """Merge neighbouring runs of equal value without a gap; merging twice changes nothing."""
     in_order = Window.partitionBy("series_id").orderBy("first_ms")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     goes_on = (

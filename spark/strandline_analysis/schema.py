@@ -1,7 +1,7 @@
-"""The one shape in which samples enter every analysis, wherever they come from.
+"""The schema of the samples that every analysis takes.
 
-Times are UTC epoch ms; ranges are half-open. Nothing here is a Spark timestamp, so no time
-zone ever applies.
+Times are UTC epoch ms; ranges are half-open. No column is a Spark timestamp, so no time zone
+ever applies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SERIES: Final = (
     StructField("replica", IntegerType()),
     StructField("labels", MapType(StringType(), StringType()), nullable=False),
 )
-"""Which series: a hash of all its labels, and the labels that analyses join on."""
+"""Columns that name a series: a hash of all its labels, and the labels that analyses join on."""
 
 SERIES_COLUMNS: Final = tuple(column.name for column in SERIES)
 

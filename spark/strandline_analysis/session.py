@@ -1,4 +1,4 @@
-"""The one place that starts Spark: every setting that matters, none left to chance."""
+"""The one place that starts Spark, with every setting that matters given explicitly."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 LOOPBACK: Final = "127.0.0.1"
 
 SETTINGS: Final = {
-    # A chart's user, a laptop and a test see the same times.
+    # The same times in a pod, on a laptop and in a test.
     "spark.sql.session.timeZone": "UTC",
-    # Tables are small once runs are made; two hundred empty tasks would be most of the time.
+    # Runs make small tables; most of the default 200 tasks would be empty and cost the most time.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
-    # Nothing here is given to other machines.
+    # No part of the work is for other machines.
     "spark.master.rest.enabled": "false",
     "spark.sql.adaptive.enabled": "true",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING} -Duser.timezone=UTC",
@@ -32,7 +32,7 @@ SETTINGS: Final = {
 
 
 def local_session(*, cores: int, folder: Path) -> SparkSession:
-    """Return a session within this process's machine; folder takes what does not fit in memory."""
+    """Return a session in local mode; folder takes what does not fit in memory."""
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(f"local[{cores}]").appName("strandline-analysis")

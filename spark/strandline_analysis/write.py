@@ -1,6 +1,6 @@
-"""Tables into a folder: Parquet and CSV for each, and summary.json, written last.
+"""Writes tables into a folder: Parquet and CSV for each, then summary.json.
 
-Called by `job` on the driver: result tables are small, whatever was read. A folder with a
+Called by `job` on the driver: result tables are small, however much was read. A folder with a
 summary.json is complete.
 """
 
@@ -31,5 +31,5 @@ def write_tables(out: Path, tables: Mapping[str, pa.Table], summary: Mapping[str
 
 
 def summary_of(tables: Mapping[str, pa.Table], **facts: Any) -> dict[str, Any]:
-    """Return what summary.json holds: the facts given and the number of rows of each table."""
+    """Return the content of summary.json: the given facts and each table's number of rows."""
     return {**facts, "rows": {name: rows.num_rows for name, rows in tables.items()}}

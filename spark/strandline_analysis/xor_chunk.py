@@ -1,7 +1,7 @@
 """The scalar decoder of Prometheus's XOR chunks.
 
-Called by `remote_read`. Knows neither labels nor transport; needs nothing but Python.
-Values stay bit patterns until the last moment, because a stale marker is one NaN among many.
+Called by `remote_read`; needs only Python. Values stay bit patterns, because a stale marker is
+one NaN among many.
 
 Source: Prometheus tsdb/chunkenc/xor.go (after Facebook's Gorilla paper), model/value.go.
 """
@@ -17,7 +17,7 @@ STALE_BITS: Final = 0x7FF0_0000_0000_0002
 
 HEADER_BYTES: Final = 2
 DELTA_WIDTHS: Final = (0, 14, 17, 20, 64)
-"""Bits of a timestamp's change of pace, by the number of 1 bits before it."""
+"""Bits of a timestamp's delta of deltas, by the number of 1 bits before it."""
 VARINT_BYTES_MAX: Final = 10
 WORD: Final = 64
 WORD_MASK: Final = (1 << WORD) - 1
@@ -31,7 +31,7 @@ def decode(chunk: bytes) -> Iterator[tuple[int, int]]:
     """Yield (timestamp, bits of the value) of every sample.
 
     Units:   timestamps are ms since 1970; bits are those of an IEEE double
-    Raises:  ChunkMalformed when the chunk is shorter than it says
+    Raises:  ChunkMalformed if the chunk ends before its last sample
     """
     if len(chunk) < HEADER_BYTES:
         raise ChunkMalformed(f"{len(chunk)} bytes hold no header")
@@ -70,13 +70,13 @@ def _delta_of_delta(bits: _Bits) -> int:
     if width == 0:
         return 0
     raw = bits.take(width)
-    # Prometheus's ranges are lopsided: the smallest negative number is missing.
+    # Prometheus's ranges lack the smallest negative number of the width.
     limit = 1 << (width - 1)
     return raw - (1 << width) if raw > limit or (width == WORD and raw == limit) else raw
 
 
 def _wrapped(value: int) -> int:
-    """Return a sum as Go's int64 has it."""
+    """Return a sum wrapped as Go's int64 wraps."""
     value &= WORD_MASK
     return value - (1 << WORD) if value >> (WORD - 1) else value
 

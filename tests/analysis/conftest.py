@@ -1,7 +1,7 @@
 """Fixtures of the analysis tests: Spark from the cache, and Debian's Prometheus on loopback.
 
-Neither is part of the tests' own environment: `hack/analysis` puts them into the cache on
-first use, and only tests of the processes tier ask for them.
+The tests' environment has neither: `hack/analysis` puts them into the cache on first use, and
+only tests of the processes tier ask for them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ANALYSIS_SCRIPT = REPOSITORY / "hack" / "analysis"
 PREPARE_LIMIT_SECONDS = 900
 """Bound of downloading and building PySpark once; 4 s when it is in the cache."""
 SPARK_TIMEOUT_SECONDS = 1200
-"""Bound of a test with Spark: the first one's time holds the preparation and the start."""
+"""Bound of a test with Spark; the first one also prepares and starts Spark."""
 
 
 PYSPARKS_SOCKETS = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Collect PySpark's leftovers here, before they trouble a test of somebody else."""
+    """Collect PySpark's leftovers here, so that they do not fail a later test."""
     if uses_spark(item):
         gc.collect()
 
@@ -55,7 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Provide a local Spark session, the same for all tests."""
     command = [str(ANALYSIS_SCRIPT), "env", sys.executable]
     packages = run(command, limit_seconds=PREPARE_LIMIT_SECONDS).splitlines()[-1]
-    # Last, so that what the tests' own environment has is not replaced.
+    # Last, so that packages of the tests' environment come first.
     sys.path.append(packages)
     folders = [REPOSITORY / "spark", REPOSITORY / "broker_image", REPOSITORY]
     os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, folders), packages])

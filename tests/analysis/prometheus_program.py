@@ -33,7 +33,7 @@ class PrometheusProgram:
         self.url = ""
 
     def load(self, openmetrics: str) -> None:
-        """Make blocks of these samples before the start."""
+        """Make blocks of these samples; call it before `start`."""
         text = self._folder / "samples.txt"
         text.write_text(openmetrics)
         make = ["tsdb", "create-blocks-from", "openmetrics", str(text), str(self._data)]
@@ -57,7 +57,7 @@ class PrometheusProgram:
             str(self._programs / "prometheus"),
             f"--config.file={path}",
             f"--storage.tsdb.path={self._data}",
-            # Samples of a test are of any age.
+            # Tests load samples of any age.
             "--storage.tsdb.retention.time=100y",
             f"--web.listen-address={address}",
         ]
@@ -78,14 +78,14 @@ class PrometheusProgram:
         return result
 
     def stop(self) -> None:
-        """End it in an orderly way."""
+        """End it with SIGTERM."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(STOP_SECONDS)
             self._process = None
 
     def kill(self) -> None:
-        """End it at once."""
+        """End it with SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -95,8 +95,8 @@ class PrometheusProgram:
             with urllib.request.urlopen(self.url + path, timeout=10) as answer:
                 body: bytes = answer.read()
         except urllib.error.HTTPError as error:
-            # A refusal is an open answer, too: left to the garbage collector it would be
-            # reported in somebody else's test.
+            # The error holds an open answer: left to the garbage collector it would fail a
+            # later test.
             error.close()
             raise
         return body

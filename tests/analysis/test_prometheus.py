@@ -48,7 +48,7 @@ def walks() -> dict[str, list[tuple[int, float]]]:
         at = START_MS
         samples = []
         for index in range(SAMPLES):
-            # Steady, with jitter, and now and then a long silence: every width of a pace.
+            # Steady, with jitter, and with long silences: every width of a delta of deltas.
             at += 1000 + chance.choice([0, 0, 1, -3, 250, -900, 40_000, 600_000])
             samples.append((at, value(index)))
         made[kind] = samples
@@ -139,7 +139,7 @@ def test_a_target_that_goes_away_leaves_a_stale_marker(prometheus: PrometheusPro
     )
     samples = seen()
     assert all(bits != xor_chunk.STALE_BITS for _, bits in samples[:-1])
-    # The JSON API keeps quiet about it: that is why it is not used.
+    # The JSON API hides stale markers, so the analysis does not use it.
     (told,) = prometheus.query(f"{METRIC}[1h]")
     assert [round(at * 1000) for at, _ in told["values"]] == [at for at, _ in samples[:-1]]
 

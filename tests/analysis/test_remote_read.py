@@ -58,7 +58,7 @@ class PreparedResponse:
 
 @contextmanager
 def serving(*responses: PreparedResponse) -> Iterator[tuple[str, list[bytes]]]:
-    """Serve the responses in this order, the last one for ever; yield the URL and the questions."""
+    """Serve the responses in this order, the last one forever; yield the URL and the requests."""
     questions: list[bytes] = []
 
     class RemoteReadHandler(BaseHTTPRequestHandler):
@@ -87,7 +87,7 @@ def read(url: str) -> list[Series]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the pause between attempts; their number stays."""
+    """Shorten the pause between attempts, not their number."""
     monkeypatch.setattr(remote_read, "BACK_OFF_SECONDS", 0.001)
 
 

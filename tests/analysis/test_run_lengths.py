@@ -1,4 +1,4 @@
-"""Runs of equal samples: what they keep together, and what parts them."""
+"""Runs of equal samples: which samples join a run, and which end it."""
 
 from __future__ import annotations
 

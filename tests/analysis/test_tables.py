@@ -1,4 +1,4 @@
-"""The analyses against histories that are known to the millisecond, within their own bounds."""
+"""The analyses against histories that are known to the millisecond, within the stated errors."""
 
 from __future__ import annotations
 
@@ -92,24 +92,24 @@ def history(partition: int) -> PartitionTimeline:
             timeline.elect(20_500, 2, {1, 2})
         case 109:  # ZOMBIE
             timeline.elect(10_000, 1, {1, 2})
-        case _:  # GAP: nothing happens, scrapes are lost
+        case _:  # GAP: only scrapes are lost
             pass
     return timeline
 
 
 SHRINK_EXPAND, TWO_AT_ONCE, GAP, STALE, KILLED, MOVED, UNCLEAN, UNSEEN, ZOMBIE = range(101, 110)
 LOST = frozenset({(0, 5), *((0, number) for number in range(20, 26))})
-"""Of partition GAP: one scrape, and later six in a row."""
+"""Lost scrapes of partition GAP: one, and later six in a row."""
 START_MS = PartitionTimeline().start_ms
 
 
 def series_of(partition: int) -> list[Series]:
-    """Return what scrapes saw of one of them."""
+    """Return what scrapes saw of one partition."""
     found = scraped(
         history(partition), length=LENGTH_MS, lost=LOST if partition == GAP else frozenset()
     )
     if partition == ZOMBIE:
-        # The old leader goes on showing itself as one.
+        # The old leader still shows itself as leader.
         found = [each for each in found if each.labels["pod"] != "default-0"]
         untouched = scraped(PartitionTimeline(partition=partition), length=30_000)
         found += [each for each in untouched if each.labels["pod"] == "default-0"]
@@ -123,7 +123,7 @@ def histories() -> list[PartitionTimeline]:
 
 @pytest.fixture(scope="module")
 def series(histories: list[PartitionTimeline]) -> list[Series]:
-    """All partitions in one go: a query costs seconds, whatever it reads."""
+    """Return the series of all partitions: one query takes seconds, however little it reads."""
     named = [each for number in range(SHRINK_EXPAND, ZOMBIE + 1) for each in series_of(number)]
     return named + [each for one in histories for each in scraped(one, length=LENGTH_MS)]
 
@@ -352,7 +352,7 @@ def test_isr_intervals_of_random_histories_are_true_within_their_bounds(
 
 
 def sure_states(history: PartitionTimeline, row: Row) -> list[Any]:
-    """Return the states that hold for longer than an interval where a row is sure of itself."""
+    """Return the states that last longer than an interval, where a row claims to be certain."""
     first, end = row["start_ms"], row["end_ms"] - row["end_err_ms"]
     ends = [*(state.at_ms for state in history.states[1:]), row["end_ms"]]
     return [
@@ -386,7 +386,7 @@ def test_elections_of_random_histories_are_true_within_their_bounds(
             if row["old_leader"] is not None:
                 gap = truth.since_ms - lost_ms
                 assert gap <= row["no_leader_high_ms"], row
-                # A leader that is not scraped counts as gone, though it may live.
+                # A leader that is not scraped counts as gone, even if it lives.
                 hidden = any(
                     before.leader in state.unscraped
                     for state in one.between(row["t_last_old_ms"], truth.since_ms)

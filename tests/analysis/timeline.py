@@ -1,7 +1,7 @@
 """A partition's history that is known to the millisecond, and the samples that scrapes take.
 
-The oracle of the analyses: tests move leaders and ISRs, let every pod be scraped at its own
-phase, and compare what an analysis says of the samples with what really happened.
+The oracle of the analyses: a test moves leaders and ISRs, scrapes every pod at its own phase,
+and compares what an analysis says of the samples with what really happened.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class State:
     changed_ms: int
     dead: frozenset[int] = frozenset()
     unscraped: frozenset[int] = frozenset()
-    """Brokers that live and serve, and whose scrapes fail all the same."""
+    """Brokers that live and serve although their scrapes fail."""
 
 
 @dataclass(slots=True)
 class PartitionTimeline:
-    """One partition with three replicas; times given to its verbs only rise."""
+    """One partition with three replicas; callers give its methods rising times."""
 
     partition: int = 0
     start_ms: int = 1_790_000_000_000
@@ -79,7 +79,7 @@ class PartitionTimeline:
         )
 
     def change_isr(self, at: int, isr: set[int]) -> None:
-        """Let the leader's proposal be accepted."""
+        """Set the ISR, as if the controller accepted the leader's proposal."""
         at_ms = self.start_ms + at
         self._add(at_ms=at_ms, isr=frozenset(isr), version=self.now.version + 1, changed_ms=at_ms)
 
@@ -98,7 +98,7 @@ class PartitionTimeline:
         self._add(at_ms=self.start_ms + at, unscraped=self.now.unscraped | {broker})
 
     def show(self, at: int, broker: int) -> None:
-        """Let them succeed again."""
+        """Let a broker's scrapes succeed again."""
         self._add(at_ms=self.start_ms + at, unscraped=self.now.unscraped - {broker})
 
     def at(self, time_ms: int) -> State:
@@ -124,7 +124,8 @@ def scraped(
 ) -> list[Series]:
     """Return the series of three pods that are scraped every second for length ms.
 
-    lost names (broker, number of the scrape) that left nothing at all, not even a failure.
+    Shape:   lost holds (broker, number of the scrape) of scrapes without a trace, not even a
+             failure
     """
     series: dict[Labels, list[tuple[int, int]]] = {}
     for broker, phase in enumerate(phases):

@@ -1,4 +1,4 @@
-"""Dry runs of writes: the API server's answer as its causes, nothing stored."""
+"""Dry runs of writes: the API server's answer as causes; it stores no object."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMIT_SECONDS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiResponse:
-    """The status code and, of a refusal, one (field, sentence) for each broken rule."""
+    """The status code and, for a refusal, one (field, sentence) for each broken rule."""
 
     code: int
     value: Manifest
@@ -40,7 +40,7 @@ class ApiResponse:
 
 
 class DryRuns:
-    """Writes as cluster administrator, as dry runs where nothing shall be stored."""
+    """Writes as cluster administrator; the try_ methods are dry runs."""
 
     def __init__(self, kubeconfig: Path, namespace: str) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
@@ -54,7 +54,7 @@ class DryRuns:
         self._connection = HTTPSConnection(
             where.hostname or "", where.port, context=context, timeout=LIMIT_SECONDS
         )
-        self._namespace = namespace
+        self.namespace = namespace
 
     def close(self) -> None:
         """Close the connection."""
@@ -64,9 +64,10 @@ class DryRuns:
         """Create an object and keep it."""
         return self._send("POST", self._path(manifest), manifest)
 
-    def try_create(self, manifest: Manifest) -> ApiResponse:
-        """Create an object in a dry run."""
-        return self._send("POST", self._path(manifest) + "?dryRun=All", manifest)
+    def try_create(self, manifest: Manifest, *, validation: str = "Warn") -> ApiResponse:
+        """Create an object in a dry run; validation is the API's fieldValidation."""
+        query = f"?dryRun=All&fieldValidation={validation}"
+        return self._send("POST", self._path(manifest) + query, manifest)
 
     def put_status(self, manifest: Manifest) -> ApiResponse:
         """Replace a status and keep it."""
@@ -80,7 +81,7 @@ class DryRuns:
 
     def _path(self, manifest: Manifest, *, named: bool = False) -> str:
         plural = PLURALS[manifest["kind"]]
-        path = f"/apis/strandline.dev/v1alpha1/namespaces/{self._namespace}/{plural}"
+        path = f"/apis/strandline.dev/v1alpha1/namespaces/{self.namespace}/{plural}"
         return f"{path}/{manifest['metadata']['name']}" if named else path
 
     def _send(self, method: str, path: str, body: Manifest) -> ApiResponse:

@@ -1,11 +1,12 @@
 """Tables: for every bound and rule of the CRDs one write that is refused and one accepted.
 
-A value at a path replaces what the complete object of the kind has there. `Also` changes
-further paths, so that a value at the edge of its bound keeps all other rules.
+The value at a path replaces that of the kind's complete object. `Also` changes further paths,
+so that a value at the edge of its bound keeps all other rules.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ Manifest = dict[str, Any]
 
 
 class _Gone:
-    """Marks a path that is taken out."""
+    """Marks a path that the write removes."""
 
     def __repr__(self) -> str:
         return "GONE"
@@ -35,7 +36,7 @@ class Also:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A CEL rule, named by its sentence. On is create, spec or status: what is written."""
+    """A CEL rule, named by its message; `on` is the kind of write: create, spec or status."""
 
     kind: str
     message: str
@@ -168,6 +169,19 @@ COMPLETE: Final[dict[str, Manifest]] = {
         },
     ),
 }
+
+
+def leaves(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of all values; a list of values has one path."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from leaves(inner, f"{path}.{name}".lstrip("."))
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for item in value:
+            yield from leaves(item, f"{path}[]")
+    else:
+        yield path
+
 
 Bounds = dict[str, dict[str, tuple[Any, Any]]]
 """Path to keyword to (accepted, refused)."""

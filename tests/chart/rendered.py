@@ -54,6 +54,17 @@ def bounds(kind: str) -> set[str]:
     return found
 
 
+def fields(kind: str) -> set[str]:
+    """Return the paths of all values in the spec and status of a kind, lists of values as one."""
+    return {
+        path.removesuffix("[]")
+        for path, schema in _walk(crd_schemas()[kind], "")
+        if path.split(".")[0] in {"spec", "status"}
+        and "properties" not in schema
+        and "properties" not in schema.get("items", {})
+    }
+
+
 def unbounded(kind: str) -> set[str]:
     """Return the paths of texts and lists without a limit; a date-time has its own."""
     found = set()

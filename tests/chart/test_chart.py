@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.chart import rendered
-from tests.chart.cases import BOUNDS, REQUIRED
+from tests.chart.cases import BOUNDS, COMPLETE, REQUIRED, leaves
 from tests.chart.rules import RULES
 from tests.support.commands import CommandError, programs, run
 from tests.support.strandline_objects import CHART
@@ -51,6 +51,12 @@ def test_every_bound_is_in_the_table(kind: str) -> None:
     listed = {f"{path} {keyword}" for path, words in BOUNDS[kind].items() for keyword in words}
     listed |= {f"{path} required" for path in REQUIRED[kind]}
     assert rendered.bounds(kind) == listed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_complete_object_has_every_field(kind: str) -> None:
+    complete = {part: COMPLETE[kind][part] for part in ("spec", "status")}
+    assert rendered.fields(kind) == set(leaves(complete))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from tests.chart.api import PLURALS, ApiResponse, DryRuns
 from tests.chart.cases import BOUNDS, COMPLETE, GONE, REQUIRED, Also, Manifest, Rule
 from tests.chart.rules import RULES
 from tests.support import strandline_objects as objects
+from tests.support.commands import CommandError
 from tests.support.control_plane import ControlPlane
 from tests.support.fixtures import namespace_name
 
@@ -77,9 +79,9 @@ PRINTED = {
         "REASON": "Because",
     },
 }
-"""What `kubectl get -o wide` shows of the complete objects, but for their age."""
+"""What `kubectl get -o wide` shows of the complete objects, except their age."""
 NOT_CHECKED = "some validation rules were not checked because the object was invalid"
-"""The API server says so after a broken bound: CEL rules wait until the shape is right."""
+"""The API server says so after a broken bound: it runs CEL rules only on a valid shape."""
 
 BOUND_CASES = [
     pytest.param(kind, path, keyword, *pair, id=f"{kind} {path} {keyword}")
@@ -121,7 +123,7 @@ def edits_of(path: str, value: Any) -> Manifest:
 
 
 class CrdHarness:
-    """For each kind one stored object without a status and one that is complete."""
+    """For each kind one stored object without a status and one complete object."""
 
     def __init__(self, dry_runs: DryRuns) -> None:
         self.dry_runs = dry_runs
@@ -152,7 +154,7 @@ class CrdHarness:
         return self.dry_runs.try_update(changed(whole, edits), status=True)
 
     def try_rule(self, rule: Rule, edits: Manifest) -> ApiResponse:
-        """Write as the rule says, in a dry run."""
+        """Do the write of a rule in a dry run."""
         if rule.on == "create":
             return self.dry_runs.try_create(
                 changed(COMPLETE[rule.kind], {"status": GONE, "metadata.name": "fresh", **edits})
@@ -224,14 +226,36 @@ def test_kubectl_prints_the_columns(
     assert row == PRINTED[kind]
 
 
-def test_an_unknown_field_is_refused_by_strict_clients(
+@pytest.mark.parametrize("kind", sorted(COMPLETE))
+def test_a_status_cannot_be_removed(harness: CrdHarness, kind: str) -> None:
+    whole = changed(harness.complete[kind], {"status": GONE})
+    answer = harness.dry_runs.try_update(whole, status=True)
+    assert answer.code == 422, answer.value
+    assert answer.causes
+    assert all("removed" in sentence for _, sentence in answer.causes), answer.causes
+
+
+@pytest.mark.parametrize("kind", sorted(COMPLETE))
+def test_an_unknown_field_is_refused_by_strict_clients(harness: CrdHarness, kind: str) -> None:
+    """Kubectl and helm are strict; for other clients the API server drops unknown fields."""
+    fresh = changed(COMPLETE[kind], {"metadata.name": "fresh", "status": GONE})
+    unknown = changed(fresh, {"spec.replicaz": 1})
+    refused = harness.dry_runs.try_create(unknown, validation="Strict")
+    assert refused.code == 400, refused.value
+    assert 'unknown field "spec.replicaz"' in refused.value["message"]
+    pruned = harness.dry_runs.try_create(unknown)
+    assert pruned.code == 201
+    assert pruned.value["spec"] == harness.dry_runs.try_create(fresh).value["spec"]
+
+
+def test_kubectl_refuses_an_unknown_field_by_itself(
     harness: CrdHarness, control_plane: ControlPlane
 ) -> None:
-    """The schema keeps no unknown fields; kubectl asks for strictness and names the field."""
     fresh = changed(COMPLETE["ReplicatedTopic"], {"metadata.name": "fresh", "status": GONE})
-    answer = harness.dry_runs.try_create(changed(fresh, {"spec.config.segmentBites": 1}))
-    assert answer.code == 201
-    assert "segmentBites" not in answer.value["spec"]["config"]
+    manifest = json.dumps(changed(fresh, {"spec.config.segmentBites": 1}))
+    command = ("create", "--dry-run=server", "-f", "-", "-n", harness.dry_runs.namespace)
+    with pytest.raises(CommandError, match=r'unknown field "spec\.config\.segmentBites"'):
+        control_plane.kubectl(*command, stdin=manifest)
 
 
 def test_defaults_fill_an_empty_spec(harness: CrdHarness) -> None:

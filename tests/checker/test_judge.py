@@ -203,8 +203,8 @@ def test_a_consumer_may_stop_and_begin_anywhere_in_the_log() -> None:
     [
         ((0, "v0"), (1, "v2")),  # another record than the log holds there
         ((5, "v5"), (6, "v6")),  # above the end of every log: it was never committed
-        ((0, "v0"), (2, "v2")),  # one left out
-        ((1, "v1"), (1, "v1")),  # one got twice
+        ((0, "v0"), (2, "v2")),  # one skipped
+        ((1, "v1"), (1, "v1")),  # one read twice
     ],
 )
 def test_a_read_that_the_log_does_not_bear_out_is_found(found: tuple[tuple[int, str], ...]) -> None:

@@ -38,7 +38,7 @@ ENVIRONMENT = {
 
 
 TRAVELLING = ("replica.fetch.max.bytes", "replica.fetch.response.max.bytes", "message.max.bytes")
-"""Sizes of what travels to a follower as one frame."""
+"""Bounds of one frame to a follower."""
 
 
 def load(tmp_path: Path, text: str, **environment: str) -> BrokerConfig:

@@ -80,7 +80,7 @@ def test_harmless_imports_keep_every_contract(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Provide what the contracts say of packages that hold all the wrong imports."""
+    """Provide the contracts' report on packages that hold all the wrong imports."""
     planted: defaultdict[str, str] = defaultdict(str)
     for importer, imported in WRONG_IMPORTS:
         planted[f"{importer}/__init__.py"] += f"import {imported}\n"
@@ -91,7 +91,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize(("importer", "imported"), WRONG_IMPORTS)
 def test_planted_import_breaks_a_contract(report: str, importer: str, imported: str) -> None:
-    # Alone in its paragraph: a contract forbids this import, not a longer way to its target.
+    # Alone in its paragraph: a contract forbids this import, not a longer chain to its target.
     direct = rf"\n\n- +{importer.replace('/', '.')} -> {imported} \(l\.\d+\)\n\n"
     assert re.search(direct, report), report
 

@@ -20,7 +20,7 @@ OLD_GO = "#!/bin/sh\necho go1.23.9\n"
 def machine(
     folder: Path, programs: dict[str, str], python: str, *args: str, cluster: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run the check where only these programs can be found."""
+    """Run the check with only these programs in PATH."""
     for tool in TOOLS:
         (folder / tool).symlink_to(shutil.which(tool) or tool)
     for name, text in programs.items():
@@ -95,7 +95,7 @@ def test_the_demo_needs_what_the_cluster_it_will_use_needs(
 
 
 def test_an_environment_is_made_after_asking_for_the_verb(tmp_path: Path) -> None:
-    # A make that runs this suite hands its own settings on, such as PY.
+    # A make that runs this suite passes its own settings on, such as PY.
     inherited = {"MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS", "PY"}
     env = {name: value for name, value in os.environ.items() if name not in inherited}
     planned = subprocess.run(

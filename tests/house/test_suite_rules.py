@@ -1,7 +1,7 @@
 """The suite's own rules, tried on small suites that run under a copy of tests/conftest.py.
 
-Each suite runs in a process of its own. To import pytest takes longer than to run a small
-suite, so one process imports it and forks for each.
+Each suite runs in a process of its own. The import of pytest takes longer than a small suite, so
+one process imports pytest and forks for each suite.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ SKIPPED = "import pytest\n@pytest.mark.skip\ndef test_b(): pass\n"
 SKIPPED_MODULE = "import pytest\npytest.skip('no', allow_module_level=True)\n"
 XFAILED = "import pytest\n@pytest.mark.xfail\ndef test_b(): assert False\n"
 POD = "import pytest\n@pytest.mark.pods\ndef test_pod(): pass\n"
+TWO_FILES = {"test_x.py": PASSING, "test_y.py": PASSING}
+TWO_FOLDERS = {"test_x.py": PASSING, "y/test_y.py": PASSING}
+IGNORING = "collect_ignore = ['test_y.py']\n"
 DESELECTED = "def test_c(): pass\n"
 TWO_WORKERS = ("-p", "xdist", "-n2", "--dist=loadfile")
 ONE_WORKER = ("-p", "xdist", "-n1", "--max-worker-restart=0")
@@ -64,7 +67,7 @@ for line in sys.stdin:
 
 
 class Done(NamedTuple):
-    """How a run ended, and all it printed."""
+    """Exit code and output of a run."""
 
     returncode: int
     output: str
@@ -115,8 +118,15 @@ def suites() -> Iterator[Suites]:
         ({"test_x.py": PASSING, "test_y.py": SKIPPED_MODULE}, [], "skipped: suite/test_y.py"),
         ({"test_x.py": PASSING + XFAILED}, [], "expected to fail: suite/test_x.py::test_b"),
         ({"test_x.py": TWO}, ["-k", "test_a"], "deselected: suite/test_x.py::test_b"),
+        (TWO_FILES, ["--ignore=suite/test_y.py"], "ignored: suite/test_y.py"),
+        (TWO_FILES, ["--ignore-glob=*_y.py"], "ignored: suite/test_y.py"),
+        (TWO_FOLDERS, ["--ignore=suite/y"], "ignored: suite/y"),
+        (TWO_FOLDERS | {"y/conftest.py": IGNORING}, [], "ignored: suite/y/test_y.py"),
     ],
-    ids=["skip", "module skip", "xfail", "deselected"],
+    ids=[
+        *("skip", "module skip", "xfail", "deselected"),
+        *("ignored", "ignored by its kind", "ignored folder", "ignored by a conftest"),
+    ],
 )
 def test_ci_fails_a_run_that_left_something_out(
     suites: Suites, tmp_path: Path, tests: dict[str, str], args: list[str], sentence: str

@@ -1,4 +1,4 @@
-"""Which of our errors an answer of the API server becomes, and where an object lives."""
+"""Which of our errors each answer of the API server becomes, and the URL path of an object."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_reads_writes_and_their_refusals(connect: Connect, namespace: str) -> No
                 await api.put(CONFIG_MAPS, namespace, {**created, "data": {"k": "2"}})
             read = await api.get(CONFIG_MAPS, namespace, "a")
             assert read["data"] == {"k": "1"}
-            # A Lease is of the kinds that a PUT creates; its uid turns that into a refusal.
+            # The API server refuses a PUT of a deleted object, with its uid and without.
             await api.delete(CONFIG_MAPS, namespace, "a")
             for metadata in ({**created["metadata"]}, {**created["metadata"], "uid": ""}):
                 with pytest.raises((StoreConflict, StoreNotFound)):

@@ -1,4 +1,4 @@
-"""One malformed object among good ones: it is left out and logged, the others stay."""
+"""The store leaves a malformed object out, logs it, and returns the good ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dicts to values and back: nothing is lost, and nothing half-written is believed."""
+"""Dicts to values and back: every field survives, and incomplete objects are refused."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_only_objects_of_the_cluster_are_listed(
         topics = await store.list_topics()
         assert [item.topic_id for item in topics.values] == [ours]
         assert topics.values[0].settings.flush_messages == 9_223_372_036_854_775_807
-        # Data may go only when no topic has its uid: this list leaves nothing out.
+        # Brokers delete data only if no topic has its uid, so this list leaves no topic out.
         assert len(await store.list_topic_ids()) == 3
 
     on_cluster(scenario)
@@ -174,7 +174,7 @@ def test_a_controller_is_recorded_in_place_of_the_one_that_was_found(
         assert replace(written, resource_version="") == first
         with pytest.raises(StoreConflict, match="changed since"):
             await store.put_controller_record(replace(second, resource_version=version))
-        # What the operator writes meanwhile is not lost.
+        # The operator's write meanwhile is not lost.
         objects.patch_status(control_plane, namespace, "brokercluster/demo", {"readyBrokers": 2})
         found = await store.get_controller_record()
         assert found is not None
@@ -245,7 +245,7 @@ def test_a_lease_is_replaced_by_compare_and_swap_and_keeps_its_metadata(
         released = await other.put(replace(taken, holder_identity="", lease_duration_seconds=1))
         async with aclosing(changes):
             assert (await anext(changes)).value == released
-        # The watch brought the metadata along: this takes one request.
+        # The watch delivered the metadata, so this takes one request.
         again = await leases.put(replace(released, holder_identity="broker-0/x"))
         assert again.controller_epoch == 4
 

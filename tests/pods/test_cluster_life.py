@@ -26,7 +26,7 @@ CONTROL_NODE = "control"
 
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster) -> Iterator[Installed]:
-    """Provide a release in a namespace that takes restricted pods alone."""
+    """Provide a release in a namespace that takes only restricted pods."""
     images = cluster.load_images("broker", "operator", "client")
     namespace = f"cluster-life-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("create", "namespace", namespace)

@@ -1,4 +1,4 @@
-"""What a person is told, and how soon, where the nodes cannot get an image."""
+"""The demo reports at once which images the nodes cannot get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The images run under the restricted pod security standard, with nothing relaxed."""
+"""The images run under the restricted pod security standard, without exceptions."""
 
 from __future__ import annotations
 

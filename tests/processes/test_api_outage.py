@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,8 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 PARTITIONS = 3
 OUTAGE_SECONDS = 20
 RATE_KEPT = 0.8
+SESSION_SECONDS = 2
+"""After so long without a word a broker is dead (timing demo)."""
 
 
 @pytest.fixture
@@ -40,6 +43,13 @@ def acked_between(load: LoadProcess, start: int, end: int) -> int:
     return int(last - first)
 
 
+def check_leaders(group: BrokerGroup, before: list[dict[str, Any]]) -> None:
+    """Fail if a partition was elected a leader since, be it the same one."""
+    after = group.partitions("orders", PARTITIONS)
+    assert [s["leaderEpoch"] for s in after] == [s["leaderEpoch"] for s in before]
+    assert [s["leader"] for s in after] == [s["leader"] for s in before]
+
+
 def test_records_go_on_without_an_api_server_and_no_leader_changes(
     own_group: BrokerGroup,
 ) -> None:
@@ -57,16 +67,18 @@ def test_records_go_on_without_an_api_server_and_no_leader_changes(
     outage = acked_between(load, begun, begun + OUTAGE_SECONDS) / OUTAGE_SECONDS
     assert outage >= RATE_KEPT * steady, (steady, outage)
     load.wait_for_acks(RATE)
-    after = group.partitions("orders", PARTITIONS)
-    assert [s["leaderEpoch"] for s in after] == [s["leaderEpoch"] for s in before]
+    check_leaders(group, before)
     assert all(broker.runs() for broker in group.brokers)
 
     # Everything works again: a topic is created, and a dead leader is replaced.
     group.create_topic("later", partitions=PARTITIONS)
     group.wait_full_isr("later", PARTITIONS)
+    # By now a broker without a session would have been given up for dead.
+    load.wait_reports(len(load.reports()) + 2 * SESSION_SECONDS)
+    check_leaders(group, before)
     victim = group.leaders("orders", PARTITIONS)[0]
     group.brokers[victim].kill()
     group.wait_leader("orders", other_than=victim)
     load.wait_for_acks(RATE)
     group.start()
-    assert load.judged().acked > 0
+    load.judged()

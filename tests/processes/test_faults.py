@@ -1,9 +1,12 @@
 """Three brokers under load: whoever dies or stands still, nothing acknowledged is lost.
 
-Each test ends with the judgement of the whole history against the logs of all replicas.
+Each test ends with the judgement of the whole history against the logs of all replicas, of
+what a consumer read meanwhile, and of the longest time without acknowledgements.
 """
 
 from __future__ import annotations
+
+import time
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -54,7 +57,7 @@ def test_a_killed_leader_is_replaced_and_comes_back(group: BrokerGroup) -> None:
     group.start()
     group.wait_full_isr("leader-killed", PARTITIONS)
     load.wait_for_acks(RATE)
-    assert load.judged().acked > 0
+    load.judged()
 
 
 def test_a_killed_controller_that_leads_is_replaced_in_both_roles(group: BrokerGroup) -> None:
@@ -65,7 +68,7 @@ def test_a_killed_controller_that_leads_is_replaced_in_both_roles(group: BrokerG
     group.wait_leader("controller-killed", controller, other_than=controller)
     load.wait_for_acks(RATE)
     group.start()
-    assert load.judged().acked > 0
+    load.judged()
 
 
 def test_a_killed_controller_that_leads_nothing_costs_no_leader_epoch(group: BrokerGroup) -> None:
@@ -83,7 +86,7 @@ def test_a_killed_controller_that_leads_nothing_costs_no_leader_epoch(group: Bro
     after = group.partition("led-elsewhere")
     assert (after["leader"], after["leaderEpoch"]) == (before["leader"], before["leaderEpoch"])
     group.start()
-    assert load.judged().acked > 0
+    load.judged()
 
 
 def test_a_frozen_leader_is_fenced_and_truncates_what_nobody_else_has(group: BrokerGroup) -> None:
@@ -100,19 +103,23 @@ def test_a_frozen_leader_is_fenced_and_truncates_what_nobody_else_has(group: Bro
     unsafe.settle()
     for follower in followers:
         group.brokers[follower].freeze()
-    unsafe.send(10)
-    unsafe.settle()
+    # One may leave with the answers to the fetches that wait; no fetch comes for those after it.
+    for value in (b"may leave", b"stays"):
+        unsafe.send_value(value)
+        unsafe.settle()
     group.brokers[old].freeze()
+    frozen_at = time.monotonic()
     for follower in followers:
         group.brokers[follower].thaw()
     group.wait_leader(topic, other_than=old)
     acked.send(50)
     acked.settle()
+    assert (time.monotonic() - frozen_at) * 1000 < FAULT_LIMIT_MS
     group.brokers[old].thaw()
     group.brokers[old].wait_for("truncated")
     group.wait_full_isr(topic)
-    unsafe.offsets = {b"warm": unsafe.offsets[b"warm"]}
-    judge_settled(group, topic, 1, acked_history(acked.offsets, unsafe.offsets))
+    known = {b"warm": unsafe.offsets[b"warm"], b"may leave": None}
+    judge_settled(group, topic, 1, acked_history(acked.offsets, known))
 
 
 def test_a_leader_frozen_until_its_connections_were_given_up_comes_back(
@@ -128,7 +135,7 @@ def test_a_leader_frozen_until_its_connections_were_given_up_comes_back(
     group.brokers[victim].thaw()
     group.wait_full_isr("long-frozen", PARTITIONS)
     load.wait_for_acks(RATE)
-    assert load.judged().acked > 0
+    load.judged(silent=[victim])
     assert group.brokers[victim].runs()
 
 
@@ -143,7 +150,7 @@ def test_a_frozen_controller_steps_down_and_obeys_the_next(group: BrokerGroup) -
     group.brokers[old].thaw()
     group.wait_full_isr("controller-frozen", PARTITIONS)
     load.wait_for_acks(RATE)
-    assert load.judged().acked > 0
+    load.judged(silent=[old])
     assert group.controller() != old
     assert group.partition("controller-frozen", old)["controllerEpoch"] > epoch
 
@@ -216,6 +223,7 @@ def test_all_brokers_killed_at_once_lead_again_and_lost_nothing(group: BrokerGro
     group.start()
     for broker in group.brokers:
         assert broker.wait_for("registered")["evidence"] == "SameBoot"
-    group.wait_full_isr("all-killed", PARTITIONS)
+    # Until they run again nobody could have done anything: the fault is counted from here.
+    group.wait_full_isr("all-killed", PARTITIONS, within_ms=FAULT_LIMIT_MS)
     load.wait_for_acks(RATE)
-    assert load.judged().acked > 0
+    load.judged(silent=range(PARTITIONS))

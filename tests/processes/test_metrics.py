@@ -5,13 +5,34 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from strandline import names
 from strandline.names import PARTITION_IS_LEADER, Exporter, Metric, MetricKind, exported_by
-from tests.support.broker_group import BrokerGroup
+from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.clients import SentRecords, producer_of, read_all
+from tests.support.eventually import eventually
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
 SUFFIX = {MetricKind.COUNTER: "", MetricKind.GAUGE: "", MetricKind.HISTOGRAM: "_count"}
+RISES = (
+    names.PRODUCED_RECORDS_TOTAL,
+    names.PRODUCED_BYTES_TOTAL,
+    names.FETCHED_BYTES_TOTAL,
+    names.REPLICATION_BYTES_TOTAL,
+    names.REQUESTS_TOTAL,
+    names.REQUEST_SECONDS,
+    names.EVENT_LOOP_LAG_SECONDS,
+    names.LOG_FLUSH_SECONDS,
+    names.UNCLEAN_STARTS_TOTAL,
+    names.CONTROLLER_EVENT_SECONDS,
+    names.LEADER_ELECTIONS_TOTAL,
+    names.FAILOVER_SECONDS,
+    names.LEASE_RENEW_SECONDS,
+    names.LEASE_TRANSITIONS_TOTAL,
+    names.KUBERNETES_REQUESTS_TOTAL,
+    names.KUBERNETES_REQUEST_SECONDS,
+)
+"""What an ordinary life brings about: a flushed topic, a consumer, a machine that boots."""
 
 
 def families(group: BrokerGroup, broker: int) -> dict[str, str]:
@@ -81,3 +102,34 @@ def test_rows_without_labels_or_of_a_partition_have_values(group: BrokerGroup) -
         if line.startswith(PARTITION_IS_LEADER.name) and f'topic="{topic}"' in line
     )
     assert line.endswith(" 0.0")
+
+
+def values_of(group: BrokerGroup, row: Metric) -> float:
+    """Return the sum of all samples of a row, over all brokers."""
+    texts = [broker.get("/metrics")[1] for broker in group.brokers]
+    shown = (family for text in texts for family in text_string_to_metric_families(text))
+    wanted = row.name + SUFFIX[row.kind]
+    return sum(
+        sample.value for family in shown for sample in family.samples if sample.name == wanted
+    )
+
+
+def test_every_counter_of_an_ordinary_life_rises(group: BrokerGroup) -> None:
+    # Before the rest, because counters end with their process.
+    rebooted = group.brokers[next(broker for broker in range(3) if broker != group.controller())]
+    rebooted.kill()
+    rebooted.boot(2)
+    group.start()
+    topic = "counted"
+    group.create_topic(topic, flush_messages=1)
+    group.wait_full_isr(topic)
+    sent = SentRecords(producer_of(group.bootstrap()), topic)
+    sent.send(10)
+    sent.settle()
+    read_all(group.bootstrap(), topic, 10)
+
+    def all_rose() -> bool:
+        assert [row.name for row in RISES if values_of(group, row) == 0] == []
+        return True
+
+    eventually(all_rose, FAULT_LIMIT_MS, "counters that rose")

@@ -1,7 +1,7 @@
 """Three real brokers on this machine over a real API server, and what a test asks of them.
 
-The objects that the operator would make are applied by hand, so that a failure here is a
-failure of the brokers.
+This file applies the objects that the operator would make, so that a failure here is a failure
+of the brokers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from tests.support.eventually import eventually
 
 FORMED_LIMIT_MS = 30_000
 FAULT_LIMIT_MS = 15_000
-"""Every fault is over within this time, on however slow a machine."""
+"""Every fault is over within this time, also on a slow machine."""
+NEVER_FLUSHED = (1 << 63) - 1
+"""Kafka's flush.messages by default."""
 PORTS = range(20_000, 32_000)
 """Below the kernel's range for outgoing connections, so that a port is free after a restart."""
 
@@ -76,11 +78,11 @@ class BrokerGroup:
         broker.wait_for("kafka listener open", FORMED_LIMIT_MS)
 
     def on_stop(self, action: Callable[[], None]) -> None:
-        """Have something of a test ended together with the brokers."""
+        """Register an action that `stop` runs before it ends the brokers."""
         self._at_stop.append(action)
 
     def stop(self) -> None:
-        """End whatever still runs."""
+        """Run the registered actions, then end the brokers that still run."""
         for action in self._at_stop:
             action()
         for broker in self.brokers:
@@ -94,6 +96,7 @@ class BrokerGroup:
         *,
         partitions: int = 1,
         min_insync_replicas: int = 2,
+        flush_messages: int = NEVER_FLUSHED,
         assignments: Sequence[Sequence[int]] = (),
         **spec: Any,
     ) -> str:
@@ -105,7 +108,7 @@ class BrokerGroup:
             "minInsyncReplicas": min_insync_replicas,
             "segmentBytes": 1 << 20,
             "maxMessageBytes": 1_048_588,
-            "flushMessages": (1 << 63) - 1,
+            "flushMessages": flush_messages,
         }
         objects.patch_status(
             plane,
@@ -164,7 +167,7 @@ class BrokerGroup:
         return [by_name.get(f"{topic}-{number}", {}) for number in range(count)]
 
     def partition_count(self) -> int:
-        """Return how many Partitions there are of all topics."""
+        """Return the number of Partitions of all topics."""
         return len(self.control_plane.get("partitions", "-n", self.namespace)["items"])
 
     def leaders(self, topic: str, count: int) -> list[int]:
@@ -237,7 +240,7 @@ class BrokerGroup:
 
 
 def _free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
+    """Return a port of 127.0.0.1 that no process listens on."""
     for port in random.sample(PORTS, 100):
         with socket.socket() as probe:
             try:

@@ -60,7 +60,7 @@ class BrokerProgram:
         }
 
     def boot(self, number: int) -> None:
-        """Make the machine's boot id another one; a rebooted machine has a new one."""
+        """Change the boot id that the broker reads, as a reboot of the machine does."""
         self.boot_id_path.write_text(f"boot-{number}\n")
 
     def configure(self, settings: dict[str, object]) -> None:
@@ -73,15 +73,15 @@ class BrokerProgram:
         self.config_path.write_text(json.dumps(values))
 
     def use_kubeconfig(self, kubeconfig: Path) -> None:
-        """Be somebody else to the API server from the next start on."""
+        """Use another identity at the API server from the next start on."""
         self._environment["KUBECONFIG"] = str(kubeconfig)
 
     def environment(self, *, data_dir: Path | None = None) -> dict[str, str]:
-        """Return the environment of a process, which says who it is and where things are."""
+        """Return the environment of a process: its identity, ports and paths."""
         return {**self._environment, "DATA_DIR": str(data_dir or self.data_dir)}
 
     def start(self, *, data_dir: Path | None = None) -> None:
-        """Start a process; its log lines begin anew."""
+        """Start a process with an empty log file."""
         self._check_end()
         self._runs += 1
         self.started_at = time.monotonic()
@@ -117,7 +117,7 @@ class BrokerProgram:
         return found
 
     def check_log(self) -> None:
-        """Fail if any run of this broker wrote what is no log line, met a bug, or crashed."""
+        """Fail if a run of this broker wrote a malformed log line, met a bug, or crashed."""
         self._check_end()
         for run in range(1, self._runs + 1):
             for line in (self.folder / f"log-{run}.jsonl").read_text().splitlines():
@@ -163,11 +163,11 @@ class BrokerProgram:
         self.process.wait(EXIT_LIMIT_SECONDS)
 
     def freeze(self) -> None:
-        """Let it stand still with SIGSTOP: its connections stay open, it answers nobody."""
+        """Stop it with SIGSTOP: its connections stay open, and it answers no request."""
         self.process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let a frozen process go on; nothing happens to one that runs or ended."""
+        """Continue a frozen process; do nothing to one that runs or has ended."""
         if self.runs():
             self.process.send_signal(signal.SIGCONT)
 
@@ -185,6 +185,6 @@ class BrokerProgram:
         return self.process.wait(EXIT_LIMIT_SECONDS)
 
     def clean_up(self) -> None:
-        """End whatever still runs."""
+        """End the process if it still runs."""
         if self.runs():
             self.kill()

@@ -1,7 +1,7 @@
 """Clients as people have them: a confluent-kafka producer and consumer of one partition.
 
-What was acknowledged is remembered under its offset, so that a test can compare it with
-what is read back.
+The producer keeps each acknowledged value with its offset, so that a test can compare it with
+what a consumer reads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def producer_of(bootstrap: str, *, acks: str = "all") -> Producer:
             "retry.backoff.ms": 20,
             "retry.backoff.max.ms": 100,
             "delivery.timeout.ms": DELIVERY_LIMIT_SECONDS * 1000,
-            # A leader that stands still keeps its connections: only this ends the wait for it.
+            # A frozen leader keeps its connections open: only this timeout ends the wait for it.
             "socket.timeout.ms": SILENT_BROKER_MS,
         }
     )
@@ -54,7 +54,7 @@ class SentRecords:
         self._count = 0
 
     def send(self, count: int) -> None:
-        """Hand so many records to the library."""
+        """Hand this many records to the library."""
         for _ in range(count):
             self.send_value(self._prefix + b"-%d" % self._count)
 
@@ -82,8 +82,19 @@ class SentRecords:
         assert self.errors == []
 
 
-def read_all(bootstrap: str, topic: str, count: int, *, partition: int = 0) -> dict[bytes, int]:
-    """Read a partition from its beginning until so many records came; a value comes once."""
+def read_all(
+    bootstrap: str,
+    topic: str,
+    count: int,
+    *,
+    partition: int = 0,
+    found: dict[bytes, int] | None = None,
+) -> dict[bytes, int]:
+    """Read a partition from its beginning until so many records came; a value comes once.
+
+    What has come so far is in `found`, for tests that read while something happens.
+    """
+    found = {} if found is None else found
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -94,7 +105,6 @@ def read_all(bootstrap: str, topic: str, count: int, *, partition: int = 0) -> d
         }
     )
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-    found: dict[bytes, int] = {}
 
     def poll() -> bool:
         for message in consumer.consume(1000, timeout=0.2):

@@ -1,8 +1,8 @@
 """A real Kubernetes with nodes for tests that need pods, Services, volumes and lost nodes.
 
-Runs the scripts of `hack/cluster` and `hack/images`. A cluster that is up already is used
-and left up, so that a developer's runs are short; otherwise one with three workers is
-started and taken down at the end.
+Runs the scripts of `hack/cluster` and `hack/images`. Uses a cluster that is already up and
+leaves it up, so that a developer's runs are short; otherwise starts one with three workers and
+takes it down at the end.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tests.support.commands import (
 Manifest = dict[str, Any]
 
 WORKERS = 3
-"""One node for each of three brokers, beside the control plane's."""
+"""One node for each of three brokers, besides the control plane's node."""
 
 UP_LIMIT_SECONDS = 300
-"""Bound of a start; 15 to 55 s with four nodes, depending on what else the machine does."""
+"""Bound of a start; 15 to 55 s with four nodes, depending on the machine's other load."""
 
 IMAGES_LIMIT_SECONDS = 1800
 """Bound of building and loading images, base images included, with nothing cached."""
@@ -69,7 +69,7 @@ class Cluster:
             _script("down", limit_seconds=UP_LIMIT_SECONDS)
 
     def load_images(self, *names: str, nodes: Sequence[str] = ()) -> dict[str, str]:
-        """Build what changed, import it into all or these nodes, and return name -> reference."""
+        """Build changed images, import them into all or these nodes; return name -> reference."""
         chosen = ["--nodes", ",".join(nodes)] if nodes else []
         command = [str(IMAGES_SCRIPT), "load", *chosen, *names]
         printed = run(command, limit_seconds=IMAGES_LIMIT_SECONDS)

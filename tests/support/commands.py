@@ -1,4 +1,4 @@
-"""Run the scripts and programs that tests need, with a bounded time and a telling failure."""
+"""Run the scripts and programs that tests need, with a time limit; failures show the output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMAND_LIMIT_SECONDS = 60
 
 
 class CommandError(AssertionError):
-    """A command ended with an error or not in time; the message holds what it wrote."""
+    """A command failed or ran out of time; the message holds its output."""
 
     def __init__(self, command: Sequence[str], status: int | str, output: str, error: str) -> None:
         super().__init__(

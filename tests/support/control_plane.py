@@ -1,8 +1,8 @@
 """A real etcd, API server and controller manager for tests, without nodes.
 
-Runs `hack/cluster/control-plane`; knows nothing of the project's own objects. All of it
-lives in one folder on 127.0.0.1, ends with this process at the latest, and runs beside
-any other cluster of the machine.
+Runs `hack/cluster/control-plane`; knows no object of the project. The programs have one folder,
+listen on 127.0.0.1, end with this process at the latest, and run beside any other cluster of
+the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ControlPlane:
 
     @classmethod
     def start(cls, folder: Path) -> ControlPlane:
-        """Start one in this folder, which is removed by `stop`; it ends when this process does."""
+        """Start one in this folder, which `stop` removes; it ends with this process."""
         plane = cls(folder)
         plane._script("up", "--while", str(os.getpid()))
         return plane
@@ -81,11 +81,11 @@ class ControlPlane:
         self._script("start-api")
 
     def freeze_api(self) -> None:
-        """Let the API server stand still: connections stay open, nothing is answered."""
+        """Stop the API server with SIGSTOP: connections stay open, and requests get no answer."""
         self._script("freeze-api")
 
     def thaw_api(self) -> None:
-        """Let a frozen API server go on."""
+        """Continue a frozen API server."""
         self._script("thaw-api")
 
     @property

@@ -1,8 +1,8 @@
 """Wait for a condition with a bounded deadline, instead of sleeping for a guessed time.
 
-Called by tests and by the other helpers of this package. A condition is asked again
-until its answer is truthy; its last answer, or the error it last raised, is part of
-the failure message, so that a test that ran out of time says what it saw.
+Tests and the other helpers of this package call it. It repeats a condition until the answer is
+truthy. The failure message holds the last answer or error, so that a test that ran out of time
+says what it saw.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeVar, overload
 Result = TypeVar("Result")
 
 POLL_INTERVAL_MS = 50
-"""Pause between two questions: short beside every deadline, long enough to leave the CPU alone."""
+"""Pause between two tries: short beside every deadline, long enough to spare the CPU."""
 
 
 class NotWithinDeadline(AssertionError):
@@ -83,8 +83,8 @@ async def aeventually(
 ) -> Any:
     """Return the first truthy answer of the condition, which may be a coroutine function.
 
-    The event loop goes on between two questions, and a coroutine that does not return
-    is cancelled at the deadline.
+    The event loop runs on between two tries; a coroutine that does not return is cancelled at
+    the deadline.
 
     Raises: NotWithinDeadline with the last answer or error
     """

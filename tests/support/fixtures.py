@@ -12,11 +12,11 @@ from tests.support.cluster import Cluster
 from tests.support.control_plane import ControlPlane
 
 NAME_LENGTH_MAX = 40
-"""Leaves room for the random part within the 63 characters of a namespace's name."""
+"""Leaves room for a random part: the name of a namespace has at most 63 characters."""
 
 
 PODS_TIMEOUT_SECONDS = 2400
-"""Bound of a test on a cluster: the first one's time holds the start and all image builds."""
+"""Bound of a test on a cluster; the first one also starts it and builds all images."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -53,7 +53,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def pods_namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Provide a fresh namespace of the cluster that takes restricted pods alone."""
+    """Provide a fresh namespace of the cluster that takes only restricted pods."""
     name = namespace_name(request.node.name)
     cluster.kubectl("create", "namespace", name)
     label = "pod-security.kubernetes.io/enforce=restricted"
@@ -63,6 +63,6 @@ def pods_namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator
 
 
 def namespace_name(title: str) -> str:
-    """Return a name that no other test has and that tells which test it was."""
+    """Return a unique name that shows the title of the test."""
     readable = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:NAME_LENGTH_MAX].strip("-")
     return f"{readable}-{uuid.uuid4().hex[:8]}"

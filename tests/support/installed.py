@@ -1,7 +1,7 @@
 """The chart installed in a namespace of its own on a real cluster, for tests that break pods.
 
-Looks at the cluster and drives the load with the very modules the demo is made of, so that a
-test judges what a user sees.
+Watches the cluster and drives the load with the demo's own modules, so that a test judges what
+a user sees.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARTITIONS = 6
 RATE = 110.0
 KCAT = f"kcat -b {BOOTSTRAP}"
 FAULT_LIMIT_MS = 15_000
-"""Every fault is over for clients within this time, on however slow a machine."""
+"""Every fault is over for clients within this time, also on a slow machine."""
 READY_LIMIT_MS = 120_000
 HELM_LIMIT_SECONDS = 130
 
@@ -43,7 +43,7 @@ class Installed:
         self.cluster = cluster
         self.images = images
         self.kubernetes = Kubernetes(cluster.kubeconfig, namespace, programs())
-        # Definitions belong to the whole cluster and may be another release's.
+        # CRDs belong to the whole cluster, so another release may own them.
         version = json.loads(self.kubernetes.kubectl("get", "--raw", "/version"))["gitVersion"]
         definitions = self.kubernetes.helm(
             "template", RELEASE, str(CHART), f"--kube-version={version}"
@@ -89,7 +89,7 @@ class Installed:
         )
 
     def topic_id(self, topic: str) -> str:
-        """Return the id of the topic that bears this name now."""
+        """Return the id of the topic that has this name now."""
         return str(self.kubernetes.get("rtopic", topic)["status"]["topicId"])
 
     def led(self, topic: str) -> set[int]:
@@ -138,7 +138,7 @@ class Installed:
 
     @contextmanager
     def under_load(self, topic: str) -> Iterator[UnderLoad]:
-        """Create a topic and write it for as long as this lasts; judge before the end."""
+        """Create a topic and write to it inside the context; the caller judges it there."""
         self.create_topic(topic)
         load = LoadPod(
             self.kubernetes,
@@ -162,7 +162,7 @@ class Installed:
 
 
 class UnderLoad:
-    """A topic that is being written, and the faults it has seen."""
+    """A topic under load, and the faults injected meanwhile."""
 
     def __init__(
         self, kubernetes: Kubernetes, topic: str, view: ClusterView, load: LoadPod
@@ -190,7 +190,7 @@ class UnderLoad:
         return 0 if report is None else report.acked_total
 
     def fault(self, name: str, inject: Callable[[], None]) -> FaultSeen:
-        """Inject a fault and wait until it is over; it must be short for clients."""
+        """Inject a fault and wait until it is over; fail if it is too long for clients."""
         seen = run_fault(name, inject, view=self.view, load=self.load, wait=_wait)
         print(f"{name}: gaps {seen.gaps_ms} ms")
         self.faults.append(seen)
@@ -198,7 +198,7 @@ class UnderLoad:
         return seen
 
     def judged(self) -> HistoryVerdict:
-        """Stop the load and judge its history; nothing may be lost, and enough must be shown."""
+        """Stop the load and judge its history; fail on a finding or if the run shows too little."""
         self.wait_for_acks(max(0, 5_000 - self.acked()))
         self.load.stop()
         eventually(self.load.ended, READY_LIMIT_MS, "the end of the load")
@@ -223,6 +223,6 @@ def _wait(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def on_control_node(pod: dict[str, Any]) -> dict[str, Any]:
-    """Keep a pod on the node that no test kills."""
+    """Pin a pod to the node that no test kills."""
     pod["spec"]["nodeSelector"] = {"node-role.kubernetes.io/control-plane": ""}
     return pod

@@ -1,7 +1,7 @@
-"""The project's load generator as a process of its own, and the judgement of its history.
+"""The project's load generator as a process of its own, and the verdict on its history.
 
-Faults are injected while it runs; afterwards the history is judged against every replica's
-log as it lies on disk. The logs are decoded by kafka-python, not by code of ours.
+A test injects faults while it runs; afterwards the history is judged against every replica's log
+on disk. kafka-python decodes the logs, not our own code.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class LoadProcess:
                     f"--rate={rate}",
                     f"--seconds={RUN_LIMIT_SECONDS}",
                     f"--history={self._history}",
+                    "--consume",
                 ],
                 stdout=reports,
             )
@@ -58,7 +59,7 @@ class LoadProcess:
         self.wait_for_acks(rate // 2)
 
     def reports(self) -> list[dict[str, Any]]:
-        """Return what the load said each second."""
+        """Return the reports of the load, one for each second."""
         lines = self._reports.read_text().splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
@@ -71,10 +72,10 @@ class LoadProcess:
     def wait_for_acks(
         self, more: int, *, of: Sequence[int] | None = None, within_ms: int = FAULT_LIMIT_MS
     ) -> None:
-        """Wait until each partition, or each of some, has so many acknowledgements more than now.
+        """Wait until all or the given partitions have this many more acknowledgements than now.
 
-        Those of a leader that stands still are left out: the client's library waits for its
-        answer as long as the connection is open.
+        Leave out those of a frozen leader: the client's library waits for its answer as long as
+        the connection is open.
         """
         before = self.acked()
 
@@ -97,19 +98,27 @@ class LoadProcess:
         eventually(reported, count * 1000 + FAULT_LIMIT_MS, f"{count} reports")
 
     def stop(self) -> History:
-        """End the load, wait for what is outstanding, and return its history."""
+        """End the load, wait for outstanding sends and for its consumer; return its history."""
         self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(RUN_LIMIT_SECONDS) == 0
         return read_history(self._history.read_text().splitlines(keepends=True))
 
-    def judged(self) -> HistoryVerdict:
-        """End the load and judge it once every replica holds the whole log."""
+    def judged(self, *, silent: Sequence[int] = ()) -> HistoryVerdict:
+        """End the load and judge it once every replica holds the whole log.
+
+        Every record must be acknowledged and, up to the last one, read by a consumer. No
+        partition may wait longer than a fault may last, except the `silent` ones, whose leader a
+        test froze: the client's library waits for that leader's answer.
+        """
         verdict = self.verdict()
         assert verdict.is_valid, verdict
+        assert verdict.read >= verdict.acked >= RATE * self._partitions, verdict
+        late = {n: gap for n, gap in verdict.gaps_ms.items() if gap > FAULT_LIMIT_MS}
+        assert late.keys() <= set(silent), late
         return verdict
 
     def verdict(self) -> HistoryVerdict:
-        """End the load and return the judgement, whatever it is."""
+        """End the load and return the verdict, valid or not; fail on a send that was not acked."""
         verdict = settled_verdict(self._group, self._topic, self._partitions, self.stop())
         assert verdict.failed == 0, verdict
         assert verdict.unknown == 0, verdict
@@ -146,19 +155,20 @@ def settled_verdict(
             history.scans.update({(number, BrokerId(b)): r for b, r in scans.items()})
         return True
 
-    retry_on = (AssertionError, CorruptBatch)  # what is being appended may be cut
+    retry_on = (AssertionError, CorruptBatch)  # a batch may be read while it is written
     eventually(scanned, within_ms, f"equal logs of {topic}", retry_on=retry_on)
     return judge(history, replicas={n: frozenset(s["replicas"]) for n, s in enumerate(statuses)})
 
 
-def acked_history(*acknowledged: dict[bytes, int], partition: int = 0) -> History:
-    """Return the history of what other clients got acknowledged."""
+def acked_history(*acknowledged: Mapping[bytes, int | None], partition: int = 0) -> History:
+    """Return a history of value -> acknowledged offset; None is an unknown outcome."""
     lines: list[str] = []
     for producer, offsets in enumerate(acknowledged):
         for sequence, (value, offset) in enumerate(offsets.items()):
             text = value.decode()
             lines.append(json.dumps(["sent", f"p{producer}", partition, sequence, text, 0]))
-            lines.append(json.dumps([SendOutcome.ACKED.value, text, 0, offset]))
+            if offset is not None:
+                lines.append(json.dumps([SendOutcome.ACKED.value, text, 0, offset]))
     return read_history(line + "\n" for line in lines)
 
 

@@ -32,7 +32,7 @@ class CommittedStates:
         return found
 
     def absences(self) -> list[tuple[int, int, int | None]]:
-        """Return (replica, left, came back) of every time out of the ISR, in ms."""
+        """Return (replica, left, came back) of every absence from the ISR, in ms."""
         found: list[tuple[int, int, int | None]] = []
         for replica in sorted(self.states[0]["replicas"]):
             left = None
@@ -61,7 +61,7 @@ class PartitionWatch:
             self._process = subprocess.Popen(command, stdout=file)
 
     def stop(self) -> dict[int, CommittedStates]:
-        """End it and return what it saw, partition by partition."""
+        """End the watch and return what it saw, by partition number."""
         self._process.terminate()
         self._process.wait(STOP_SECONDS)
         found: dict[int, CommittedStates] = {}

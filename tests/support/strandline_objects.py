@@ -122,7 +122,7 @@ def partition(namespace: str, *, topic_id: str, topic_name: str, number: int) ->
 
 
 def owner(topic_name: str, topic_id: str) -> dict[str, Any]:
-    """Return the reference by which a topic takes its Partitions along when it is deleted."""
+    """Return the owner reference that deletes the Partitions together with their topic."""
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "ReplicatedTopic",

@@ -1,4 +1,4 @@
-"""An image's tag tells its content: it changes with it, and with nothing else."""
+"""The tag of an image changes with its content, and with nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MADE_OF = (
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Copy what images are made of, without the caches that tools leave there."""
+    """Copy the inputs of the images, without the caches that tools leave there."""
     caches = shutil.ignore_patterns("__pycache__", ".*_cache")
     for name in MADE_OF:
         source = REPOSITORY / name

@@ -1,5 +1,5 @@
-"""The checker of consistency: histories of clients against scans of logs.
+"""The checker of consistency: compares histories of clients with scans of logs.
 
-Pure: reads lines, returns findings. It trusts no client's memory of what it read, and takes a
-timeout for unknown, never for failed.
+Pure: reads lines, returns findings. A consumer's reads are no evidence of what a log holds, and
+the outcome of a send that timed out is unknown, never failed.
 """

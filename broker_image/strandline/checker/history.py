@@ -2,9 +2,8 @@
 
 A client writes a `sent` line before it hands a record to its library and at most one outcome
 line after it. A consumer writes a `read` line for each record in the order it got them. A scan
-of a replica's log writes one `record` line per record. Lines are self-contained: files may be
-concatenated in any order, and a file cut in its last line (the client was killed) is still a
-history up to there.
+of a replica's log writes one `record` line per record. Whole files may be concatenated in any
+order. A killed client may leave its last line cut: such a line is ignored if it is the very last.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from strandline.errors import StrandlineError
 from strandline.model import BrokerId, LeaderEpoch
 
 LINE_MAX_BYTES = 1 << 20
-"""A longer line is no line of ours; reading stops with an error instead of growing."""
+"""No writer of ours writes a longer line: it counts as cut."""
 
 
 class SendOutcome(Enum):
-    """How a send ended; UNKNOWN may or may not be in the log."""
+    """How a send ended; a record whose send is UNKNOWN may or may not be in the log."""
 
     ACKED = "acked"
     FAILED = "failed"
@@ -30,15 +29,15 @@ class SendOutcome(Enum):
 
 
 class MalformedHistory(StrandlineError):
-    """A line is not of the form this module writes; names the line."""
+    """A line does not have the form that this module writes; names the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A record a client handed to its library; values are unique over all clients.
+    """A record that a client handed to its library; values are unique over all clients.
 
-    sequence counts one producer's sends to one partition from 0; sent_ms and ended_ms are
-    the client's monotonic clock; offset is the acknowledged one, -1 unless ACKED.
+    sequence counts one producer's sends to one partition from 0; sent_ms and ended_ms are times
+    of the client's monotonic clock; offset is the acknowledged one, -1 unless ACKED.
     """
 
     producer: str
@@ -53,7 +52,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A record a consumer got; consumers are named, each reads a partition once, ascending."""
+    """A record that a consumer got; each named consumer reads a partition once, ascending."""
 
     consumer: str
     partition: int
@@ -75,10 +74,10 @@ class Scanned:
 
 @dataclass(slots=True, kw_only=True)
 class History:
-    """Everything the judge looks at.
+    """Everything that `judge` compares.
 
-    Sends by value, scans by (partition, broker), reads by (partition, consumer) in the
-    order they came.
+    Shape:   sends by value; scans by (partition, broker), ascending by offset; reads by
+             (partition, consumer), in the order of the consumer
     """
 
     sends: dict[str, Sent] = field(default_factory=dict)
@@ -121,8 +120,8 @@ def scanned_line(record: Scanned) -> str:
 def read_history(lines: Iterable[str]) -> History:
     """Return the history that the lines tell.
 
-    Raises: MalformedHistory for a malformed line that is not the cut last one, for a value sent
-    twice, and for an outcome without its send.
+    Raises:  MalformedHistory for a malformed line unless it is the last and cut, for a value
+             that was sent twice, and for an outcome before its send
     """
     history = History()
     cut: tuple[int, str] | None = None

@@ -1,9 +1,8 @@
 """Judge a history against the final scan of every replica's log.
 
-The scan is taken when load has stopped and every ISR is full, so every replica must hold the
-same committed log. What consumers say they read is only ever held against them: a record that
-is not in the log was never committed. A send without an answer is unknown and may be in the
-log or not.
+The caller scans when load has stopped and every ISR is full, so every replica must hold the
+same committed log. A read record that no log holds is an anomaly; a read never proves that a log
+holds a record. A send without an answer is unknown: its record may or may not be in the log.
 
 Source: the anomaly classes of Jepsen's Kafka workload, reduced to what a full scan decides.
 """
@@ -20,7 +19,7 @@ from strandline.model import BrokerId
 from .history import History, Read, Scanned, SendOutcome, Sent
 
 FINDINGS_LISTED_MAX = 20
-"""Findings are counted in full and listed up to this many of a kind."""
+"""A verdict counts all findings and lists at most this many of each kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,7 @@ class Finding:
 class HistoryVerdict:
     """Counts over the whole history; `findings` lists at most FINDINGS_LISTED_MAX of each kind.
 
-    gaps_ms is the longest time without an acknowledgement per partition while it was sent to.
+    gaps_ms is by partition, see `longest_gaps`.
     """
 
     sent: int
@@ -71,17 +70,17 @@ class HistoryVerdict:
 
 
 def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> HistoryVerdict:
-    """Return the verdict; replicas says which brokers hold each partition.
+    """Return the verdict; replicas names the brokers that hold each partition.
 
-    lost: acknowledged, yet missing from the log of some replica.
-    moved: acknowledged at one offset, found at another.
-    duplicated: one value at two offsets of a partition (the producers are idempotent).
+    lost: an acknowledged record is missing from the log of a replica.
+    moved: a record lies at another offset than the acknowledged one.
+    duplicated: one value lies at two offsets of a partition (the producers are idempotent).
     out_of_order: two acknowledged records of one producer lie in the wrong order.
     diverged: two replicas hold different records at one offset.
-    phantom: a record that no client sent, or that was definitely refused.
-    unscanned: a replica whose log is missing from the history altogether.
-    misread: a consumer got a record that is not in the log at that offset, or not the one
-    after the one before.
+    phantom: a log holds a record that no client sent, or whose send failed.
+    unscanned: the history lacks the log of a replica of a partition with acknowledged records.
+    misread: a consumer got a record that no log holds at that offset, or skipped or repeated an
+    offset.
     """
     by_kind: dict[str, list[Finding]] = defaultdict(list)
     for partition, brokers in sorted(replicas.items()):
@@ -194,8 +193,8 @@ def _identity(record: Scanned) -> tuple[object, ...]:
 def longest_gaps(sends: Iterable[Sent]) -> dict[int, float]:
     """Return the longest time in ms without an acknowledgement, per partition.
 
-    Counted from the first send: between two acknowledgements, before the first one, and from
-    the last one to the last send, as long as something had been sent that was not answered.
+    The gaps are those from the first send to the first acknowledgement, between two
+    acknowledgements, and from the last acknowledgement to the last send.
     """
     times: dict[int, list[float]] = defaultdict(list)
     first: dict[int, float] = {}

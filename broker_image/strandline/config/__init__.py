@@ -1,6 +1,6 @@
 """Every setting of the project: what it means, its unit, its default and why.
 
-Read once at start by `config.broker.load_broker_config`; afterwards settings are frozen
-values that are handed over explicitly. Nothing below this package reads a file or the
-environment for configuration.
+`config.broker.load_broker_config` reads them once at start; afterwards settings are frozen
+values that callers pass explicitly. No other package that a broker runs reads a setting from a file
+or the environment, except that `kube` finds the API server by KUBECONFIG.
 """

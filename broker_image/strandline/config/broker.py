@@ -1,7 +1,7 @@
 """All settings of a broker process: one YAML file for a cluster, the environment for a pod.
 
-`load_broker_config` is called once by `runtime.main`. The file carries Kafka's keys and is
-the same for every broker of a cluster; who this broker is comes from the environment.
+`runtime.main` calls `load_broker_config` once. The file carries Kafka's keys and is the same
+for every broker of a cluster; the environment says which broker this is.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .timing import PROFILES, TimingConfig
 from .topic import TopicDefaults
 
 TIMING_PROFILE: Final = Setting(key="timing", kind=str, choices=tuple(sorted(PROFILES)))
-"""Which timing profile single values start from: `safe` unless said otherwise."""
+"""The timing profile, `safe` by default; single keys override its values."""
 
 DEFAULT_PROFILE: Final = "safe"
 CLUSTER_NAME_LENGTH_MAX: Final = 40
 BROKER_ID_MAX: Final = 99
 CONFIG_FILE_BYTES_MAX: Final = 1 << 20
 FRAME_HEADER_BYTES_MAX: Final = 1024
-"""Room that a gRPC message keeps beside the records of one frame: its header and the end of the
-answer, which are far smaller."""
+"""Room in a gRPC message beside the records of one frame: the frame's header and the end of the
+answer need far less."""
 
 CONCERNS: Final[tuple[type, ...]] = (
     TimingConfig,
@@ -77,7 +77,7 @@ class BrokerIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Ports to listen on; 0 takes any free one, which only tests want."""
+    """Ports to listen on; 0, for tests, takes any free one."""
 
     grpc: int = 9090
     """GRPC_PORT: traffic between brokers, controller and operator."""
@@ -144,7 +144,7 @@ class BrokerConfig:
 def load_broker_config(path: Path, environ: Mapping[str, str] | None = None) -> BrokerConfig:
     """Read the configuration file and the environment.
 
-    Raises:  ConfigError naming the key or variable and what is accepted
+    Raises:  ConfigError naming the key or variable and the accepted values
     """
     variables = os.environ if environ is None else environ
     values = read_settings_file(path)
@@ -161,7 +161,7 @@ def broker_config(
 ) -> BrokerConfig:
     """Make a configuration from settings by key; unknown keys are refused.
 
-    Raises:  ConfigError naming the key and what is accepted
+    Raises:  ConfigError naming the key and the accepted values
     """
     refuse_unknown_keys(values, KNOWN_KEYS)
     profile = TIMING_PROFILE.check(values.get(TIMING_PROFILE.key, DEFAULT_PROFILE))
@@ -181,7 +181,7 @@ def broker_config(
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML where a key given twice is an error; PyYAML would take the last one silently."""
+    """YAML in which a repeated key is an error; PyYAML would silently take the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002  PyYAML's signature
         """Build a mapping, refusing a repeated key."""
@@ -218,7 +218,7 @@ def read_settings_file(path: Path) -> dict[str, object]:
 
 
 def _identity_from(variables: Mapping[str, str]) -> BrokerIdentity:
-    """Read who we are, refusing what is absent or does not fit together."""
+    """Read this broker's identity; refuse absent variables and a pod name of another cluster."""
     cluster = _required(variables, "CLUSTER_NAME")
     if len(cluster) > CLUSTER_NAME_LENGTH_MAX or not _CLUSTER_NAME.fullmatch(cluster):
         raise ConfigError(

@@ -1,7 +1,7 @@
 """How a setting is declared and checked: key, type, accepted range.
 
 A concern is a frozen dataclass whose fields are made with `integer` or `text`. Loading
-refuses what it does not know: a misspelt key must not silently keep a default, because
+refuses unknown keys: a misspelt key must not silently leave a default in place, because
 several defaults decide about durability.
 """
 
@@ -35,7 +35,7 @@ class Setting:
     choices: tuple[str, ...] = ()
 
     def accepted(self) -> str:
-        """Return the accepted values as the words of an error message."""
+        """Return the accepted values in words, for an error message."""
         if self.kind is int:
             return f"an integer from {self.minimum} to {self.maximum}"
         if self.choices:
@@ -45,7 +45,7 @@ class Setting:
     def check(self, value: object) -> Value:
         """Return the value if it is accepted.
 
-        Raises:  ConfigError naming the key and what would be accepted
+        Raises:  ConfigError naming the key and the accepted values
         """
         # bool is a subclass of int: `true` must not pass as the number 1.
         if type(value) is self.kind and self._in_range(value):

@@ -1,4 +1,4 @@
-"""How patient we are with the API server."""
+"""Timeouts, pauses and bounds of calls to the API server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .declaration import integer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesConfig:
-    """Timeouts and bounds of every call; the client library's own are never relied on."""
+    """Timeouts and bounds of every call; no call relies on the client library's defaults."""
 
     connect_timeout_ms: int = integer(
         "kubernetes.connect.timeout.ms", 2_000, minimum=50, maximum=60_000
@@ -27,24 +27,24 @@ class KubernetesConfig:
     """Time for one page of a list."""
 
     list_page_size: int = integer("kubernetes.list.page.size", 500, minimum=1, maximum=10_000)
-    """Objects per page: 500 as kubectl, so that no answer holds the API server for long."""
+    """Objects per page: 500 as in kubectl, so that no page keeps the API server busy for long."""
 
     list_attempts: int = integer("kubernetes.list.attempts", 3, minimum=1, maximum=100)
-    """Times a list is begun again whose continuation expired."""
+    """Attempts at one list; the next one starts when the pages of the last one expired."""
 
     watch_timeout_seconds: int = integer(
         "kubernetes.watch.timeout.seconds", 300, minimum=1, maximum=3_600
     )
-    """The API server ends a watch after this time; it is continued where it ended."""
+    """The API server ends a watch after this time; the next watch continues where it ended."""
 
     watch_inactivity_ms: int = integer(
         "kubernetes.watch.inactivity.ms", 75_000, minimum=1_000, maximum=3_600_000
     )
-    """A watch without an event or bookmark for this long is dead: bookmarks come about every
-    minute, and a broken network says nothing."""
+    """A watch without an event or bookmark for this long has failed: bookmarks come about every
+    minute, and a broken network reports no error."""
 
     backoff_ms: int = integer("kubernetes.backoff.ms", 100, minimum=1, maximum=60_000)
-    """First pause after a failed call that is repeated; doubles."""
+    """First pause before a failed call is repeated; doubles up to kubernetes.backoff.max.ms."""
 
     backoff_max_ms: int = integer("kubernetes.backoff.max.ms", 2_000, minimum=1, maximum=600_000)
     """Largest pause between repeated calls."""

@@ -1,4 +1,4 @@
-"""Ports, sizes and queues of everything that comes over a socket."""
+"""Bounds of the Kafka listener and of gRPC; how often metrics and waits are reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class KafkaListenerConfig:
     request_max_bytes: int = integer(
         "socket.request.max.bytes", 100 * _MIB, minimum=1024, maximum=(1 << 31) - 1
     )
-    """A larger request closes the connection before memory is taken. Kafka's key, default."""
+    """A larger request closes the connection before memory is taken. Kafka's key and default."""
 
     connections_max: int = integer("max.connections", 2_000, minimum=1, maximum=1_000_000)
     """Client connections at once; further ones are closed at once. Kafka's key; its default
@@ -30,13 +30,13 @@ class KafkaListenerConfig:
     requests_in_flight_max: int = integer(
         "connection.requests.in.flight.max", 100, minimum=1, maximum=100_000
     )
-    """Requests of one connection under way; the socket is not read beyond it."""
+    """Unanswered requests of one connection; at this number the broker stops reading its socket."""
 
     append_memory_max_bytes: int = integer(
         "queued.max.request.bytes", 64 * _MIB, minimum=_MIB, maximum=1 << 40
     )
-    """Bytes of requests held for all connections together; sockets are not read beyond it.
-    Kafka's key; its default has no bound."""
+    """Bytes of requests held for all connections together; at this number the broker stops
+    reading sockets. Kafka's key; its default has no bound."""
 
     fetch_max_bytes: int = integer(
         "fetch.max.bytes", 55 * _MIB, minimum=1024, maximum=(1 << 31) - 1
@@ -44,7 +44,7 @@ class KafkaListenerConfig:
     """Bytes of one answer to a consumer. Kafka's key and default."""
 
     wait_max_ms: int = integer("request.wait.max.ms", 300_000, minimum=1, maximum=3_600_000)
-    """Longest time a produce or fetch may wait, whatever the client asks for."""
+    """Longest time a produce or fetch may wait, even if the client asks for more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,18 +61,18 @@ class GrpcConfig:
     """gRPC's limit for one message in both directions."""
 
     queue_max_bytes: int = integer("grpc.queue.max.bytes", 64 * _MIB, minimum=_MIB)
-    """Bytes queued on one replication stream: a peer that takes nothing loses its stream, not
-    our memory. Many times an answer, since only one fetch of a peer is outstanding."""
+    """Bytes queued on one replication stream: beyond them the stream ends, so that a peer that
+    reads nothing cannot fill our memory. A peer has one fetch outstanding, far smaller."""
 
     session_queue_max: int = integer("grpc.session.queue.max", 10_000, minimum=10)
-    """Control messages queued on one session; beyond it the session is closed and opened
-    again with a full state."""
+    """Control messages queued on one session; beyond them the session ends, and the next one
+    starts with the full state."""
 
     keepalive_time_ms: int = integer(
         "grpc.keepalive.time.ms", 10_000, minimum=100, maximum=3_600_000
     )
-    """Silence after which a connection is pinged: a lost node sends no FIN. Long, because
-    heartbeats of the sessions are faster; a ping only clears away what they left."""
+    """Silence after which gRPC pings a connection: a lost node sends no FIN. Long, because
+    session heartbeats notice a lost node sooner; the ping only frees its connection."""
 
     keepalive_timeout_ms: int = integer(
         "grpc.keepalive.timeout.ms", 5_000, minimum=100, maximum=3_600_000
@@ -81,7 +81,7 @@ class GrpcConfig:
 
     reconnect_backoff_ms: int = integer("reconnect.backoff.ms", 100, minimum=1, maximum=600_000)
     """First pause before a peer is dialled again; doubles. Kafka's key; 100 instead of 50,
-    because gRPC gives an attempt to connect no longer than its pause."""
+    because in gRPC the pause is also the time limit of an attempt to connect."""
 
     reconnect_backoff_max_ms: int = integer(
         "reconnect.backoff.max.ms", 500, minimum=1, maximum=600_000
@@ -107,4 +107,4 @@ class ObservabilityConfig:
     waiting_report_interval_ms: int = integer(
         "waiting.report.interval.ms", 10_000, minimum=100, maximum=600_000
     )
-    """A broker that waits for something says so at this interval."""
+    """A broker that waits for Kubernetes logs the reason at this interval."""

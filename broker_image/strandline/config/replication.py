@@ -1,4 +1,4 @@
-"""How followers fetch, how leaders ask for ISR changes, and how the controller is served."""
+"""How followers fetch, how leaders ask for ISR changes, and how the controller works."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class ReplicationConfig:
     fetch_response_max_bytes: int = integer(
         "replica.fetch.response.max.bytes", 1 << 20, minimum=1024, maximum=1 << 30
     )
-    """Bytes of one whole fetch answer. 1 MiB where Kafka has 10 MiB: answers share a gRPC
-    message and the event loop, and larger ones bring no throughput there."""
+    """Bytes of one whole fetch answer. Kafka's key; 1 MiB instead of 10 MiB: answers share a
+    gRPC message and the event loop, where larger ones bring no throughput."""
 
     fetch_wait_max_ms: int = integer(
         "replica.fetch.wait.max.ms", 500, minimum=0, maximum=_MINUTE_MS
     )
-    """Time a leader may hold a fetch that finds nothing. Must be below
+    """Time a leader may hold a fetch that finds no records. Must be below
     replica.lag.time.max.ms. Kafka's key and default."""
 
     fetch_backoff_ms: int = integer("replica.fetch.backoff.ms", 1_000, minimum=1, maximum=600_000)
-    """Pause of a partition whose fetch was refused. Kafka's key and default."""
+    """Longest pause before a follower fetches a refused partition again. Kafka's key, default."""
 
     fetch_timeout_ms: int = integer(
         "replica.socket.timeout.ms", 30_000, minimum=100, maximum=600_000
@@ -43,7 +43,7 @@ class ReplicationConfig:
     isr_refusal_backoff_ms: int = integer(
         "isr.refusal.backoff.ms", 1_000, minimum=1, maximum=600_000
     )
-    """A leader asks again for a broker that the controller refused only after this time."""
+    """Pause before a leader repeats an ISR change of a broker that the controller refused."""
 
     isr_request_timeout_ms: int = integer(
         "isr.request.timeout.ms", 5_000, minimum=100, maximum=600_000
@@ -53,18 +53,18 @@ class ReplicationConfig:
     isr_propagation_period_ms: int = integer(
         "isr.propagation.period.ms", 2_500, minimum=10, maximum=600_000
     )
-    """Interval at which metadata that differs in the ISR alone is sent. Kafka's constant
-    IsrChangePropagationInterval."""
+    """Interval at which the controller sends metadata that changed in the ISR alone. Kafka's
+    constant IsrChangePropagationInterval."""
 
     isr_propagation_quiet_ms: int = integer(
         "isr.propagation.quiet.ms", 5_000, minimum=0, maximum=600_000
     )
-    """Such metadata waits until the ISR rested for this long. Kafka: lastChange + 5 s."""
+    """Such metadata waits until the ISR has not changed for this long. Kafka: lastChange + 5 s."""
 
     isr_propagation_delay_max_ms: int = integer(
         "isr.propagation.delay.max.ms", 60_000, minimum=10, maximum=3_600_000
     )
-    """... but never longer than this. Kafka's constant of 60 s."""
+    """Longest time that such metadata waits. Kafka's constant of 60 s."""
 
     partition_audit_interval_ms: int = integer(
         "partition.audit.interval.ms", 30_000, minimum=100, maximum=3_600_000
@@ -79,7 +79,7 @@ class ReplicationConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """Bounds of the controller's work and of its judgement about brokers."""
+    """Bounds of the controller's work, of probes, and of a broker's session with it."""
 
     probe_attempts: int = integer("controller.probe.attempts", 3, minimum=1, maximum=100)
     """Refused connections in a row that prove a broker dead."""
@@ -91,16 +91,16 @@ class ControllerConfig:
     """Deadline of one probe. A stopped process accepts connections but answers nothing."""
 
     session_retry_ms: int = integer("controller.session.retry.ms", 50, minimum=1, maximum=60_000)
-    """Pause before a broker dials again a holder that is not yet the recorded controller."""
+    """First pause before a broker dials the controller again; doubles."""
 
     session_retry_max_ms: int = integer(
         "controller.session.retry.max.ms", 1_000, minimum=1, maximum=600_000
     )
-    """Largest pause between tries to open a session, reached by doubling."""
+    """Largest pause before a broker dials the controller again."""
 
     status_writes_max: int = integer("controller.status.writes.max", 32, minimum=1, maximum=1_000)
-    """Partition status writes under way at once: enough to hide round trips, few enough not
-    to be throttled by the API server."""
+    """Partition status writes under way at once: enough to hide round trips, few enough that the
+    API server does not throttle them."""
 
     write_backoff_ms: int = integer("controller.write.backoff.ms", 50, minimum=1, maximum=60_000)
     """First pause after a failed status write; doubles up to controller.write.backoff.max.ms."""
@@ -113,4 +113,4 @@ class ControllerConfig:
     shutdown_timeout_ms: int = integer(
         "controlled.shutdown.timeout.ms", 20_000, minimum=100, maximum=600_000
     )
-    """Longest time a stopping broker waits until its leaders have moved."""
+    """Longest time a stopping broker waits for its leaderships to move."""

@@ -1,4 +1,4 @@
-"""Logs, checkpoints, and what is written on disk when."""
+"""The data directory, segments and their indexes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class StorageConfig:
     """Data directory. Kafka's key; the environment variable DATA_DIR overrides it."""
 
     boot_id_path: str = text("boot.id.path", "/proc/sys/kernel/random/boot_id")
-    """File that tells one boot of the machine from the next. Same boot: the page cache
-    survived, so a killed broker lost nothing. Unreadable or empty: every start without a
+    """File that names the boot of the machine. In the same boot the page cache survived, so a
+    killed broker lost nothing. If the file is unreadable or empty, every start without a
     clean-shutdown marker counts as unclean."""
 
     index_interval_bytes: int = integer(
@@ -32,5 +32,5 @@ class StorageConfig:
     """A full index rolls its segment. Kafka's key and default."""
 
     open_segments_max: int = integer("log.open.segments.max", 512, minimum=10, maximum=1 << 20)
-    """Sealed segments held open at once over all logs, each with its index; the least recently
-    read is closed."""
+    """Sealed segments that all logs together keep open, each with its index; beyond them the
+    least recently read one is closed."""

@@ -1,7 +1,7 @@
-"""How fast failures are noticed, and how often state is written down.
+"""How fast failures are noticed, and how often high watermarks are written to disk.
 
 Two profiles: `demo` shows a failover in a second or two on an idle laptop, `safe`
-tolerates the pauses of a loaded cluster. Any single value may still be given.
+tolerates the pauses of a loaded cluster. Single keys override the profile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TimingConfig:
         "controller.lease.renew.deadline.ms", 10_000, minimum=100, maximum=_HOUR_MS
     )
     """A controller that has not renewed for this long stops deciding. Must be below the
-    duration, so that it stops before another begins. 10,000 as client-go; demo 2,000."""
+    duration, so that it stops before another broker may start. 10,000 as client-go; demo 2,000."""
 
     controller_lease_retry_ms: int = integer(
         "controller.lease.retry.ms", 2_000, minimum=50, maximum=_HOUR_MS
@@ -56,8 +56,8 @@ class TimingConfig:
     broker_session_timeout_ms: int = integer(
         "broker.session.timeout.ms", 9_000, minimum=30, maximum=_HOUR_MS
     )
-    """A session silent for this long is over (corroborated by a probe). At least three
-    heartbeats. Kafka's key and default (KRaft); demo 2,000."""
+    """After this silence the controller probes a broker, and declares it dead if the probe
+    fails. At least three heartbeats. Kafka's key and default (KRaft); demo 2,000."""
 
     replica_lag_time_max_ms: int = integer(
         "replica.lag.time.max.ms", 30_000, minimum=100, maximum=24 * _HOUR_MS

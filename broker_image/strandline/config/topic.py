@@ -1,4 +1,4 @@
-"""What a topic gets that does not say otherwise."""
+"""Defaults of a topic's settings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .declaration import integer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:
-    """Defaults of a cluster for its topics; a ReplicatedTopic overrides each."""
+    """Defaults of a cluster for its topics; a ReplicatedTopic may override each."""
 
     segment_bytes: int = integer("log.segment.bytes", 1 << 30, minimum=14, maximum=(1 << 31) - 1)
-    """Size at which a segment is closed. Kafka's key and default."""
+    """Size at which a log starts its next segment. Kafka's key and default."""
 
     message_max_bytes: int = integer(
         "message.max.bytes", 1_048_588, minimum=0, maximum=(1 << 31) - 1
@@ -35,7 +35,10 @@ class TopicDefaults:
 
 
 def effective_min_insync_replicas(configured: int | None, *, replicas: int) -> int:
-    """Return the min ISR of a partition: what was asked for, never more than it has replicas."""
+    """Return a partition's min ISR: the configured one, at most the number of its replicas.
+
+    Without a configured one it is one less than the replicas, and at least 1.
+    """
     if configured is None:
         return max(1, replicas - 1)
     return min(configured, replicas)

@@ -1,7 +1,7 @@
 """The verbs of the Kubernetes API over plain dicts, with short timeouts and our own errors.
 
-Used by brokers and by the operator. Knows no kind of object. Reads carry no
-resourceVersion and are therefore quorum reads; nothing is retried here, because only the
+Used by brokers and by the operator; no kind of object is known here. Reads carry no
+resourceVersion and are therefore quorum reads. Calls are not retried here, because only the
 caller knows whether its decision is still right.
 """
 
@@ -81,7 +81,7 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestDone:
-    """One finished request, for metrics; code is the HTTP status or "timeout"."""
+    """One finished request, for metrics; code is the HTTP status, "timeout" without an answer."""
 
     verb: str
     resource: str
@@ -90,7 +90,11 @@ class RequestDone:
 
 
 class ApiClient:
-    """One authenticated client; safe for concurrent use on one event loop."""
+    """One authenticated client; safe for concurrent use on one event loop.
+
+    Raises:  from every call StoreUnavailable without a usable answer, StoreForbidden for 401
+             and 403, StoreRefused for a request that the API server finds wrong
+    """
 
     def __init__(
         self,
@@ -115,7 +119,7 @@ class ApiClient:
     ) -> Self:
         """Find the API server (KUBECONFIG, else in-cluster); sends nothing yet.
 
-        Raises:  ConfigError if neither says where it is
+        Raises:  ConfigError if neither names the API server
         """
         connection = await Connection.open(settings)
         return cls(connection, settings, field_manager=field_manager, on_request=on_request)
@@ -153,9 +157,9 @@ class ApiClient:
         label_selector: str = "",
         field_selector: str = "",
     ) -> ObjectList:
-        """Read a whole collection with quorum, page by page of one snapshot.
+        """Read a whole collection with quorum: all pages of one snapshot.
 
-        Raises:  WatchExpired if the snapshot expired between pages too often
+        Raises:  WatchExpired if at every attempt the snapshot expired between two pages
         """
         selectors = _present(labelSelector=label_selector, fieldSelector=field_selector)
         for attempt in range(1, self._settings.list_attempts + 1):
@@ -201,7 +205,7 @@ class ApiClient:
     ) -> Object:
         """Apply the given fields server-side, creating the object if it does not exist.
 
-        Raises:  StoreConflict if another manager owns one of the fields and force is off, or
+        Raises:  StoreConflict if another manager owns one of the fields and force is False, or
                  if metadata.resourceVersion is given and differs
         """
         path = resource.path(namespace, body["metadata"]["name"], subresource)
@@ -220,7 +224,7 @@ class ApiClient:
         resource_version: str = "",
         propagation: str = "Background",
     ) -> None:
-        """Delete an object; one that is already gone is success.
+        """Delete an object; succeed if it is already gone.
 
         Raises:  StoreConflict if uid or resourceVersion are given and differ
         """
@@ -247,9 +251,9 @@ class ApiClient:
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield changes after a resourceVersion until the API server ends the watch.
 
-        Bookmarks are yielded too: they say from where to go on.
+        Bookmarks are yielded too: the next watch may start at their resourceVersion.
 
-        Raises:  WatchExpired if the resourceVersion is too old: list again;
+        Raises:  WatchExpired if the resourceVersion is too old, so that the caller must list;
                  StoreUnavailable if the connection broke or stayed silent
         """
         query = {
@@ -342,7 +346,7 @@ class ApiClient:
 
 
 async def _events(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[WatchEvent, None]:
-    """Read one JSON object a line; an ERROR event ends the watch with its own error."""
+    """Yield the event of each line; raise the error that an ERROR event carries."""
     try:
         async for line in response.content:
             if not line.strip():
@@ -374,7 +378,7 @@ def _decoded(text: bytes, what: str) -> Object:
 
 
 def _error(what: str, status: int, body: bytes | str) -> CoordinationError:
-    """Return our error for an HTTP status; unknown refusals of the 4xx kind are final."""
+    """Return our error for an HTTP status; any other 4xx is StoreRefused, which is final."""
     text = f"{what}: {status} {_message(body)}"
     if status in {401, 403}:
         return StoreForbidden(text)

@@ -1,13 +1,13 @@
 """The objects of one cluster as values: quorum reads, compare-and-swap writes, changes.
 
-Used by the controller's shell and by a broker's registration. Every read is a quorum
-read. Every write carries the resourceVersion of the very read it was decided on and
-raises `StoreConflict` if that read is no longer the truth; nothing is retried here.
+Used by the controller's shell and by a broker's registration. Every read is a quorum read.
+Every write carries the resourceVersion of the read that its decision used, and raises
+`StoreConflict` if the object changed since. Writes are not retried here.
 
-The lists and watches a controller lives on leave a malformed object out and log it:
-one of them must not keep every candidate from becoming active. What is left out is not deleted:
-data goes only by `list_topic_ids`, which reads nothing but uids. Reads of one object, and
-the watches that follow one, are strict.
+The controller's lists and watches leave a malformed object out and log it: one such object
+must not keep every candidate from becoming active. A topic that is left out keeps its data:
+only `list_topic_ids`, which reads uids alone, proves a deletion. Reads and watches of a single
+object are strict and raise `ObjectMalformed`.
 """
 
 from __future__ import annotations
@@ -104,8 +104,9 @@ class ClusterStore:
     async def list_partitions(self) -> Listed[StoredPartition]:
         """List the Partitions of this cluster, malformed ones left out.
 
-        The controller epoch of a malformed one does not count for the floor of the next; the
-        Lease and the BrokerCluster hold it, too, and the CRD lets it never fall (ADR 0003).
+        A new controller takes an epoch above all it finds, and misses those of malformed
+        Partitions. That is safe: the Lease and the BrokerCluster also hold the controller
+        epoch, and the CRD never lets it fall (ADR 0003).
         """
         found = await self._api.list(PARTITIONS, self._namespace, label_selector=self._of_cluster)
         return Listed(
@@ -124,7 +125,7 @@ class ClusterStore:
         """Replace the status of the Partition that was read at a resourceVersion.
 
         Raises:  StoreConflict if it changed since; StoreRefused if a rule of the CRD forbids
-                 it; StoreUnavailable if nobody knows whether it was written
+                 it; StoreUnavailable if it may or may not have been written
         """
         status = partition_status(state, changed_at=format_micro_time(self._wall_time_us()))
         body = self._status_body("Partition", name, resource_version, status)
@@ -140,13 +141,13 @@ class ClusterStore:
         )
 
     async def highest_entry_epoch(self, broker_id: BrokerId) -> BrokerEpoch:
-        """Return the greatest broker epoch any ISR entry of this id carries, 0 if none.
+        """Return the highest broker epoch in this broker's ISR entries, 0 if it has none.
 
-        Looks at every Partition of the namespace, labelled or not: an epoch that is too
-        high costs nothing, one that is too low makes an old entry look present. A malformed
-        Partition keeps no broker from starting: only its readable entries count. A controller
-        cannot use the others either, and the Broker object and meta.json also hold the epochs
-        of this id.
+        Reads every Partition of the namespace, labelled or not: an epoch that is too high
+        costs nothing, one that is too low makes an old ISR entry look present. A malformed
+        Partition does not stop a broker from starting: its readable entries count. The other
+        entries are safe to miss: a controller cannot use them either, and the Broker object
+        and meta.json also hold this broker's epochs.
         """
         found = await self._api.list(PARTITIONS, self._namespace)
         return max((_entry_epoch(item, broker_id) for item in found.items), default=BrokerEpoch(0))
@@ -206,9 +207,9 @@ class ClusterStore:
         )
 
     async def list_topic_ids(self) -> frozenset[TopicId]:
-        """Return the uid of every ReplicatedTopic of the namespace, whatever its state.
+        """Return the uid of every ReplicatedTopic of the namespace, malformed ones included.
 
-        Only this list may prove that the data of a topic can go.
+        Only this list proves that a topic is deleted, so that brokers may delete its data.
         """
         found = await self._api.list(TOPICS, self._namespace)
         return frozenset(TopicId(item["metadata"]["uid"]) for item in found.items)
@@ -220,9 +221,9 @@ class ClusterStore:
     # --- the controller's record ---------------------------------------------------------
 
     async def get_controller_record(self) -> ControllerRecord | None:
-        """Read who recorded itself as controller.
+        """Read which broker recorded itself as controller.
 
-        Returns: an empty holder and epoch 0 if nobody ever did, None without a BrokerCluster
+        Returns: an empty holder and epoch 0 if no broker ever did; None without a BrokerCluster
         """
         found = await self._api.get(CLUSTERS, self._namespace, self._cluster)
         return None if found is None else controller_record_from_object(found)
@@ -233,7 +234,7 @@ class ClusterStore:
         The other fields of the status belong to the operator and are kept as they were.
 
         Raises:  StoreConflict if the object changed since; StoreRefused if the epoch does
-                 not rise; StoreUnavailable if nobody knows whether it was written
+                 not rise; StoreUnavailable if it may or may not have been written
         """
         current = await self._api.get(CLUSTERS, self._namespace, self._cluster)
         version = None if current is None else current["metadata"]["resourceVersion"]
@@ -319,7 +320,7 @@ class ClusterStore:
                 try:
                     change = _change(event, read)
                 except ObjectMalformed as error:
-                    # No change at all: without a value it would mean a deletion.
+                    # Yield nothing: a change without a value would mean a deletion.
                     _log_malformed(event.object, error)
                 else:
                     yield change
@@ -368,7 +369,7 @@ def _entry_epoch_of_malformed(item: Object, broker_id: BrokerId) -> BrokerEpoch:
     if not isinstance(status, dict):
         return BrokerEpoch(0)
     ids, epochs = status.get("isr"), status.get("isrBrokerEpochs")
-    # Of columns that are not equally long nobody knows what belongs together.
+    # Only in lists of equal length does an epoch belong to the id at its index.
     if not isinstance(ids, list) or not isinstance(epochs, list) or len(ids) != len(epochs):
         return BrokerEpoch(0)
     own = [epoch for member, epoch in zip(ids, epochs, strict=True) if member == broker_id]

@@ -19,10 +19,10 @@ from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import ConfigError, StoreUnavailable
 
 READ_BUFFER_BYTES = 4 << 20
-"""Half the longest line of a watch that can be read; etcd holds no object above 1.5 MiB."""
+"""A watch can read lines of twice this length; etcd holds no object above 1.5 MiB."""
 
 
-# The official client has no annotations on these; as Any they may be called.
+# The official client does not annotate these; typed as Any they may be called.
 _config: Any = client_config
 
 

@@ -1,8 +1,8 @@
 """Leases as records: read, replace by compare-and-swap, watch.
 
 Whether a Lease may be taken is not decided here. A PUT replaces the whole object, so the
-metadata of the last read (owner, labels, uid) is kept beside the record and sent back.
-The uid matters: without it, a PUT of a Lease that was deleted meanwhile would create it.
+store keeps the metadata of the last read (owner, labels, uid) and sends it back. The uid
+matters: without it, a PUT of a Lease that was deleted meanwhile would create it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .watch import follow
 
 LEASES: Final = Resource(group="coordination.k8s.io", version="v1", plural="leases")
 METADATA_KEPT_MAX: Final = 16
-"""Leases whose metadata is remembered; a broker uses two, the oldest goes."""
+"""Leases whose metadata is kept; beyond them the oldest is dropped. A broker uses two."""
 
 _DELETED: Final = "DELETED"
 
@@ -54,7 +54,7 @@ class LeaseStore:
 
         Returns: the record with its new resourceVersion
         Raises:  StoreConflict if it changed since; StoreNotFound if it is gone;
-                 StoreUnavailable if nobody knows whether it was written
+                 StoreUnavailable if it may or may not have been written
         """
         metadata = self._metadata.get(record.name)
         if metadata is None or metadata["resourceVersion"] != record.resource_version:
@@ -104,7 +104,7 @@ class LeaseStore:
 
     def _remembered(self, found: Object) -> LeaseRecord:
         record = lease_from_object(found)
-        # What the API server manages itself must not be sent back with another version.
+        # The API server keeps managedFields itself: a PUT must not overwrite them.
         kept = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
         self._metadata.pop(record.name, None)
         self._metadata[record.name] = kept

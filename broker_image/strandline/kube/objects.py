@@ -1,7 +1,7 @@
-"""Between the API server's dicts and our values; strict in what it accepts.
+"""Conversions between the API server's dicts and our values; strict in what they accept.
 
-Imports the model alone. A dict that lacks a promised field or holds another type raises
-`ObjectMalformed` with the object's name and the field: half an epoch is no epoch.
+Imports model and errors alone. A dict that lacks a promised field or holds another type
+raises `ObjectMalformed` with the object's name and the field: no epoch is ever guessed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DEFAULT_CLUSTER: Final = "default"
 
 
 class _Fields:
-    """Typed access to one dict of one object; every failure names both."""
+    """Typed access to one dict of an object; errors name its path and the field."""
 
     def __init__(self, values: object, path: str) -> None:
         if not isinstance(values, dict):
@@ -52,7 +52,7 @@ class _Fields:
         self._path = path
 
     def malformed(self, field: str, wanted: str) -> ObjectMalformed:
-        """Return the error that names object and field."""
+        """Return the error that names the field and what it must hold."""
         return ObjectMalformed(
             f"{self._path}.{field}: must be {wanted}, is {self._values.get(field)!r}"
         )
@@ -147,7 +147,7 @@ def partition_from_object(value: Object) -> StoredPartition:
 
 
 def _partition_state(status: _Fields) -> PartitionState:
-    """Read Partition.status; the rules of the model are checked, whoever wrote it."""
+    """Read Partition.status; check the model's rules, because any client may have written it."""
     ids = _broker_ids(status, "isr")
     epochs = status.integers("isrBrokerEpochs")
     if len(epochs) != len(ids):
@@ -236,7 +236,7 @@ def _registration(broker_id: BrokerId, status: _Fields) -> Registration:
 
 
 def broker_status(registration: Registration) -> Object:
-    """Return Broker.status; absent words are left out, so that a schema may bound them."""
+    """Return Broker.status without empty texts, which its schema refuses."""
     status: Object = {
         "brokerEpoch": registration.broker_epoch,
         "cleanSinceEpoch": registration.clean_since_epoch,
@@ -262,8 +262,8 @@ def broker_status(registration: Registration) -> Object:
 def topic_from_object(value: Object) -> StoredTopic | None:
     """Read a ReplicatedTopic.
 
-    Returns: None until the operator wrote status.effectiveConfig; it does so before it
-             creates the topic's Partitions
+    Returns: None until the operator has written status.effectiveConfig, which it does
+             before it creates the topic's Partitions
     Raises:  ObjectMalformed
     """
     root, metadata = _opened(value, "ReplicatedTopic")
@@ -288,7 +288,7 @@ def topic_from_object(value: Object) -> StoredTopic | None:
 
 
 def topic_cluster(value: Object) -> str:
-    """Return the name of the cluster a ReplicatedTopic belongs to."""
+    """Return the name of the cluster that a ReplicatedTopic belongs to."""
     reference = (value.get("spec") or {}).get("clusterRef")
     return reference if isinstance(reference, str) and reference else DEFAULT_CLUSTER
 
@@ -296,7 +296,7 @@ def topic_cluster(value: Object) -> str:
 def controller_record_from_object(value: Object) -> ControllerRecord:
     """Read BrokerCluster.status.controller.
 
-    Returns: an empty holder and epoch 0 until a first controller recorded itself
+    Returns: an empty holder and epoch 0 until the first controller records itself
     Raises:  ObjectMalformed
     """
     root, metadata = _opened(value, "BrokerCluster")
@@ -329,7 +329,7 @@ def controller_status(record: ControllerRecord) -> Object:
 
 
 def lease_from_object(value: Object) -> LeaseRecord:
-    """Read a coordination Lease; the operator creates it empty, with no holder at all.
+    """Read a Lease; the operator creates it without a spec, so every field may be absent.
 
     Raises:  ObjectMalformed
     """
@@ -360,7 +360,7 @@ def _annotated_epoch(metadata: _Fields) -> ControllerEpoch:
 
 
 def lease_spec(record: LeaseRecord) -> Object:
-    """Return the spec of a Lease; a released one has no holder."""
+    """Return the spec of a Lease; the holder of a released Lease is ""."""
     spec: Object = {
         "leaseDurationSeconds": record.lease_duration_seconds,
         "leaseTransitions": record.lease_transitions,
@@ -374,7 +374,7 @@ def lease_spec(record: LeaseRecord) -> Object:
 
 
 def _opened(value: Object, kind: str) -> tuple[_Fields, _Fields]:
-    """Return access to an object and its metadata, both named in every error."""
+    """Return typed access to an object and its metadata; errors name kind and name."""
     metadata = value.get("metadata")
     name = metadata.get("name", "?") if isinstance(metadata, dict) else "?"
     root = _Fields(value, f"{kind} {name}")
@@ -382,7 +382,7 @@ def _opened(value: Object, kind: str) -> tuple[_Fields, _Fields]:
 
 
 def _has_status(root: _Fields) -> bool:
-    """Tell whether a status was ever written; an empty one is none."""
+    """Tell whether a status was ever written; an empty status counts as none."""
     return root.has("status") and not root.fields("status").is_empty()
 
 

@@ -1,7 +1,7 @@
-"""Follow a collection without gaps: a watch that goes on where it ended.
+"""Follow a collection without gaps: each watch starts where the last one ended.
 
-Changes are hints; whoever decides reads again. A watch that cannot go on raises
-`WatchExpired`, and the caller begins anew with a list.
+Changes are hints: a caller reads the object again before it decides. A watch that cannot go
+on raises `WatchExpired`, and the caller must list again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def follow(
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield every change after a resourceVersion, across ended and broken watches.
 
-    on_sign_of_life hears the plural of the resource at each event and bookmark.
+    on_sign_of_life gets the plural of the resource at each event and bookmark.
 
     Raises:  WatchExpired if changes may have been missed; StoreForbidden
     """
@@ -54,5 +54,5 @@ async def follow(
                         yield event
         except StoreUnavailable:
             backoff_ms = min(2 * backoff_ms, settings.backoff_max_ms)
-        # Also after an orderly end: a server that ends each watch at once must not be flooded.
+        # Pause after an orderly end, too: the API server may end each watch at once.
         await asyncio.sleep(backoff_ms / 1000)

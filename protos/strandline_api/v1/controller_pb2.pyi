@@ -4,8 +4,9 @@ isort:skip_file
 Control plane between brokers and the active controller.
 
 Every broker dials the holder of the controller Lease and keeps one Session stream open.
-Everything here is fenced: controller_epoch and broker_epoch on each command, broker_epoch
-on each request, topic_id on everything; error numbers are Kafka's.
+The controller's commands carry controller_epoch and broker_epoch, a broker's requests its
+broker_epoch, and every partition its topic_id: receivers fence by them. Error numbers are
+Kafka's.
 """
 
 from collections import abc as _abc
@@ -329,7 +330,7 @@ class Heartbeat(_message.Message):
     carries_hosted: _builtins.bool
     @_builtins.property
     def hosted(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hosted]:
-        """filled every 30 s, so that a lost command is noticed"""
+        """filled at intervals, so that the controller notices a lost command"""
 
     def __init__(
         self,
@@ -509,7 +510,7 @@ class LeaderAndIsr(_message.Message):
     controller_epoch: _builtins.int
     broker_epoch: _builtins.int
     full: _builtins.bool
-    """the state that opens a session; absence from it deletes nothing"""
+    """the first of a session; a partition that it lacks is not deleted"""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionCommand]: ...
     def __init__(
@@ -575,7 +576,7 @@ class UpdateMetadata(_message.Message):
     broker_epoch: _builtins.int
     controller_id: _builtins.int
     full: _builtins.bool
-    """replaces everything known before"""
+    """replaces all metadata that the broker had"""
     @_builtins.property
     def live_brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___LiveBroker]: ...
     @_builtins.property

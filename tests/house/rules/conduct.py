@@ -13,13 +13,13 @@ WORLDLY_BUILTINS = {
     "__import__", "breakpoint", "compile", "eval", "exec", "globals", "hash", "id", "input",
     "open", "print", "vars",
 }  # fmt: skip
-"""hash and id too: both differ from run to run, and decisions must not."""
+"""hash and id are here because their results differ from run to run; decisions must not."""
 
 MAY_CATCH_EVERYTHING = (
     tree.BROKER / "runtime/driver.py",
     tree.BROKER / "kafka_listener/connection.py",
 )
-"""Where a foreign fault must not end the process: the driver and the edge to clients."""
+"""Where no exception may end the process: the driver and the edge to clients."""
 
 MAY_SLEEP = tree.TESTS / "support/eventually.py"
 
@@ -38,7 +38,7 @@ def impure(root: Path) -> list[str]:
 
 
 def unfinished(root: Path) -> list[str]:
-    """Find assert and NotImplementedError in what is shipped: neither holds a promise."""
+    """Find assert and NotImplementedError in shipped code: neither keeps a promise."""
     found = []
     for path in tree.shipped_files(root):
         for node in tree.nodes(root, path):
@@ -52,7 +52,7 @@ def unfinished(root: Path) -> list[str]:
 def swallowing(root: Path) -> list[str]:
     """Find handlers that catch everything where only the driver and the edges may.
 
-    One that cleans up and raises again swallows nothing.
+    A handler that cleans up and raises again is allowed.
     """
     found = []
     for path in tree.shipped_files(root):

@@ -1,4 +1,4 @@
-"""Decisions that are written down: each page of docs/adr is whole, and the index lists it.
+"""Every page of docs/adr is complete, and the index lists it.
 
 A page gives its date, its status and five sections. The index repeats number, title and status,
 so that a reader finds a decision without opening every page.
@@ -17,7 +17,7 @@ DECISIONS = Path("docs/adr")
 INDEX = DECISIONS / "README.md"
 SECTIONS = ["Context", "Decision", "Rejected alternatives", "Cost", "Revisit when"]
 NOT_BUILT = "accepted, not built yet"
-"""Such a page may name what is not there yet; see `references`."""
+"""Pages of this status may name files that do not exist yet; see `references`."""
 
 NAME = re.compile(r"(?P<number>\d{4})-[a-z0-9-]+\.md")
 TITLE = re.compile(r"# (?P<number>\d{4}) (?P<title>\S.*)")

@@ -1,7 +1,7 @@
 """Imports finer than layers: which single modules a package may use.
 
-The layers themselves are import contracts in pyproject.toml. Only direct imports are
-looked at; imports for type checking count as imports.
+The layers themselves are import contracts in pyproject.toml. This rule checks direct imports
+alone; imports for type checking count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GROUND = (
     "strandline.broker_interface",
 )
 _SHELL = (*_VOCABULARY, *_GROUND, "strandline.log_fields")
-"""What a package that performs effects may use: it logs, core and controller do not."""
+"""What a package that performs effects may use; unlike core and controller it logs."""
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strandline.model": (),
@@ -72,7 +72,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strandline_api": ("strandline_api",),
     "strandline_analysis": ("strandline_analysis", "strandline.names"),
 }
-"""The nearest entry above a module holds; runtime, simulation, checker, cli have none."""
+"""The nearest entry above a module applies; runtime, simulation, checker and cli have none."""
 
 ABOVE = ("strandline.runtime", "strandline.simulation", "strandline.checker", "strandline.cli")
 OURS = ("strandline", "strandline_operator", "strandline_api", "strandline_analysis")

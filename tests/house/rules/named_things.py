@@ -1,7 +1,7 @@
-"""Everything in the tree that bears a name: files, modules, members, settings, fields.
+"""Every name in the tree: of files, modules, members, settings, fields.
 
-Used by `references`. Answers are generous where a name cannot be told from another: a path may
-begin at any package, a name that code spells as a string counts as a name.
+Used by `references`. Where a name is ambiguous, one match is enough: a path may start at any
+package, and a string in code counts as a name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.house.rules.reach import CONFIG, DECLARERS
 
 PACKAGES = (tree.BROKER, tree.OPERATOR, tree.ANALYSIS, tree.API)
 BEGINNINGS = (Path(), *PACKAGES, *(package.parent for package in PACKAGES))
-"""Where a written path or a dotted name may begin, besides the folder of the text itself."""
+"""Where a path or a dotted name in a text may start, besides the folder of the text itself."""
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 CRDS = Path("helm/strandline/templates")
@@ -33,7 +33,7 @@ OF_OTHERS = {
     "spark.read.format",
     *("true", "false", "null"),
 }
-"""Names that other people's programs bear."""
+"""Names in programs of others."""
 
 
 class NamedThings:
@@ -55,15 +55,15 @@ class NamedThings:
                 self._words_of_objects.update(WORD.findall((root / path).read_text()))
 
     def has_path(self, name: str, own_folder: Path) -> bool:
-        """Tell whether a file or folder is there, seen from the text's folder or a beginning."""
+        """Tell whether a path exists, relative to the text's folder or to one of BEGINNINGS."""
         return any(_normal(start / name) in self._paths for start in (own_folder, *BEGINNINGS))
 
     def has_target(self, link: str, own_folder: Path) -> bool:
-        """Tell whether a link leads to a file or folder: links begin at the text's folder alone."""
+        """Tell whether a link's target exists; links start at the text's folder alone."""
         return _normal(own_folder / link) in self._paths
 
     def has_file_name(self, name: str) -> bool:
-        """Tell whether a file anywhere, or one that our code makes, has this name."""
+        """Tell whether any file, or one that our code makes, has this name."""
         return name in self._strings or any(path.name == name for path in self._paths)
 
     def has_setting(self, name: str) -> bool:
@@ -126,7 +126,7 @@ class NamedThings:
         said = {n.value for n in tree.nodes(root, path) if isinstance(n, ast.Expr)}
         for node in tree.nodes(root, path):
             if isinstance(node, ast.Constant):
-                # Neither a docstring nor a planted offence is evidence for its own words.
+                # A docstring does not prove the names it uses, nor does a planted offence.
                 if node not in said and not path.is_relative_to(HOUSE_TESTS):
                     self._read_constant(node.value)
             else:
@@ -180,7 +180,7 @@ def _declared(call: ast.Call) -> set[str]:
 
 
 def _normal(path: Path) -> Path:
-    """Return a path without its steps upward; the tree is not asked."""
+    """Return a path without `..`, without a look at the file system."""
     parts: list[str] = []
     for part in path.parts:
         if part == ".." and parts:

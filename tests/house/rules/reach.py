@@ -1,12 +1,12 @@
 """What is written must be used: modules by the broker's process, settings by code that obeys.
 
-A module that never starts and a key that is never read both promise something that does not happen.
+A module that no process imports and a key that no code reads promise what does not happen.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.house.rules import tree
@@ -24,11 +24,15 @@ CONFIG = tree.BROKER / "config"
 BROKER_CONFIG = "BrokerConfig"
 DECLARERS = {"integer", "text"}
 NOT_READERS = {"check"}
-"""A concern's methods that judge a setting without obeying it."""
+"""Methods of a concern that check a setting without obeying it."""
 
 
 def unreached_modules(root: Path) -> list[str]:
-    """Find modules of the broker's parts that no chain of imports from its entry leads to."""
+    """Find modules of the broker's parts that its entry imports neither directly nor indirectly.
+
+    Only imports that run with their module count. An import in a function does not, because the
+    function may never be called; an import for type checking does not either.
+    """
     modules = {tree.module_name(path): path for path in tree.python_files(root, tree.BROKER)}
     if ENTRY not in modules:
         return [f"{ENTRY}: missing"]
@@ -48,11 +52,11 @@ def unreached_modules(root: Path) -> list[str]:
 
 
 def unread_settings(root: Path) -> list[str]:
-    """Find settings that no code outside config/ reads: whoever gives such a key is not obeyed.
+    """Find settings that no code outside config/ reads: such a key would have no effect.
 
-    Read means: the attribute is taken from a value that is the concern, by its class, by its
-    field in the broker's configuration, or by a name that was given one of both. A method of
-    a concern that is called counts for what it takes from self; `check` obeys nothing.
+    Code reads a setting if it takes the attribute from a concern. A value is the concern by its
+    annotation, by its field in the broker's configuration, or by assignment from either. A call
+    of a concern's method reads what the method takes from self, except for `check`.
     """
     classes = {
         node.name: node
@@ -89,7 +93,7 @@ _TELLING = (ast.arg, ast.Assign, ast.AnnAssign, ast.Attribute, ast.Name)
 
 
 class _Reader:
-    """Knows under which names a module holds a concern."""
+    """Finds the names under which a module holds a concern."""
 
     def __init__(self, concern: str, place: str) -> None:
         self._concern = concern
@@ -99,7 +103,7 @@ class _Reader:
     def taken(self, nodes: Sequence[ast.AST]) -> set[str]:
         """Return the attributes that a module takes from the concern."""
         before = -1
-        while before < len(self._names):  # a name may be given on before it is read of here
+        while before < len(self._names):  # an assignment may stand above that of its source
             before = len(self._names)
             for node in nodes:
                 self._note(node)
@@ -136,10 +140,28 @@ class _Reader:
 
 
 def _imported(root: Path, module: str, path: Path) -> Iterator[str]:
-    """Yield every name an import may stand for: packages on the way, modules, members."""
-    for _, target in imports_of(tree.nodes(root, path), module, path):
+    """Yield every name an import may mean: its packages, modules and members."""
+    running = list(_running(tree.parse(root, path).body))
+    for _, target in imports_of(running, module, path):
         parts = target.split(".")
         yield from (".".join(parts[: length + 1]) for length in range(len(parts)))
+
+
+def _running(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that run at the import of a module, also those in its blocks."""
+    for node in statements:
+        yield node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.If) and tree.dotted(node.test).endswith("TYPE_CHECKING"):
+            yield from _running(node.orelse)
+            continue
+        for _, block in ast.iter_fields(node):
+            if isinstance(block, list):
+                yield from _running(each for each in block if isinstance(each, ast.stmt))
+                for handler in block:
+                    if isinstance(handler, ast.ExceptHandler):
+                        yield from _running(handler.body)
 
 
 def _declared(node: ast.ClassDef) -> dict[str, str]:
@@ -157,7 +179,7 @@ def _declared(node: ast.ClassDef) -> dict[str, str]:
 
 
 def _fields_of_broker_config(node: ast.ClassDef | None) -> dict[str, str]:
-    """Return under which field of the broker's configuration each concern lies."""
+    """Return each concern's field in the broker's configuration."""
     return {
         tree.dotted(each.annotation): tree.dotted(each.target)
         for each in (node.body if node else [])

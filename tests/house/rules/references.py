@@ -1,8 +1,8 @@
 """What is named must exist: files, modules, members of classes, settings, decisions.
 
-Read are the documents, every docstring, and the lists by which the house itself allows or
-demands something: an entry that names nothing switches its rule off. CHANGELOG.md is history and
-may name what is gone. A decision that is not built yet may name what is still to come.
+The rule reads the documents, every docstring, and the lists of the house rules themselves: an
+entry that names nothing switches its rule off. CHANGELOG.md is history and may name removed
+things. A decision that is not built yet may name future ones.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ SETTING_IN_PROSE = re.compile(
     r"(?<![\w.`/])[a-z]+(?:\.[a-z]+)+\.(?:attempts|bytes|max|messages|ms|seconds|size)\b(?!\.\w)"
 )
 SOURCE = re.compile(r"\bSource:.*?(?:\n\n|\Z)", re.DOTALL)
-"""Where a rule comes from: files of other projects."""
+"""A paragraph of sources, which names files of other projects."""
 DECISION = re.compile(r"\bADR (\d{4})\b")
 
 FENCE = "```"
 MODULES_FENCE = "```modules"
-"""Opens a drawing of layers: every word up to a number sign is a module of the broker."""
+"""Starts a drawing of layers: every word before a number sign is a module of the broker."""
 
 OUR_MODULE = re.compile(r"strandline(?:_analysis|_api|_operator)?(?:\.\w+)*")
 IN_CONTRACTS = re.compile(r"[()\s|:]+")
@@ -48,7 +48,7 @@ CHOICE = re.compile(r"(.*)\{(.*)\}(.*)")
 
 
 class Text(NamedTuple):
-    """Words that a reader may trust, and where they stand."""
+    """A text to check, and its place."""
 
     path: Path
     line: int
@@ -56,7 +56,7 @@ class Text(NamedTuple):
 
 
 def dangling_names(root: Path) -> list[str]:
-    """Find names in documents, docstrings and house lists that nothing in the tree bears."""
+    """Find names in documents, docstrings and house lists that do not exist in the tree."""
     things = NamedThings(root)
     found = [
         f"{text.path}:{text.line}: there is no {name}"
@@ -89,7 +89,7 @@ def _documents(root: Path) -> Iterator[Text]:
 
 
 def _docstrings(root: Path) -> Iterator[Text]:
-    """Yield every text that stands alone: of modules, classes, functions and attributes."""
+    """Yield the docstrings of modules, classes, functions and attributes."""
     for path in tree.python_files(root):
         for node in tree.nodes(root, path):
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -121,9 +121,9 @@ def _dangling(things: NamedThings, text: Text) -> Iterator[str]:
 
 
 def _is_borne(things: NamedThings, name: str, where: Path, *, is_alone: bool) -> bool:
-    """Tell whether something bears a name in code style; what looks like no name passes."""
+    """Tell whether a name in code style exists; text that is no name passes."""
     if FILE.fullmatch(name):
-        # A docstring's `x.py` is its neighbour; elsewhere many files may have that name.
+        # In a docstring `x.py` is a file of the same folder, in a document any file of that name.
         is_neighbour = where.suffix == name[-3:] == ".py"
         return things.has_path(name, where.parent) or (
             not is_neighbour and things.has_file_name(name)

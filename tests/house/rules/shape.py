@@ -1,4 +1,4 @@
-"""How long files and functions are, and that they explain themselves."""
+"""Files and functions are short, and public ones have docstrings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def too_long(root: Path) -> list[str]:
 def undocumented(root: Path) -> list[str]:
     """Find modules, public classes and public functions without a docstring.
 
-    Tests explain themselves by their titles; their modules do not.
+    Tests need none, because their titles explain them; their modules need one.
     """
     found = []
     for path in tree.python_files(root):

@@ -33,7 +33,7 @@ def files(root: Path, under: Path = Path()) -> Iterator[Path]:
 
 
 def python_files(root: Path, under: Path = Path()) -> Iterator[Path]:
-    """Yield the hand-written Python files among them."""
+    """Yield the hand-written Python files below a folder."""
     return (path for path in files(root, under) if path.suffix == ".py")
 
 
@@ -45,18 +45,18 @@ def shipped_files(root: Path) -> Iterator[Path]:
 
 @cache
 def parse(root: Path, path: Path) -> ast.Module:
-    """Return the syntax tree of a file; rules read it and leave it as it is."""
+    """Return the syntax tree of a file; all rules share it, so a caller must not change it."""
     return ast.parse((root / path).read_text(), filename=str(path))
 
 
 @cache
 def nodes(root: Path, path: Path) -> tuple[ast.AST, ...]:
-    """Return all nodes of a file's syntax tree: most rules look at each, none walks again."""
+    """Return all nodes of a file's syntax tree; the walk is cached, because most rules need it."""
     return tuple(ast.walk(parse(root, path)))
 
 
 def forget() -> None:
-    """Give the memory back: half a million objects that every garbage collection would visit."""
+    """Free the cache: every garbage collection would visit its half a million objects."""
     nodes.cache_clear()
     parse.cache_clear()
 
@@ -70,7 +70,7 @@ def lines(root: Path, path: Path) -> list[str]:
 
 
 def dotted(node: ast.expr) -> str:
-    """Return names and attributes with the dots between them, "" for anything else."""
+    """Return the dotted name of an expression, "" if it is none."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

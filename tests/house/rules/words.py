@@ -1,4 +1,4 @@
-"""Words that do not belong into the tree: this machine, registries, other people's tickets."""
+"""Words that must not be in the tree: paths of one machine, registries, numbers of tickets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SUMS = {".sum"}
 
 
 def forbidden_words(root: Path) -> list[str]:
-    """Find them in every text file, whatever its language."""
+    """Find the forbidden words in every text file."""
     found = []
     for path in tree.files(root):
         if path in NOT_OURS or path.suffix in _SUMS:

@@ -1,0 +1,112 @@
+"""Every field of the four kinds is obeyed by code, or written by it: none is there for show.
+
+The complete objects of the tables for the API server have every field (`tests/chart` sees to that).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from strandline.kube.objects import (
+    broker_from_object,
+    broker_status,
+    controller_record_from_object,
+    controller_status,
+    partition_from_object,
+    partition_status,
+    topic_from_object,
+)
+from strandline.model import StoredTopic
+from strandline_operator import kinds
+from strandline_operator.actions import Action
+from strandline_operator.plan import plan_cluster, plan_topic
+from tests.chart.cases import COMPLETE, NOW, leaves
+from tests.reconcile.test_plan import CONFIG, Manifest, made, seen
+
+BROKERS = 9
+LABELS = {"strandline.dev/cluster": COMPLETE["BrokerCluster"]["metadata"]["name"]}
+
+
+def stored(kind: str, spec: Manifest | None = None, *, status: bool = False) -> Manifest:
+    """Return the complete object of a kind as the API server would show it."""
+    complete = COMPLETE[kind]
+    name = complete["metadata"]["name"]
+    whole = made(kinds.KIND_OF[kind], name, spec or complete["spec"], uid="uid", labels=LABELS)
+    return {**whole, "status": complete["status"]} if status else whole
+
+
+def of_cluster(cluster: Manifest) -> list[Action]:
+    observed = seen(cluster, stored("Broker", status=True)).cluster(kinds.name_of(cluster))
+    assert observed is not None
+    return plan_cluster(observed, CONFIG, now=NOW)
+
+
+def of_topic(topic: Manifest) -> tuple[list[Action], StoredTopic | None]:
+    cluster = stored("BrokerCluster", {**COMPLETE["BrokerCluster"]["spec"], "replicas": BROKERS})
+    observed = seen(cluster, topic).topic(kinds.name_of(topic))
+    assert observed is not None
+    obeyed_by_brokers = topic_from_object(
+        {**topic, "status": COMPLETE["ReplicatedTopic"]["status"]}
+    )
+    return plan_topic(observed, CONFIG, now=NOW), obeyed_by_brokers
+
+
+OBEYS: dict[str, Callable[[Manifest], object]] = {
+    "BrokerCluster": of_cluster,
+    "ReplicatedTopic": of_topic,
+    "Broker": broker_from_object,
+    "Partition": partition_from_object,
+}
+"""What becomes of an object of each kind, as values."""
+
+
+def other(value: Any) -> Any:
+    """Return another value of the same type."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    return [*value[1:], value[0]] if isinstance(value, list) else f"{value}0"
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [(kind, path) for kind, complete in COMPLETE.items() for path in leaves(complete["spec"])],
+)
+def test_another_value_of_a_field_has_another_effect(kind: str, path: str) -> None:
+    spec = copy.deepcopy(COMPLETE[kind]["spec"])
+    *holders, field = path.split(".")
+    holder = spec
+    for each in holders:
+        holder = holder[each]
+    holder[field] = other(holder[field])
+    assert OBEYS[kind](stored(kind, spec)) != OBEYS[kind](stored(kind))
+
+
+def written_by_the_operator(actions: list[Action]) -> set[str]:
+    return {
+        path
+        for action in actions
+        for body in (getattr(action, "body", None), getattr(action, "status_body", None))
+        if body is not None and "status" in body
+        for path in leaves(body["status"])
+    }
+
+
+def test_every_field_of_a_status_is_written() -> None:
+    broker = broker_from_object(stored("Broker", status=True)).registration
+    assert broker is not None
+    assert broker_status(broker) == COMPLETE["Broker"]["status"]
+    partition = partition_from_object(stored("Partition", status=True)).state
+    assert partition is not None
+    assert partition_status(partition, changed_at=NOW) == COMPLETE["Partition"]["status"]
+    record = controller_record_from_object(stored("BrokerCluster", status=True))
+    by_brokers = {f"controller.{path}" for path in leaves(controller_status(record))}
+    by_operator = written_by_the_operator(of_cluster(stored("BrokerCluster")))
+    assert by_brokers | by_operator == set(leaves(COMPLETE["BrokerCluster"]["status"]))
+    actions, _ = of_topic(stored("ReplicatedTopic"))
+    assert written_by_the_operator(actions) == set(leaves(COMPLETE["ReplicatedTopic"]["status"]))
