@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from strandline.kube.api import Object
 
 from .kinds import name_of
+from .observed import ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +79,13 @@ class ApplyStatus:
 class PostEvent:
     """Tell people something about an object."""
 
-    about: Object
+    about: ObjectRef
     warning: bool
     reason: str
     message: str
 
     def __str__(self) -> str:
-        return f"tell about {self.about['kind']} {name_of(self.about)}: {self.message}"
+        return f"tell about {self.about}: {self.message}"
 
 
 Action = (

@@ -14,7 +14,7 @@ from typing import Final, assert_never
 from strandline.errors import StoreConflict, StoreUnavailable
 from strandline.kube.api import ApiClient, Object
 
-from . import kinds, operator_config
+from . import kinds, operator_config, resources
 from .actions import (
     Action,
     ApplyObject,
@@ -24,13 +24,12 @@ from .actions import (
     PostEvent,
     RecreatePartition,
 )
-from .observe import Cache
+from .observe import Cache, read_partition
 
 CREATES_AT_ONCE: Final = 16
 """Partitions created side by side: a large topic in seconds, the API server not flooded."""
 
 CREATE_PAUSE_MAX_MS: Final = 2_000
-EVENT_MESSAGE_LENGTH_MAX: Final = 1_024
 
 
 class PartitionNotCreated(StoreUnavailable):
@@ -121,7 +120,10 @@ class Applier:
             )
         except StoreUnavailable:
             return False
-        return found is not None and found["spec"]["topicId"] == body["spec"]["topicId"]
+        return (
+            found is not None
+            and read_partition(found).stored.tp.topic_id == body["spec"]["topicId"]
+        )
 
     async def _create_if_absent(self, kind: kinds.Kind, body: Object) -> None:
         try:
@@ -131,25 +133,7 @@ class Applier:
         self._cache.put_new(kind, created)
 
     async def _post(self, event: PostEvent) -> None:
-        now = self._now()
-        about = event.about
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{kinds.name_of(about)[:200]}.{uuid.uuid4().hex[:16]}"},
-            "type": "Warning" if event.warning else "Normal",
-            "reason": event.reason,
-            "message": event.message[:EVENT_MESSAGE_LENGTH_MAX],
-            "source": {"component": operator_config.FIELD_MANAGER},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-            "involvedObject": {
-                "apiVersion": about["apiVersion"],
-                "kind": about["kind"],
-                "name": kinds.name_of(about),
-                "namespace": self._namespace,
-                "uid": kinds.uid_of(about),
-            },
-        }
+        body = resources.event(
+            event, namespace=self._namespace, now=self._now(), suffix=uuid.uuid4().hex[:16]
+        )
         await self._api.create(kinds.EVENT.resource, self._namespace, body)

@@ -1,14 +1,12 @@
-"""The kinds of objects the operator reads and writes, and what they all have in common."""
+"""The kinds of objects the operator reads and writes, and the labels it marks them with."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from strandline.kube.api import Object, Resource
-from strandline.kube.objects import API_VERSION, CLUSTER_LABEL
+from strandline.kube.objects import API_VERSION
 
 _GROUP, _VERSION = API_VERSION.split("/")
 
@@ -68,67 +66,3 @@ KIND_OF: Final = {kind.kind: kind for kind in (*WATCHED, EVENT)}
 def name_of(value: Object) -> str:
     """Return metadata.name."""
     return str(value["metadata"]["name"])
-
-
-def uid_of(value: Object) -> str:
-    """Return metadata.uid."""
-    return str(value["metadata"]["uid"])
-
-
-def is_terminating(value: Object) -> bool:
-    """Tell whether an object has a deletion time, and is not gone yet."""
-    return value["metadata"].get("deletionTimestamp") is not None
-
-
-def labels_of(value: Object) -> dict[str, str]:
-    """Return metadata.labels."""
-    return value["metadata"].get("labels") or {}
-
-
-def cluster_label(value: Object) -> str:
-    """Return the name of the cluster an object belongs to, "" if it names none."""
-    return str(labels_of(value).get(CLUSTER_LABEL, ""))
-
-
-def controller_of(value: Object) -> dict[str, Any]:
-    """Return the owner reference that controls an object, {} if there is none."""
-    for reference in value["metadata"].get("ownerReferences") or []:
-        if reference.get("controller"):
-            return dict(reference)
-    return {}
-
-
-def owner_reference(owner: Object) -> dict[str, Any]:
-    """Return the reference by which an owner takes its dependents along when it is deleted."""
-    return {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": name_of(owner),
-        "uid": uid_of(owner),
-        "controller": True,
-        "blockOwnerDeletion": False,
-    }
-
-
-def with_digest(body: Object) -> Object:
-    """Return a manifest that carries a digest of itself."""
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
-    metadata = body["metadata"]
-    annotations = {**(metadata.get("annotations") or {}), APPLIED_ANNOTATION: digest}
-    return {**body, "metadata": {**metadata, "annotations": annotations}}
-
-
-def is_part_of(desired: Any, found: Any) -> bool:
-    """Tell whether everything desired is found; found may hold more, such as defaults."""
-    if isinstance(desired, dict):
-        return isinstance(found, dict) and all(
-            key in found and is_part_of(value, found[key]) for key, value in desired.items()
-        )
-    if isinstance(desired, list):
-        return (
-            isinstance(found, list)
-            and len(desired) == len(found)
-            and all(map(is_part_of, desired, found))
-        )
-    return bool(desired == found)

@@ -1,112 +1,257 @@
 """What the operator knows: the last object seen of each name, and snapshots of it for plans.
 
-Filled by `registry` from watches and by the resync from lists. It may be old: whatever
-must be right is a compare-and-swap or a create, which the API server judges.
+The edge: dicts of the API server become values here, and nowhere else. Filled by `registry`
+from watches and by the resync from lists. It may be old: whatever must be right is a
+compare-and-swap or a create, which the API server judges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import Any
 
 from strandline.kube.api import Object
+from strandline.kube.objects import (
+    CLUSTER_LABEL,
+    broker_from_object,
+    partition_from_object,
+    topic_cluster,
+)
 
 from . import kinds
-
-ObjectKey = tuple[str, str]
-"""(kind, name)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedCluster:
-    """A BrokerCluster, the objects that bear the names of its parts, and its Partitions."""
-
-    cluster: Object
-    children: Mapping[ObjectKey, Object]
-    partitions: tuple[Object, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedTopic:
-    """A ReplicatedTopic, its cluster if there is one, all topics, and what bears its names."""
-
-    topic: Object
-    cluster: Object | None
-    topics: tuple[Object, ...]
-    partitions: Mapping[int, Object]
-    """By partition number, whichever topic they belong to."""
+from .kinds import Kind, name_of
+from .observed import (
+    ControllerRef,
+    DesiredCluster,
+    DesiredTopic,
+    FoundCondition,
+    FoundObject,
+    FoundPartition,
+    FoundStatus,
+    ObjectRef,
+    ObservedCluster,
+    ObservedTopic,
+    Ownership,
+)
+from .ownership import ownership_of, partition_ownership_of
 
 
 class Cache:
     """The last seen object of each kind and name."""
 
     def __init__(self) -> None:
-        self._objects: dict[str, dict[str, Object]] = {kind.kind: {} for kind in kinds.WATCHED}
+        self._topics: dict[str, tuple[DesiredTopic, FoundStatus]] = {}
+        self._clusters: dict[str, tuple[DesiredCluster, FoundStatus]] = {}
+        self._partitions: dict[str, FoundPartition] = {}
+        self._objects: dict[str, dict[str, FoundObject]] = {
+            kind.kind: {} for kind in kinds.CHILDREN
+        }
+        self._by_kind: dict[str, dict[str, Any]] = {
+            kinds.TOPIC.kind: self._topics,
+            kinds.CLUSTER.kind: self._clusters,
+            kinds.PARTITION.kind: self._partitions,
+            **self._objects,
+        }
 
-    def put(self, kind: kinds.Kind, value: Object) -> None:
-        """Remember an object. Lists leave kind and apiVersion out: they are added."""
-        metadata = {key: part for key, part in value["metadata"].items() if key != "managedFields"}
-        whole = {
+    def put(self, kind: Kind, value: Object) -> None:
+        """Remember an object.
+
+        Raises:  ObjectMalformed; what was known of the object stays
+        """
+        self._by_kind[kind.kind][name_of(value)] = _read(kind, value)
+
+    def put_new(self, kind: Kind, value: Object) -> None:
+        """Remember an object that was just created, unless a watch was faster."""
+        if not self.has(kind, name_of(value)):
+            self.put(kind, value)
+
+    def remove(self, kind: Kind, name: str) -> None:
+        """Forget an object that is gone."""
+        self._by_kind[kind.kind].pop(name, None)
+
+    def replace(self, kind: Kind, values: Iterable[Object]) -> None:
+        """Remember exactly these objects of a kind."""
+        read = {name_of(value): _read(kind, value) for value in values}
+        self._by_kind[kind.kind].clear()
+        self._by_kind[kind.kind].update(read)
+
+    def has(self, kind: Kind, name: str) -> bool:
+        """Tell whether an object is known."""
+        return name in self._by_kind[kind.kind]
+
+    def clusters(self) -> list[DesiredCluster]:
+        """Return all clusters in the order of their names."""
+        return [cluster for _, (cluster, _) in sorted(self._clusters.items())]
+
+    def topics(self) -> list[DesiredTopic]:
+        """Return all topics in the order of their names."""
+        return [topic for _, (topic, _) in sorted(self._topics.items())]
+
+    def cluster(self, name: str) -> tuple[DesiredCluster, ObservedCluster] | None:
+        """Return what is wanted of a cluster and what is known, None if it does not exist."""
+        if name not in self._clusters:
+            return None
+        cluster, status = self._clusters[name]
+        parts = {
+            (kind, child): (ownership_of(found, cluster.ref), found)
+            for kind, objects in self._objects.items()
+            for child, found in objects.items()
+            if may_be_part(child, name)
+        }
+        brokers = [
+            broker_from_object(found.whole)
+            for (kind, _), (_, found) in parts.items()
+            if kind == kinds.BROKER.kind and found.cluster == name
+        ]
+        pods = self._objects[kinds.STATEFUL_SET.kind].get(name)
+        return cluster, ObservedCluster(
+            status=status,
+            has_controller=status.written.get("controller") is not None,
+            parts=parts,
+            ready_brokers=0 if pods is None else int(_status(pods.whole).get("readyReplicas") or 0),
+            broker_epochs={
+                broker.broker_id: broker.registration.broker_epoch
+                for broker in brokers
+                if broker.registration is not None
+            },
+            partitions=tuple(
+                found.stored for found in self._partitions.values() if found.cluster == name
+            ),
+        )
+
+    def topic(self, name: str) -> tuple[DesiredTopic, ObservedTopic] | None:
+        """Return what is wanted of a topic and what is known, None if it does not exist."""
+        if name not in self._topics:
+            return None
+        topic, status = self._topics[name]
+        partitions, leftovers = {}, []
+        for number in range(topic.partitions):
+            found = self._partitions.get(f"{name}-{number}")
+            if found is None:
+                continue
+            if partition_ownership_of(found, topic.ref) is Ownership.OURS:
+                partitions[number] = found.stored
+            else:
+                leftovers.append(found.stored.name)
+        cluster, _ = self._clusters.get(topic.cluster, (None, None))
+        return topic, ObservedTopic(
+            status=status,
+            partitions_initialised=status.written.get("partitionsInitialised"),
+            effective_config=status.written.get("effectiveConfig"),
+            cluster=cluster,
+            topics=tuple(self.topics()),
+            partitions=partitions,
+            leftovers=tuple(leftovers),
+        )
+
+
+def may_be_part(name: str, cluster: str) -> bool:
+    """Tell whether an object bears a name that a part of the cluster could bear."""
+    return name == cluster or name.startswith(f"{cluster}-")
+
+
+# --- from dicts to values ----------------------------------------------------------------
+
+
+def read_topic(value: Object) -> DesiredTopic:
+    """Read what a ReplicatedTopic asks for; the CRD fills in what was left out."""
+    spec, metadata = value["spec"], value["metadata"]
+    return DesiredTopic(
+        ref=_ref(kinds.TOPIC, value),
+        generation=metadata.get("generation", 0),
+        is_terminating=_is_terminating(value),
+        created_at=str(metadata["creationTimestamp"]),
+        cluster=topic_cluster(value),
+        topic_name=str(spec.get("topicName") or name_of(value)),
+        partitions=int(spec["partitions"]),
+        replication_factor=int(spec["replicationFactor"]),
+        config=spec.get("config") or {},
+    )
+
+
+def read_cluster(value: Object) -> DesiredCluster:
+    """Read what a BrokerCluster asks for; the CRD fills in what was left out."""
+    spec = value["spec"]
+    return DesiredCluster(
+        ref=_ref(kinds.CLUSTER, value),
+        generation=value["metadata"].get("generation", 0),
+        is_terminating=_is_terminating(value),
+        replicas=int(spec["replicas"]),
+        timing=spec["timing"],
+        storage_size=spec["storage"]["size"],
+        storage_class=spec["storage"].get("storageClassName"),
+        config=spec.get("config") or {},
+        resources=spec.get("resources") or {},
+    )
+
+
+def read_partition(value: Object) -> FoundPartition:
+    """Read a Partition.
+
+    Raises:  ObjectMalformed
+    """
+    return FoundPartition(stored=partition_from_object(value), cluster=_cluster_label(value))
+
+
+def read_object(kind: Kind, value: Object) -> FoundObject:
+    """Read what may be a part of a cluster. Lists leave kind and apiVersion out: they are added."""
+    metadata = {key: part for key, part in value["metadata"].items() if key != "managedFields"}
+    return FoundObject(
+        ref=_ref(kind, value),
+        cluster=_cluster_label(value),
+        controller=_controller(value),
+        is_terminating=_is_terminating(value),
+        whole={
             **value,
             "kind": kind.kind,
             "apiVersion": kind.api_version,
             "metadata": metadata,
-        }
-        self._objects[kind.kind][kinds.name_of(value)] = whole
+        },
+    )
 
-    def put_new(self, kind: kinds.Kind, value: Object) -> None:
-        """Remember an object that was just created, unless a watch was faster."""
-        if kinds.name_of(value) not in self._objects[kind.kind]:
-            self.put(kind, value)
 
-    def remove(self, kind: kinds.Kind, name: str) -> None:
-        """Forget an object that is gone."""
-        self._objects[kind.kind].pop(name, None)
+def _read(kind: Kind, value: Object) -> object:
+    if kind is kinds.TOPIC:
+        return read_topic(value), _read_status(value)
+    if kind is kinds.CLUSTER:
+        return read_cluster(value), _read_status(value)
+    return read_partition(value) if kind is kinds.PARTITION else read_object(kind, value)
 
-    def replace(self, kind: kinds.Kind, values: Iterable[Object]) -> None:
-        """Remember exactly these objects of a kind."""
-        self._objects[kind.kind] = {}
-        for value in values:
-            self.put(kind, value)
 
-    def get(self, kind: kinds.Kind, name: str) -> Object | None:
-        """Return an object, None if none is known."""
-        return self._objects[kind.kind].get(name)
+def _read_status(value: Object) -> FoundStatus:
+    status = _status(value)
+    return FoundStatus(
+        resource_version=value["metadata"]["resourceVersion"],
+        conditions={
+            found["type"]: FoundCondition(
+                status=found["status"], reason=found["reason"], since=found["lastTransitionTime"]
+            )
+            for found in status.get("conditions") or []
+        },
+        written=status,
+    )
 
-    def all(self, kind: kinds.Kind) -> tuple[Object, ...]:
-        """Return all objects of a kind in the order of their names."""
-        found = self._objects[kind.kind]
-        return tuple(found[name] for name in sorted(found))
 
-    def cluster(self, name: str) -> ObservedCluster | None:
-        """Return what is known about a cluster, None if it does not exist."""
-        cluster = self.get(kinds.CLUSTER, name)
-        if cluster is None:
-            return None
-        children = {
-            (kind.kind, child): value
-            for kind in kinds.CHILDREN
-            for child, value in self._objects[kind.kind].items()
-            if child == name or child.startswith(f"{name}-")
-        }
-        partitions = tuple(
-            value for value in self.all(kinds.PARTITION) if kinds.cluster_label(value) == name
-        )
-        return ObservedCluster(cluster=cluster, children=children, partitions=partitions)
+def _status(value: Object) -> dict[str, Any]:
+    return value.get("status") or {}
 
-    def topic(self, name: str) -> ObservedTopic | None:
-        """Return what is known about a topic, None if it does not exist."""
-        topic = self.get(kinds.TOPIC, name)
-        if topic is None:
-            return None
-        partitions = {}
-        for number in range(topic["spec"]["partitions"]):
-            value = self.get(kinds.PARTITION, f"{name}-{number}")
-            if value is not None:
-                partitions[number] = value
-        return ObservedTopic(
-            topic=topic,
-            cluster=self.get(kinds.CLUSTER, topic["spec"]["clusterRef"]),
-            topics=self.all(kinds.TOPIC),
-            partitions=partitions,
-        )
+
+def _ref(kind: Kind, value: Object) -> ObjectRef:
+    return ObjectRef(kind=kind, name=name_of(value), uid=str(value["metadata"]["uid"]))
+
+
+def _is_terminating(value: Object) -> bool:
+    """Tell whether an object has a deletion time, and is not gone yet."""
+    return value["metadata"].get("deletionTimestamp") is not None
+
+
+def _cluster_label(value: Object) -> str:
+    labels = value["metadata"].get("labels") or {}
+    return str(labels.get(CLUSTER_LABEL, ""))
+
+
+def _controller(value: Object) -> ControllerRef | None:
+    for owner in value["metadata"].get("ownerReferences") or []:
+        if owner.get("controller"):
+            return ControllerRef(kind=owner["kind"], name=owner["name"], uid=owner["uid"])
+    return None

@@ -18,9 +18,10 @@ from strandline.log_fields import fields
 from . import kinds, operator_config
 from .actions import Action
 from .apply import Applier
-from .observe import Cache
+from .observe import Cache, may_be_part, read_object, read_partition, read_topic
+from .observed import DesiredTopic, FoundObject, FoundPartition
 from .operator_config import OperatorConfig
-from .plan import plan_cluster, plan_topic, topic_name
+from .plan import plan_cluster, plan_topic
 from .work_queue import ReconcileKey, WorkQueue
 
 _log = logging.getLogger(__name__)
@@ -57,46 +58,46 @@ class Reconciler:
         else:
             self.cache.put(kind, value)
         if kind is kinds.TOPIC:
-            self._topic_changed(change, value)
+            self._topic_changed(change, read_topic(value))
         elif kind is kinds.CLUSTER:
-            self._cluster_changed(change, value)
+            self._cluster_changed(change, kinds.name_of(value))
         elif kind is kinds.PARTITION:
-            self._partition_changed(change, value)
-        elif not (kind is kinds.LEASE and change == _MODIFIED and _is_owned(value)):
-            # Renewals of Leases are most of all changes and never concern us.
-            pause = 0 if change == _DELETED else operator_config.SETTLE_MS
-            for name in self._clusters_of(value):
-                self._add(kinds.CLUSTER, name, after_ms=pause)
+            self._partition_changed(change, read_partition(value))
+        else:
+            self._object_changed(change, read_object(kind, value))
 
-    def _topic_changed(self, change: str, value: Object) -> None:
-        self._add(kinds.TOPIC, kinds.name_of(value))
+    def _topic_changed(self, change: str, topic: DesiredTopic) -> None:
+        self._add(kinds.TOPIC, topic.ref.name)
         if change != _MODIFIED:
-            for other in self.cache.all(kinds.TOPIC):
-                if topic_name(other) == topic_name(value):
-                    self._add(kinds.TOPIC, kinds.name_of(other))
+            for other in self.cache.topics():
+                if other.topic_name == topic.topic_name:
+                    self._add(kinds.TOPIC, other.ref.name)
 
-    def _cluster_changed(self, change: str, value: Object) -> None:
-        name = kinds.name_of(value)
+    def _cluster_changed(self, change: str, name: str) -> None:
         self._add(kinds.CLUSTER, name)
         if change != _MODIFIED:
-            for topic in self.cache.all(kinds.TOPIC):
-                if topic["spec"]["clusterRef"] == name:
-                    self._add(kinds.TOPIC, kinds.name_of(topic))
+            for topic in self.cache.topics():
+                if topic.cluster == name:
+                    self._add(kinds.TOPIC, topic.ref.name)
 
-    def _partition_changed(self, change: str, value: Object) -> None:
-        pause = operator_config.SETTLE_MS if change == _MODIFIED else 0
-        topic = kinds.name_of(value).rpartition("-")[0]
-        if self.cache.get(kinds.TOPIC, topic) is not None:
+    def _partition_changed(self, change: str, partition: FoundPartition) -> None:
+        topic = partition.stored.name.rpartition("-")[0]
+        if self.cache.has(kinds.TOPIC, topic):
+            pause = operator_config.SETTLE_MS if change == _MODIFIED else 0
             self._add(kinds.TOPIC, topic, after_ms=pause)
-        cluster = kinds.cluster_label(value)
-        if self.cache.get(kinds.CLUSTER, cluster) is not None:
-            self._add(kinds.CLUSTER, cluster, after_ms=operator_config.SETTLE_MS)
+        if self.cache.has(kinds.CLUSTER, partition.cluster):
+            self._add(kinds.CLUSTER, partition.cluster, after_ms=operator_config.SETTLE_MS)
 
-    def _clusters_of(self, value: Object) -> list[str]:
-        """Return the clusters an object may be a part of, by name: labels may be gone."""
-        name = kinds.name_of(value)
-        known = (kinds.name_of(cluster) for cluster in self.cache.all(kinds.CLUSTER))
-        return [own for own in known if name == own or name.startswith(f"{own}-")]
+    def _object_changed(self, change: str, found: FoundObject) -> None:
+        """Have the clusters worked on that the object may be a part of, by name: labels may go."""
+        is_owned = found.controller is not None and found.cluster
+        if found.ref.kind is kinds.LEASE and change == _MODIFIED and is_owned:
+            # Renewals of Leases are most of all changes and never concern us.
+            return
+        pause = 0 if change == _DELETED else operator_config.SETTLE_MS
+        for cluster in self.cache.clusters():
+            if may_be_part(found.ref.name, cluster.ref.name):
+                self._add(kinds.CLUSTER, cluster.ref.name, after_ms=pause)
 
     def _add(self, kind: kinds.Kind, name: str, *, after_ms: int = 0) -> None:
         self.queue.add(ReconcileKey(kind=kind.kind, name=name), after_ms=after_ms)
@@ -121,9 +122,9 @@ class Reconciler:
         now = now_text()
         if key.kind == kinds.CLUSTER.kind:
             cluster = self.cache.cluster(key.name)
-            return plan_cluster(cluster, self._config, now=now) if cluster else []
+            return plan_cluster(*cluster, self._config, now=now) if cluster else []
         topic = self.cache.topic(key.name)
-        return plan_topic(topic, self._config, now=now) if topic else []
+        return plan_topic(*topic, self._config, now=now) if topic else []
 
     async def resync(self) -> None:
         """List everything again from time to time and work on all of it; never returns."""
@@ -137,10 +138,7 @@ class Reconciler:
             except CoordinationError as error:
                 _log.warning("resync failed", extra=fields(cause=str(error)))
                 continue
-            for kind in (kinds.CLUSTER, kinds.TOPIC):
-                for value in self.cache.all(kind):
-                    self._add(kind, kinds.name_of(value))
-
-
-def _is_owned(value: Object) -> bool:
-    return bool(kinds.controller_of(value)) and bool(kinds.cluster_label(value))
+            for cluster in self.cache.clusters():
+                self._add(kinds.CLUSTER, cluster.ref.name)
+            for topic in self.cache.topics():
+                self._add(kinds.TOPIC, topic.ref.name)

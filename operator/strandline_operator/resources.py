@@ -1,20 +1,26 @@
-"""Manifests of what a BrokerCluster consists of: one pure function per kind.
+"""Every manifest that the operator sends: one pure function per kind.
 
-Called by `plan` alone. Every manifest is owned by the BrokerCluster and labelled with its
-name; `objects_of` returns them in the order of creation, the StatefulSet last, so that no
-broker starts before what it needs exists.
+Called by `plan`; `apply` asks for Events alone. What a BrokerCluster consists of is owned by
+it and labelled with its name; `objects_of` returns that in the order of creation, the
+StatefulSet last, so that no broker starts before what it needs exists.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import yaml
 
 from strandline.kube.api import Object
-from strandline.kube.objects import CLUSTER_LABEL
+from strandline.kube.objects import CLUSTER_LABEL, DEFAULT_CLUSTER
+from strandline.model import BrokerId
 
 from . import kinds
+from .actions import PostEvent
+from .observed import DesiredCluster, DesiredTopic, ObjectRef
 from .operator_config import FIELD_MANAGER, OperatorConfig
 
 KAFKA_PORT: Final = 9092
@@ -26,6 +32,7 @@ CONFIG_NAME: Final = "broker.yaml"
 BROKER_USER: Final = 65532
 GRACE_SECONDS: Final = 30
 """Longer than the 20 s a broker takes at most to move its leaders and flush its logs."""
+EVENT_MESSAGE_LENGTH_MAX: Final = 1_024
 LOST_NODE_SECONDS: Final = 20
 """A pod of a lost node is given up after this time, instead of Kubernetes's 300 s."""
 
@@ -38,11 +45,14 @@ BROKER_KEYS: Final = {
 """Field of BrokerCluster.spec.config to key of the brokers' configuration file."""
 
 
-def objects_of(cluster: Object, config: OperatorConfig) -> list[Object]:
+# --- clusters ----------------------------------------------------------------------------
+
+
+def objects_of(cluster: DesiredCluster, config: OperatorConfig) -> list[Object]:
     """Return everything a BrokerCluster consists of, in the order of creation."""
-    ids = broker_ids(cluster)
+    ids = cluster.broker_ids
     return [
-        kinds.with_digest(body)
+        _with_digest(body)
         for body in (
             _service_account(cluster),
             _role_binding(cluster, config),
@@ -58,46 +68,41 @@ def objects_of(cluster: Object, config: OperatorConfig) -> list[Object]:
     ]
 
 
-def broker_ids(cluster: Object) -> list[int]:
-    """Return the ids of a cluster's brokers, which are the ordinals of its pods."""
-    return list(range(cluster["spec"]["replicas"]))
-
-
-def labels(cluster: Object) -> dict[str, str]:
+def labels(cluster: DesiredCluster) -> dict[str, str]:
     """Return the labels of everything that belongs to a cluster."""
     return {
         "app.kubernetes.io/name": "strandline",
         "app.kubernetes.io/component": "broker",
         "app.kubernetes.io/managed-by": FIELD_MANAGER,
-        CLUSTER_LABEL: kinds.name_of(cluster),
+        CLUSTER_LABEL: cluster.ref.name,
     }
 
 
-def pod_selector(cluster: Object) -> dict[str, str]:
+def pod_selector(cluster: DesiredCluster) -> dict[str, str]:
     """Return the labels by which a cluster's pods are found; never changed afterwards."""
-    return {"app.kubernetes.io/component": "broker", CLUSTER_LABEL: kinds.name_of(cluster)}
+    return {"app.kubernetes.io/component": "broker", CLUSTER_LABEL: cluster.ref.name}
 
 
-def _manifest(kind: kinds.Kind, cluster: Object, suffix: str, **parts: Any) -> Object:
-    name = kinds.name_of(cluster)
+def _manifest(kind: kinds.Kind, cluster: DesiredCluster, suffix: str, **parts: Any) -> Object:
+    name = cluster.ref.name
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
         "metadata": {
             "name": f"{name}-{suffix}" if suffix else name,
             "labels": labels(cluster),
-            "ownerReferences": [kinds.owner_reference(cluster)],
+            "ownerReferences": [_owner_reference(cluster.ref)],
         },
         **parts,
     }
 
 
-def _service_account(cluster: Object) -> Object:
+def _service_account(cluster: DesiredCluster) -> Object:
     return _manifest(kinds.SERVICE_ACCOUNT, cluster, "broker")
 
 
-def _role_binding(cluster: Object, config: OperatorConfig) -> Object:
-    account = f"{kinds.name_of(cluster)}-broker"
+def _role_binding(cluster: DesiredCluster, config: OperatorConfig) -> Object:
+    account = f"{cluster.ref.name}-broker"
     return _manifest(
         kinds.ROLE_BINDING,
         cluster,
@@ -111,10 +116,9 @@ def _role_binding(cluster: Object, config: OperatorConfig) -> Object:
     )
 
 
-def _config_map(cluster: Object) -> Object:
-    spec = cluster["spec"]
-    given = spec.get("config") or {}
-    values = {"timing": spec["timing"]}
+def _config_map(cluster: DesiredCluster) -> Object:
+    values: dict[str, Any] = {"timing": cluster.timing}
+    given = cluster.config
     values |= {key: given[field] for field, key in BROKER_KEYS.items() if field in given}
     text = yaml.safe_dump(values, sort_keys=True)
     return _manifest(kinds.CONFIG_MAP, cluster, "config", data={CONFIG_NAME: text})
@@ -124,7 +128,7 @@ def _port(name: str, port: int) -> dict[str, Any]:
     return {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
 
 
-def _headless_service(cluster: Object) -> Object:
+def _headless_service(cluster: DesiredCluster) -> Object:
     return _manifest(
         kinds.SERVICE,
         cluster,
@@ -143,7 +147,7 @@ def _headless_service(cluster: Object) -> Object:
     )
 
 
-def _bootstrap_service(cluster: Object) -> Object:
+def _bootstrap_service(cluster: DesiredCluster) -> Object:
     return _manifest(
         kinds.SERVICE,
         cluster,
@@ -152,15 +156,15 @@ def _bootstrap_service(cluster: Object) -> Object:
     )
 
 
-def _lease(cluster: Object, suffix: str) -> Object:
+def _lease(cluster: DesiredCluster, suffix: str) -> Object:
     return _manifest(kinds.LEASE, cluster, suffix)
 
 
-def _broker(cluster: Object, broker_id: int) -> Object:
+def _broker(cluster: DesiredCluster, broker_id: int) -> Object:
     return _manifest(kinds.BROKER, cluster, str(broker_id), spec={"brokerId": broker_id})
 
 
-def _pod_disruption_budget(cluster: Object) -> Object:
+def _pod_disruption_budget(cluster: DesiredCluster) -> Object:
     return _manifest(
         kinds.POD_DISRUPTION_BUDGET,
         cluster,
@@ -169,15 +173,14 @@ def _pod_disruption_budget(cluster: Object) -> Object:
     )
 
 
-def _stateful_set(cluster: Object, config: OperatorConfig) -> Object:
-    spec = cluster["spec"]
+def _stateful_set(cluster: DesiredCluster, config: OperatorConfig) -> Object:
     return _manifest(
         kinds.STATEFUL_SET,
         cluster,
         "",
         spec={
-            "replicas": spec["replicas"],
-            "serviceName": f"{kinds.name_of(cluster)}-brokers",
+            "replicas": cluster.replicas,
+            "serviceName": f"{cluster.ref.name}-brokers",
             # All at once: a broker waits for no other. Rolls are never Kubernetes's decision.
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
@@ -188,19 +191,18 @@ def _stateful_set(cluster: Object, config: OperatorConfig) -> Object:
     )
 
 
-def _volume_claim(cluster: Object) -> Object:
-    storage = cluster["spec"]["storage"]
+def _volume_claim(cluster: DesiredCluster) -> Object:
     spec: Object = {
         "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": storage["size"]}},
+        "resources": {"requests": {"storage": cluster.storage_size}},
     }
-    if "storageClassName" in storage:
-        spec["storageClassName"] = storage["storageClassName"]
+    if cluster.storage_class is not None:
+        spec["storageClassName"] = cluster.storage_class
     return {"metadata": {"name": "data", "labels": labels(cluster)}, "spec": spec}
 
 
-def _pod(cluster: Object, config: OperatorConfig) -> Object:
-    name = kinds.name_of(cluster)
+def _pod(cluster: DesiredCluster, config: OperatorConfig) -> Object:
+    name = cluster.ref.name
     pod: Object = {
         "serviceAccountName": f"{name}-broker",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -237,8 +239,7 @@ def _pod(cluster: Object, config: OperatorConfig) -> Object:
     return pod
 
 
-def _container(cluster: Object, config: OperatorConfig) -> Object:
-    resources = cluster["spec"].get("resources")
+def _container(cluster: DesiredCluster, config: OperatorConfig) -> Object:
     container: Object = {
         "name": "broker",
         "image": config.broker_image,
@@ -258,7 +259,7 @@ def _container(cluster: Object, config: OperatorConfig) -> Object:
             _from_pod("POD_UID", "metadata.uid"),
             _from_pod("POD_IP", "status.podIP"),
             _from_pod("NAMESPACE", "metadata.namespace"),
-            {"name": "CLUSTER_NAME", "value": kinds.name_of(cluster)},
+            {"name": "CLUSTER_NAME", "value": cluster.ref.name},
         ],
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"}
@@ -279,8 +280,8 @@ def _container(cluster: Object, config: OperatorConfig) -> Object:
             {"name": "config", "mountPath": CONFIG_PATH, "readOnly": True},
         ],
     }
-    if resources:
-        container["resources"] = resources
+    if cluster.resources:
+        container["resources"] = cluster.resources
     return container
 
 
@@ -295,3 +296,104 @@ def _probe(path: str, *, period: int, timeout: int, failures: int) -> Object:
         "timeoutSeconds": timeout,
         "failureThreshold": failures,
     }
+
+
+# --- topics ------------------------------------------------------------------------------
+
+
+def default_cluster(spec: Mapping[str, Any]) -> Object:
+    """Return the BrokerCluster `default`; no topic owns it, so that it outlives them."""
+    return {
+        "apiVersion": kinds.CLUSTER.api_version,
+        "kind": kinds.CLUSTER.kind,
+        "metadata": {
+            "name": DEFAULT_CLUSTER,
+            "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
+        },
+        "spec": dict(spec),
+    }
+
+
+def partition(
+    topic: DesiredTopic, number: int, replicas: Sequence[BrokerId], *, recover: bool
+) -> Object:
+    """Return a Partition of a topic; recover says that it was lost, and may have data."""
+    return {
+        "apiVersion": kinds.PARTITION.api_version,
+        "kind": kinds.PARTITION.kind,
+        "metadata": {
+            "name": f"{topic.ref.name}-{number}",
+            "labels": {
+                "app.kubernetes.io/managed-by": FIELD_MANAGER,
+                CLUSTER_LABEL: topic.cluster,
+                kinds.TOPIC_ID_LABEL: topic.ref.uid,
+                kinds.PARTITION_LABEL: str(number),
+            },
+            "ownerReferences": [_owner_reference(topic.ref)],
+        },
+        "spec": {
+            "topicId": topic.ref.uid,
+            "topicName": topic.topic_name,
+            "partition": number,
+            "replicas": list(replicas),
+            "recover": recover,
+        },
+    }
+
+
+# --- what is said of both ----------------------------------------------------------------
+
+
+def status_of(owner: ObjectRef, status: Object, *, resource_version: str = "") -> Object:
+    """Return a status to apply; with a resource_version it is a compare-and-swap."""
+    version = {"resourceVersion": resource_version} if resource_version else {}
+    return {
+        "apiVersion": owner.kind.api_version,
+        "kind": owner.kind.kind,
+        "metadata": {"name": owner.name, **version},
+        "status": status,
+    }
+
+
+def event(event: PostEvent, *, namespace: str, now: str, suffix: str) -> Object:
+    """Return an Event; suffix makes its name one of its own."""
+    about = event.about
+    return {
+        "apiVersion": kinds.EVENT.api_version,
+        "kind": kinds.EVENT.kind,
+        "metadata": {"name": f"{about.name[:200]}.{suffix}"},
+        "type": "Warning" if event.warning else "Normal",
+        "reason": event.reason,
+        "message": event.message[:EVENT_MESSAGE_LENGTH_MAX],
+        "source": {"component": FIELD_MANAGER},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+        "involvedObject": {
+            "apiVersion": about.kind.api_version,
+            "kind": about.kind.kind,
+            "name": about.name,
+            "namespace": namespace,
+            "uid": about.uid,
+        },
+    }
+
+
+def _owner_reference(owner: ObjectRef) -> Object:
+    """Return the reference by which an owner takes its dependents along when it is deleted."""
+    return {
+        "apiVersion": owner.kind.api_version,
+        "kind": owner.kind.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def _with_digest(body: Object) -> Object:
+    """Return a manifest that carries a digest of itself."""
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    metadata = {**body["metadata"], "annotations": {kinds.APPLIED_ANNOTATION: digest}}
+    return {**body, "metadata": metadata}

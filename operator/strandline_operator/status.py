@@ -1,4 +1,4 @@
-"""What the operator says about clusters and topics: counts and conditions.
+"""What the operator says about clusters and topics: counts, conditions, effective settings.
 
 Pure; called by `plan`. A condition's time moves only when its status does, so that an
 unchanged situation gives an unchanged status and no write.
@@ -7,15 +7,26 @@ unchanged situation gives an unchanged status and no write.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from strandline.config.topic import TopicDefaults, effective_min_insync_replicas
 from strandline.kube.api import Object
+from strandline.model import NO_LEADER, BrokerEpoch, BrokerId, StoredPartition
+
+from .observed import (
+    DesiredCluster,
+    DesiredTopic,
+    FoundStatus,
+    ObservedCluster,
+    ObservedTopic,
+)
 
 MESSAGE_LENGTH_MAX: Final = 1_024
 READY: Final = "Ready"
 CONFLICT: Final = "Conflict"
+"""Reason of a refused topic, and type of the condition that says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,81 +42,93 @@ class Readiness:
     refused: bool = False
 
 
-def condition(kind: str, readiness: Readiness, owner: Object, now: str) -> Object:
-    """Return a condition of an object, keeping the time of the last change of its status."""
-    status = "True" if readiness.ready else "False"
-    found = condition_of(owner, kind)
-    same = found.get("status") == status
+def cluster_status(
+    cluster: DesiredCluster, observed: ObservedCluster, readiness: Readiness, *, now: str
+) -> Object:
+    """Return the operator's part of a cluster's status."""
+    partitions = observed.partitions
     return {
-        "type": kind,
-        "status": status,
-        "reason": readiness.reason,
-        "message": readiness.message[:MESSAGE_LENGTH_MAX],
-        "observedGeneration": owner["metadata"].get("generation", 0),
-        "lastTransitionTime": found["lastTransitionTime"] if same else now,
+        "observedGeneration": cluster.generation,
+        "readyBrokers": observed.ready_brokers,
+        "brokers": _broker_rows(cluster.broker_ids, observed.broker_epochs, partitions),
+        "partitions": partition_counts(partitions, len(partitions)),
+        "conditions": [_condition(READY, readiness, cluster.generation, observed.status, now)],
     }
 
 
-def condition_of(value: Object, kind: str) -> Object:
-    """Return a condition of an object, {} if it does not have it."""
-    for found in status_of(value).get("conditions") or []:
-        if found.get("type") == kind:
-            return dict(found)
-    return {}
+def topic_status(
+    topic: DesiredTopic, observed: ObservedTopic, readiness: Readiness, *, now: str
+) -> Object:
+    """Return the operator's part of a topic's status.
+
+    It always holds partitionsInitialised as last seen: an apply without it would give the
+    field up, and the API server would remove it.
+    """
+    found = observed.status
+    conditions = [_condition(READY, readiness, topic.generation, found, now)]
+    if readiness.reason == CONFLICT:
+        taken = Readiness(ready=True, reason="NameTaken", message=readiness.message)
+        conditions.append(_condition(CONFLICT, taken, topic.generation, found, now))
+    whole: Object = {
+        "observedGeneration": topic.generation,
+        "topicId": topic.ref.uid,
+        "partitions": partition_counts(observed.partitions.values(), topic.partitions),
+        "conditions": conditions,
+    }
+    if observed.partitions_initialised is not None:
+        whole["partitionsInitialised"] = observed.partitions_initialised
+    if observed.cluster is not None:
+        whole["effectiveConfig"] = effective_config(topic, observed.cluster)
+    elif observed.effective_config is not None:
+        whole["effectiveConfig"] = dict(observed.effective_config)
+    return whole
 
 
-def status_of(value: Object) -> dict[str, Any]:
-    """Return the status of an object, {} if it has none."""
-    return value.get("status") or {}
+def effective_config(topic: DesiredTopic, cluster: DesiredCluster) -> dict[str, int]:
+    """Return what the topic's partitions obey: its own settings, else the cluster's, else Kafka's.
+
+    Source:  Kafka LogConfig: topic-level overrides of broker settings.
+    """
+    own, shared, defaults = topic.config, cluster.config, TopicDefaults().settings()
+    return {
+        "minInsyncReplicas": effective_min_insync_replicas(
+            own.get("minInsyncReplicas"), replicas=topic.replication_factor
+        ),
+        "segmentBytes": own.get("segmentBytes")
+        or shared.get("logSegmentBytes", defaults.segment_bytes),
+        "maxMessageBytes": own.get("maxMessageBytes")
+        or shared.get("messageMaxBytes", defaults.max_message_bytes),
+        "flushMessages": own.get("flushMessages")
+        or shared.get("logFlushIntervalMessages", defaults.flush_messages),
+    }
 
 
-def partition_counts(partitions: Iterable[Object], total: int) -> dict[str, int]:
+def partition_counts(partitions: Iterable[StoredPartition], total: int) -> dict[str, int]:
     """Count partitions; one without a leader, a status or an object is offline."""
     counts = dict.fromkeys(
         ("total", "online", "offline", "underReplicated", "underMinIsr", "atMinIsr"), 0
     )
     counts["total"] = total
     for partition in partitions:
-        state = status_of(partition)
-        if not state:
+        state = partition.state
+        if state is None:
             continue
-        isr, needed = len(state["isr"]), state["minInsyncReplicas"]
-        counts["online"] += state["leader"] >= 0
-        counts["underReplicated"] += isr < len(state["replicas"])
+        isr, needed = len(state.isr), state.min_insync_replicas
+        counts["online"] += state.leader != NO_LEADER
+        counts["underReplicated"] += isr < len(state.replicas)
         counts["underMinIsr"] += isr < needed
         counts["atMinIsr"] += isr == needed
     counts["offline"] = total - counts["online"]
     return counts
 
 
-def broker_rows(
-    ids: Iterable[int], brokers: dict[int, Object], partitions: Iterable[Object]
-) -> list[dict[str, int]]:
-    """Return one row for each broker: its epoch, and the partitions it leads and keeps."""
-    leaders: Counter[int] = Counter()
-    replicas: Counter[int] = Counter()
-    for partition in partitions:
-        state = status_of(partition)
-        if state:
-            leaders[state["leader"]] += 1
-            replicas.update(state["replicas"])
-    rows = []
-    for broker_id in ids:
-        row = {"id": broker_id, "leaders": leaders[broker_id], "replicas": replicas[broker_id]}
-        registered = status_of(brokers.get(broker_id, {}))
-        if registered:
-            row["epoch"] = registered["brokerEpoch"]
-        rows.append(row)
-    return rows
-
-
-def cluster_readiness(*, ready: int, desired: int, controller: object) -> Readiness:
+def cluster_readiness(*, ready: int, desired: int, has_controller: bool) -> Readiness:
     """Judge a cluster whose objects are all in place."""
     if ready < desired:
         return Readiness(
             ready=False, reason="BrokersNotReady", message=f"{ready} of {desired} brokers are ready"
         )
-    if controller is None:
+    if not has_controller:
         return Readiness(
             ready=False, reason="NoController", message="no broker has become the controller yet"
         )
@@ -122,3 +145,40 @@ def topic_readiness(counts: dict[str, int]) -> Readiness:
         return Readiness(ready=False, reason="PartitionsOffline", message=message)
     message = f"all {total} partitions have a leader"
     return Readiness(ready=True, reason="AllPartitionsOnline", message=message)
+
+
+def _condition(
+    kind: str, readiness: Readiness, generation: int, found: FoundStatus, now: str
+) -> Object:
+    """Return a condition, keeping the time of the last change of its status."""
+    status = "True" if readiness.ready else "False"
+    before = found.conditions.get(kind)
+    return {
+        "type": kind,
+        "status": status,
+        "reason": readiness.reason,
+        "message": readiness.message[:MESSAGE_LENGTH_MAX],
+        "observedGeneration": generation,
+        "lastTransitionTime": before.since if before and before.status == status else now,
+    }
+
+
+def _broker_rows(
+    ids: Iterable[BrokerId],
+    epochs: Mapping[BrokerId, BrokerEpoch],
+    partitions: Iterable[StoredPartition],
+) -> list[dict[str, int]]:
+    """Return one row for each broker: its epoch, and the partitions it leads and keeps."""
+    leaders: Counter[BrokerId] = Counter()
+    replicas: Counter[BrokerId] = Counter()
+    for partition in partitions:
+        if partition.state is not None:
+            leaders[partition.state.leader] += 1
+            replicas.update(partition.state.replicas)
+    rows: list[dict[str, int]] = []
+    for broker_id in ids:
+        row = {"id": broker_id, "leaders": leaders[broker_id], "replicas": replicas[broker_id]}
+        if broker_id in epochs:
+            row["epoch"] = epochs[broker_id]
+        rows.append(row)
+    return rows

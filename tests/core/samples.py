@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect, PersistState
-from strandline.core.epochs import EpochCache
 from strandline.core.events import (
     Event,
     FetchPartition,
@@ -16,6 +15,7 @@ from strandline.core.events import (
     ProduceReceived,
     StatePersisted,
 )
+from strandline.core.live_brokers import LiveBrokers
 from strandline.core.local_log import LocalLog
 from strandline.core.replicas import Replicas
 from strandline.core.settings import CoreSettings
@@ -105,9 +105,8 @@ def context(*live: int, settings: CoreSettings = SETTINGS) -> BrokerContext:
     return BrokerContext(
         broker_id=BrokerId(0),
         broker_epoch=BrokerEpoch(1),
-        clean_since_epoch=BrokerEpoch(1),
         settings=settings,
-        live={each.broker_id: each for each in alive(*live)},
+        live=LiveBrokers(alive(*live)),
     )
 
 
@@ -125,18 +124,23 @@ def alive(*brokers: int, epoch: int = 1) -> tuple[LiveBroker, ...]:
 
 
 def log(
-    end_offset: int = 0, *, high_watermark: int = 0, start: int = 0, epochs: str = ""
+    end_offset: int = 0,
+    *,
+    high_watermark: int = 0,
+    start: int = 0,
+    epochs: str = "",
+    tp: TopicPartition = TP,
 ) -> LocalLog:
     """Return a log; epochs is "epoch@start epoch@start"."""
     pairs = [each.split("@") for each in epochs.split()]
     return LocalLog(
-        tp=TP,
+        tp=tp,
         topic_name=NAME,
         settings=TopicSettings(),
         log_start_offset=start,
         log_end_offset=end_offset,
         high_watermark=high_watermark,
-        epochs=EpochCache(starts(*((int(epoch), int(offset)) for epoch, offset in pairs))),
+        epochs=starts(*((int(epoch), int(offset)) for epoch, offset in pairs)),
     )
 
 

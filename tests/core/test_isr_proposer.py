@@ -129,4 +129,4 @@ def test_accepted_proposal_needs_no_notice() -> None:
     proposer.propose_joiner(entry(2), 0)
     assert proposer.adopt(state(isr=entries(0, 1, 2), le=3, pe=6), 100) == []
     assert proposer.isr == Stable(entries=entries(0, 1, 2))
-    assert proposer.context.retry_at_ms == {}
+    assert proposer.context.isr_retries.next_due_ms is None

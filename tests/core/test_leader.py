@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from strandline.core.effects import Effect, HighWatermarkAdvanced, IsrChanged, ProposeIsr
 from strandline.core.leader import LeaderReplica, become_leader
+from strandline.core.live_brokers import LiveBrokers
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry, PartitionState
 
 from .samples import TP, alive, context, entries, entry, log, of_type, state
@@ -19,6 +22,10 @@ def leader(
         log(end_offset, epochs=epochs), committed or state(le=1), context(*live), 0
     )
     return made
+
+
+def announce(made: LeaderReplica, broker: int, *, epoch: int = 1) -> None:
+    made.context = replace(made.context, live=LiveBrokers(alive(broker, epoch=epoch)))
 
 
 def grow(made: LeaderReplica, count: int) -> None:
@@ -38,7 +45,7 @@ def fetch(made: LeaderReplica, broker: int, offset: int, now_ms: int = 0) -> lis
 )
 def test_join_waits_for_the_epoch_start_offset(offset: int, *, joins: bool) -> None:
     made = leader(state(le=1, isr=entries(0, 1)), end_offset=10)
-    made.log.high_watermark = 5
+    made.log.raise_high_watermark(5)
     effects = fetch(made, 2, offset)
     assert bool(of_type(effects, ProposeIsr)) is joins
 
@@ -60,9 +67,9 @@ def test_only_a_live_broker_joins(announced: tuple[int, ...]) -> None:
 def test_only_the_announced_process_joins() -> None:
     made = leader(state(le=1, isr=entries(0)), live=())
     made.admit(BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(1))
-    made.context.live = {each.broker_id: each for each in alive(1, epoch=1)}
+    announce(made, 1, epoch=1)
     assert made.record_fetch(BrokerId(1), fetch_offset=0, now_ms=0) == []
-    made.context.live = {each.broker_id: each for each in alive(1, epoch=2)}
+    announce(made, 1, epoch=2)
     proposal = made.propose_joiner(0)[0]
     assert isinstance(proposal, ProposeIsr)
     assert proposal.isr == (entry(0), entry(1, 2))
@@ -71,7 +78,7 @@ def test_only_the_announced_process_joins() -> None:
 def test_broker_that_fell_silent_is_not_proposed() -> None:
     made = leader(state(le=1, isr=entries(0)), live=())
     fetch(made, 1, 0)
-    made.context.live = {each.broker_id: each for each in alive(1)}
+    announce(made, 1)
     lag_ms = made.context.settings.replica_lag_time_max_ms
     assert made.propose_joiner(lag_ms + 1) == []
     assert made.propose_joiner(lag_ms) != []
@@ -130,7 +137,7 @@ def test_process_that_was_replaced_may_not_fetch() -> None:
     assert not made.admit(
         BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(1)
     )
-    made.context.live = {each.broker_id: each for each in alive(2, epoch=4)}
+    announce(made, 2, epoch=4)
     assert not made.admit(
         BrokerId(2), broker_epoch=BrokerEpoch(3), clean_since_epoch=BrokerEpoch(1)
     )

@@ -9,9 +9,9 @@ import pytest
 from strandline.core.effects import RestartLogAt, Truncated, TruncateTo, WriteEpochCheckpoint
 from strandline.core.local_log import LocalLog
 from strandline.errors import InvariantViolation
-from strandline.model import LeaderEpoch
+from strandline.model import LeaderEpoch, TopicSettings
 
-from .samples import hosted, log, starts
+from .samples import batch, hosted, log, starts
 
 EPOCH = LeaderEpoch(3)
 
@@ -86,3 +86,42 @@ def test_loaded_log_without_epochs_stops_the_broker_if_it_has_records() -> None:
 def test_loaded_log_whose_epoch_begins_beyond_its_end_stops_the_broker() -> None:
     with pytest.raises(InvariantViolation):
         LocalLog.loaded(replace(hosted(5), epochs=starts((0, 0), (1, 6))))
+
+
+def test_appended_records_end_where_the_next_ones_begin() -> None:
+    mine = log(3, epochs="0@0")
+    assert (mine.append(2), mine.append(1), mine.log_end_offset) == (3, 5, 6)
+
+
+def test_append_that_would_end_below_the_high_watermark_stops_the_broker() -> None:
+    with pytest.raises(InvariantViolation):
+        log(3, high_watermark=3).append(-1)
+
+
+def test_batches_bring_their_epochs_and_the_last_checkpoint_holds_all() -> None:
+    mine = log(2, epochs="0@0")
+    effects = mine.append_batches((batch(2, 4, 1), batch(4, 5, 3)))
+    assert effects == [WriteEpochCheckpoint(tp=mine.tp, epochs=starts((0, 0), (1, 2), (3, 4)))]
+    assert mine.log_end_offset == 5
+    assert mine.append_batches((batch(5, 6, 3),)) == []
+
+
+@pytest.mark.parametrize("base", [1, 3])
+def test_batch_that_does_not_begin_at_the_log_end_stops_the_broker(base: int) -> None:
+    with pytest.raises(InvariantViolation):
+        log(2, epochs="0@0").append_batches((batch(base, 9),))
+
+
+def test_settings_are_adopted_once() -> None:
+    mine, other = log(), replace(TopicSettings(), flush_messages=7)
+    assert [mine.adopt_settings(each) for each in (TopicSettings(), other, other)] == [
+        False,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(("start", "watermark", "end"), [(-1, 0, 0), (2, 1, 3), (0, 2, 1)])
+def test_offsets_out_of_order_stop_the_broker(start: int, watermark: int, end: int) -> None:
+    with pytest.raises(InvariantViolation):
+        log(end, high_watermark=watermark, start=start)

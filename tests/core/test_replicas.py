@@ -296,5 +296,5 @@ def test_no_epoch_stands_for_an_epoch_not_sent() -> None:
 def test_response_to_a_fetch_from_another_log_end_is_dropped() -> None:
     core = Core()
     ask = sent(core.send_state(state(leader=1)))
-    core.replicas._partitions[TP].log.log_end_offset = 3
+    core.replicas._partitions[TP].log.restart_at(3, leader_epoch=LeaderEpoch(0), reason="why")
     assert of_type(core.step(fetch_response(ask.request_id, records(3))), AppendAsFollower) == []

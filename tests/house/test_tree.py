@@ -35,6 +35,7 @@ RULES: tuple[Rule, ...] = (
     shape.too_long,
     shape.undocumented,
     conduct.impure,
+    conduct.foreign_changes,
     conduct.unfinished,
     conduct.swallowing,
     conduct.sleeping,

@@ -42,10 +42,10 @@ class ApplierHarness:
         for kind in (kinds.CLUSTER, kinds.TOPIC):
             for value in plane.get(kind.resource.plural, "-n", namespace)["items"]:
                 self.cache.put(kind, value)
-        observed = self.cache.topic("orders")
-        assert observed is not None
+        found = self.cache.topic("orders")
+        assert found is not None
         config = OperatorConfig(namespace=namespace, broker_role="r", broker_image="i")
-        (action,) = plan_topic(observed, config, now=now_text())
+        (action,) = plan_topic(*found, config, now=now_text())
         assert isinstance(action, InitialisePartitions)
         self.action = action
 

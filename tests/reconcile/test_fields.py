@@ -25,7 +25,7 @@ from strandline_operator import kinds
 from strandline_operator.actions import Action
 from strandline_operator.plan import plan_cluster, plan_topic
 from tests.chart.cases import COMPLETE, NOW, leaves
-from tests.reconcile.test_plan import CONFIG, Manifest, made, seen
+from tests.reconcile.samples import CONFIG, Manifest, World, made
 
 BROKERS = 9
 LABELS = {"strandline.dev/cluster": COMPLETE["BrokerCluster"]["metadata"]["name"]}
@@ -40,19 +40,20 @@ def stored(kind: str, spec: Manifest | None = None, *, status: bool = False) -> 
 
 
 def of_cluster(cluster: Manifest) -> list[Action]:
-    observed = seen(cluster, stored("Broker", status=True)).cluster(kinds.name_of(cluster))
-    assert observed is not None
-    return plan_cluster(observed, CONFIG, now=NOW)
+    world = World(cluster, stored("Broker", status=True))
+    found = world.cache.cluster(kinds.name_of(cluster))
+    assert found is not None
+    return plan_cluster(*found, CONFIG, now=NOW)
 
 
 def of_topic(topic: Manifest) -> tuple[list[Action], StoredTopic | None]:
     cluster = stored("BrokerCluster", {**COMPLETE["BrokerCluster"]["spec"], "replicas": BROKERS})
-    observed = seen(cluster, topic).topic(kinds.name_of(topic))
-    assert observed is not None
+    found = World(cluster, topic).cache.topic(kinds.name_of(topic))
+    assert found is not None
     obeyed_by_brokers = topic_from_object(
         {**topic, "status": COMPLETE["ReplicatedTopic"]["status"]}
     )
-    return plan_topic(observed, CONFIG, now=NOW), obeyed_by_brokers
+    return plan_topic(*found, CONFIG, now=NOW), obeyed_by_brokers
 
 
 OBEYS: dict[str, Callable[[Manifest], object]] = {

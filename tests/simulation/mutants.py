@@ -23,10 +23,11 @@ from strandline.core import reads
 from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect, LogReadInfo, Notice, PersistState
 from strandline.core.events import AlterPartitionResponseReceived, FetchPartition
-from strandline.core.fetchers import Fetcher, Fetchers, OutstandingFetch
+from strandline.core.fetchers import Fetcher, OutstandingFetch
 from strandline.core.isr import PendingShrink, Stable
 from strandline.core.isr_proposer import IsrProposer
 from strandline.core.leader import LeaderReplica
+from strandline.core.live_brokers import LiveBrokers
 from strandline.core.partition import Partition
 from strandline.core.purgatory import DelayedProduce, Purgatory
 from strandline.errors import ErrorCode
@@ -84,12 +85,13 @@ _MAY_JOIN = LeaderReplica._may_join
 
 def _watermark_over_committed_isr(self: LeaderReplica, now_ms: int) -> list[Effect]:
     """Count the committed ISR alone: neither a joiner in flight nor one to come holds back."""
-    isr, live = self.proposer.isr, self.context.live
-    self.proposer.isr, self.context.live = Stable(entries=isr.entries), {}
+    isr, context = self.proposer.isr, self.context
+    self.proposer.isr = Stable(entries=isr.entries)
+    self.context = replace(context, live=LiveBrokers())
     try:
         return _ADVANCE(self, now_ms)
     finally:
-        self.proposer.isr, self.context.live = isr, live
+        self.proposer.isr, self.context = isr, context
 
 
 def _write_without_version(
@@ -113,20 +115,15 @@ def _no_answer_means_not_applied(
     del now_ms
     if not isinstance(self.isr, Stable) and self.isr.in_flight.request_id == event.request_id:
         self.isr = Stable(entries=self.state.isr)
-        self.context.retry_at_ms.pop(self.tp, None)
+        self.context.isr_retries.cancel(self.tp)
     return []
 
 
-def _any_answer_is_ours(
-    self: Fetchers, leader: BrokerId, request_id: int
-) -> tuple[Fetcher, OutstandingFetch] | None:
+def _any_answer_is_ours(self: Fetcher, request_id: int) -> OutstandingFetch | None:
     """Take a late response for that of the outstanding fetch."""
     del request_id
-    fetcher = self._by_leader.get(leader)
-    if fetcher is None or fetcher.outstanding is None:
-        return None
-    outstanding, fetcher.outstanding = fetcher.outstanding, None
-    return fetcher, outstanding
+    outstanding, self.outstanding = self.outstanding, None
+    return outstanding
 
 
 def _join_before_epoch_start(self: LeaderReplica, broker_id: BrokerId, now_ms: int) -> bool:
@@ -264,7 +261,7 @@ LEAVERS_STOP_COUNTING = Mutant(
 )
 ANSWERS_WITHOUT_REQUEST_ID = Mutant(
     "fetch responses taken without their request id",
-    Fetchers,
+    Fetcher,
     "take_outstanding",
     _any_answer_is_ours,
     EVERYTHING_HEALS,

@@ -1,11 +1,13 @@
 """Handles the controller's requests: roles change, replicas come and go, responses are sent.
 
-Owned by `Replicas`. `controller_request_queue` decides whether and in which order a request
-is applied, `partition` what a role change means.
+`controller_request_queue` decides whether and in which order a request is applied,
+`partition` what a role change means. `ControllerRequests` alone adds and removes partitions,
+and replaces the live brokers; `Replicas` and `Requests` read both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from strandline.errors import ErrorCode
@@ -33,6 +35,7 @@ from .events import (
 from .fetchers import Fetchers
 from .follower import FollowerReplica
 from .leader import LeaderReplica
+from .live_brokers import LiveBrokers
 from .local_log import LocalLog
 from .partition import Partition
 
@@ -44,18 +47,19 @@ _FENCES = {
 
 
 class ControllerRequests:
-    """Applies the controller's requests to the partitions it shares with `Replicas`."""
+    """Applies the controller's requests to the replicas of this broker."""
 
     def __init__(
         self,
         context: BrokerContext,
-        partitions: dict[TopicPartition, Partition],
+        live_brokers: LiveBrokers,
         fetchers: Fetchers,
         *,
         controller_epoch: ControllerEpoch,
     ) -> None:
         self._context = context
-        self._partitions = partitions
+        self._live_brokers = live_brokers
+        self._partitions: dict[TopicPartition, Partition] = {}
         self._fetchers = fetchers
         self._queue = ControllerRequestQueue(
             broker_id=context.broker_id,
@@ -64,6 +68,11 @@ class ControllerRequests:
             waiting_max=context.settings.controller_requests_waiting_max,
         )
         self.storage_lost = False
+
+    @property
+    def partitions(self) -> Mapping[TopicPartition, Partition]:
+        """The replicas this broker hosts, at any time."""
+        return self._partitions
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
@@ -173,11 +182,10 @@ class ControllerRequests:
         partition = self._partitions.get(command.tp)
         effects: list[Effect] = []
         if partition is None:
-            log = LocalLog.empty(command.tp, command.topic_name, command.settings)
+            log = LocalLog(tp=command.tp, topic_name=command.topic_name, settings=command.settings)
             partition = self._partitions[command.tp] = Partition(log=log, context=self._context)
             effects.append(_create(command))
-        elif partition.log.settings != command.settings:
-            partition.log.settings = command.settings
+        elif partition.log.adopt_settings(command.settings):
             effects.append(_create(command))
         role_before = partition.role
         error, role_effects = partition.on_committed_state(command.state, now_ms)
@@ -206,7 +214,7 @@ class ControllerRequests:
 
     def _on_live_brokers(self, request: LiveBrokersChanged, now_ms: int) -> list[Effect]:
         """Replace the live brokers: a fenced follower stops holding back, a live one may join."""
-        self._context.live = {broker.broker_id: broker for broker in request.brokers}
+        self._live_brokers.replace(request.brokers)
         effects: list[Effect] = []
         for _, partition in sorted(self._partitions.items()):
             if isinstance(partition.role, LeaderReplica):

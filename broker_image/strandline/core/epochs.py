@@ -1,6 +1,7 @@
 """Where each leader epoch began in a log: the means by which histories are compared.
 
-Used by leaders to say where an epoch ended, by followers to find the common prefix.
+Leaders say by them where an epoch ended, followers find the common prefix; only `LocalLog`
+changes them.
 Invariant: epochs and start offsets strictly ascend, the last start is not beyond the log
 end. Knows nothing of files; `WriteEpochCheckpoint` carries the entries there.
 """

@@ -1,6 +1,7 @@
 """The fetches of this broker: one outstanding per leader, all partitions in turn.
 
-Called by `Replicas` after each step with the time; partitions come and go with their roles.
+`Replicas` hands over responses and, after each step, the time; `ControllerRequests` adds and
+removes partitions as their roles change. A `Fetcher` changes its own fields alone.
 A partition that becomes ready while a fetch is being held by its leader does not wait for
 that one: a new fetch supersedes it, the leader ends the old one, and its response is dropped
 by its request id. Otherwise every election would cost a long poll.
@@ -16,9 +17,8 @@ from strandline.model import NO_LEADER, BrokerId, TopicPartition
 
 from .broker_context import BrokerContext
 from .effects import Effect, SendFetch
-from .events import FetchPartition
+from .events import FetchPartition, FetchResponseReceived
 from .follower import FollowerReplica
-from .settings import CoreSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,7 @@ class Fetcher:
     """
 
     leader: BrokerId
+    context: BrokerContext
     fetch_order: dict[TopicPartition, FollowerReplica] = field(default_factory=dict)
     not_yet_fetched: dict[TopicPartition, None] = field(default_factory=dict)
     delayed: dict[TopicPartition, int] = field(default_factory=dict)
@@ -60,21 +61,41 @@ class Fetcher:
         self.not_yet_fetched.pop(tp, None)
         self.delayed.pop(tp, None)
 
+    def delay(self, tp: TopicPartition, until_ms: int) -> None:
+        """Let a partition wait while the others are fetched."""
+        self.delayed[tp] = until_ms
+
     def send_to_back(self, tp: TopicPartition) -> None:
         """Fetch a partition after all others: the byte limit of responses is shared in turn."""
         self.fetch_order[tp] = self.fetch_order.pop(tp)
 
-    def fail(self, now_ms: int, settings: CoreSettings) -> None:
-        """Pause all partitions: the leader did not respond."""
+    def take_outstanding(self, request_id: int) -> OutstandingFetch | None:
+        """End the outstanding fetch because of its response; any other one says nothing."""
+        outstanding = self.outstanding
+        if outstanding is None or outstanding.request_id != request_id:
+            return None
         self.outstanding = None
-        self.failures += 1
-        self.paused_until_ms = now_ms + settings.backoff_ms(self.failures)
+        self.failures = 0
+        return outstanding
 
-    def release_delayed(self, now_ms: int) -> None:
-        """Make partitions ready whose pause is over."""
+    def fail(self, request_id: int, now_ms: int) -> None:
+        """End the outstanding fetch without a response and pause; any other one says nothing."""
+        if self.outstanding is not None and self.outstanding.request_id == request_id:
+            self.outstanding = None
+            self.failures += 1
+            self.paused_until_ms = now_ms + self.context.settings.backoff_ms(self.failures)
+
+    def plan(self, now_ms: int) -> list[Effect]:
+        """Send what is ready, unless the leader still holds a fetch of all that is."""
+        if self.outstanding is not None and self.outstanding.deadline_ms <= now_ms:
+            self.fail(self.outstanding.request_id, now_ms)
         for tp in [tp for tp, until_ms in self.delayed.items() if until_ms <= now_ms]:
             del self.delayed[tp]
             self.not_yet_fetched[tp] = None
+        if now_ms < self.paused_until_ms or (self.outstanding and not self.not_yet_fetched):
+            return []
+        ready = [tp for tp in self.fetch_order if tp not in self.delayed]
+        return [self._send(ready, now_ms)] if ready else []
 
     def next_wakeup_ms(self) -> int | None:
         """Return when `Fetchers.plan` has something to do without an event."""
@@ -84,6 +105,27 @@ class Fetcher:
         elif len(self.delayed) < len(self.fetch_order):
             times.append(self.paused_until_ms)
         return max(min(times), self.paused_until_ms) if times else None
+
+    def _send(self, ready: list[TopicPartition], now_ms: int) -> SendFetch:
+        settings = self.context.settings
+        chosen = ready[: settings.fetch_partitions_max]
+        takes_turns = len(chosen) < len(ready)
+        if takes_turns:
+            for tp in chosen:
+                self.send_to_back(tp)
+        max_wait_ms = 0 if takes_turns else settings.fetch_wait_max_ms
+        self.not_yet_fetched.clear()
+        self.outstanding = OutstandingFetch(
+            request_id=self.context.next_request_id(),
+            requested={tp: self.fetch_order[tp].fetch() for tp in chosen},
+            deadline_ms=now_ms + max_wait_ms + settings.fetch_timeout_ms,
+        )
+        return SendFetch(
+            request_id=self.outstanding.request_id,
+            leader=self.leader,
+            max_wait_ms=max_wait_ms,
+            partitions=tuple(self.outstanding.requested.values()),
+        )
 
 
 class Fetchers:
@@ -111,7 +153,9 @@ class Fetchers:
             return
         fetcher = self._by_leader.get(replica.leader)
         if fetcher is None:
-            fetcher = self._by_leader[replica.leader] = Fetcher(leader=replica.leader)
+            fetcher = self._by_leader[replica.leader] = Fetcher(
+                leader=replica.leader, context=self._context
+            )
         fetcher.add(tp, replica)
         self._leader_of[tp] = replica.leader
 
@@ -125,75 +169,44 @@ class Fetchers:
         if not fetcher.fetch_order:
             del self._by_leader[leader]
 
-    def take_outstanding(
-        self, leader: BrokerId, request_id: int
-    ) -> tuple[Fetcher, OutstandingFetch] | None:
-        """End the outstanding fetch if it is this one; any other response is not taken."""
-        fetcher = self._by_leader.get(leader)
-        if fetcher is None or fetcher.outstanding is None:
-            return None
-        outstanding = fetcher.outstanding
-        if outstanding.request_id != request_id:
-            return None
-        fetcher.outstanding = None
-        fetcher.failures = 0
-        return fetcher, outstanding
+    def on_fetch_response(self, event: FetchResponseReceived, now_ms: int) -> list[Effect]:
+        """Hand each part of a response to its replica, and decide when that is fetched next."""
+        fetcher = self._by_leader.get(event.leader)
+        outstanding = None if fetcher is None else fetcher.take_outstanding(event.request_id)
+        if fetcher is None or outstanding is None:
+            return []
+        effects: list[Effect] = []
+        for fetched in event.partitions:
+            requested = outstanding.requested.get(fetched.tp)
+            replica = fetcher.fetch_order.get(fetched.tp)
+            # A response to an earlier leadership or another log end says nothing about
+            # this one (KAFKA-7786, KAFKA-18723).
+            if replica is None or requested is None or requested != replica.fetch():
+                continue
+            effects += replica.on_fetched(
+                fetched,
+                request_id=event.request_id,
+                now_ms=now_ms,
+                settings=self._context.settings,
+            )
+            if replica.fenced:
+                self.forget(fetched.tp)
+                continue
+            if now_ms < replica.delayed_until_ms:
+                fetcher.delay(fetched.tp, replica.delayed_until_ms)
+            if fetched.batches:
+                fetcher.send_to_back(fetched.tp)
+        return effects
 
     def on_fetch_failed(self, leader: BrokerId, request_id: int, now_ms: int) -> None:
         """Pause a leader's partitions; news of a fetch that is not outstanding says nothing."""
         fetcher = self._by_leader.get(leader)
-        if (
-            fetcher is not None
-            and fetcher.outstanding is not None
-            and fetcher.outstanding.request_id == request_id
-        ):
-            fetcher.fail(now_ms, self._context.settings)
-
-    def after_response(self, fetcher: Fetcher, tp: TopicPartition, now_ms: int) -> None:
-        """Decide when a partition is fetched next: at once, later, or not at all."""
-        replica = fetcher.fetch_order[tp]
-        if replica.fenced:
-            self.forget(tp)
-        elif now_ms < replica.delayed_until_ms:
-            fetcher.delayed[tp] = replica.delayed_until_ms
+        if fetcher is not None:
+            fetcher.fail(request_id, now_ms)
 
     def plan(self, now_ms: int) -> list[Effect]:
         """Send what is ready, one fetch per leader."""
         effects: list[Effect] = []
         for leader in sorted(self._by_leader):
-            fetcher = self._by_leader[leader]
-            if fetcher.outstanding is not None and fetcher.outstanding.deadline_ms <= now_ms:
-                fetcher.fail(now_ms, self._context.settings)
-            fetcher.release_delayed(now_ms)
-            idle = fetcher.outstanding is None
-            if now_ms >= fetcher.paused_until_ms and (idle or fetcher.not_yet_fetched):
-                effects += self._send(fetcher, now_ms)
+            effects += self._by_leader[leader].plan(now_ms)
         return effects
-
-    def _send(self, fetcher: Fetcher, now_ms: int) -> list[Effect]:
-        settings = self._context.settings
-        ready = [tp for tp in fetcher.fetch_order if tp not in fetcher.delayed]
-        if not ready:
-            return []
-        chosen = ready[: settings.fetch_partitions_max]
-        takes_turns = len(chosen) < len(ready)
-        if takes_turns:
-            for tp in chosen:
-                fetcher.send_to_back(tp)
-        requested = {tp: fetcher.fetch_order[tp].fetch() for tp in chosen}
-        request_id = self._context.next_request_id()
-        max_wait_ms = 0 if takes_turns else settings.fetch_wait_max_ms
-        fetcher.not_yet_fetched.clear()
-        fetcher.outstanding = OutstandingFetch(
-            request_id=request_id,
-            requested=requested,
-            deadline_ms=now_ms + max_wait_ms + settings.fetch_timeout_ms,
-        )
-        return [
-            SendFetch(
-                request_id=request_id,
-                leader=fetcher.leader,
-                max_wait_ms=max_wait_ms,
-                partitions=tuple(requested.values()),
-            )
-        ]

@@ -1,8 +1,8 @@
 """A replica that follows: what it fetches, and what it does with the response.
 
-Made by `Partition` for one leader epoch; the fetch offset it sends is its log end, so each
-fetch is also an acknowledgement. It writes nothing the leader did not send, except that it
-cuts what the leader never had.
+Made by `Partition` for one leader epoch; `FollowerReplica` alone changes its fields. The
+fetch offset it sends is its log end, so each fetch is also an acknowledgement. It writes
+nothing the leader did not send, except that it cuts what the leader never had.
 
     fetching  --records----------->  fetching from the new log end
     fetching  --diverging epoch--->  log cut, fetching again (until histories agree)
@@ -62,6 +62,10 @@ class FollowerReplica:
             high_watermark=self.log.high_watermark,
         )
 
+    def adopt(self, state: PartitionState) -> None:
+        """Take a later committed state of the leadership that is followed."""
+        self.state = state
+
     def on_fetched(
         self, response: FetchedPartition, *, request_id: int, now_ms: int, settings: CoreSettings
     ) -> list[Effect]:
@@ -98,13 +102,9 @@ class FollowerReplica:
         accepted = self._acceptable(batches)
         if not accepted:
             return []
-        effects: list[Effect] = []
-        for batch in accepted:
-            effects += self.log.begin_epoch(batch.leader_epoch, batch.base_offset)
-            self.log.log_end_offset = batch.next_offset
         # Epochs before records: what has no epoch could never be compared with the leader.
         return [
-            *effects[-1:],
+            *self.log.append_batches(accepted),
             AppendAsFollower(request_id=request_id, tp=self.log.tp, batch_count=len(accepted)),
         ]
 

@@ -1,7 +1,8 @@
 """A leader's ISR proposals to the controller.
 
-Owned by `LeaderReplica`, which decides which brokers join and leave; this decides when a
-proposal may be sent, when it is sent again, and what settles it.
+`LeaderReplica` decides which brokers join and leave; this decides when a proposal may be
+sent, when it is sent again, and what settles it. `IsrProposer` alone changes its fields; all
+others call its methods and read.
 
     stable   --propose---------------------------->  pending
     pending  --higher partition epoch------------->  stable (accepted, refused or overtaken)
@@ -115,7 +116,7 @@ class IsrProposer:
         retry_at_ms = now_ms + self.context.settings.isr_request_backoff_ms
         in_flight = InFlight(request_id=event.request_id, retry_at_ms=retry_at_ms)
         self.isr = sent_again(self.isr, in_flight)
-        self.context.retry_at_ms[self.tp] = retry_at_ms
+        self.context.isr_retries.schedule(self.tp, retry_at_ms)
         if event.stored is None or event.error is ErrorCode.NONE:
             return []
         return [IsrProposalRefused(tp=self.tp, error=event.error)]
@@ -132,7 +133,7 @@ class IsrProposer:
         A broker whose proposed change was refused is proposed again only after a back-off.
         """
         pending, self.state, self.isr = self.isr, state, Stable(entries=state.isr)
-        self.context.retry_at_ms.pop(self.tp, None)
+        self.context.isr_retries.cancel(self.tp)
         refused = frozenset() if isinstance(pending, Stable) else not_applied(pending, state.isr)
         until = now_ms + self.context.settings.isr_refusal_backoff_ms
         self.refused_until_ms.update(dict.fromkeys(refused, until))
@@ -153,7 +154,7 @@ class IsrProposer:
 
     def _send(self, pending: Pending) -> list[Effect]:
         self.isr = pending
-        self.context.retry_at_ms[self.tp] = pending.in_flight.retry_at_ms
+        self.context.isr_retries.schedule(self.tp, pending.in_flight.retry_at_ms)
         return [
             ProposeIsr(
                 request_id=pending.in_flight.request_id,

@@ -1,7 +1,8 @@
 """A replica that leads: appends, counts its followers, decides who is in sync.
 
 Made by `Partition` when the controller names this broker, thrown away when it names another
-or a later leadership. A re-elected leader begins with unknown followers, because between
+or a later leadership. `LeaderReplica` alone changes which followers it counts, and moves the
+high watermark of its log. A re-elected leader begins with unknown followers, because between
 two leaderships it did not hear of their logs may have been cut.
 Invariant: the high watermark never falls, and never passes a member of the maximal ISR.
 """
@@ -66,12 +67,10 @@ class LeaderReplica:
 
     def append(self, *, request_id: int, record_count: int) -> AppendAsLeader:
         """Give a batch the next offsets; the disk follows when the effect is performed."""
-        base_offset = self.log.log_end_offset
-        self.log.log_end_offset = base_offset + record_count
         return AppendAsLeader(
             request_id=request_id,
             tp=self.log.tp,
-            base_offset=base_offset,
+            base_offset=self.log.append(record_count),
             leader_epoch=self.leader_epoch,
         )
 
@@ -80,7 +79,7 @@ class LeaderReplica:
         ends = counted_end_offsets(
             self.proposer.isr.maximal_entries,
             self.followers,
-            is_eligible=self.context.is_live,
+            is_eligible=self.context.live.is_live,
             leader_end=self.log.log_end_offset,
             now_ms=now_ms,
             lag_time_max_ms=self.context.settings.replica_lag_time_max_ms,
@@ -108,9 +107,9 @@ class LeaderReplica:
         it has.
         """
         progress = self.followers[follower]
-        live = self.context.live.get(follower)
-        announced = live.broker_epoch if live is not None else broker_epoch
-        if broker_epoch < max(progress.broker_epoch, announced):
+        announced = self.context.live.epoch_of(follower)
+        is_replaced = announced is not None and broker_epoch < announced
+        if is_replaced or broker_epoch < progress.broker_epoch:
             return False
         if broker_epoch > progress.broker_epoch:
             self.followers[follower] = reset_progress(
@@ -217,7 +216,7 @@ class LeaderReplica:
             and now_ms - progress.last_fetch_ms <= self.context.settings.replica_lag_time_max_ms
             and progress.log_end_offset >= self.log.high_watermark
             and progress.log_end_offset >= self.epoch_start_offset
-            and self.context.is_live(broker_id, progress.broker_epoch)
+            and self.context.live.is_live(broker_id, progress.broker_epoch)
             and self.proposer.may_propose_again(broker_id, now_ms)
         )
 

@@ -1,45 +1,62 @@
 """What the core knows of a log on this broker: offsets and epochs, never bytes.
 
-Held by the role that may change it (leader or follower). Every method that changes the log
-returns the commands that make the disk follow; they are performed in that order.
+`LocalLog` alone changes its offsets, epochs and settings. The partition's present role calls
+the methods that move offsets, `ControllerRequests` hands over settings, all others read. A
+method returns the commands that make the disk follow, in performing order, but for the
+command that appends: the role adds it, because it knows the request.
 Invariant: 0 <= log_start_offset <= high_watermark <= log_end_offset.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from strandline.errors import InvariantViolation
-from strandline.model import HostedPartition, LeaderEpoch, TopicPartition, TopicSettings
+from strandline.model import (
+    BatchSpan,
+    EpochStart,
+    HostedPartition,
+    LeaderEpoch,
+    TopicPartition,
+    TopicSettings,
+)
 
 from .effects import Effect, RestartLogAt, Truncated, TruncateTo, WriteEpochCheckpoint
 from .epochs import EpochCache
 
 
-@dataclass(slots=True, kw_only=True)
 class LocalLog:
-    """Offsets and epochs of one replica; changed by its present role only."""
+    """Offsets and epochs of one replica."""
 
-    tp: TopicPartition
-    topic_name: str
-    settings: TopicSettings
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-    epochs: EpochCache
+    __slots__ = (
+        "_high_watermark",
+        "_log_end_offset",
+        "_log_start_offset",
+        "_settings",
+        "epochs",
+        "topic_name",
+        "tp",
+    )
 
-    @classmethod
-    def empty(cls, tp: TopicPartition, topic_name: str, settings: TopicSettings) -> LocalLog:
-        """Return the log of a replica that is new to this broker."""
-        return cls(
-            tp=tp,
-            topic_name=topic_name,
-            settings=settings,
-            log_start_offset=0,
-            log_end_offset=0,
-            high_watermark=0,
-            epochs=EpochCache(),
-        )
+    def __init__(
+        self,
+        *,
+        tp: TopicPartition,
+        topic_name: str,
+        settings: TopicSettings,
+        log_start_offset: int = 0,
+        log_end_offset: int = 0,
+        high_watermark: int = 0,
+        epochs: Iterable[EpochStart] = (),
+    ) -> None:
+        self.tp = tp
+        self.topic_name = topic_name
+        self.epochs = EpochCache(epochs)
+        self._settings = settings
+        self._log_start_offset = log_start_offset
+        self._log_end_offset = log_end_offset
+        self._high_watermark = high_watermark
+        self._check()
 
     @classmethod
     def loaded(cls, hosted: HostedPartition) -> LocalLog:
@@ -48,37 +65,62 @@ class LocalLog:
         Raises:  InvariantViolation if records have no epoch: such a log would be compared
                  with others by nothing, so loading must rebuild its epochs first
         """
-        log = cls(
+        if hosted.log_end_offset > hosted.log_start_offset and not hosted.epochs:
+            raise InvariantViolation("records have a leader epoch", tp=hosted.tp)
+        return cls(
             tp=hosted.tp,
             topic_name=hosted.topic_name,
             settings=TopicSettings(),
             log_start_offset=hosted.log_start_offset,
             log_end_offset=hosted.log_end_offset,
             high_watermark=hosted.high_watermark,
-            epochs=EpochCache(hosted.epochs),
+            epochs=hosted.epochs,
         )
-        if log.log_end_offset > log.log_start_offset and not hosted.epochs:
-            raise InvariantViolation("records have a leader epoch", tp=log.tp)
-        log.check()
-        return log
 
-    def check(self) -> None:
-        """Stop the broker if the offsets contradict each other."""
-        if not 0 <= self.log_start_offset <= self.high_watermark <= self.log_end_offset:
-            raise InvariantViolation(
-                "log start <= high watermark <= log end",
-                tp=self.tp,
-                log_start_offset=self.log_start_offset,
-                high_watermark=self.high_watermark,
-                log_end_offset=self.log_end_offset,
-            )
-        if self.epochs.last_start_offset > self.log_end_offset:
-            raise InvariantViolation(
-                "the last epoch begins within the log",
-                tp=self.tp,
-                start_offset=self.epochs.last_start_offset,
-                log_end_offset=self.log_end_offset,
-            )
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that is still kept."""
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record, exclusive end."""
+        return self._log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that is not known to be committed."""
+        return self._high_watermark
+
+    def adopt_settings(self, settings: TopicSettings) -> bool:
+        """Take the settings of the topic; return whether they differ from those before."""
+        changed = self._settings != settings
+        self._settings = settings
+        return changed
+
+    def append(self, record_count: int) -> int:
+        """Give a leader's batch the next offsets; return the first of them."""
+        base_offset = self._log_end_offset
+        self._log_end_offset += record_count
+        self._check()
+        return base_offset
+
+    def append_batches(self, batches: Iterable[BatchSpan]) -> list[Effect]:
+        """Take batches of the leader, each under its own epoch, beginning at the log end."""
+        effects: list[Effect] = []
+        for batch in batches:
+            if batch.base_offset != self._log_end_offset:
+                raise InvariantViolation(
+                    "batches are contiguous",
+                    tp=self.tp,
+                    base_offset=batch.base_offset,
+                    log_end_offset=self._log_end_offset,
+                )
+            effects += self.begin_epoch(batch.leader_epoch, batch.base_offset)
+            self._log_end_offset = batch.next_offset
+        self._check()
+        # Each checkpoint holds all epochs: the last one is enough.
+        return effects[-1:]
 
     def begin_epoch(self, leader_epoch: LeaderEpoch, start_offset: int) -> list[Effect]:
         """Note an epoch before its first record is written (KAFKA-7415)."""
@@ -95,20 +137,20 @@ class LocalLog:
 
     def raise_high_watermark(self, high_watermark: int) -> None:
         """Move the high watermark as a leader does: never down."""
-        if high_watermark < self.high_watermark:
+        if high_watermark < self._high_watermark:
             raise InvariantViolation(
                 "a leader's high watermark never falls",
                 tp=self.tp,
-                high_watermark=self.high_watermark,
+                high_watermark=self._high_watermark,
                 wanted=high_watermark,
             )
-        self.high_watermark = high_watermark
-        self.check()
+        self._high_watermark = high_watermark
+        self._check()
 
     def follow_high_watermark(self, leaders: int) -> None:
         """Take the leader's high watermark as far as this log reaches; it may fall."""
-        self.high_watermark = max(self.log_start_offset, min(leaders, self.log_end_offset))
-        self.check()
+        self._high_watermark = max(self._log_start_offset, min(leaders, self._log_end_offset))
+        self._check()
 
     def truncate_to(self, offset: int, *, leader_epoch: LeaderEpoch, reason: str) -> list[Effect]:
         """Keep offsets below `offset`; return nothing if neither log nor epochs changed.
@@ -116,19 +158,19 @@ class LocalLog:
         The log is cut before the epochs are written: epochs beyond the log end are cut when
         the log is loaded, but records without their epoch would go unnoticed.
         """
-        if offset < self.log_start_offset:
+        if offset < self._log_start_offset:
             return self.restart_at(offset, leader_epoch=leader_epoch, reason=reason)
         effects: list[Effect] = []
-        end, kept = self.log_end_offset, min(offset, self.log_end_offset)
-        below = max(0, self.high_watermark - kept)
-        self.log_end_offset, self.high_watermark = kept, min(self.high_watermark, kept)
+        end, kept = self._log_end_offset, min(offset, self._log_end_offset)
+        below = max(0, self._high_watermark - kept)
+        self._log_end_offset, self._high_watermark = kept, min(self._high_watermark, kept)
         if kept < end:
             effects.append(TruncateTo(tp=self.tp, offset=kept))
         if self.epochs.truncate_from_end(kept):
             effects.append(WriteEpochCheckpoint(tp=self.tp, epochs=self.epochs.entries))
         if kept < end:
             effects.append(self._truncated(end, kept, below, leader_epoch, reason))
-        self.check()
+        self._check()
         return effects
 
     def restart_at(self, offset: int, *, leader_epoch: LeaderEpoch, reason: str) -> list[Effect]:
@@ -139,16 +181,34 @@ class LocalLog:
         effects: list[Effect] = [RestartLogAt(tp=self.tp, offset=offset)]
         if self.epochs.truncate_from_end(0):
             effects.append(WriteEpochCheckpoint(tp=self.tp, epochs=()))
-        if self.log_start_offset < self.log_end_offset:
-            below = max(0, self.high_watermark - offset)
+        if self._log_start_offset < self._log_end_offset:
+            below = max(0, self._high_watermark - offset)
             effects.append(
                 self._truncated(
-                    self.log_end_offset, self.log_start_offset, below, leader_epoch, reason
+                    self._log_end_offset, self._log_start_offset, below, leader_epoch, reason
                 )
             )
-        self.log_start_offset = self.high_watermark = self.log_end_offset = offset
-        self.check()
+        self._log_start_offset = self._high_watermark = self._log_end_offset = offset
+        self._check()
         return effects
+
+    def _check(self) -> None:
+        """Stop the broker if the offsets contradict each other."""
+        if not 0 <= self._log_start_offset <= self._high_watermark <= self._log_end_offset:
+            raise InvariantViolation(
+                "log start <= high watermark <= log end",
+                tp=self.tp,
+                log_start_offset=self._log_start_offset,
+                high_watermark=self._high_watermark,
+                log_end_offset=self._log_end_offset,
+            )
+        if self.epochs.last_start_offset > self._log_end_offset:
+            raise InvariantViolation(
+                "the last epoch begins within the log",
+                tp=self.tp,
+                start_offset=self.epochs.last_start_offset,
+                log_end_offset=self._log_end_offset,
+            )
 
     def _truncated(
         self, from_offset: int, to_offset: int, below: int, leader_epoch: LeaderEpoch, reason: str

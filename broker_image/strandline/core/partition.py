@@ -7,6 +7,7 @@
 
 A replica found on disk is idle until the first state from the controller: it neither serves
 nor fetches. A role is replaced as a whole, never edited into another one.
+`Partition` alone changes its fields; `ControllerRequests` hands it states, all others read.
 Invariant: a replica leads only under an epoch above every epoch it was ever given
 before, and only if its own ISR entry names its own incarnation (ADR 0002).
 """
@@ -106,7 +107,8 @@ class Partition:
             self.applied = state
             return self.role.adopt(state, now_ms)
         if isinstance(self.role, FollowerReplica) and me in state.replicas:
-            self.applied = self.role.state = state
+            self.applied = state
+            self.role.adopt(state)
             return []
         return None
 

@@ -1,13 +1,14 @@
 """What a leader knows about its followers, and when one of them counts as in sync.
 
 Progress is kept per broker epoch: what an earlier process of the same broker had fetched
-says nothing about the log of the present one (ADR 0002). Changed by fetches alone.
+says nothing about the log of the present one (ADR 0002). Accepted fetches alone change a
+progress; for a new process the leader begins a new one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry
 
@@ -82,9 +83,9 @@ def reset_progress(
     was last caught up, so that it gets the whole lag time to fetch again.
     """
     fresh = FollowerProgress(broker_epoch=broker_epoch, clean_since_epoch=clean_since_epoch)
-    if entry is not None and fresh.covers(entry):
-        fresh.last_caught_up_ms = former.last_caught_up_ms
-    return fresh
+    if entry is None or not fresh.covers(entry):
+        return fresh
+    return replace(fresh, last_caught_up_ms=former.last_caught_up_ms)
 
 
 def out_of_sync(

@@ -45,7 +45,8 @@ from .events import (
 )
 from .fetchers import Fetchers
 from .leader import LeaderReplica
-from .partition import Failed, Partition
+from .live_brokers import LiveBrokers
+from .partition import Failed
 from .purgatory import Operation
 from .requests import Requests
 from .settings import CoreSettings
@@ -84,19 +85,16 @@ class Replicas:
                 clean_since_epoch=clean_since_epoch,
                 broker_epoch=broker_epoch,
             )
-        self._settings = settings
+        live_brokers = LiveBrokers()
         self._context = BrokerContext(
-            broker_id=broker_id,
-            broker_epoch=broker_epoch,
-            clean_since_epoch=clean_since_epoch,
-            settings=settings,
+            broker_id=broker_id, broker_epoch=broker_epoch, settings=settings, live=live_brokers
         )
-        self._partitions: dict[TopicPartition, Partition] = {}
         self._fetchers = Fetchers(self._context)
-        self._requests = Requests(self._context, self._partitions)
         self._controller_requests = ControllerRequests(
-            self._context, self._partitions, self._fetchers, controller_epoch=controller_epoch
+            self._context, live_brokers, self._fetchers, controller_epoch=controller_epoch
         )
+        self._partitions = self._controller_requests.partitions
+        self._requests = Requests(self._context, self._partitions)
         self._now_ms: int | None = None
         self._isr_check_at_ms = 0
         self._checkpoint_at_ms = 0
@@ -121,8 +119,11 @@ class Replicas:
     @property
     def next_wakeup_ms(self) -> int | None:
         """When the next `Ticked` is due at the latest, None while nothing waits for time."""
-        times = [self._requests.next_deadline_ms, self._fetchers.next_wakeup_ms]
-        times += self._context.retry_at_ms.values()
+        times = [
+            self._requests.next_deadline_ms,
+            self._fetchers.next_wakeup_ms,
+            self._context.isr_retries.next_due_ms,
+        ]
         if self._partitions:
             times += [self._checkpoint_at_ms, self._isr_check_at_ms]
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
@@ -132,7 +133,7 @@ class Replicas:
             case FollowerFetchReceived():
                 return self._requests.on_follower_fetch(event, now_ms)
             case FetchResponseReceived():
-                return self._on_fetch_response(event, now_ms)
+                return self._fetchers.on_fetch_response(event, now_ms)
             case ProduceReceived():
                 return self._requests.on_produce(event, now_ms)
             case DelayedFetchReceived():
@@ -164,40 +165,23 @@ class Replicas:
             case _:
                 assert_never(event)
 
-    def _on_fetch_response(self, event: FetchResponseReceived, now_ms: int) -> list[Effect]:
-        found = self._fetchers.take_outstanding(event.leader, event.request_id)
-        if found is None:
-            return []
-        fetcher, outstanding = found
-        effects: list[Effect] = []
-        for fetched in event.partitions:
-            requested = outstanding.requested.get(fetched.tp)
-            replica = fetcher.fetch_order.get(fetched.tp)
-            # A response to an earlier leadership or another log end says nothing about
-            # this one (KAFKA-7786, KAFKA-18723).
-            if replica is None or requested is None or requested != replica.fetch():
-                continue
-            effects += replica.on_fetched(
-                fetched, request_id=event.request_id, now_ms=now_ms, settings=self._settings
-            )
-            self._fetchers.after_response(fetcher, fetched.tp, now_ms)
-            if fetched.batches:
-                fetcher.send_to_back(fetched.tp)
-        return effects
-
     # --- time ---------------------------------------------------------------------------
 
     def _start_periods(self, now_ms: int) -> None:
         if self._now_ms is None:
             self._isr_check_at_ms = now_ms + self._isr_check_period_ms
-            self._checkpoint_at_ms = now_ms + self._settings.high_watermark_checkpoint_interval_ms
+            self._checkpoint_at_ms = now_ms + self._checkpoint_period_ms
         elif now_ms < self._now_ms:
             raise InvariantViolation("time does not fall", now_ms=now_ms, before=self._now_ms)
         self._now_ms = now_ms
 
     @property
     def _isr_check_period_ms(self) -> int:
-        return max(1, self._settings.replica_lag_time_max_ms // 2)
+        return max(1, self._context.settings.replica_lag_time_max_ms // 2)
+
+    @property
+    def _checkpoint_period_ms(self) -> int:
+        return self._context.settings.high_watermark_checkpoint_interval_ms
 
     def _do_due(self, now_ms: int) -> list[Effect]:
         effects = self._resend_due(now_ms)
@@ -206,16 +190,13 @@ class Replicas:
             for leader in self._leaders():
                 effects += leader.check_isr(now_ms)
         if self._checkpoint_at_ms <= now_ms:
-            interval_ms = self._settings.high_watermark_checkpoint_interval_ms
-            self._checkpoint_at_ms = now_ms + interval_ms
+            self._checkpoint_at_ms = now_ms + self._checkpoint_period_ms
             effects += self._checkpoint()
         return effects
 
     def _resend_due(self, now_ms: int) -> list[Effect]:
-        retry_at_ms = self._context.retry_at_ms
         effects: list[Effect] = []
-        for tp in sorted(tp for tp, at_ms in retry_at_ms.items() if at_ms <= now_ms):
-            del retry_at_ms[tp]
+        for tp in self._context.isr_retries.take_due(now_ms):
             partition = self._partitions.get(tp)
             if partition is not None and isinstance(partition.role, LeaderReplica):
                 effects += partition.role.proposer.resend_due(now_ms)

@@ -1,0 +1,186 @@
+"""What the operator plans with, as values: what users want, and what was last seen.
+
+Made by `observe` alone. `plan` reads fields; the dict of a whole object or status is kept to
+be compared with a manifest, and only by `shows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from strandline.kube.api import Object
+from strandline.model import BrokerEpoch, BrokerId, StoredPartition
+
+from .kinds import Kind
+
+ObjectKey = tuple[str, str]
+"""(kind, name)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectRef:
+    """Which object: its kind, its name, and the uid that tells it from earlier ones."""
+
+    kind: Kind
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRef:
+    """The owner reference that controls an object; any kind may stand there."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+# --- what users want ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredCluster:
+    """A BrokerCluster's spec; config is by field of the spec, resources is Kubernetes' own."""
+
+    ref: ObjectRef
+    generation: int
+    is_terminating: bool
+    replicas: int
+    timing: str
+    storage_size: str
+    storage_class: str | None
+    config: Mapping[str, int]
+    resources: Object
+
+    @property
+    def broker_ids(self) -> tuple[BrokerId, ...]:
+        """The ids of the brokers, which are the ordinals of their pods."""
+        return tuple(map(BrokerId, range(self.replicas)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredTopic:
+    """A ReplicatedTopic's spec; topic_name is what clients use, config is by field of the spec."""
+
+    ref: ObjectRef
+    generation: int
+    is_terminating: bool
+    created_at: str
+    cluster: str
+    topic_name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, int]
+
+
+# --- what was last seen ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCondition:
+    """A condition as it stands; since is the time of the last change of its status."""
+
+    status: str
+    reason: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundStatus:
+    """The status of a cluster or topic; resource_version is that of the whole object."""
+
+    resource_version: str
+    conditions: Mapping[str, FoundCondition]
+    written: Object
+
+    def shows(self, desired: Object) -> bool:
+        """Tell whether everything of a desired status is written already."""
+        return _is_part_of(desired, self.written)
+
+
+class Ownership(Enum):
+    """Whose an object is that bears a name we want; decided by `ownership`."""
+
+    OURS = "ours"
+    ORPHAN = "orphan"
+    LEAVING = "leaving"
+    PREDECESSORS = "predecessors"
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundObject:
+    """An object that bears the name of a part of a cluster; cluster is its label, or ""."""
+
+    ref: ObjectRef
+    cluster: str
+    controller: ControllerRef | None
+    is_terminating: bool
+    whole: Object
+
+    def shows(self, desired: Object) -> bool:
+        """Tell whether everything of a manifest is found; defaults may stand beside it."""
+        return _is_part_of(desired, self.whole)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPartition:
+    """A Partition, and its cluster's label, or ""."""
+
+    stored: StoredPartition
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedCluster:
+    """What is known beside a BrokerCluster's spec.
+
+    parts are all objects that bear names of its parts, with whose they are; broker_epochs
+    holds the registered brokers, partitions those that bear the cluster's label.
+    """
+
+    status: FoundStatus
+    has_controller: bool
+    parts: Mapping[ObjectKey, tuple[Ownership, FoundObject]]
+    ready_brokers: int
+    broker_epochs: Mapping[BrokerId, BrokerEpoch]
+    partitions: tuple[StoredPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedTopic:
+    """What is known beside a ReplicatedTopic's spec.
+
+    partitions are its own by number, leftovers the names of Partitions of an earlier topic
+    that stand in their places; partitions_initialised and effective_config are None until
+    they were written.
+    """
+
+    status: FoundStatus
+    partitions_initialised: int | None
+    effective_config: Mapping[str, int] | None
+    cluster: DesiredCluster | None
+    topics: tuple[DesiredTopic, ...]
+    partitions: Mapping[int, StoredPartition]
+    leftovers: tuple[str, ...]
+
+
+def _is_part_of(desired: Any, found: Any) -> bool:
+    """Tell whether everything desired is found; found may hold more, such as defaults."""
+    if isinstance(desired, dict):
+        return isinstance(found, dict) and all(
+            key in found and _is_part_of(value, found[key]) for key, value in desired.items()
+        )
+    if isinstance(desired, list):
+        return (
+            isinstance(found, list)
+            and len(desired) == len(found)
+            and all(map(_is_part_of, desired, found))
+        )
+    return bool(desired == found)

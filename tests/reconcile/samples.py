@@ -1,0 +1,115 @@
+"""Manifests as the API server shows them, and a store of them that a cache watches."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from strandline_operator import kinds
+from strandline_operator.actions import (
+    Action,
+    ApplyObject,
+    ApplyStatus,
+    CreateCluster,
+    InitialisePartitions,
+    PostEvent,
+    RecreatePartition,
+)
+from strandline_operator.observe import Cache
+from strandline_operator.operator_config import OperatorConfig
+
+Manifest = dict[str, Any]
+
+NOW = "2026-01-02T03:04:05Z"
+LATER = "2026-01-02T03:09:05Z"
+CONFIG = OperatorConfig(
+    namespace="here",
+    broker_role="strandline-broker",
+    broker_image="strandline/broker:1",
+    default_cluster={"replicas": 3, "timing": "demo"},
+)
+
+
+def made(kind: kinds.Kind, name: str, spec: Manifest | None = None, **metadata: Any) -> Manifest:
+    """Return an object as the API server would show it."""
+    whole: Manifest = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "resourceVersion": "7",
+            "generation": 1,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            **metadata,
+        },
+    }
+    return whole if spec is None else {**whole, "spec": spec}
+
+
+def cluster(**spec: Any) -> Manifest:
+    wanted = {"replicas": 3, "timing": "demo", "storage": {"size": "1Gi"}, "config": {}}
+    return made(kinds.CLUSTER, "default", {**wanted, **spec})
+
+
+def topic(name: str = "orders", *, status: Manifest | None = None, **spec: Any) -> Manifest:
+    wanted = {"clusterRef": "default", "partitions": 3, "replicationFactor": 3, "config": {}}
+    whole = made(kinds.TOPIC, name, {**wanted, **spec})
+    return whole if status is None else {**whole, "status": status}
+
+
+def partition(name: str, topic_id: str, number: int) -> Manifest:
+    """Return a Partition without a status."""
+    spec = {"topicId": topic_id, "topicName": "orders", "partition": number, "replicas": [0]}
+    return made(kinds.PARTITION, name, spec)
+
+
+class World:
+    """The manifests of an API server, and the cache of an operator that sees each change."""
+
+    def __init__(self, *objects: Manifest) -> None:
+        self.cache = Cache()
+        self._objects: dict[tuple[str, str], Manifest] = {}
+        for value in objects:
+            self.put(value)
+
+    def put(self, value: Manifest) -> None:
+        """Store an object."""
+        self._objects[value["kind"], value["metadata"]["name"]] = value
+        self.cache.put(kinds.KIND_OF[value["kind"]], value)
+
+    def get(self, kind: kinds.Kind, name: str) -> Manifest:
+        """Return a copy of an object."""
+        return copy.deepcopy(self._objects[kind.kind, name])
+
+    def remove(self, kind: kinds.Kind, name: str) -> None:
+        """Delete an object."""
+        del self._objects[kind.kind, name]
+        self.cache.remove(kind, name)
+
+    def perform(self, actions: list[Action]) -> None:
+        """Store what the actions want, as the API server would."""
+        for action in actions:
+            match action:
+                case ApplyObject(body=body) | CreateCluster(body=body):
+                    self._store(body)
+                case RecreatePartition(body=body):
+                    self._store(body)
+                case ApplyStatus(body=body):
+                    self._store_status(body)
+                case InitialisePartitions(status_body=status, bodies=bodies):
+                    self._store_status(status)
+                    for body in bodies:
+                        self._store(body)
+                case PostEvent():
+                    pass
+
+    def _store(self, body: Manifest) -> None:
+        whole = copy.deepcopy(body)
+        whole["metadata"].update(uid=f"uid-{body['metadata']['name']}", resourceVersion="8")
+        self.put(whole)
+
+    def _store_status(self, body: Manifest) -> None:
+        found = self.get(kinds.KIND_OF[body["kind"]], body["metadata"]["name"])
+        kept = {k: v for k, v in found.get("status", {}).items() if k == "controller"}
+        self.put({**found, "status": {**kept, **body["status"]}})

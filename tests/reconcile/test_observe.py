@@ -1,0 +1,100 @@
+"""The cache: dicts become values at its edge, and snapshots hold what concerns one object."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.errors import ObjectMalformed
+from strandline.model import BrokerEpoch, BrokerId
+from strandline_operator import kinds
+from strandline_operator.observe import Cache, read_object
+from strandline_operator.observed import Ownership
+
+from .samples import World, cluster, made, partition, topic
+
+REGISTERED = {
+    "brokerEpoch": 5,
+    "cleanSinceEpoch": 1,
+    "incarnation": "a/1",
+    "listeners": [{"name": "INTERNAL", "host": "h", "port": 1}],
+    "logDirId": "d",
+    "protocolVersion": 1,
+}
+
+
+def test_a_cluster_is_seen_with_what_bears_names_of_its_parts() -> None:
+    label = {"strandline.dev/cluster": "default"}
+    broker = made(kinds.BROKER, "default-1", {"brokerId": 1}, labels=label)
+    world = World(
+        cluster(),
+        {**broker, "status": REGISTERED},
+        made(kinds.BROKER, "default-2", {"brokerId": 2}, labels=label),
+        {**made(kinds.STATEFUL_SET, "default", {}), "status": {"readyReplicas": 2}},
+        made(kinds.SERVICE, "defaults-brokers", {}),
+    )
+    found = world.cache.cluster("default")
+    assert found is not None
+    _, observed = found
+    assert sorted(observed.parts) == [
+        ("Broker", "default-1"),
+        ("Broker", "default-2"),
+        ("StatefulSet", "default"),
+    ]
+    assert observed.parts["StatefulSet", "default"][0] is Ownership.FOREIGN
+    assert observed.broker_epochs == {BrokerId(1): BrokerEpoch(5)}
+    assert (observed.ready_brokers, observed.has_controller) == (2, False)
+
+
+def test_a_topic_is_seen_with_its_own_partitions_and_those_that_are_left_over() -> None:
+    world = World(
+        topic(),
+        partition("orders-0", "uid-orders", 0),
+        partition("orders-1", "uid-old", 1),
+        partition("orders-9", "uid-orders", 9),
+    )
+    found = world.cache.topic("orders")
+    assert found is not None
+    _, observed = found
+    assert sorted(observed.partitions) == [0]
+    assert observed.leftovers == ("orders-1",)
+    assert (observed.partitions_initialised, observed.cluster) == (None, None)
+
+
+def test_what_does_not_exist_is_not_seen() -> None:
+    cache = Cache()
+    assert cache.cluster("default") is None
+    assert cache.topic("orders") is None
+
+
+def test_lists_leave_kind_and_version_out_and_nothing_is_planned_from_managed_fields() -> None:
+    listed = made(kinds.SERVICE, "default-brokers", {"a": 1}, managedFields=[{}])
+    whole = {key: value for key, value in listed.items() if key not in {"kind", "apiVersion"}}
+    found = read_object(kinds.SERVICE, whole)
+    assert found.shows({"kind": "Service", "apiVersion": "v1", "spec": {"a": 1}})
+    assert not found.shows({"metadata": {"managedFields": [{}]}})
+    assert not found.shows({"spec": {"a": 1, "b": 2}})
+
+
+def test_a_malformed_object_leaves_what_was_known() -> None:
+    world = World(topic(), partition("orders-0", "uid-orders", 0))
+    bad = partition("orders-1", "uid-orders", 1)
+    del bad["spec"]["replicas"]
+    with pytest.raises(ObjectMalformed):
+        world.cache.put(kinds.PARTITION, bad)
+    with pytest.raises(ObjectMalformed):
+        world.cache.replace(kinds.PARTITION, [bad])
+    assert world.cache.has(kinds.PARTITION, "orders-0")
+
+
+def test_a_created_object_does_not_replace_what_a_watch_brought() -> None:
+    world = World(topic(partitions=7))
+    world.cache.put_new(kinds.TOPIC, topic(partitions=1))
+    world.cache.put_new(kinds.TOPIC, topic("other"))
+    assert [each.partitions for each in world.cache.topics()] == [7, 3]
+
+
+def test_a_list_replaces_everything_of_its_kind() -> None:
+    world = World(topic(), topic("gone"), cluster())
+    world.cache.replace(kinds.TOPIC, [topic("new")])
+    assert [each.ref.name for each in world.cache.topics()] == ["new"]
+    assert [each.ref.name for each in world.cache.clusters()] == ["default"]

@@ -1,0 +1,54 @@
+"""Whose a found object is: refused, waited for, adopted, left alone, or ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from strandline_operator import kinds
+from strandline_operator.observe import read_cluster, read_object, read_partition, read_topic
+from strandline_operator.observed import Ownership
+from strandline_operator.ownership import ownership_of, partition_ownership_of
+
+from .samples import NOW, Manifest, cluster, made, partition, topic
+
+OURS = {"kind": "BrokerCluster", "name": "default", "uid": "uid-default", "controller": True}
+OTHER_UID = {**OURS, "uid": "old"}
+OTHER_NAME = {**OTHER_UID, "name": "other"}
+OTHER_KIND = {**OTHER_UID, "kind": "Deployment"}
+NO_CONTROLLER = {**OURS, "controller": False}
+LABEL = {"labels": {"strandline.dev/cluster": "default"}}
+OTHER_LABEL = {"labels": {"strandline.dev/cluster": "other"}}
+
+
+@pytest.mark.parametrize(
+    ("owners", "metadata", "expected"),
+    [
+        ([OURS], {}, Ownership.OURS),
+        ([NO_CONTROLLER, OURS], {}, Ownership.OURS),
+        ([], LABEL, Ownership.ORPHAN),
+        ([NO_CONTROLLER], LABEL, Ownership.ORPHAN),
+        ([], {}, Ownership.FOREIGN),
+        ([], OTHER_LABEL, Ownership.FOREIGN),
+        ([OTHER_KIND], LABEL, Ownership.FOREIGN),
+        ([OTHER_NAME], LABEL, Ownership.FOREIGN),
+        ([OTHER_UID], LABEL, Ownership.PREDECESSORS),
+        ([OTHER_KIND], {"deletionTimestamp": NOW}, Ownership.LEAVING),
+        ([OURS], {"deletionTimestamp": NOW}, Ownership.LEAVING),
+    ],
+)
+def test_an_object_belongs_to_its_controller_then_to_its_label(
+    owners: list[Manifest], metadata: dict[str, Any], expected: Ownership
+) -> None:
+    found = made(kinds.SERVICE, "default-brokers", {}, ownerReferences=owners, **metadata)
+    wanted = read_cluster(cluster()).ref
+    assert ownership_of(read_object(kinds.SERVICE, found), wanted) is expected
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "expected"), [("uid-orders", Ownership.OURS), ("old", Ownership.PREDECESSORS)]
+)
+def test_a_partition_belongs_to_the_topic_of_its_id(topic_id: str, expected: Ownership) -> None:
+    found = read_partition(partition("orders-1", topic_id, 1))
+    assert partition_ownership_of(found, read_topic(topic()).ref) is expected
