@@ -53,16 +53,12 @@ class Caller(Protocol):
 
 
 class StatusObserver(Protocol):
-    """What looks at every status write of a current version."""
+    """What looks at every status write that is applied."""
 
     def on_status_written(
         self, writer: BrokerId, before: StoredPartition, state: PartitionState
     ) -> None:
-        """Look at a write that was applied."""
-        ...
-
-    def on_status_refused(self, before: StoredPartition, state: PartitionState) -> None:
-        """Look at a write that the CRD's rules refuse."""
+        """Look at the write, before any watch shows it."""
         ...
 
 
@@ -87,8 +83,13 @@ class ApiServer:
         conditions: PresentConditions,
         timeout_ms: int,
         fault_counts: FaultCounts,
-        observers: Sequence[StatusObserver] = (),
+        observers: Sequence[StatusObserver],
+        on_status_refused: Callable[[StoredPartition, PartitionState], None],
     ) -> None:
+        """Begin without watches.
+
+        on_status_refused: takes a write of the current version that the CRD's rules refuse
+        """
         self.store = store
         self._virtual_time = virtual_time
         self._fault_counts = fault_counts
@@ -96,6 +97,7 @@ class ApiServer:
         self._conditions = conditions
         self._timeout_ms = timeout_ms
         self._observers = observers
+        self._on_status_refused = on_status_refused
         self._prngs: dict[tuple[BrokerId, str], Prng] = {}
         self._outage_until_ms = 0
         self._cut_until_ms: dict[BrokerId, int] = {}
@@ -153,8 +155,7 @@ class ApiServer:
         stored = self.store.put_partition_status(effect.name, effect.resource_version, effect.state)
         if stored is None:
             if before.resource_version == effect.resource_version:
-                for observer in self._observers:
-                    observer.on_status_refused(before, effect.state)
+                self._on_status_refused(before, effect.state)
             return None
         for observer in self._observers:
             observer.on_status_written(writer, before, effect.state)

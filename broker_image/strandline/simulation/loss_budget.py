@@ -64,9 +64,6 @@ class LossBudget:
             if entry.broker_epoch > self._disks[entry.broker_id].unclean_up_to_epoch
         }
 
-    def on_status_refused(self, before: StoredPartition, state: PartitionState) -> None:
-        """Ignore a status write that changed nothing."""
-
     def _awaits_rejoin(self, broker_id: BrokerId, state: PartitionState | None) -> bool:
         """Tell whether a broker lost data and is not back in the ISR since."""
         unclean_up_to_epoch = self._disks[broker_id].unclean_up_to_epoch

@@ -21,6 +21,3 @@ class Tally:
         """Count a status write that was applied."""
         del before, state
         self.deciding_brokers.add(writer)
-
-    def on_status_refused(self, before: StoredPartition, state: PartitionState) -> None:
-        """Ignore a status write that the CRD's rules refuse."""

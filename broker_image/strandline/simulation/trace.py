@@ -5,6 +5,8 @@ from __future__ import annotations
 import zlib
 from collections import deque
 
+from strandline.model import BrokerId, PartitionState, StoredPartition
+
 from .virtual_time import VirtualTime
 
 EVENTS_KEPT = 50
@@ -26,6 +28,13 @@ class Trace:
         now_ms = self._virtual_time.now_ms
         self._last.append((now_ms, who, what))
         self.digest = zlib.crc32(f"{now_ms} {who} {type(what).__name__}".encode(), self.digest)
+
+    def on_status_written(
+        self, writer: BrokerId, before: StoredPartition, state: PartitionState
+    ) -> None:
+        """Remember what was committed."""
+        del writer
+        self.record(before.name, state)
 
     def lines(self) -> tuple[str, ...]:
         """Return the last events as text."""

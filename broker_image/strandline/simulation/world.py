@@ -26,7 +26,7 @@ class World:
 
     def __init__(self, plan: Plan) -> None:
         virtual_time, fault_counts, tally = VirtualTime(), FaultCounts(), Tally()
-        conditions = PresentConditions(plan.conditions)
+        conditions, trace = PresentConditions(plan.conditions), Trace(virtual_time)
         store = SimulatedStore(plan)
         self.disks = {
             broker_id: SimulatedDisk(log_dir_id=f"dir-{broker_id}-0") for broker_id in store.brokers
@@ -50,7 +50,8 @@ class World:
             conditions=conditions,
             timeout_ms=plan.timing.api_timeout_ms,
             fault_counts=fault_counts,
-            observers=(invariants, tally, self.loss_budget),
+            observers=(trace, invariants, tally, self.loss_budget),
+            on_status_refused=invariants.on_status_refused,
         )
         self.environment = Environment(
             plan=plan,
@@ -59,13 +60,13 @@ class World:
             network=network,
             api=api,
             invariants=invariants,
-            trace=Trace(virtual_time),
+            trace=trace,
             tally=tally,
             fault_counts=fault_counts,
         )
-        self.hosts = Hosts(self.environment, self.disks)
+        hosts = Hosts(self.environment, self.disks)
         clients = SimulatedClients(self.environment)
         for broker_id in self.disks:
-            self.hosts.start(broker_id)
-        Nemesis(self.environment, self.hosts, self.loss_budget, plan.faults)
-        self.healing = Healing(self.environment, self.hosts, self.disks, clients)
+            hosts.start(broker_id)
+        Nemesis(self.environment, hosts, self.loss_budget, plan.faults)
+        self.healing = Healing(self.environment, hosts, self.disks, clients)
