@@ -34,21 +34,23 @@ class DrivenMachine(Protocol[Event_contra, Effect_co]):
 class StepQueue:
     """Runs the steps of one process one after the other, in the order in which they were asked."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_is_stepping", "_waiting")
 
     def __init__(self) -> None:
+        self._is_stepping = False
         self._waiting: deque[tuple[Callback, object]] = deque()
 
     def run(self, step: Callback, event: object) -> None:
         """Run a step now, or after those that are under way."""
-        waiting = self._waiting
-        waiting.append((step, event))
-        if len(waiting) > 1:
+        if self._is_stepping:
+            self._waiting.append((step, event))
             return
-        while waiting:
-            step, event = waiting[0]
+        self._is_stepping = True
+        step(event)
+        while self._waiting:
+            step, event = self._waiting.popleft()
             step(event)
-            waiting.popleft()
+        self._is_stepping = False
 
 
 class SimulatedDriver(Generic[Event, Effect]):

@@ -11,7 +11,7 @@ machines must hold against that. A host always reaches itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import NamedTuple, Protocol
 
 from .fault_counts import Anomaly, FaultCounts
@@ -44,7 +44,7 @@ class Endpoint(Protocol):
         ...
 
 
-class Channel(Enum):
+class Channel(StrEnum):
     """Kinds of traffic; each has its own links between two hosts."""
 
     SESSION = "session"

@@ -36,7 +36,6 @@ from strandline.core.events import (
 from strandline.core.events import Event as CoreEvent
 from strandline.core.views import PartitionView
 from strandline.model import (
-    BrokerId,
     ControllerEpoch,
     LeaseRecord,
     Registration,
@@ -62,7 +61,6 @@ from .probes import Prober
 from .process_life import ProcessLife
 from .request_ids import RequestIds
 from .session_shell import SimulatedSessionShell, session_timing
-from .virtual_time import Callback
 
 SHUTDOWN_MAX_MS = 1_200
 RELEASE_MS = 30
@@ -87,13 +85,17 @@ class ServingBroker:
         registration: Registration,
         disk: SimulatedDisk,
     ) -> None:
+        self.broker_id = life.broker_id
+        self.incarnation = life.incarnation
+        self.address = life.address
+        self.deliver = life.deliver
+        self.queue = StepQueue()
         self._environment = environment
         self._life = life
         self._disk = disk
         self._registration = registration
         self._phase = Phase.SERVING
         self._on_exit: Callable[[], None] = life.end
-        self._queue = StepQueue()
         timing = environment.plan.timing
         self._replicas = new_replicas(timing, registration, disk)
         self._controller = new_controller(timing, registration)
@@ -148,33 +150,9 @@ class ServingBroker:
     # --- the port of the parts ------------------------------------------------------------
 
     @property
-    def broker_id(self) -> BrokerId:
-        """Its broker."""
-        return self._life.broker_id
-
-    @property
-    def incarnation(self) -> str:
-        """Its name among all processes of the schedule."""
-        return self._life.incarnation
-
-    @property
-    def address(self) -> Address:
-        """Where this process alone is reached."""
-        return self._life.address
-
-    @property
     def alive(self) -> bool:
         """Whether it has not ended."""
         return self._life.alive
-
-    @property
-    def queue(self) -> StepQueue:
-        """The steps of its machines."""
-        return self._queue
-
-    def deliver(self, callback: Callback, *arguments: object) -> None:
-        """Run a callback in this process."""
-        self._life.deliver(callback, *arguments)
 
     def step_core(self, event: CoreEvent) -> None:
         """Step the replicas."""
