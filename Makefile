@@ -45,7 +45,7 @@ types: $(READY) ## mypy, strict
 SEEDS ?= 500
 .PHONY: sim
 sim: $(READY) ## drive the shipped core and controller under SEEDS seeded schedules
-	@$(PY) -m strandline.simulation --seeds $(SEEDS)
+	@$(PY) -m strandline_cli sim --seeds $(SEEDS)
 
 ##@ Make
 .PHONY: proto images requirements
@@ -67,17 +67,17 @@ requirements: $(READY) ## pin the packages of each image and of the tests, with 
 ##@ Run
 .PHONY: demo demo-down push bench cluster-up cluster-down
 demo: $(READY) ## a real cluster, a topic under load, two faults, a verdict; CLUSTER=kind|hack|current
-	@CLUSTER="$(CLUSTER)" IMAGES="$(IMAGES)" LOAD="$(LOAD)" $(PY) -m strandline.cli.demo
+	@CLUSTER="$(CLUSTER)" IMAGES="$(IMAGES)" LOAD="$(LOAD)" $(PY) -m strandline_cli demo
 
 demo-down: $(READY) ## remove what the demo made
-	@$(PY) -m strandline.cli.demo --down
+	@$(PY) -m strandline_cli demo --down
 
 push: $(READY) ## build our images with docker and push them to IMAGES=<repository>, for CLUSTER=current
-	@IMAGES="$(IMAGES)" $(PY) -m strandline.cli.demo --push
+	@IMAGES="$(IMAGES)" $(PY) -m strandline_cli demo --push
 
 RUNS ?= 5
 bench: $(READY) ## measure faults, starts and idle brokers RUNS times on the cluster under hack/
-	@$(PY) -m bench --runs $(RUNS)
+	@$(PY) -m strandline_cli bench --runs $(RUNS)
 
 cluster-up: ## start a real Kubernetes on this machine: one control plane, three workers
 	@.ci/machine

@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from strandline.cli.cluster_view import ClusterView
-from strandline.cli.faults import BROKERS, NotRecovered, Wait, run_fault
-from strandline.cli.kubectl import Kubernetes
-from strandline.cli.load_pod import LoadPod
 from strandline.kube.objects import CLUSTER_LABEL
+from strandline_cli.cluster_view import ClusterView
+from strandline_cli.faults import NotRecovered
+from strandline_cli.kubectl import Kubernetes
+from strandline_cli.kubectl_watch import KubectlWatch, TimedWatchEvent
+from strandline_cli.topics import BROKERS
+from strandline_cli.under_load import UnderLoad, Wait
 
 from .failover import note_quiet
 from .figures import (
@@ -25,7 +27,6 @@ from .figures import (
     Figure,
 )
 from .run import TOPIC, BenchRun, note_starts
-from .watch import KubectlWatch, TimedWatchEvent
 
 BACK_SECONDS = 60.0
 CASCADE_SECONDS = 240.0
@@ -34,15 +35,15 @@ SERVICES = ("default-bootstrap", "default-brokers")
 STATEFUL_SET = "default"
 
 
-def delete_objects(run: BenchRun, view: ClusterView, load: LoadPod) -> None:
+def delete_objects(run: BenchRun, loaded: UnderLoad) -> None:
     """Delete both Services, then the StatefulSet without its pods, then with them."""
     for service in SERVICES:
         _delete(run, SERVICE_BACK, "service", service)
     uid = _delete(run, SET_BACK, "statefulset", STATEFUL_SET, "--cascade=orphan")
     if not run.environment.screen.wait(lambda: _owners(run) == {uid}, BACK_SECONDS):
         raise NotRecovered("the new StatefulSet did not adopt the pods")
-    note_quiet(run, load)
-    _delete_with_pods(run, view, load)
+    note_quiet(run, loaded)
+    _delete_with_pods(run, loaded)
 
 
 def _delete(run: BenchRun, figure: Figure, kind: str, name: str, *options: str) -> str:
@@ -57,25 +58,22 @@ def _delete(run: BenchRun, figure: Figure, kind: str, name: str, *options: str) 
         return back.uid
 
 
-def _delete_with_pods(run: BenchRun, view: ClusterView, load: LoadPod) -> None:
+def _delete_with_pods(run: BenchRun, loaded: UnderLoad) -> None:
     """Delete the StatefulSet and, as is the default, all of its pods; note how it comes back."""
     kubernetes = run.environment.kubernetes
-    clock = _RecoveryClock(view, run.environment.screen.wait)
+    clock = _RecoveryClock(loaded.view, loaded.wait)
     with (
         KubectlWatch(kubernetes, "statefulset", STATEFUL_SET) as sets,
         KubectlWatch(kubernetes, "rtopic", TOPIC) as topic,
     ):
         uid = sets.until(lambda _: True, BACK_SECONDS).uid
         topic.until(lambda seen: seen.ready, BACK_SECONDS)
-        fault_seen = run_fault(
+        fault_seen = loaded.fault(
             "delete the StatefulSet with its pods",
             partial(_delete_set, kubernetes),
-            view=view,
-            load=load,
             wait=clock.wait,
             limit_seconds=CASCADE_SECONDS,
         )
-        run.faults.append(fault_seen)
         if clock.recovered_at is None:
             raise NotRecovered("pods outlived their StatefulSet: the run shows nothing")
         going = sets.until(lambda seen: _goes(seen, uid), BACK_SECONDS)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from strandline.cli.cluster_view import ClusterSeen, ClusterView
-from strandline.cli.faults import NotRecovered, delete_pod, kill_broker, run_fault, wait_for_acks
-from strandline.cli.kubectl import Kubernetes
-from strandline.cli.load_pod import LoadPod
+from strandline_cli.cluster_view import ClusterSeen
+from strandline_cli.faults import NotRecovered, delete_pod, kill_broker
+from strandline_cli.kubectl import Kubernetes
+from strandline_cli.under_load import UnderLoad
 
 from .figures import (
     GRACEFUL_CONTROLLER,
@@ -90,21 +90,17 @@ FAULTS = (
 )
 
 
-def break_brokers(run: BenchRun, view: ClusterView, load: LoadPod) -> None:
+def break_brokers(run: BenchRun, loaded: UnderLoad) -> None:
     """Inject every fault once, each after a quiet while, and note what it did."""
     for fault in FAULTS:
-        note_quiet(run, load)
-        seen = view.seen()
+        note_quiet(run, loaded)
+        seen = loaded.view.seen()
         broker = fault.choose_target(seen)
-        fault_seen = run_fault(
+        fault_seen = loaded.fault(
             f"{fault.name}, broker {broker}",
             partial(fault.inject, run.environment.kubernetes, broker),
             broker=broker,
-            view=view,
-            load=load,
-            wait=run.environment.screen.wait,
         )
-        run.faults.append(fault_seen)
         run.note(
             fault.figure,
             fault_seen.longest_gap_ms / 1000,
@@ -125,11 +121,11 @@ def break_brokers(run: BenchRun, view: ClusterView, load: LoadPod) -> None:
         )
 
 
-def note_quiet(run: BenchRun, load: LoadPod) -> None:
+def note_quiet(run: BenchRun, loaded: UnderLoad) -> None:
     """Let the load run for a while with nothing broken, and note its longest gap."""
-    load.mark()
-    wait_for_acks(load, QUIET_ACKS, wait=run.environment.screen.wait)
-    gaps = load.gaps_since_mark()
+    loaded.load.mark()
+    loaded.wait_for_acks(QUIET_ACKS)
+    gaps = loaded.load.gaps_since_mark()
     run.note(QUIET, max(gaps.values()) / 1000, gaps_ms=gaps)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
-from strandline.cli.cluster_view import partition_of
-from strandline.cli.demo import BROKERS, PARTITIONS
-from strandline.cli.faults import NotRecovered
+from strandline_cli.cluster_view import partition_of
+from strandline_cli.faults import NotRecovered
+from strandline_cli.topics import BROKERS, PARTITIONS, READY_SECONDS, apply_topic
 
 from .figures import IDLE_CPU
 from .processes import cpu_percent, look
-from .run import LOAD, READY_SECONDS, BenchRun, apply_topic
+from .run import LOAD, BenchRun
 
 IDLE_PARTITIONS = 100
 SETTLE_SECONDS = 20.0

@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from strandline.cli.faults import NotRecovered
-from strandline.cli.kubectl import Kubernetes
+from strandline_cli.faults import NotRecovered
+from strandline_cli.kubectl import Kubernetes
 
 REGISTERED = "registered"
 """The message a broker logs once its Broker.status is written."""

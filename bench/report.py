@@ -5,22 +5,16 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from strandline.checker.judge import HistoryVerdict
-from strandline.cli.demo_cluster import cache_folder
-from strandline.cli.demo_screen import HAS_RICH
+from strandline_cli import tables, verdict
+from strandline_cli.clusters import cache_folder
 
 from .figures import Row, rows_of, unmeasured
 from .run import BenchRun
-
-if HAS_RICH:
-    from rich.console import Console
-    from rich.table import Table
 
 FORMAT = 1
 """Of the JSON file; it rises when a field changes its meaning."""
@@ -73,19 +67,12 @@ def show(host: HostInfo, runs: Sequence[BenchRun]) -> None:
     """Print the table, drawn on a terminal and plain in a pipe, and the verdicts below it."""
     rows = [cells(row) for row in rows_of([each for run in runs for each in run.samples])]
     print(f"\n{host}")
-    if HAS_RICH and sys.stdout.isatty():
-        table = Table()
-        for name in COLUMNS:
-            table.add_column(name, justify="left" if name in {"figure", ""} else "right")
-        for row in rows:
-            table.add_row(*row, style="bold red" if row[-1].isupper() else "")
-        Console().print(table)
-    else:
-        for line in plain([COLUMNS, *rows]):
-            print(line)
+    styles = ["bold red" if row[-1].isupper() else "" for row in rows]
+    tables.show(COLUMNS, rows, left=("figure", ""), styles=styles)
     for run in runs:
         if run.verdict is not None:
-            print(f"run {run.number}: {_said(run.verdict)}, {len(run.faults)} faults")
+            counts = ", ".join(verdict.sentences(run.verdict))
+            print(f"run {run.number}: {counts}, {len(run.faults)} faults")
     for failure in failures_of(runs):
         print(f"FAILED {failure}")
 
@@ -105,18 +92,6 @@ def cells(row: Row) -> tuple[str, ...]:
         f"{row.loads[0]:.1f}-{row.loads[1]:.1f}",
         row.remark,
     )
-
-
-def plain(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as lines: the first column to the left, figures to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if column in {0, len(row) - 1} else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def write(host: HostInfo, settings: dict[str, object], runs: Sequence[BenchRun]) -> Path:
@@ -145,12 +120,3 @@ def write(host: HostInfo, settings: dict[str, object], runs: Sequence[BenchRun])
     path = cache_folder("bench") / f"bench-{now:%Y%m%dT%H%M%SZ}.json"
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path
-
-
-def _said(verdict: HistoryVerdict) -> str:
-    return (
-        f"acked {verdict.acked}, lost {verdict.lost}, duplicated {verdict.duplicated}, "
-        f"out of order {verdict.out_of_order}, moved {verdict.moved}, "
-        f"diverged {verdict.diverged}, phantom {verdict.phantom}, misread {verdict.misread}, "
-        f"unknown {verdict.unknown}"
-    )

@@ -9,47 +9,29 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from strandline.checker.judge import HistoryVerdict
-from strandline.cli import release
-from strandline.cli.cluster_view import ClusterView, TimelineEvent
-from strandline.cli.demo import BROKERS, PARTITIONS, RATE
-from strandline.cli.demo_screen import Screen
-from strandline.cli.faults import (
-    WARM_UP_SECONDS,
-    NotRecovered,
-    is_healthy,
-    settle,
-    unhealthy,
-)
-from strandline.cli.kubectl import Kubernetes
-from strandline.cli.load_pod import LoadPod
-from strandline.cli.verdict import FaultSeen, judge_run, scan, vacuity
 from strandline.errors import StrandlineError
+from strandline_cli import release, verdict
+from strandline_cli.cluster_view import ClusterView, TimelineEvent
+from strandline_cli.environment import Environment
+from strandline_cli.kubectl_watch import KubectlWatch, TimedWatchEvent
+from strandline_cli.load_pod import LoadPod
+from strandline_cli.topics import BROKERS, READY_SECONDS, apply_topic, wait_ready
+from strandline_cli.under_load import UnderLoad
+from strandline_cli.verdict import FaultSeen
 
 from .figures import START_TOGETHER, TOPIC_BROKERS_UP, TOPIC_FROM_NOTHING, Figure, Sample
 from .processes import start_of
-from .watch import KubectlWatch, TimedWatchEvent
 
 FIRST = "first"
 TOPIC = "bench"
 LOAD = "load"
-READY_SECONDS = 240.0
 WATCH_START_SECONDS = 1.0
 """Until a watch of nothing is surely there: it says nothing before there is something."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchEnvironment:
-    """What all runs share: the cluster, our images on it, and what a person sees."""
-
-    root: Path
-    kubernetes: Kubernetes
-    images: dict[str, str]
-    screen: Screen
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +39,7 @@ class BenchRun:
     """What one run has measured so far; failures says why it does not count, or broke off."""
 
     number: int
-    environment: BenchEnvironment
+    environment: Environment
     samples: list[Sample] = field(default_factory=list)
     faults: list[FaultSeen] = field(default_factory=list)
     verdict: HistoryVerdict | None = None
@@ -75,12 +57,12 @@ class BenchRun:
         )
 
 
-UnderLoad = Callable[[BenchRun, ClusterView, LoadPod], None]
+Step = Callable[[BenchRun, UnderLoad], None]
 """What is done to a cluster while it is written to."""
 
 
 def carry_out(
-    run: BenchRun, steps: tuple[UnderLoad, ...], after: Callable[[BenchRun], None] | None
+    run: BenchRun, steps: tuple[Step, ...], after: Callable[[BenchRun], None] | None
 ) -> None:
     """Measure everything once: the steps under load, and then, in a quiet cluster, the rest."""
     screen, number = run.environment.screen, run.number
@@ -102,18 +84,6 @@ def carry_out(
         screen.say(f"run {number} FAILED: {failure}")
 
 
-def apply_topic(kubernetes: Kubernetes, name: str, partitions: int) -> None:
-    """Apply a topic like that of the examples."""
-    kubernetes.apply(
-        {
-            "apiVersion": "strandline.dev/v1alpha1",
-            "kind": "ReplicatedTopic",
-            "metadata": {"name": name},
-            "spec": {"partitions": partitions, "replicationFactor": BROKERS},
-        }
-    )
-
-
 def note_starts(run: BenchRun, after: str) -> None:
     """Note the starts of three brokers that were started at once."""
     for broker in range(BROKERS):
@@ -133,15 +103,11 @@ def _topics(run: BenchRun) -> None:
         time.sleep(WATCH_START_SECONDS)
         for figure, name in ((TOPIC_FROM_NOTHING, FIRST), (TOPIC_BROKERS_UP, TOPIC)):
             begun = time.monotonic()
-            apply_topic(run.environment.kubernetes, name, PARTITIONS)
+            apply_topic(run.environment.kubernetes, name)
             ready = watch.until(partial(_is_ready, name), READY_SECONDS)
             run.note(figure, ready.at - begun)
             if name == FIRST:
-                run.environment.kubernetes.kubectl(
-                    *("wait", "bc/default", "--for=condition=Ready"),
-                    f"--timeout={READY_SECONDS:g}s",
-                    limit_seconds=READY_SECONDS + 10,
-                )
+                wait_ready(run.environment.kubernetes, "bc/default")
                 note_starts(run, after=figure.key)
 
 
@@ -149,39 +115,32 @@ def _is_ready(name: str, seen: TimedWatchEvent) -> bool:
     return seen.name == name and seen.ready
 
 
-def _under_load(run: BenchRun, steps: tuple[UnderLoad, ...]) -> None:
-    kubernetes, screen = run.environment.kubernetes, run.environment.screen
-    view = ClusterView(kubernetes, topic=TOPIC)
-    try:
-        image = run.environment.images["client"]
-        load = LoadPod(kubernetes, image, name=LOAD, topic=TOPIC, partitions=PARTITIONS, rate=RATE)
+def _under_load(run: BenchRun, steps: tuple[Step, ...]) -> None:
+    kubernetes, wait = run.environment.kubernetes, run.environment.screen.wait
+    with closing(ClusterView(kubernetes, topic=TOPIC)) as view:
         try:
-            if not screen.wait(lambda: is_healthy(view, load), WARM_UP_SECONDS):
-                raise NotRecovered(f"the load never came to run well: {unhealthy(view, load)}")
-            for step in steps:
-                step(run, view, load)
-            _judge(run, view, load)
+            client = run.environment.images["client"]
+            with closing(LoadPod(kubernetes, client, name=LOAD, topic=TOPIC)) as load:
+                loaded = UnderLoad(
+                    kubernetes=kubernetes,
+                    topic=TOPIC,
+                    view=view,
+                    load=load,
+                    wait=wait,
+                    faults=run.faults,
+                )
+                loaded.wait_healthy()
+                for step in steps:
+                    step(run, loaded)
+                _judge(run, loaded)
         finally:
-            load.close()
-    finally:
-        run.events = view.events()
-        view.close()
+            run.events = view.events()
 
 
-def _judge(run: BenchRun, view: ClusterView, load: LoadPod) -> None:
+def _judge(run: BenchRun, loaded: UnderLoad) -> None:
     """Judge every record of the run, and whether enough happened to say so."""
-    replicas = settle(view, load, wait=run.environment.screen.wait)
-    scanned = scan(run.environment.kubernetes, range(BROKERS), topic=TOPIC)
-    verdict = judge_run(load.history(), scanned, replicas)
-    run.verdict = verdict
-    run.environment.screen.say(
-        f"  sent {verdict.sent}, acked {verdict.acked}, lost {verdict.lost}, "
-        f"unknown {verdict.unknown}, failed {verdict.failed}, read {verdict.read}"
-    )
-    run.failures += vacuity(verdict.acked, run.faults)
-    if not verdict.is_valid:
-        run.failures += [
-            f"{each.kind} in {TOPIC}-{each.partition}: {each.detail}" for each in verdict.findings
-        ]
-    if (code := load.exit_code()) != 0:
-        run.failures.append(f"the load ended with {code}: not all was answered, or not read")
+    run.verdict = loaded.judge(loaded.settle())
+    for sentence in verdict.sentences(run.verdict):
+        run.environment.screen.say(f"  {sentence}")
+    run.failures += loaded.vacuity(run.verdict)
+    run.failures += verdict.findings(run.verdict, TOPIC)

@@ -19,13 +19,9 @@ from .model import (
     EpochEndOffset,
     LeaderEpoch,
     TopicId,
-    TopicPartition,
 )
 
 Buffer = bytes | bytearray | memoryview
-
-EARLIEST = -2
-LATEST = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +51,7 @@ class MetadataSnapshot:
 
     cluster_id: str
     controller: BrokerId
-    brokers: tuple[tuple[BrokerId, Endpoint, str], ...]
-    """(broker id, endpoint, rack or "")"""
+    brokers: tuple[tuple[BrokerId, Endpoint], ...]
     topics: tuple[TopicMetadata, ...]
 
     def topic(self, name: str) -> TopicMetadata | None:
@@ -69,7 +64,7 @@ class MetadataSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducePartition:
-    """Exactly one record batch v2 for one partition, as the client sent it.
+    """What a client sent for one partition: exactly one record batch v2, or it is refused.
 
     topic_name is resolved here; the buffer stays untouched until the response.
     """
@@ -132,17 +127,19 @@ class Broker(Protocol):
         """Return the cluster as seen through the listener of that name."""
         ...
 
-    def resolve(self, topic_name: str, partition: int) -> TopicPartition | None:
-        """Return the partition of the present incarnation of a topic, None if unknown."""
-        ...
-
     def produce(
-        self, partitions: Sequence[ProducePartition], *, acks: Acks, timeout_ms: int
+        self,
+        partitions: Sequence[ProducePartition],
+        *,
+        acks: Acks,
+        timeout_ms: int,
+        codec_max: int,
     ) -> Awaitable[tuple[ProducedPartition, ...]]:
         """Append now, in call order; await the result for the acknowledgement.
 
         The append happens before this returns, so calls made one after another on a
         connection keep their order although their acknowledgements are awaited later.
+        codec_max is the highest compression codec that the version of the request knows.
         Never raises: every outcome is an error code per partition.
         """
         ...
@@ -161,7 +158,7 @@ class Broker(Protocol):
     def list_offset(
         self, topic_name: str, partition: int, timestamp: int, leader_epoch: LeaderEpoch | None
     ) -> ListedOffset:
-        """Return EARLIEST or LATEST (HW); OFFSET_NOT_AVAILABLE while HW is under epoch start."""
+        """Return the earliest offset, or the latest (HW) unless it is under the epoch start."""
         ...
 
     def end_offset_for_epoch(

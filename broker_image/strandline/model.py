@@ -20,6 +20,9 @@ TopicId = NewType("TopicId", str)
 
 NO_LEADER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
+EARLIEST_TIMESTAMP = -2
+LATEST_TIMESTAMP = -1
+"""Timestamps by which a client asks for the first and the last offset, as in Kafka."""
 
 
 class Acks(Enum):
@@ -63,6 +66,14 @@ class IsrEntry:
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
+
+
+def covers(entry: IsrEntry, *, clean_since_epoch: BrokerEpoch, broker_epoch: BrokerEpoch) -> bool:
+    """Tell whether an ISR entry is in sync, given the start of its broker (ADR 0002).
+
+    A broker lost nothing since clean_since_epoch, and broker_epoch is its present epoch.
+    """
+    return clean_since_epoch <= entry.broker_epoch <= broker_epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,56 +147,38 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
-    """What a broker wrote into `Broker.status` when it started.
+class LiveBroker:
+    """One start of a broker, as the controller announces it to the others: epochs and addresses.
 
-    clean_since_epoch is the broker epoch since which its log lost nothing; an ISR
-    entry (id, e) is in sync iff clean_since_epoch <= e <= broker_epoch.
-    incarnation is "<pod uid>/<nonce>", new with each process.
+    clean_since_epoch is the broker epoch since which its log lost nothing; see `covers`.
     """
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     clean_since_epoch: BrokerEpoch
-    incarnation: str
     endpoints: tuple[Endpoint, ...]
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Return the endpoint with that listener name, None if it has none."""
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration(LiveBroker):
+    """What a broker wrote into `Broker.status` when it started: more than is announced.
+
+    incarnation is "<pod uid>/<nonce>", new with each process.
+    """
+
+    incarnation: str
     log_dir_id: str
     boot_id: str
     software_version: str = ""
     protocol_version: int = 1
     rack: str = ""
-
-    def endpoint(self, listener: str) -> Endpoint | None:
-        """Return the endpoint with that listener name, None if it has none."""
-        for endpoint in self.endpoints:
-            if endpoint.listener == listener:
-                return endpoint
-        return None
-
-    def covers(self, entry: IsrEntry) -> bool:
-        """Tell whether an ISR entry of this broker is still in sync (ADR 0002)."""
-        return self.clean_since_epoch <= entry.broker_epoch <= self.broker_epoch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveBroker:
-    """A broker as the controller announces it to the others: epochs and addresses."""
-
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    clean_since_epoch: BrokerEpoch
-    endpoints: tuple[Endpoint, ...]
-
-    def endpoint(self, listener: str) -> Endpoint | None:
-        """Return the endpoint with that listener name, None if it has none."""
-        for endpoint in self.endpoints:
-            if endpoint.listener == listener:
-                return endpoint
-        return None
-
-    def covers(self, entry: IsrEntry) -> bool:
-        """Tell whether an ISR entry of this broker is still in sync (ADR 0002)."""
-        return self.clean_since_epoch <= entry.broker_epoch <= self.broker_epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +206,7 @@ class PartitionCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSpan:
-    """A record batch as the core sees it: where it lies and how large it is, never its bytes.
+    """A record batch as the core sees it: where it lies, never its bytes.
 
     Offsets are exclusive at the end: it covers [base_offset, next_offset).
     """
@@ -221,7 +214,6 @@ class BatchSpan:
     base_offset: int
     next_offset: int
     leader_epoch: LeaderEpoch
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -468,8 +468,3 @@ ALL_METRICS: tuple[Metric, ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, Metric)
 )
 """Every row above, in the order of this file."""
-
-
-def exported_by(exporter: Exporter) -> tuple[Metric, ...]:
-    """Return the rows of one exporter, in the order of this file."""
-    return tuple(metric for metric in ALL_METRICS if metric.exporter is exporter)

@@ -1,6 +1,6 @@
 """Under which epochs a starting broker registers, and why its start is clean or not (ADR 0002).
 
-Pure. `runtime.registration` calls it for real processes, the simulator for simulated ones.
+Pure. `runtime.process.registration` calls it for real processes, the simulator for simulated ones.
 """
 
 from __future__ import annotations

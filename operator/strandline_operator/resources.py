@@ -59,8 +59,7 @@ def objects_of(cluster: DesiredCluster, config: OperatorConfig) -> list[Object]:
             _config_map(cluster),
             _headless_service(cluster),
             _bootstrap_service(cluster),
-            _lease(cluster, "controller"),
-            *(_lease(cluster, f"broker-{broker_id}") for broker_id in ids),
+            _controller_lease(cluster),
             *(_broker(cluster, broker_id) for broker_id in ids),
             _pod_disruption_budget(cluster),
             _stateful_set(cluster, config),
@@ -156,8 +155,8 @@ def _bootstrap_service(cluster: DesiredCluster) -> Object:
     )
 
 
-def _lease(cluster: DesiredCluster, suffix: str) -> Object:
-    return _manifest(kinds.LEASE, cluster, suffix)
+def _controller_lease(cluster: DesiredCluster) -> Object:
+    return _manifest(kinds.LEASE, cluster, "controller")
 
 
 def _broker(cluster: DesiredCluster, broker_id: int) -> Object:

@@ -150,7 +150,8 @@ def test_the_job_reads_analyses_and_writes(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from strandline_analysis.job import NO_DATA, OK, TABLE_MARK, Task, analyse
+    from strandline_analysis.job import NO_DATA, OK, TABLE_MARK, analyse
+    from strandline_analysis.task import Task
 
     history = PartitionTimeline()
     history.change_isr(10_450, {0, 1})

@@ -20,12 +20,14 @@ from bench.figures import (
     unmeasured,
 )
 from bench.processes import ProcessSeen, cpu_percent, registration_in
-from bench.run import BenchEnvironment, BenchRun
-from bench.watch import TimedWatchEvent, timed_event_of
-from strandline.cli.cluster_view import ClusterSeen, PartitionSeen, PodSeen
-from strandline.cli.demo_screen import Screen
-from strandline.cli.faults import NotRecovered
-from strandline.cli.kubectl import Kubernetes
+from bench.run import BenchRun
+from strandline_cli import tables
+from strandline_cli.cluster_view import ClusterSeen, PartitionSeen, PodSeen
+from strandline_cli.clusters import Cluster
+from strandline_cli.environment import Environment
+from strandline_cli.faults import NotRecovered
+from strandline_cli.kubectl_watch import TimedWatchEvent, timed_event_of
+from strandline_cli.screen import Screen
 
 
 def samples(*values: float, key: str = SERVICE_BACK.key) -> list[Sample]:
@@ -72,8 +74,13 @@ def test_a_gap_is_compared_with_that_of_nothing_broken_and_nothing_else_is() -> 
 
 
 def run_of(*failures: str) -> BenchRun:
-    environment = BenchEnvironment(
-        root=Path(), kubernetes=Kubernetes(Path(), "bench"), images={}, screen=Screen()
+    cluster = Cluster(kind="hack", kubeconfig="/k", programs="", started=False)
+    environment = Environment(
+        root=Path(),
+        cluster=cluster,
+        kubernetes=cluster.kubernetes("bench"),
+        images={},
+        screen=Screen(),
     )
     run = BenchRun(number=1, environment=environment, failures=list(failures))
     run.samples = [Sample(key=each.key, value=0.5, load_average=0) for each in FIGURES]
@@ -94,7 +101,10 @@ def test_a_figure_that_nobody_measured_fails_the_bench() -> None:
 
 
 def test_a_table_in_a_pipe_is_aligned() -> None:
-    assert report.plain([("a", "10", "x"), ("bcd", "9", "")]) == ["a    10  x", "bcd   9"]
+    assert tables.plain([("a", "10", "x"), ("bcd", "9", "")], left={0, 2}) == [
+        "a    10  x",
+        "bcd   9",
+    ]
 
 
 # --- what is read -------------------------------------------------------------------------

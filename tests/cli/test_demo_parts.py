@@ -9,8 +9,9 @@ import pytest
 
 from strandline.checker.history import History
 from strandline.checker.judge import HistoryVerdict, judge
-from strandline.cli import demo, demo_analysis, demo_cluster
-from strandline.cli.cluster_view import (
+from strandline_cli import clusters, demo, demo_analysis, images
+from strandline_cli.__main__ import main
+from strandline_cli.cluster_view import (
     ClusterSeen,
     PartitionSeen,
     PodSeen,
@@ -19,10 +20,11 @@ from strandline.cli.cluster_view import (
     partition_of,
     pod_of,
 )
-from strandline.cli.demo_screen import Screen
-from strandline.cli.kubectl import CommandFailed, run
-from strandline.cli.load_pod import manifest, parse_report
-from strandline.cli.verdict import ACKED_MIN, FaultSeen, vacuity
+from strandline_cli.commands import CommandFailed, RunFailed, run
+from strandline_cli.images import ImageSource
+from strandline_cli.load_pod import manifest, parse_report
+from strandline_cli.screen import Screen
+from strandline_cli.verdict import ACKED_MIN, FaultSeen, vacuity
 
 FAULT = FaultSeen(
     name="fault", changed=(0,), gaps_ms={0: 300, 1: 20}, acked_before=10, acked_after=20
@@ -44,20 +46,24 @@ def clean_verdict() -> HistoryVerdict:
 
 
 def test_a_run_with_enough_records_and_effective_faults_shows_something() -> None:
-    assert vacuity(ACKED_MIN, [FAULT, FAULT]) == []
+    assert vacuity(ACKED_MIN, [FAULT, FAULT], load_exit_code=0) == []
 
 
 @pytest.mark.parametrize(
-    ("acked", "faults", "reason"),
+    ("acked", "faults", "exit_code", "reason"),
     [
-        (ACKED_MIN - 1, [FAULT], "only 4999 records"),
-        (ACKED_MIN, [], "no fault"),
-        (ACKED_MIN, [replace(FAULT, changed=())], "neither a leader nor an ISR changed"),
-        (ACKED_MIN, [FAULT, replace(FAULT, acked_after=10)], "nothing was acknowledged"),
+        (ACKED_MIN - 1, [FAULT], 0, "only 4999 records"),
+        (ACKED_MIN, [], 0, "no fault"),
+        (ACKED_MIN, [replace(FAULT, changed=())], 0, "neither a leader nor an ISR changed"),
+        (ACKED_MIN, [FAULT, replace(FAULT, acked_after=10)], 0, "nothing was acknowledged"),
+        (ACKED_MIN, [FAULT], 1, "the load ended with 1"),
+        (ACKED_MIN, [FAULT], None, "the load ended with None"),
     ],
 )
-def test_a_vacuous_run_is_named(acked: int, faults: list[FaultSeen], reason: str) -> None:
-    (found,) = vacuity(acked, faults)
+def test_a_vacuous_run_is_named(
+    acked: int, faults: list[FaultSeen], exit_code: int | None, reason: str
+) -> None:
+    (found,) = vacuity(acked, faults, load_exit_code=exit_code)
     assert reason in found
 
 
@@ -77,7 +83,8 @@ def test_the_demo_passes_only_if_nothing_is_lost_and_the_run_shows_it(
     changes: dict[str, int], faults: list[FaultSeen], exit_code: int, passed: bool
 ) -> None:
     verdict = replace(clean_verdict(), **changes)  # type: ignore[arg-type]  # counts alone
-    assert demo.report(verdict, faults, exit_code, Screen()) is passed
+    reasons = vacuity(verdict.acked, faults, load_exit_code=exit_code)
+    assert demo.report(verdict, faults, reasons, Screen()) is passed
 
 
 # --- what is read -------------------------------------------------------------------------
@@ -160,22 +167,22 @@ def test_what_the_demo_made_is_remembered_until_it_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path))
-    assert demo_cluster.remembered() is None
-    environment = demo_cluster.DemoEnvironment(
-        kind="hack", kubeconfig="/k", programs="/bin", started=True
-    )
-    demo_cluster.remember(environment)
-    assert demo_cluster.remembered() == environment
-    demo_cluster.forget()
-    assert demo_cluster.remembered() is None
+    assert clusters.remembered() is None
+    environment = clusters.Cluster(kind="hack", kubeconfig="/k", programs="/bin", started=True)
+    clusters.remember(environment)
+    assert clusters.remembered() == environment
+    clusters.forget()
+    assert clusters.remembered() is None
 
 
 def test_an_unknown_cluster_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path))
-    with pytest.raises(demo_cluster.DemoFailed, match="CLUSTER=minikube: must be"):
-        demo_cluster.choose(tmp_path, "minikube", print)
+    monkeypatch.chdir(Path(__file__).parents[2])
+    monkeypatch.setenv("CLUSTER", "minikube")
+    with pytest.raises(SystemExit, match="2"):
+        main(["demo"])
+    assert "CLUSTER=minikube: must be kind, hack, current" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -189,33 +196,31 @@ def someones_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (programs / "kubectl.context").write_text("copied\n")
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path))
-    monkeypatch.setenv("LOAD", "")
-    monkeypatch.setenv("IMAGES", "example.org/team")
     return programs
 
 
 def test_an_existing_cluster_needs_images_or_a_way_to_load_them(
-    someones_cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    someones_cluster: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "pyproject.toml").write_text('version = "1.2.3"\n')
-    environment = demo_cluster.choose(tmp_path, "current", print)
-    images = demo_cluster.load_images(tmp_path, environment, demo_cluster.IMAGES, print)
-    assert images["broker"] == "example.org/team/strandline-broker:1.2.3"
-    observers = demo_analysis.load_images(tmp_path, environment, print)
+    environment = clusters.choose(tmp_path, "current", print)
+    source = ImageSource(repository="example.org/team")
+    found = images.load_images(tmp_path, environment, images.NAMES, print, source=source)
+    assert found["broker"] == "example.org/team/strandline-broker:1.2.3"
+    observers = demo_analysis.load_observers(tmp_path, environment, print, source=source)
     assert observers.images["analysis"] == "example.org/team/strandline-analysis:1.2.3"
     official = demo_analysis.OFFICIAL_PROMETHEUS.rpartition(":")
     assert f"prometheus.image.repository={official[0]}" in observers.chart_values()
     assert f"prometheus.image.tag={official[2]}" in observers.chart_values()
     assert observers.node_selector() == {}
-    monkeypatch.setenv("IMAGES", "")
-    with pytest.raises(demo_cluster.DemoFailed, match="needs IMAGES"):
-        demo_cluster.choose(tmp_path, "current", print)
+    with pytest.raises(RunFailed, match="needs IMAGES"):
+        demo.run(tmp_path, "current", ImageSource())
 
 
 def test_the_users_context_is_copied_and_not_changed(
     someones_cluster: Path, tmp_path: Path
 ) -> None:
-    environment = demo_cluster.choose(tmp_path, "current", print)
+    environment = clusters.choose(tmp_path, "current", print)
     assert not environment.started
     kubeconfig = Path(environment.kubeconfig)
     assert kubeconfig.read_text() == "copied\n"
@@ -227,23 +232,15 @@ def test_the_users_context_is_copied_and_not_changed(
 def test_a_demo_that_is_up_elsewhere_is_not_forgotten(
     someones_cluster: Path, tmp_path: Path
 ) -> None:
-    environment = demo_cluster.choose(tmp_path, "current", print)
-    demo_cluster.remember(environment)
-    assert demo_cluster.choose(tmp_path, "current", print) == environment
+    environment = clusters.choose(tmp_path, "current", print)
+    clusters.remember(environment)
+    assert clusters.choose(tmp_path, "current", print) == environment
     (someones_cluster / "kubectl.context").write_text("another\n")
-    with pytest.raises(demo_cluster.DemoFailed, match="up in another cluster"):
-        demo_cluster.choose(tmp_path, "current", print)
-    with pytest.raises(demo_cluster.DemoFailed, match=r"up \(CLUSTER=current\)"):
-        demo_cluster.choose(tmp_path, "hack", print)
-    assert demo_cluster.remembered() == environment
-
-
-def test_elsewhere_than_at_the_root_the_demo_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert demo.main([]) == 2
-    assert "repository's root" in capsys.readouterr().err
+    with pytest.raises(RunFailed, match="up in another cluster"):
+        clusters.choose(tmp_path, "current", print)
+    with pytest.raises(RunFailed, match=r"up \(CLUSTER=current\)"):
+        clusters.choose(tmp_path, "hack", print)
+    assert clusters.remembered() == environment
 
 
 def test_a_program_that_fails_hangs_or_is_missing_is_told() -> None:

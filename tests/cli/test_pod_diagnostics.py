@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline.cli.pod_diagnostics import diagnose, fixed_reference
+from strandline_cli.pod_diagnostics import diagnose, fixed_reference
 
 PULL = (
     'failed to pull and unpack image "localhost:5001/strandline-client:0.1.0": failed to resolve '

@@ -16,6 +16,7 @@ from strandline.controller.effects import (
     WritePartitionStatus,
 )
 from strandline.controller.events import (
+    BrokerResponseReceived,
     HeartbeatReceived,
     HostedReplica,
     HostedReported,
@@ -40,16 +41,17 @@ from strandline.errors import ConfigError, ErrorCode
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
+    ControllerEpoch,
     LeaderEpoch,
     PartitionEpoch,
     StoredBroker,
     TopicId,
     TopicPartition,
 )
-
-from .setups import three_brokers, with_active_controller
-from .store import TOPIC, entry, state, topic, tp
-from .world import ControllerWorld, Mode
+from tests.support.world.network import Mode
+from tests.support.world.setups import three_brokers, with_active_controller
+from tests.support.world.values import TOPIC, entry, state, topic, tp
+from tests.support.world.world import World
 
 GHOST = TopicId("uid-ghost")
 
@@ -64,11 +66,11 @@ def replica(found: TopicPartition, partition_epoch: int = 0) -> HostedReplica:
     )
 
 
-def closed(world: ControllerWorld) -> list[tuple[int, ErrorCode]]:
+def closed(world: World) -> list[tuple[int, ErrorCode]]:
     return [(e.session_id, e.error) for e in world.nodes[0].sent(CloseSession)]
 
 
-def dead(world: ControllerWorld) -> list[int]:
+def dead(world: World) -> list[int]:
     return [notice.broker_id for notice in world.nodes[0].sent(BrokerDead)]
 
 
@@ -113,7 +115,7 @@ def test_read_that_began_before_a_hello_says_nothing_about_it() -> None:
     world.nodes[0].cut = True
     world.hold(ReadBroker, Mode.DELAY)
     first = world.hello(1, 0, epoch=2)
-    early = world.held[0].effect
+    early = world.held[0].content
     assert isinstance(early, ReadBroker)
     found = world.store.brokers[1]
     world.register(1, epoch=2)
@@ -401,6 +403,25 @@ def test_lost_object_that_a_broker_has_on_disk_is_not_new() -> None:
     for broker_id in (0, 1, 2):
         world.hello(broker_id, 0, hosted=(replica(tp(), 7),) if broker_id == 1 else ())
     assert (world.state().leader, world.state().reason) == (-1, "StateLost")
+
+
+def test_t38_stale_registration_is_read_again_when_the_broker_says_so() -> None:
+    """Python, as the response is made up: in a story a stream ends with its process."""
+    world = with_active_controller(state(leader=1), nodes=(0,))
+    world.nodes[0].cut = True
+    world.register(1, epoch=2, clean_since=2)
+    world.deliver(
+        0,
+        BrokerResponseReceived(
+            session_id=world.sessions[1][1],
+            request_id=999,
+            broker_id=BrokerId(1),
+            error=ErrorCode.STALE_BROKER_EPOCH,
+            controller_epoch=ControllerEpoch(1),
+        ),
+    )
+    assert len(world.nodes[0].sent(ReadBroker)) == 1
+    assert (world.state().leader, world.state().isr) == (0, (entry(0), entry(2)))
 
 
 @pytest.mark.parametrize(

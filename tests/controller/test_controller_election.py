@@ -1,4 +1,7 @@
-"""Controller elections and resignations: two candidates, a store that loses answers."""
+"""Controller elections and resignations: two candidates, a store that loses answers.
+
+T39, T43 and other stories of two controllers are text, in `tests/scenarios`.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,13 @@ from strandline.controller.store_events import (
     ControllerEpochSeen,
     HolderDied,
     LeaseObserved,
-    LeaseResponseReceived,
-    StoreOutcome,
     WatchLost,
 )
 from strandline.errors import ErrorCode
 from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch
-
-from .setups import three_brokers, with_active_controller
-from .store import LEASE_FREE, state
-from .world import Mode
+from tests.support.world.network import Mode
+from tests.support.world.setups import three_brokers, with_active_controller
+from tests.support.world.values import LEASE_FREE, state
 
 
 def test_first_rank_takes_a_free_lease_and_records_its_epoch_before_deciding() -> None:
@@ -152,43 +152,6 @@ def test_stopped_process_does_nothing_with_a_lease_it_lost() -> None:
     assert world.nodes[1].controller.epoch == 2
 
 
-def test_t43_late_answer_of_ones_own_put_after_another_holder_proves_nothing() -> None:
-    world = three_brokers(nodes=(0, 1))
-    world.hold(WriteLease, Mode.DELAY)
-    world.advance(1)
-    assert len(world.held) == 1
-    # The PUT was applied; before its answer arrives the Lease is taken by broker 1.
-    put = world.held[0].effect
-    assert isinstance(put, WriteLease)
-    taken = world.store.put_lease(put.lease)
-    assert taken is not None
-    other = world.store.put_lease(replace(taken, holder_identity="broker-1/pod-1"))
-    assert other is not None
-    world.deliver(0, LeaseObserved(lease=other))
-    world.deliver(
-        0, LeaseResponseReceived(request_id=put.request_id, outcome=StoreOutcome.OK, lease=taken)
-    )
-    assert world.nodes[0].controller.epoch is None
-    assert world.store.lease == other
-
-
-def test_t43_late_renewal_after_another_holder_is_checked_not_believed() -> None:
-    world = with_active_controller(state(), nodes=(0,))
-    world.hold(WriteLease, Mode.DELAY)
-    world.advance(600)
-    put = world.held[0].effect
-    assert isinstance(put, WriteLease)
-    renewed = world.store.put_lease(put.lease)
-    assert renewed is not None
-    other = world.store.put_lease(replace(renewed, holder_identity="broker-1/pod-1"))
-    world.deliver(0, LeaseObserved(lease=other))
-    world.deliver(
-        0, LeaseResponseReceived(request_id=put.request_id, outcome=StoreOutcome.OK, lease=renewed)
-    )
-    assert world.nodes[0].controller.epoch is None
-    assert world.store.lease == other
-
-
 def test_late_watch_event_of_an_earlier_holder_costs_a_read_and_not_the_lease() -> None:
     world = with_active_controller(state(), nodes=(0,))
     world.deliver(0, LeaseObserved(lease=replace(LEASE_FREE, holder_identity="broker-7/old")))
@@ -210,28 +173,6 @@ def test_deleted_lease_makes_the_controller_resign() -> None:
     world.store.lease = None
     world.deliver(0, LeaseObserved(lease=None))
     assert world.nodes[0].controller.epoch is None
-
-
-def test_t39_the_same_controller_epoch_is_never_recorded_twice() -> None:
-    world = three_brokers(nodes=(0, 1))
-    world.hold(WriteControllerRecord, Mode.DELAY)
-    world.advance(1)
-    assert world.nodes[0].controller.epoch is None
-    # The Lease is deleted by hand and made again by the operator: no annotation any more.
-    world.nodes[0].cut = True
-    world.store.lease = replace(LEASE_FREE, resource_version=world.store.next_version())
-    world.deliver(1, LeaseObserved(lease=world.store.lease))
-    world.advance(100)
-    assert world.nodes[1].controller.epoch == 1
-    world.release()
-    assert world.nodes[0].controller.epoch is None
-    assert world.store.record is not None
-    assert world.store.record.holder_identity == "broker-1/pod-1"
-    # Broker 0 is a candidate again and goes higher.
-    world.nodes[0].cut = False
-    world.deliver(1, StopRequested())
-    world.advance(700)
-    assert world.nodes[0].controller.epoch == 2
 
 
 def test_lost_answer_of_the_record_is_found_by_reading() -> None:

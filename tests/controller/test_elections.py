@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.controller.brokers import BrokerView, LivenessState
+from strandline.controller.broker_entry import BrokerView, LivenessState
 from strandline.controller.elections import (
     NO_LIVE_ISR_MEMBER,
     STATE_LOST,
@@ -29,8 +29,7 @@ from strandline.model import (
     StoredPartition,
     StoredTopic,
 )
-
-from .store import entry, state, topic, tp
+from tests.support.world.values import entry, state, topic, tp
 
 TOPIC_OBJECT = topic()
 LIVE, AWAITED = LivenessState.IN_SESSION, LivenessState.AWAITED

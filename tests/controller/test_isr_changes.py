@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline.controller.brokers import BrokerView, LivenessState
+from strandline.controller.broker_entry import BrokerView, LivenessState
 from strandline.controller.events import IsrChangeRequested
 from strandline.controller.isr_changes import (
     Accept,
@@ -26,8 +26,8 @@ from strandline.model import (
     PartitionEpoch,
     PartitionState,
 )
+from tests.support.world.values import entry, state, tp
 
-from .store import entry, state, tp
 from .test_elections import stored, view
 
 AB, ABC, A = (entry(0), entry(1)), (entry(0), entry(1), entry(2)), (entry(0),)

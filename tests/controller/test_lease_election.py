@@ -12,10 +12,9 @@ from strandline.controller.effects import ReadLease, WriteLease
 from strandline.controller.lease_election import LeaseEffect, LeaseElector
 from strandline.controller.lease_observation import LeaseLost, LeaseWon, MayTake
 from strandline.controller.store_events import StoreOutcome
-from strandline.controller.timing import LeaseTiming
 from strandline.model import ControllerEpoch, LeaseRecord
-
-from .store import LEASE_FREE
+from tests.support.world.timings import demo_timing
+from tests.support.world.values import LEASE_FREE
 
 OTHERS = replace(LEASE_FREE, holder_identity="other", resource_version="5", renew_time="t5")
 
@@ -23,7 +22,7 @@ OTHERS = replace(LEASE_FREE, holder_identity="other", resource_version="5", rene
 def elector(*, rank: int = 0) -> LeaseElector:
     numbers = count(1)
     return LeaseElector(
-        identity="me", rank=rank, timing=LeaseTiming(), new_request_id=lambda: next(numbers)
+        identity="me", rank=rank, timing=demo_timing().lease, new_request_id=lambda: next(numbers)
     )
 
 
@@ -152,7 +151,7 @@ def test_taking_write_in_doubt_is_settled_by_a_quorum_read(outcome: StoreOutcome
         read = request_of(one.answered(put, outcome, None, 900))
         effects = one.answered(read, StoreOutcome.OK, found, 950)
         assert effects == ([LeaseWon(lease=found)] if won else [])
-        assert one.is_holding is won
+        assert bool(one.release(960)) is won
 
 
 def test_taking_write_in_doubt_with_a_failed_read_is_nobodys() -> None:
@@ -161,7 +160,7 @@ def test_taking_write_in_doubt_with_a_failed_read_is_nobodys() -> None:
     put = request_of(one.take(ControllerEpoch(2), 0))
     read = request_of(one.answered(put, StoreOutcome.UNKNOWN, None, 900))
     assert one.answered(read, StoreOutcome.UNKNOWN, None, 1_000) == []
-    assert not one.is_holding
+    assert one.release(1_000) == []
     # The write has landed after all: the Lease is our own, and is taken anew.
     read = request_of(one.tick(1_500))
     own = replace(LEASE_FREE, holder_identity="me", resource_version="8")
@@ -218,8 +217,8 @@ def test_watch_event_of_another_holder_alone_ends_nothing() -> None:
     read = request_of(one.observe(OTHERS, 100))
     assert one.observe(OTHERS, 101) == []
     assert one.answered(read, StoreOutcome.OK, stored, 110) == []
-    assert one.is_holding
     assert one.observe(stored, 111) == []
+    assert written(one.release(112)).holder_identity == ""
 
 
 def test_late_answer_of_an_abandoned_request_is_ignored() -> None:

@@ -31,15 +31,15 @@ from strandline.controller.notices import (
 from strandline.controller.store_events import PartitionDeleted, PartitionObserved
 from strandline.errors import ErrorCode
 from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch, ElectionKind
-
-from .setups import three_brokers, with_active_controller
-from .store import entry, state, topic, tp
-from .world import ControllerWorld, Mode
+from tests.support.world.network import Mode
+from tests.support.world.setups import three_brokers, with_active_controller
+from tests.support.world.values import entry, state, topic, tp
+from tests.support.world.world import World
 
 AB, ABC, A = (entry(0), entry(1)), (entry(0), entry(1), entry(2)), (entry(0),)
 
 
-def last_answer(world: ControllerWorld, node: int = 0) -> ReplyAlterPartition:
+def last_answer(world: World, node: int = 0) -> ReplyAlterPartition:
     return world.answers(node)[-1]
 
 
@@ -166,7 +166,7 @@ def test_status_that_vanished_is_noticed_by_the_next_read() -> None:
     assert world.state().reason == STATE_LOST
 
 
-def _alter_of(world: ControllerWorld) -> IsrChangeRequested:
+def _alter_of(world: World) -> IsrChangeRequested:
     return IsrChangeRequested(
         session_id=world.sessions[0][1],
         request_id=1,
@@ -277,7 +277,7 @@ def test_changed_min_isr_is_committed_and_changed_settings_are_sent() -> None:
 
 
 def shutdown(
-    world: ControllerWorld, broker_id: int, *, epoch: int = 1, session_id: int | None = None
+    world: World, broker_id: int, *, epoch: int = 1, session_id: int | None = None
 ) -> None:
     world.deliver(
         0,
@@ -352,4 +352,4 @@ def test_store_calls_in_flight_are_bounded() -> None:
     world.kill(1)
     world.advance(100)
     assert len(world.held) == world.timing.store_calls_in_flight_max
-    assert world.nodes[0].controller.queue_length == 36
+    assert world.nodes[0].controller.queue_length == 100 - len(world.held)

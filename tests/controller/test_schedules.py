@@ -32,11 +32,9 @@ from strandline.model import (
     PartitionState,
     TopicPartition,
 )
-
-from .answers import unknown_answer
-from .setups import three_brokers
-from .store import state, topic
-from .world import Mode
+from tests.support.world.network import Mode
+from tests.support.world.setups import three_brokers
+from tests.support.world.values import state, topic
 
 PARTITIONS = 3
 STEPS = 120
@@ -101,7 +99,7 @@ class Schedule:
     def hold(self) -> None:
         kinds = (WritePartitionStatus, WritePartitionStatus, ReadStoredPartition)
         kind = self.random.choice((*kinds, WriteLease, WriteControllerRecord))
-        self.world.hold(kind, self.random.choice(list(Mode)))
+        self.world.hold(kind, self.random.choice((Mode.LOSE, Mode.LOSE_ANSWER, Mode.DELAY)))
 
     def land(self) -> None:
         """Let a delayed call time out, land, or both in this order."""
@@ -109,7 +107,7 @@ class Schedule:
             return
         held = self.world.held[0]
         if self.random.random() < 0.5:
-            self.world.nodes[held.node].inbox.append(unknown_answer(held.effect))
+            self.world.time_out(held)
         if self.random.random() < 0.7:
             self.world.release()
 
@@ -196,9 +194,9 @@ class Schedule:
     def heal(self) -> None:
         """Stop the faults; everything must come to rest with a leader wherever one can be."""
         world = self.world
-        world.holds.clear()
+        world.network.hold_nothing()
         for held in list(world.held):
-            world.nodes[held.node].inbox.append(unknown_answer(held.effect))
+            world.time_out(held)
             if self.random.random() < 0.5:
                 world.release()
         world.held.clear()

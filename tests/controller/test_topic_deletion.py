@@ -7,9 +7,9 @@ from itertools import count
 import pytest
 
 from strandline.controller.store_events import StoreOutcome, TopicsRead
-from strandline.controller.timing import ControllerTiming
 from strandline.controller.topic_deletion import TopicDeletion
 from strandline.model import TopicId
+from tests.support.world.timings import demo_timing
 
 TOPIC = TopicId("00000000-0000-4000-8000-000000000001")
 OTHER = TopicId("00000000-0000-4000-8000-000000000002")
@@ -17,7 +17,7 @@ OTHER = TopicId("00000000-0000-4000-8000-000000000002")
 
 def asked() -> tuple[TopicDeletion, int]:
     ids = count(1)
-    deletion = TopicDeletion(timing=ControllerTiming(), new_request_id=lambda: next(ids))
+    deletion = TopicDeletion(timing=demo_timing(), new_request_id=lambda: next(ids))
     deletion.suspect([TOPIC])
     (read,) = deletion.tick(0)
     return deletion, read.request_id

@@ -13,12 +13,15 @@ from strandline.core.events import (
     LeaderAndIsrReceived,
     LiveBrokersChanged,
     ProduceReceived,
+    RecordsHandle,
+    SequenceCheck,
     StatePersisted,
 )
 from strandline.core.live_brokers import LiveBrokers
 from strandline.core.local_log import LocalLog
 from strandline.core.replicas import Replicas
 from strandline.core.settings import CoreSettings
+from strandline.errors import ErrorCode
 from strandline.model import (
     Acks,
     BatchSpan,
@@ -42,6 +45,7 @@ from strandline.model import (
 TP = TopicPartition(topic_id=TopicId("t"), partition=0)
 OTHER_TP = TopicPartition(topic_id=TopicId("t"), partition=1)
 NAME = "orders"
+RECORDS = RecordsHandle("some records")
 SETTINGS = CoreSettings(replica_lag_time_max_ms=1_000)
 
 
@@ -74,9 +78,7 @@ def starts(*pairs: tuple[int, int]) -> tuple[EpochStart, ...]:
 
 def batch(base: int, after: int, epoch: int = 0) -> BatchSpan:
     """Return a batch that covers [base, after)."""
-    return BatchSpan(
-        base_offset=base, next_offset=after, leader_epoch=LeaderEpoch(epoch), size_bytes=10
-    )
+    return BatchSpan(base_offset=base, next_offset=after, leader_epoch=LeaderEpoch(epoch))
 
 
 def state(
@@ -167,9 +169,9 @@ def fetch(offset: int, *, le: int = 0, last: int = -1, tp: TopicPartition = TP) 
     return FetchPartition(
         tp=tp,
         fetch_offset=offset,
-        log_start_offset=0,
         leader_epoch=LeaderEpoch(le),
         last_fetched_epoch=LeaderEpoch(last),
+        high_watermark=-1,
     )
 
 
@@ -197,9 +199,8 @@ def produced(
     count: int = 1,
     *,
     acks: Acks = Acks.ALL,
-    le: int | None = None,
     tp: TopicPartition = TP,
-    duplicate: BatchSpan | None = None,
+    sequence: SequenceCheck = ErrorCode.NONE,
 ) -> ProduceReceived:
     """Return a producer's batch."""
     return ProduceReceived(
@@ -207,10 +208,9 @@ def produced(
         tp=tp,
         acks=acks,
         record_count=count,
-        size_bytes=10,
+        records=RECORDS,
         timeout_ms=1_000,
-        leader_epoch=None if le is None else LeaderEpoch(le),
-        duplicate=duplicate,
+        sequence=sequence,
     )
 
 

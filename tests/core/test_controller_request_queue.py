@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from strandline.core.controller_request_queue import (
-    AcceptedState,
     ControllerRequestQueue,
     check_partition,
 )
-from strandline.core.effects import PersistState
+from strandline.core.effects import PersistedPartition, PersistState
 from strandline.core.events import LiveBrokersChanged, StopReplicaReceived
 from strandline.core.local_log import LocalLog
 from strandline.errors import ErrorCode
@@ -25,7 +24,7 @@ from strandline.model import (
 
 from .samples import NAME, OTHER_TP, TP, command, entries, hosted, leader_and_isr, state
 
-ACCEPTED = AcceptedState(
+ACCEPTED = PersistedPartition(
     topic_name=NAME,
     leader_epoch=LeaderEpoch(3),
     partition_epoch=PartitionEpoch(5),
@@ -86,7 +85,7 @@ def test_no_request_is_applied_before_it_is_written() -> None:
     writes, ready = work.begin()
     assert ready == []
     assert isinstance(writes[0], PersistState)
-    assert [each.tp for each in writes[0].partitions] == [TP]
+    assert [tp for tp, _ in writes[0].partitions] == [TP]
     work.submit(leader_and_isr(command(state(le=1, pe=1))))
     assert work.begin() == ([], [])
     assert work.on_persisted(writes[0].token - 1) == []
@@ -106,7 +105,7 @@ def test_requests_that_queued_share_a_write_in_their_order() -> None:
     work.on_persisted(first[0].token)
     second, _ = work.begin()
     assert isinstance(second[0], PersistState)
-    assert [(each.tp, each.leader_epoch) for each in second[0].partitions] == [
+    assert [(tp, each.leader_epoch) for tp, each in second[0].partitions] == [
         (TP, 2),
         (OTHER_TP, 0),
     ]

@@ -17,7 +17,7 @@ from strandline.core.follower import FollowerReplica
 from strandline.errors import ErrorCode
 from strandline.model import BatchSpan, EpochEndOffset
 
-from .samples import SETTINGS, TP, batch, end, log, starts, state
+from .samples import RECORDS, SETTINGS, TP, batch, end, log, starts, state
 
 
 def follower(
@@ -43,9 +43,10 @@ def take(
         high_watermark=hw,
         log_start_offset=start,
         batches=batches,
+        records=RECORDS,
         diverging=diverging,
     )
-    return replica.on_fetched(response, request_id=7, now_ms=100, settings=SETTINGS)
+    return replica.on_fetched(response, now_ms=100, settings=SETTINGS)
 
 
 def test_records_are_appended_behind_their_epochs() -> None:
@@ -53,7 +54,7 @@ def test_records_are_appended_behind_their_epochs() -> None:
     effects = take(replica, batch(2, 5, 1), batch(5, 6, 2), hw=4)
     assert effects == [
         WriteEpochCheckpoint(tp=TP, epochs=starts((0, 0), (1, 2), (2, 5))),
-        AppendAsFollower(request_id=7, tp=TP, batch_count=2),
+        AppendAsFollower(tp=TP, records=RECORDS, batch_count=2),
     ]
     assert (replica.log.log_end_offset, replica.log.high_watermark) == (6, 4)
 

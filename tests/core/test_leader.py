@@ -11,7 +11,7 @@ from strandline.core.leader import LeaderReplica, become_leader
 from strandline.core.live_brokers import LiveBrokers
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry, PartitionState
 
-from .samples import TP, alive, context, entries, entry, log, of_type, state
+from .samples import TP, alive, context, entries, entry, log, of_type, produced, state
 
 
 def leader(
@@ -29,7 +29,7 @@ def announce(made: LeaderReplica, broker: int, *, epoch: int = 1) -> None:
 
 
 def grow(made: LeaderReplica, count: int) -> None:
-    made.append(request_id=1, record_count=count)
+    made.append(produced(1, count))
 
 
 def fetch(made: LeaderReplica, broker: int, offset: int, now_ms: int = 0) -> list[Effect]:

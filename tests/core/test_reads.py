@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.core.effects import LogReadInfo
 from strandline.core.partition import Partition
 from strandline.core.reads import (
     end_offset_for_epoch,
@@ -15,7 +16,7 @@ from strandline.core.reads import (
 from strandline.errors import ErrorCode
 from strandline.model import UNKNOWN_EPOCH_END, LeaderEpoch
 
-from .samples import context, end, entries, fetch, log, state
+from .samples import TP, context, end, entries, fetch, log, state
 
 
 def leading(*, end_offset: int = 10, start: int = 2, hw: int = 6, le: int = 3) -> Partition:
@@ -76,16 +77,26 @@ def test_follower_reads_what_continues_its_history(
     assert read.up_to_offset == (offset if refused else 10)
 
 
+def consumed(offset: int, *, le: int | None = None, last: int | None = None) -> LogReadInfo:
+    return read_for_consumer(
+        leading(),
+        TP,
+        fetch_offset=offset,
+        leader_epoch=None if le is None else LeaderEpoch(le),
+        last_fetched_epoch=None if last is None else LeaderEpoch(last),
+    )
+
+
 @pytest.mark.parametrize(("offset", "up_to"), [(2, 6), (6, 6), (8, 8), (10, 10)])
 def test_consumer_reads_below_the_high_watermark(offset: int, up_to: int) -> None:
-    read = read_for_consumer(leading(), fetch(offset, le=-1))
+    read = consumed(offset)
     assert (read.error, read.from_offset, read.up_to_offset) == (ErrorCode.NONE, offset, up_to)
 
 
 def test_consumer_is_refused_like_a_follower() -> None:
-    assert read_for_consumer(leading(), fetch(11, le=3)).error is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert read_for_consumer(leading(), fetch(5, le=2)).error is ErrorCode.FENCED_LEADER_EPOCH
-    assert read_for_consumer(leading(), fetch(11, le=3, last=2)).diverging == end(2, 10)
+    assert consumed(11, le=3).error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert consumed(5, le=2).error is ErrorCode.FENCED_LEADER_EPOCH
+    assert consumed(11, le=3, last=2).diverging == end(2, 10)
 
 
 def test_latest_is_unknown_until_the_epoch_start_is_committed() -> None:

@@ -32,7 +32,6 @@ from strandline.core.settings import CoreSettings
 from strandline.core.views import RoleName
 from strandline.errors import ErrorCode, InvariantViolation
 from strandline.model import (
-    NO_EPOCH,
     UNKNOWN_EPOCH_END,
     BrokerEpoch,
     BrokerId,
@@ -89,7 +88,6 @@ def test_replica_from_disk_is_idle_until_its_first_state() -> None:
     view = core.replicas.view(TP)
     assert view is not None
     assert (view.role, view.leader_epoch, view.log_end_offset) == (RoleName.IDLE, -1, 5)
-    assert core.replicas.visible_end(TP) is None
     core.send_state(state(leader=1, le=3, pe=4))
     assert [each.role for each in core.replicas.views()] == [RoleName.FOLLOWER]
 
@@ -105,8 +103,10 @@ def test_views_show_what_a_leader_knows() -> None:
     assert not view.is_under_min_isr
     assert not view.has_proposal_in_flight
     assert [each.broker_id for each in view.followers] == [1, 2]
-    assert core.replicas.visible_end(TP) == 0
-    assert core.replicas.read_for_consumer(fetch(0, le=-1)).up_to_offset == 0
+    read = core.replicas.read_for_consumer(
+        TP, fetch_offset=0, leader_epoch=None, last_fetched_epoch=None
+    )
+    assert (read.error, read.up_to_offset) == (ErrorCode.NONE, 0)
     assert core.replicas.list_offset(TP, -1, None) == (ErrorCode.NONE, 0, 0)
     assert core.replicas.end_offset_for_epoch(TP, LeaderEpoch(0), None)[1].end_offset == 2
     assert core.replicas.end_offset_for_epoch(OTHER_TP, LeaderEpoch(0), None) == (
@@ -285,12 +285,6 @@ def test_retry_of_a_former_leader_finds_nothing_to_do() -> None:
     core.step(fetched(1, fetch(0)))
     core.send_state(state(leader=1, le=1, pe=1))
     assert of_type(core.step(Ticked(), after_ms=100), ProposeIsr) == []
-
-
-def test_no_epoch_stands_for_an_epoch_not_sent() -> None:
-    core = Core()
-    core.send_state(state(le=3, isr=entries(0)))
-    assert core.replicas.read_for_consumer(fetch(0, le=NO_EPOCH)).error is ErrorCode.NONE
 
 
 def test_response_to_a_fetch_from_another_log_end_is_dropped() -> None:

@@ -22,6 +22,7 @@ from strandline.model import Acks, LeaderEpoch
 
 from .samples import (
     OTHER_TP,
+    RECORDS,
     SETTINGS,
     TP,
     Core,
@@ -61,7 +62,7 @@ def reads(effects: list[Effect]) -> tuple[LogReadInfo, ...]:
 def test_only_acks_all_waits_for_the_others(acks: Acks, *, answered: bool) -> None:
     effects = leading().step(produced(7, 3, acks=acks))
     assert effects[0] == AppendAsLeader(
-        request_id=7, tp=TP, base_offset=0, leader_epoch=LeaderEpoch(0)
+        request_id=7, tp=TP, records=RECORDS, base_offset=0, leader_epoch=LeaderEpoch(0)
     )
     assert bool(of_type(effects, ReplyProduce)) is answered
 
@@ -71,21 +72,14 @@ def test_single_member_commits_at_once() -> None:
     assert (reply.error, reply.base_offset) == (ErrorCode.NONE, 0)
 
 
-@pytest.mark.parametrize(
-    ("le", "error"),
-    [
-        (None, ErrorCode.NONE),
-        (1, ErrorCode.NONE),
-        (0, ErrorCode.FENCED_LEADER_EPOCH),
-        (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
-    ],
-)
-def test_epoch_of_a_producer_is_compared(le: int | None, error: ErrorCode) -> None:
+def test_leadership_is_asked_before_the_sequence() -> None:
+    refused = produced(7, sequence=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert leading(isr=(0,)).step(refused) == [
+        ReplyProduce(request_id=7, tp=TP, error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    ]
     core = Core()
-    core.send_state(state(le=1, isr=entries(0)))
-    effects = core.step(produced(7, le=le))
-    assert response(effects).error is error
-    assert bool(of_type(effects, Fenced)) is (error is ErrorCode.FENCED_LEADER_EPOCH)
+    core.send_state(state(leader=1))
+    assert response(core.step(refused)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_under_min_isr_nothing_is_appended() -> None:
@@ -106,11 +100,11 @@ def test_full_purgatory_refuses_before_the_append() -> None:
 def test_response_to_a_duplicate_carries_its_old_offsets() -> None:
     core = leading(isr=(0, 1))
     core.step(produced(7, 2))
-    assert of_type(core.step(produced(8, 2, duplicate=batch(0, 2))), AppendAsLeader) == []
+    assert of_type(core.step(produced(8, 2, sequence=batch(0, 2))), AppendAsLeader) == []
     core.step(fetched(1, fetch(0)))
     effects = core.step(fetched(1, fetch(2, last=0)))
     assert [each.request_id for each in effects if isinstance(each, ReplyProduce)] == [7, 8]
-    late = response(core.step(produced(9, 2, duplicate=batch(0, 2))))
+    late = response(core.step(produced(9, 2, sequence=batch(0, 2))))
     assert (late.error, late.base_offset) == (ErrorCode.NONE, 0)
 
 

@@ -21,12 +21,22 @@ MODULES = (
     "strandline/names.py",
     "strandline/log_fields.py",
     "strandline/broker_interface.py",
+    "strandline/backoff.py",
+    "strandline/component_settings.py",
     *(
         f"strandline/{package}/__init__.py"
         for package in ("config", "core", "controller", "controller_session", "log", "kube", "rpc")
     ),
     "strandline/kafka_listener/__init__.py",
-    *(f"strandline/{package}/__init__.py" for package in ("runtime", "simulation", "cli")),
+    *(f"strandline/{package}/__init__.py" for package in ("runtime", "simulation", "dump_log")),
+    "strandline/runtime/main.py",
+    *(
+        f"strandline/runtime/{folder}/__init__.py"
+        for folder in ("process", "shells", "clients", "observability", "storage", "event_loop")
+    ),
+    "bench/__init__.py",
+    *(f"strandline_cli/{each.name}" for each in ROOT.glob("cli/strandline_cli/*.py")),
+    "strandline_cli/verbs/__init__.py",
     "strandline_operator/__init__.py",
     "strandline_api/__init__.py",
     *(f"strandline_analysis/{each.name}" for each in ROOT.glob("spark/strandline_analysis/*.py")),
@@ -43,8 +53,14 @@ WRONG_IMPORTS = (
     ("strandline/controller_session", "socket"),
     ("strandline/log", "strandline.kube"),
     ("strandline/config", "strandline.core"),
+    ("strandline/controller", "strandline.component_settings"),
     ("strandline/simulation", "strandline.runtime"),
-    ("strandline/runtime", "strandline.cli"),
+    ("strandline/runtime", "strandline.dump_log"),
+    ("strandline/runtime/storage", "strandline.runtime.observability"),
+    ("strandline/runtime/clients", "strandline.runtime.shells"),
+    ("strandline/dump_log", "strandline_cli"),
+    ("strandline_operator", "strandline_cli"),
+    ("bench", "strandline_cli.verbs"),
     ("strandline/kube", "strandline_operator"),
     ("strandline/kafka_listener", "grpc"),
     ("strandline/log", "kubernetes"),

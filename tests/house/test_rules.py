@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.house import owned_things
 from tests.house.rules import (
     circles,
     conduct,
     decisions,
     layers,
+    ownership,
     promises,
     reach,
     references,
@@ -31,7 +33,7 @@ NAMES = "broker_image/strandline/names.py"
 ERRORS = "broker_image/strandline/errors.py"
 MAIN = "broker_image/strandline/runtime/main.py"
 CONFIG = "broker_image/strandline/config/x.py"
-METRICS = "broker_image/strandline/runtime/metrics.py"
+METRICS = "broker_image/strandline/runtime/observability/metrics.py"
 DOC = '"""Says what it is."""\n'
 FLOOR = "[floor]\nfast = 3\nprocesses = 1\npods = 1\n"
 PROJECT = """[project]
@@ -62,6 +64,7 @@ LISTS = {
     "requirements/broker.txt": PINNED,
     "requirements/operator.txt": PINNED,
     "requirements/dev.txt": PINNED,
+    "hack/client/requirements.txt": PINNED,
 }
 STRICT = "[tool.mypy]\nstrict = true\n"
 OVERRIDE = "[[tool.mypy.overrides]]\n"
@@ -143,10 +146,10 @@ OFFENCES = (
     Planted(conduct.impure, {CORE: "print(1)\n"}, "calls print"),
     Planted(conduct.impure, {CORE: "async def f(): ...\n"}, "is asynchronous"),
     Planted(conduct.impure, {CORE: "def f():\n    global x\n    x = 1\n"}, "keeps state"),
-    Planted(conduct.foreign_changes, {CORE: "self.log.end = 1\n"}, "changes self.log.end"),
-    Planted(conduct.foreign_changes, {CORE: "a, role.state = 1, 2\n"}, "changes role.state"),
-    Planted(conduct.foreign_changes, {CORE: "del a.delayed[tp]\n"}, "changes a.delayed"),
-    Planted(conduct.foreign_changes, {CORE: "self.a.b[0].pop()\n"}, "changes self.a.b"),
+    Planted(ownership.foreign_changes, {CORE: "self.log.end = 1\n"}, "changes self.log.end"),
+    Planted(ownership.foreign_changes, {CORE: "a, role.state = 1, 2\n"}, "changes role.state"),
+    Planted(ownership.foreign_changes, {CORE: "del a.delayed[tp]\n"}, "changes a.delayed"),
+    Planted(ownership.foreign_changes, {CORE: "self.a.b[0].pop()\n"}, "changes self.a.b"),
     Planted(conduct.unfinished, {LOG: "assert True\n"}, "assert"),
     Planted(conduct.unfinished, {LOG: "raise NotImplementedError\n"}, "NotImplementedError"),
     Planted(
@@ -189,6 +192,10 @@ OFFENCES = (
         circles.import_circles,
         {CORE: "def f():\n    from .y import A\n", CORE_Y: "from .x import f\n"},
         "import circle",
+    ),
+    *(
+        Planted(ownership.broken_ownership, files, sentence)
+        for files, sentence in owned_things.OFFENCES
     ),
     Planted(layers.ambiguous_names, {"broker_image/strandline/types.py": ""}, "misleads"),
     Planted(layers.ambiguous_names, {"operator/__init__.py": ""}, "operator module"),
@@ -366,8 +373,8 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (shape.too_long, {"protos/strandline_api/v1/x_pb2.py": "x = 1\n" * 900}),
     (shape.undocumented, {LOG: f"{DOC}def _f(): ...\n", "tests/x.py": f"{DOC}def f(): ...\n"}),
     (conduct.impure, {LOG: "print(open('x'))\nasync def f(): ...\n"}),
-    (conduct.foreign_changes, {CORE: "self.a[0], b = 1, 2\nself.a.pop()\nb[0] = x.b.get(1)\n"}),
-    (conduct.foreign_changes, {LOG: "self.log.end = 1\n"}),
+    (ownership.foreign_changes, {CORE: "self.a[0], b = 1, 2\nself.a.pop()\nb[0] = x.b.get(1)\n"}),
+    (ownership.foreign_changes, {LOG: "self.log.end = 1\n"}),
     (conduct.unfinished, {"tests/core/test_x.py": "assert True\n"}),
     (conduct.swallowing, {LOG: "try:\n    x\nexcept (OSError, KeyError):\n    y\n"}),
     (conduct.swallowing, {LOG: "try:\n    x\nexcept BaseException:\n    y\n    raise\n"}),
@@ -377,6 +384,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (layers.forbidden_imports, {OPERATOR: "from strandline.kube import api\n"}),
     (layers.forbidden_imports, {ANALYSIS: "from strandline import names\n"}),
     (layers.ambiguous_names, {OPERATOR: ""}),
+    *((ownership.broken_ownership, files) for files in owned_things.HARMLESS),
     (words.forbidden_words, {LOG: "struct 10+ #0", "x.json": '"#7eb26d"', "x.sh": "${#a[@]}"}),
     (registers.metric_names_elsewhere, {LOG: "x = 'strandline_operator.plan'\n"}),
     (registers.metrics_without_exporter, {NAMES: "LAG = gauge()\n", METRICS: "names.LAG\n"}),

@@ -7,6 +7,7 @@ checks their CRC and sequence, answers whole batches, and lets a test hold ackno
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 import threading
 import uuid
@@ -20,7 +21,6 @@ import crc32c
 import uvloop
 
 from strandline.broker_interface import (
-    EARLIEST,
     ConsumerFetchedPartition,
     ConsumerFetchPartition,
     ListedOffset,
@@ -30,11 +30,14 @@ from strandline.broker_interface import (
     ProducePartition,
     TopicMetadata,
 )
-from strandline.errors import ErrorCode
+from strandline.errors import ErrorCode, ProtocolError
 from strandline.kafka_listener import server
 from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.kafka_listener.observer import ListenerObserver
+from strandline.log.record_batch import check_client_batch, read_client_batch
 from strandline.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
     UNKNOWN_EPOCH_END,
     Acks,
     BrokerId,
@@ -42,7 +45,6 @@ from strandline.model import (
     EpochEndOffset,
     LeaderEpoch,
     TopicId,
-    TopicPartition,
 )
 
 T = TypeVar("T")
@@ -89,12 +91,20 @@ class MemoryLog:
     last_of_producer: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """producer id -> (first sequence, next sequence, base offset) of its newest batch"""
 
-    def append(self, batch: bytes | bytearray | memoryview) -> ProducedPartition:
+    def append(
+        self, batch: bytes | bytearray | memoryview, codec_max: int = 4
+    ) -> ProducedPartition:
         """Append what is sound; answer a repeated batch with the offset it got before."""
-        header = HEADER.unpack_from(batch)
-        crc, last_delta, producer_id, sequence = header[4], header[6], header[9], header[11]
-        if crc32c.crc32c(memoryview(batch)[21:]) != crc:
-            return ProducedPartition(error=ErrorCode.CORRUPT_MESSAGE)
+        try:
+            checked = read_client_batch(batch)
+            check_client_batch(
+                checked, codec_max=codec_max, message_max_bytes=1 << 30, segment_max_bytes=1 << 30
+            )
+        except ProtocolError as refusal:
+            return ProducedPartition(error=refusal.code)
+        header = checked.header
+        last_delta, producer_id = header.last_offset_delta, header.producer_id
+        sequence = header.base_sequence
         if producer_id >= 0:
             first, following, base = self.last_of_producer.get(producer_id, (-1, 0, -1))
             if sequence == first and following == first + last_delta + 1:
@@ -157,7 +167,7 @@ class MemoryBroker:
         return MetadataSnapshot(
             cluster_id="memory",
             controller=me,
-            brokers=((me, self.endpoints[listener], ""),),
+            brokers=((me, self.endpoints[listener]),),
             topics=tuple(
                 TopicMetadata(
                     name=name,
@@ -184,11 +194,6 @@ class MemoryBroker:
             return BrokerId(-1)
         return BrokerId(9 if (topic_name, partition) in self.unreachable else 0)
 
-    def resolve(self, topic_name: str, partition: int) -> TopicPartition | None:
-        if (topic_name, partition) not in self.logs:
-            return None
-        return TopicPartition(topic_id=self.topic_ids[topic_name], partition=partition)
-
     def _refusal(self, topic_name: str, partition: int) -> ErrorCode:
         if (topic_name, partition) not in self.logs:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -197,7 +202,12 @@ class MemoryBroker:
         return ErrorCode.NONE
 
     def produce(
-        self, partitions: Sequence[ProducePartition], *, acks: Acks, timeout_ms: int
+        self,
+        partitions: Sequence[ProducePartition],
+        *,
+        acks: Acks,
+        timeout_ms: int,
+        codec_max: int,
     ) -> Awaitable[tuple[ProducedPartition, ...]]:
         self.produce_calls.append((acks, timeout_ms))
         outcomes = []
@@ -206,7 +216,9 @@ class MemoryBroker:
             outcomes.append(
                 ProducedPartition(error=refusal)
                 if refusal
-                else self.logs[request.topic_name, request.partition].append(request.batch)
+                else self.logs[request.topic_name, request.partition].append(
+                    request.batch, codec_max
+                )
             )
         self._grown.set()
         self._grown = asyncio.Event()
@@ -275,10 +287,12 @@ class MemoryBroker:
             return ListedOffset(error=refusal)
         if leader_epoch is not None and leader_epoch < LEADER_EPOCH:
             return ListedOffset(error=ErrorCode.FENCED_LEADER_EPOCH)
+        if timestamp not in {EARLIEST_TIMESTAMP, LATEST_TIMESTAMP}:
+            return ListedOffset(error=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
         end = self.logs[topic_name, partition].end
         return ListedOffset(
             error=ErrorCode.NONE,
-            offset=0 if timestamp == EARLIEST else end,
+            offset=0 if timestamp == EARLIEST_TIMESTAMP else end,
             leader_epoch=LEADER_EPOCH,
         )
 
@@ -346,16 +360,17 @@ class ListenerThread:
         self.loop = new_loop()
         self.loop_errors: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda _, context: self.loop_errors.append(context))
-        self._settings = settings
-        self._observer = observer
+        self._settings = settings or ListenerSettings()
+        self._observer = observer or CountingObserver()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
+        bound = socket.socket()
+        bound.bind(("127.0.0.1", 0))
         self.listener = self.run(
             server.start(
-                host="127.0.0.1",
-                port=0,
+                bound=bound,
                 listener_name="TEST",
                 broker=self.broker,
                 settings=self._settings,

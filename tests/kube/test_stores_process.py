@@ -199,7 +199,7 @@ def test_without_a_broker_cluster_nobody_is_recorded(
 def test_a_deleted_lease_is_not_made_again_by_its_last_holder(
     control_plane: ControlPlane, namespace: str, on_cluster: Callable[[Scenario], object]
 ) -> None:
-    control_plane.apply(objects.lease(namespace, "demo-controller"))
+    control_plane.apply(objects.controller_lease(namespace))
 
     async def scenario(_: ApiClient, __: ClusterStore, leases: LeaseStore) -> None:
         found = await leases.get("demo-controller")
@@ -208,7 +208,7 @@ def test_a_deleted_lease_is_not_made_again_by_its_last_holder(
         with pytest.raises(StoreConflict):
             await leases.put(found)
         assert await leases.get("demo-controller") is None
-        control_plane.apply(objects.lease(namespace, "demo-controller"))
+        control_plane.apply(objects.controller_lease(namespace))
         with pytest.raises(StoreConflict):
             await leases.put(found)
 
@@ -220,7 +220,7 @@ def test_a_lease_is_replaced_by_compare_and_swap_and_keeps_its_metadata(
     namespace: str,
     on_cluster: Callable[[Scenario], list[RequestDone]],
 ) -> None:
-    control_plane.apply(objects.lease(namespace, "demo-controller"))
+    control_plane.apply(objects.controller_lease(namespace))
 
     async def scenario(api: ApiClient, _: ClusterStore, leases: LeaseStore) -> None:
         assert await leases.get("absent") is None

@@ -15,6 +15,7 @@ from strandline.core.effects import PersistedPartition
 from strandline.errors import CheckpointMalformed, LogDirectoryFailed
 from strandline.log import data_directory
 from strandline.log.data_directory import BrokerState, DataDirectory, MetaProperties, read_boot_id
+from strandline.log.partition_folder import folder_of
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -32,9 +33,12 @@ META = MetaProperties(
 TOPIC_ID = TopicId("aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee")
 
 
-def persisted(partition: int = 0, **changes: Any) -> PersistedPartition:
+def tp(partition: int) -> TopicPartition:
+    return TopicPartition(topic_id=TOPIC_ID, partition=partition)
+
+
+def persisted(**changes: Any) -> PersistedPartition:
     values: dict[str, Any] = {
-        "tp": TopicPartition(topic_id=TOPIC_ID, partition=partition),
         "topic_name": "orders",
         "leader_epoch": LeaderEpoch(3),
         "partition_epoch": PartitionEpoch(7),
@@ -43,7 +47,9 @@ def persisted(partition: int = 0, **changes: Any) -> PersistedPartition:
     return PersistedPartition(**{**values, **changes})
 
 
-STATE = BrokerState(controller_epoch=ControllerEpoch(5), partitions=(persisted(0), persisted(1)))
+STATE = BrokerState(
+    controller_epoch=ControllerEpoch(5), partitions={tp(0): persisted(), tp(1): persisted()}
+)
 
 
 @pytest.fixture
@@ -114,7 +120,7 @@ def test_logs_without_meta_or_state_file_are_never_an_empty_beginning(
     directory: DataDirectory,
 ) -> None:
     directory.write_meta(META)
-    directory.replica_folder(TopicPartition(topic_id=TOPIC_ID, partition=0)).mkdir()
+    folder_of(directory.path, tp(0)).mkdir()
     (directory.path / data_directory.STATE_FILE).unlink()
     with pytest.raises(CheckpointMalformed, match="broker-state is missing"):
         directory.read_state()
@@ -138,7 +144,6 @@ ids = st.integers(0, 9).map(BrokerId)
 entries = st.builds(IsrEntry, broker_id=ids, broker_epoch=st.integers(0, 1 << 40).map(BrokerEpoch))
 partitions = st.builds(
     persisted,
-    partition=st.integers(0, 99),
     topic_name=st.text("abc._-", min_size=1, max_size=20),
     leader_epoch=st.integers(-1, 1 << 30).map(LeaderEpoch),
     partition_epoch=st.integers(-1, 1 << 40).map(PartitionEpoch),
@@ -147,7 +152,7 @@ partitions = st.builds(
 states = st.builds(
     BrokerState,
     controller_epoch=st.integers(0, 1 << 40).map(ControllerEpoch),
-    partitions=st.lists(partitions, max_size=5, unique_by=lambda item: item.tp).map(tuple),
+    partitions=st.dictionaries(st.integers(0, 99).map(tp), partitions, max_size=5),
 )
 
 
@@ -194,8 +199,13 @@ def test_a_whole_state_file_of_another_shape_is_refused(
         directory.read_state()
 
 
-def test_a_partition_named_twice_is_refused(directory: DataDirectory) -> None:
-    directory.write_state(BrokerState(partitions=(persisted(0), persisted(0))))
+def test_a_partition_named_twice_is_refused(
+    directory: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = data_directory._state_body(STATE)
+    twice = {**body, "partitions": body["partitions"][:1] * 2}
+    monkeypatch.setattr(data_directory, "_state_body", lambda _: twice)
+    directory.write_state(STATE)
     with pytest.raises(CheckpointMalformed, match="twice"):
         directory.read_state()
 
@@ -230,7 +240,7 @@ def test_a_directory_that_cannot_be_written_says_what_to_do(
     def refuse(*_: object) -> None:
         raise OSError(number, errno.errorcode[number])
 
-    monkeypatch.setattr(data_directory, "_replace_file", refuse)
+    monkeypatch.setattr(data_directory, "replace_file", refuse)
     with pytest.raises(LogDirectoryFailed, match=words):
         DataDirectory.open(tmp_path)
     monkeypatch.undo()
@@ -244,20 +254,11 @@ def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
         DataDirectory.open(tmp_path / "data")
 
 
-def test_only_replica_folders_are_ours(directory: DataDirectory) -> None:
-    for name in ("lost+found", "x-y", "-1", ".x-1"):
+def test_other_folders_and_files_are_no_logs(directory: DataDirectory) -> None:
+    for name in ("lost+found", "x-y", "-1", ".x-1", f"{TOPIC_ID}", f"{TOPIC_ID}-x"):
         (directory.path / name).mkdir()
-    (directory.path / "file-1").write_text("not a folder")
-    tps = [TopicPartition(topic_id=TOPIC_ID, partition=number) for number in (10, 2)]
-    for tp in tps:
-        directory.replica_folder(tp).mkdir()
-    assert [tp for tp, _ in directory.replica_folders()] == sorted(tps)
-
-
-@pytest.mark.parametrize("topic_id", ["../x", "a/b", "", ".", "a\x00b", "-a"])
-def test_a_topic_id_cannot_leave_the_directory(directory: DataDirectory, topic_id: str) -> None:
-    with pytest.raises(LogDirectoryFailed, match="cannot be the name"):
-        directory.replica_folder(TopicPartition(topic_id=TopicId(topic_id), partition=0))
+    (directory.path / str(tp(1))).write_text("not a folder")
+    assert directory.read_meta() is None
 
 
 def test_an_unreadable_boot_id_is_unknown(tmp_path: Path) -> None:

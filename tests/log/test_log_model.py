@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from strandline.log.producer_state import ProducerState
-from strandline.log.record_batch import parse_header
+from strandline.log.record_batch import parse_header, read_client_batch, read_fetched
 from strandline.log.segment import LogLimits, SegmentPool
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 from tests.log.support.batches import batch, stamped
@@ -82,11 +82,11 @@ class LogMachine(RuleBasedStateMachine):
     def append_as_leader(self, records: int, size: int, new_epoch: bool) -> None:
         self.epoch += new_epoch
         source = self._make(records, size)
-        span = self.log.append_as_leader(
-            source, base_offset=self.end, leader_epoch=LeaderEpoch(self.epoch)
+        self.log.append_as_leader(
+            read_client_batch(source), base_offset=self.end, leader_epoch=LeaderEpoch(self.epoch)
         )
         self._add(source, records)
-        assert (span.base_offset, span.next_offset) == (self.model[-1].base, self.end)
+        assert self.log.log_end_offset == self.end
 
     @rule(
         shapes=st.lists(
@@ -98,8 +98,7 @@ class LogMachine(RuleBasedStateMachine):
         for records, size, new_epoch in shapes:
             self.epoch += new_epoch
             fetched += self._add(self._make(records, size), records)
-        spans = self.log.append_as_follower(memoryview(fetched))
-        assert len(spans) == len(shapes)
+        self.log.append_as_follower(read_fetched(memoryview(fetched)), batch_count=len(shapes))
 
     @rule()
     def flush(self) -> None:

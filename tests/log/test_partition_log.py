@@ -17,9 +17,16 @@ from strandline.errors import (
 )
 from strandline.log.partition_folder import PartitionMetadataFile, folder_of, parse_folder_name
 from strandline.log.partition_log import PartitionLog
-from strandline.log.producer_state import Duplicate
+from strandline.log.record_batch import parse_header, read_client_batch, read_fetched
 from strandline.log.segment import LogLimits, SegmentPool
-from strandline.model import EpochStart, LeaderEpoch, TopicId, TopicPartition, TopicSettings
+from strandline.model import (
+    BatchSpan,
+    EpochStart,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+    TopicSettings,
+)
 from tests.log.support.batches import batch, stamped
 from tests.log.support.logs import TOPIC_ID, TP, Workshop, append, content, fill
 
@@ -142,6 +149,12 @@ def test_metadata_that_does_not_describe_its_folder_is_refused(
         workshop.open()
 
 
+def follow(log: PartitionLog, fetched: bytes | memoryview) -> None:
+    """Append everything a leader sent."""
+    batches = read_fetched(fetched)
+    log.append_as_follower(batches, batch_count=len(batches.headers))
+
+
 # --- append and read --------------------------------------------------------------------
 
 
@@ -149,8 +162,8 @@ def test_leader_stamps_offset_and_epoch_and_nothing_else(workshop: Workshop) -> 
     log = workshop.create()
     append(log, records=2, epoch=3)
     source = batch([b"x", b"y", b"z"])
-    span = log.append_as_leader(source, base_offset=2, leader_epoch=LeaderEpoch(5))
-    assert (span.base_offset, span.next_offset, span.leader_epoch) == (2, 5, 5)
+    log.append_as_leader(read_client_batch(source), base_offset=2, leader_epoch=LeaderEpoch(5))
+    assert log.log_end_offset == 5
     assert content(log).endswith(stamped(source, base_offset=2, leader_epoch=5))
     assert log.epochs == starts((3, 0), (5, 2))
 
@@ -166,7 +179,7 @@ def test_follower_holds_the_bytes_of_the_leader(workshop: Workshop, tmp_path: Pa
         for part in leader.read(
             from_offset=follower.log_end_offset, up_to_offset=leader.log_end_offset, max_bytes=700
         ):
-            follower.append_as_follower(part)
+            follow(follower, part)
     assert content(follower) == content(leader)
     assert follower.epochs == leader.epochs
     assert follower.segment_count == leader.segment_count > 1
@@ -177,11 +190,12 @@ def test_follower_holds_the_bytes_of_the_leader(workshop: Workshop, tmp_path: Pa
 def test_append_elsewhere_than_at_the_end_is_a_broken_promise(workshop: Workshop) -> None:
     log = workshop.create()
     fill(log, batches=2)
+    one = read_client_batch(batch([b"x"]))
     for base in (3, 5):
         with pytest.raises(InvariantViolation):
-            log.append_as_leader(batch([b"x"]), base_offset=base, leader_epoch=LeaderEpoch(0))
+            log.append_as_leader(one, base_offset=base, leader_epoch=LeaderEpoch(0))
         with pytest.raises(InvariantViolation):
-            log.append_as_follower(batch([b"x"], base_offset=base, leader_epoch=0))
+            follow(log, batch([b"x"], base_offset=base, leader_epoch=0))
     assert log.log_end_offset == 4
 
 
@@ -191,17 +205,24 @@ def test_append_under_a_fallen_epoch_is_a_broken_promise(workshop: Workshop) -> 
     with pytest.raises(InvariantViolation):
         append(log, epoch=3)
     with pytest.raises(InvariantViolation):
-        log.append_as_follower(batch([b"x"], base_offset=1, leader_epoch=3))
+        follow(log, batch([b"x"], base_offset=1, leader_epoch=3))
 
 
 def test_hole_between_fetched_batches_appends_none_of_them(workshop: Workshop) -> None:
     log = workshop.create()
     first = batch([b"x"], base_offset=0, leader_epoch=0)
     with pytest.raises(InvariantViolation):
-        log.append_as_follower(first + batch([b"x"], base_offset=2, leader_epoch=0))
+        follow(log, first + batch([b"x"], base_offset=2, leader_epoch=0))
     with pytest.raises(CorruptBatch):
-        log.append_as_follower(first + first[:-1])
+        follow(log, first + first[:-1])
     assert (log.log_end_offset, log.size_bytes) == (0, 0)
+
+
+def test_follower_appends_as_many_batches_as_it_is_given(workshop: Workshop) -> None:
+    log = workshop.create()
+    parts = [batch([b"x"], base_offset=base, leader_epoch=0) for base in range(3)]
+    log.append_as_follower(read_fetched(b"".join(parts)), batch_count=2)
+    assert content(log) == parts[0] + parts[1]
 
 
 def test_read_returns_whole_batches_around_the_offset(workshop: Workshop) -> None:
@@ -234,21 +255,6 @@ def test_first_batch_comes_however_large(workshop: Workshop) -> None:
     assert bases(log.read(from_offset=1, up_to_offset=3, max_bytes=ALL)) == [1, 2]
 
 
-def test_bytes_between_is_zero_only_for_nothing_and_exact_for_all(workshop: Workshop) -> None:
-    log = workshop.create()
-    fill(log, batches=50)
-    end = log.log_end_offset
-    assert log.bytes_between(0, end) == log.size_bytes == len(content(log))
-    assert log.bytes_between(end, end) == log.bytes_between(5, 3) == 0
-    batch_bytes = log.size_bytes // 50
-    slack = 2 * (64 + batch_bytes)
-    for start in range(0, end, 2):
-        for up_to in range(start + 2, end, 8):
-            exact = (up_to - start) // 2 * batch_bytes
-            assert abs(log.bytes_between(start, up_to) - exact) <= slack
-            assert log.bytes_between(start, up_to) > 0
-
-
 # --- roll -------------------------------------------------------------------------------
 
 
@@ -277,7 +283,7 @@ def test_full_index_rolls_the_segment(tmp_path: Path) -> None:
 def test_relative_offset_that_would_not_fit_rolls_the_segment(tmp_path: Path) -> None:
     log = Workshop(tmp_path, TopicSettings(segment_bytes=1 << 20)).create()
     wide = batch([b"x"], last_offset_delta=(1 << 31) - 2)
-    log.append_as_leader(wide, base_offset=0, leader_epoch=LeaderEpoch(0))
+    log.append_as_leader(read_client_batch(wide), base_offset=0, leader_epoch=LeaderEpoch(0))
     append(log)
     assert log.segment_count == 1
     append(log)
@@ -294,9 +300,9 @@ def test_changed_settings_count_from_the_next_append(workshop: Workshop) -> None
     fill(log, batches=20)
     assert log.segment_count == 1
     with pytest.raises(ProtocolError) as refusal:
-        log.check_client_batch(batch([b"x" * 100]))
+        log.check_client_batch(read_client_batch(batch([b"x" * 100])), codec_max=0)
     assert refusal.value.code is ErrorCode.MESSAGE_TOO_LARGE
-    assert log.check_client_batch(batch([b"x"])).records_count == 1
+    log.check_client_batch(read_client_batch(batch([b"x"])), codec_max=0)
 
 
 def test_many_sealed_segments_hold_few_files_open(tmp_path: Path) -> None:
@@ -369,7 +375,7 @@ def test_flush_interval_counts_messages(tmp_path: Path, every: int, expected: li
 
 def test_follower_flushes_too(tmp_path: Path) -> None:
     log = Workshop(tmp_path, TopicSettings(flush_messages=1)).create()
-    log.append_as_follower(batch([b"x"] * 4, leader_epoch=0))
+    follow(log, batch([b"x"] * 4, leader_epoch=0))
     assert log.recovery_point == 4
 
 
@@ -443,21 +449,17 @@ def test_producers_follow_appends_truncations_and_reopenings(workshop: Workshop)
     log = workshop.create()
     batches = [batch([b"v"], producer_id=5, producer_epoch=0, base_sequence=n) for n in range(30)]
     for n, source in enumerate(batches):
-        header = log.check_client_batch(source)
-        assert not isinstance(log.check_sequence(header), (Duplicate, ErrorCode))
-        log.append_as_leader(source, base_offset=n, leader_epoch=LeaderEpoch(0))
-        assert isinstance(log.check_sequence(header), Duplicate)
+        sent = read_client_batch(source)
+        assert log.check_sequence(sent.header) is ErrorCode.NONE
+        log.append_as_leader(sent, base_offset=n, leader_epoch=LeaderEpoch(0))
+        assert isinstance(log.check_sequence(sent.header), BatchSpan)
     log.truncate_to(10)
     for one in (log, workshop.open(clean=True), workshop.open()):
-        assert one.producer_count == 1
-        assert one.check_sequence(one.check_client_batch(batches[4])) is (
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        )
-        for n in range(5, 10):
-            assert isinstance(one.check_sequence(one.check_client_batch(batches[n])), Duplicate)
-        assert not isinstance(
-            one.check_sequence(one.check_client_batch(batches[10])), (Duplicate, ErrorCode)
-        )
+        found = [one.check_sequence(parse_header(source)) for source in batches]
+        assert found[4] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert all(isinstance(each, BatchSpan) for each in found[5:10])
+        assert found[10] is ErrorCode.NONE
+        assert found[11] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 # --- delete -----------------------------------------------------------------------------

@@ -9,16 +9,35 @@ import pytest
 from strandline.errors import CorruptBatch, ErrorCode, ProtocolError
 from strandline.log.record_batch import (
     HEADER_BYTES,
+    BatchHeader,
     check_client_batch,
-    iterate_headers,
     parse_header,
-    read_spans,
+    read_client_batch,
+    read_fetched,
     stamp,
 )
 from tests.log.support.batches import batch, stamped
 from tests.log.support.kafka_python import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 GZIP = 1
+
+
+def check(
+    source: bytes | bytearray | memoryview,
+    *,
+    codec_max: int = 4,
+    message_max_bytes: int = 1000,
+    segment_max_bytes: int = 1 << 30,
+) -> BatchHeader:
+    """Take a client's batch as the broker does: read, then check."""
+    sent = read_client_batch(source)
+    check_client_batch(
+        sent,
+        codec_max=codec_max,
+        message_max_bytes=message_max_bytes,
+        segment_max_bytes=segment_max_bytes,
+    )
+    return sent.header
 
 
 def kafka_batch(*, codec: int, records: int, producer: tuple[int, int, int] | None) -> bytes:
@@ -49,7 +68,7 @@ def test_header_agrees_with_kafka_python(
 ) -> None:
     source = kafka_batch(codec=codec, records=records, producer=producer)
     theirs = DefaultRecordBatch(bytearray(source))
-    ours = check_client_batch(source, message_max_bytes=1 << 20)
+    ours = check(source, message_max_bytes=1 << 20)
     assert ours.base_offset == theirs.base_offset
     assert ours.size_bytes == theirs.size_in_bytes == len(source)
     assert ours.next_offset == theirs.next_offset == records
@@ -65,7 +84,8 @@ def test_header_agrees_with_kafka_python(
 
 def test_stamped_batch_is_still_valid_for_kafka_python() -> None:
     source = kafka_batch(codec=GZIP, records=4, producer=None)
-    prefix, rest = stamp(source, base_offset=1_000_000_007, leader_epoch=9)
+    header = parse_header(source)._replace(base_offset=1_000_000_007, leader_epoch=9)
+    prefix, rest = stamp(header, source)
     assert isinstance(rest, memoryview)
     assert rest.obj is source, "the records must not be copied"
     theirs = DefaultRecordBatch(bytearray(bytes(prefix) + bytes(rest)))
@@ -89,8 +109,8 @@ OLD = GOOD[:16] + b"\x01" + GOOD[17:]
 IDS = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
 
 REFUSED = {
-    "nothing": (b"", ErrorCode.CORRUPT_MESSAGE),
-    "half a header": (GOOD[:40], ErrorCode.CORRUPT_MESSAGE),
+    "nothing": (b"", ErrorCode.INVALID_RECORD),
+    "half a header": (GOOD[:40], ErrorCode.INVALID_RECORD),
     "header without records": (GOOD[:HEADER_BYTES], ErrorCode.CORRUPT_MESSAGE),
     "one byte short": (GOOD[:-1], ErrorCode.CORRUPT_MESSAGE),
     "one byte more": (GOOD + b"\x00", ErrorCode.INVALID_RECORD),
@@ -98,7 +118,7 @@ REFUSED = {
     "magic 0": (GOOD[:16] + b"\x00" + GOOD[17:], ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     "magic 1": (OLD, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     "magic 1, short": (OLD[:30], ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-    "magic 3": (GOOD[:16] + b"\x03" + GOOD[17:], ErrorCode.CORRUPT_MESSAGE),
+    "magic 3": (GOOD[:16] + b"\x03" + GOOD[17:], ErrorCode.INVALID_RECORD),
     "length 0": (GOOD[:8] + bytes(4) + GOOD[12:], ErrorCode.CORRUPT_MESSAGE),
     "length negative": (GOOD[:8] + b"\xff" * 4 + GOOD[12:], ErrorCode.CORRUPT_MESSAGE),
     "stored crc flipped": (flipped(GOOD, 18), ErrorCode.CORRUPT_MESSAGE),
@@ -134,7 +154,7 @@ def test_refused_batch_names_its_code(
 ) -> None:
     source, code = REFUSED[name]
     with pytest.raises(ProtocolError) as refusal:
-        check_client_batch(kind(source), message_max_bytes=1000)
+        check(kind(source))
     assert refusal.value.code is code
 
 
@@ -150,52 +170,61 @@ ACCEPTED = {
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted_batch(name: str) -> None:
     source = ACCEPTED[name]
-    assert check_client_batch(memoryview(source), message_max_bytes=1000).size_bytes == len(source)
+    assert check(memoryview(source)).size_bytes == len(source)
+
+
+def test_a_codec_above_that_of_the_request_version_is_refused() -> None:
+    for codec in range(5):
+        check(batch([b"x"], attributes=codec), codec_max=codec)
+    for codec in range(1, 5):
+        with pytest.raises(ProtocolError) as refusal:
+            check(batch([b"x"], attributes=codec), codec_max=codec - 1)
+        assert refusal.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 def test_largest_accepted_is_exactly_the_limit() -> None:
     source = ACCEPTED["largest"]
-    check_client_batch(source, message_max_bytes=len(source))
+    check(source, message_max_bytes=len(source))
     with pytest.raises(ProtocolError) as refusal:
-        check_client_batch(source, message_max_bytes=len(source) - 1)
+        check(source, message_max_bytes=len(source) - 1)
     assert refusal.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_batch_larger_than_a_segment_is_refused() -> None:
     with pytest.raises(ProtocolError) as refusal:
-        check_client_batch(GOOD, message_max_bytes=1000, segment_max_bytes=len(GOOD) - 1)
+        check(GOOD, segment_max_bytes=len(GOOD) - 1)
     assert refusal.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 def test_every_flipped_byte_within_the_crc_is_found() -> None:
     for position in [8, 9, 10, 11, *range(16, len(GOOD))]:
         with pytest.raises(ProtocolError):
-            check_client_batch(flipped(GOOD, position), message_max_bytes=1000)
+            check(flipped(GOOD, position))
 
 
 def test_followers_walk_gives_every_span() -> None:
     first = batch([b"a"] * 3, base_offset=10, leader_epoch=1)
     second = batch([b"b"], base_offset=13, leader_epoch=2)
-    spans = read_spans(memoryview(first + second))
-    assert [(s.base_offset, s.next_offset, s.leader_epoch, s.size_bytes) for s in spans] == [
-        (10, 13, 1, len(first)),
-        (13, 14, 2, len(second)),
+    fetched = read_fetched(memoryview(first + second))
+    assert [(s.base_offset, s.next_offset, s.leader_epoch) for s in fetched.spans] == [
+        (10, 13, 1),
+        (13, 14, 2),
     ]
-    assert [position for position, _ in iterate_headers(first + second)] == [0, len(first)]
-    assert read_spans(b"") == ()
+    assert [header.size_bytes for header in fetched.headers] == [len(first), len(second)]
+    assert read_fetched(b"").spans == ()
 
 
 @pytest.mark.parametrize("cut", [1, 30, 61, 62])
 def test_followers_walk_refuses_a_cut_batch(cut: int) -> None:
     source = batch([b"a"]) + stamped(batch([b"b"]), base_offset=1, leader_epoch=0)
     with pytest.raises(CorruptBatch):
-        read_spans(source[:-cut])
+        read_fetched(source[:-cut])
 
 
 def test_followers_walk_checks_the_crc_of_later_batches() -> None:
     source = batch([b"a"]) + stamped(batch([b"b"]), base_offset=1, leader_epoch=0)
     with pytest.raises(CorruptBatch):
-        read_spans(flipped(source, len(source) - 2))
+        read_fetched(flipped(source, len(source) - 2))
 
 
 def test_parse_reads_at_a_position() -> None:

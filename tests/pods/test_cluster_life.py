@@ -12,10 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from strandline.cli.faults import delete_pod, kill_broker
+from strandline_cli.faults import delete_pod, kill_broker
+from strandline_cli.release import RELEASE
+from strandline_cli.topics import BROKERS, PARTITIONS
 from tests.support.cluster import Cluster
 from tests.support.eventually import eventually
-from tests.support.installed import BROKERS, PARTITIONS, RELEASE, Installed
+from tests.support.installed import Installed
 
 pytestmark = pytest.mark.pods
 
@@ -42,7 +44,7 @@ def test_three_brokers_come_up_for_a_topic_and_survive_the_loss_of_a_leaders_pod
     with installed.under_load("graceful") as run:
         leader = run.view.seen().partitions[0].leader
         before = run.view.seen().pods[f"default-{leader}"]
-        run.fault("delete leader's pod", lambda: delete_pod(installed.kubernetes, leader))
+        run.short_fault("delete leader's pod", lambda: delete_pod(installed.kubernetes, leader))
         assert run.view.seen().pods[f"default-{leader}"].uid != before.uid
         assert run.view.seen().partitions[0].leader != leader
         run.judged()
@@ -52,7 +54,7 @@ def test_a_killed_controller_is_replaced_and_nothing_is_lost(installed: Installe
     with installed.under_load("controller") as run:
         seen = run.view.seen()
         old = seen.controller
-        run.fault("kill -9 of the controller", lambda: kill_broker(installed.kubernetes, old))
+        run.short_fault("kill -9 of the controller", lambda: kill_broker(installed.kubernetes, old))
         after = run.view.seen()
         assert after.controller != old
         assert after.controller_epoch > seen.controller_epoch
@@ -69,7 +71,7 @@ def test_without_an_operator_brokers_fail_over_and_come_back(installed: Installe
         eventually(lambda: not installed.operator_pods(), LIMIT_MS, "the operator's end")
         try:
             victim = (run.view.seen().controller + 1) % BROKERS
-            run.fault("kill -9", lambda: kill_broker(installed.kubernetes, victim))
+            run.short_fault("kill -9", lambda: kill_broker(installed.kubernetes, victim))
             assert not installed.operator_pods()
         finally:
             installed.kubernetes.kubectl("scale", deployment, "--replicas=1")
@@ -99,7 +101,7 @@ def test_a_killed_node_costs_a_pause_and_its_broker_starts_clean(
             )
             cluster.node("start", node)
 
-        run.fault(f"node {node} killed and started", lose_and_mend)
+        run.short_fault(f"node {node} killed and started", lose_and_mend)
         after = installed.broker_status(victim)
         assert after["brokerEpoch"] > before["brokerEpoch"]
         assert after["cleanSinceEpoch"] == before["cleanSinceEpoch"]
@@ -111,7 +113,7 @@ def test_a_topic_grows_under_load_and_is_empty_when_made_again(installed: Instal
     topic, added = "grown", PARTITIONS
     with installed.under_load(topic) as run:
         leader = run.view.seen().partitions[0].leader
-        run.fault("delete leader's pod", lambda: delete_pod(kubernetes, leader))
+        run.short_fault("delete leader's pod", lambda: delete_pod(kubernetes, leader))
         old = installed.topic_id(topic)
         more = json.dumps({"spec": {"partitions": PARTITIONS + 2}})
         kubernetes.kubectl("patch", f"rtopic/{topic}", "--type=merge", f"--patch={more}")
@@ -157,7 +159,7 @@ def test_an_upgrade_under_load_restarts_no_broker_and_a_deleted_one_gets_the_new
         run.wait_for_acks(2_000)
         assert run.view.seen().pods == pods
         victim = run.view.seen().partitions[0].leader
-        run.fault("delete after upgrade", lambda: delete_pod(installed.kubernetes, victim))
+        run.short_fault("delete after upgrade", lambda: delete_pod(installed.kubernetes, victim))
         images = {name: pod.image for name, pod in run.view.seen().pods.items()}
         assert images == {
             name: newer["broker"] if name == f"default-{victim}" else pod.image
@@ -173,7 +175,7 @@ def test_brokers_serve_and_fail_over_after_the_release_is_uninstalled(
         installed.kubernetes.helm("uninstall", RELEASE, "--wait")
         eventually(lambda: not installed.operator_pods(), LIMIT_MS, "the operator's end")
         victim = run.view.seen().partitions[0].leader
-        run.fault("delete leader's pod", lambda: delete_pod(installed.kubernetes, victim))
+        run.short_fault("delete leader's pod", lambda: delete_pod(installed.kubernetes, victim))
         run.judged()
 
 

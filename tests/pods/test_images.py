@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from strandline.cli.kubectl import Kubernetes
-from strandline.cli.pod_diagnostics import LABEL, ImagesMissing, check_images
+from strandline_cli.kubectl import Kubernetes
+from strandline_cli.pod_diagnostics import LABEL, ImagesMissing, check_images
 from tests.support.cluster import Cluster
 from tests.support.commands import programs
 

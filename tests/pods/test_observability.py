@@ -276,7 +276,7 @@ class Installation:
 
     def _load_pod(self, image: str) -> dict[str, Any]:
         command = [
-            *("python", "-m", "strandline.cli.load", "--bootstrap=default-bootstrap:9092"),
+            *("strandline", "load", "--bootstrap=default-bootstrap:9092"),
             *("--topic=orders", f"--partitions={PARTITIONS}", "--rate=20", "--seconds=1800"),
             *("--history=/tmp/history", "--consume"),
         ]

@@ -20,7 +20,7 @@ from strandline.kafka_listener.wire import Message
 from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from strandline.rpc.fetch_session import FollowerFetchSession
 from strandline.rpc.frames import RecordsFrame, decode, encode_fetch
-from strandline.runtime.log_rate_limit import BURST_LINES_MAX
+from strandline.runtime.observability.log_rate_limit import BURST_LINES_MAX
 from strandline_api.v1 import controller_pb2 as pb
 from tests.kafka.requests import fetch, list_offsets, only, produce
 from tests.kafka.support import make_batch
@@ -220,7 +220,6 @@ def follower_fetch(
     partition = FetchPartition(
         tp=TopicPartition(topic_id=TopicId(victim.topic_id), partition=0),
         fetch_offset=offset,
-        log_start_offset=0,
         leader_epoch=LeaderEpoch(victim.leader_epoch + leader_ahead),
         last_fetched_epoch=LeaderEpoch(0),
         high_watermark=RECORDS,

@@ -116,14 +116,11 @@ def test_a_broker_that_waits_says_for_what_every_ten_seconds(
     control_plane: ControlPlane, crds: None, namespace: str, tmp_path: Path
 ) -> None:
     kubeconfig = objects.broker_account(control_plane, namespace)
-    control_plane.apply([objects.cluster(namespace), objects.broker(namespace, 1)])
+    control_plane.apply(objects.cluster(namespace))
     waiting = {
         "127.0.0.1:1": broker_program(tmp_path / "a", kubeconfig=unreachable(tmp_path)),
-        "leases/demo-broker-1": broker_program(
-            tmp_path / "b", kubeconfig=kubeconfig, namespace=namespace, broker_id=1
-        ),
         "brokers/demo-2": broker_program(
-            tmp_path / "c", kubeconfig=kubeconfig, namespace=namespace, broker_id=2
+            tmp_path / "b", kubeconfig=kubeconfig, namespace=namespace, broker_id=2
         ),
     }
     try:

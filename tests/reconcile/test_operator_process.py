@@ -81,10 +81,7 @@ def settle(operator: OperatorProcess) -> dict[str, str]:
 def test_one_topic_brings_up_a_whole_cluster(operator: OperatorProcess) -> None:
     apply_orders(operator)
     assert names(operator, "brokers.strandline.dev") == [f"default-{n}" for n in range(3)]
-    assert names(operator, "leases") == [
-        *(f"default-broker-{n}" for n in range(3)),
-        "default-controller",
-    ]
+    assert names(operator, "leases") == ["default-controller"]
     assert names(operator, "services") == ["default-bootstrap", "default-brokers"]
     assert {"default-config"} <= set(names(operator, "configmaps"))
     assert {"default-broker"} <= set(names(operator, "serviceaccounts"))

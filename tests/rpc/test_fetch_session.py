@@ -21,7 +21,6 @@ def part(number: int, offset: int = 0) -> FetchPartition:
     return FetchPartition(
         tp=TopicPartition(topic_id=TOPIC, partition=number),
         fetch_offset=offset,
-        log_start_offset=0,
         leader_epoch=LeaderEpoch(0),
         last_fetched_epoch=LeaderEpoch(-1),
         high_watermark=0,

@@ -32,7 +32,17 @@ from strandline.controller.events import (
     ShutdownRequested,
 )
 from strandline.controller.store_events import ControllerEpochSeen
-from strandline.controller_session.messages import MetadataUpdate
+from strandline.controller_session.messages import (
+    CommandResponse,
+    ControllerMessage,
+    Heartbeat,
+    Hello,
+    IsrProposal,
+    MetadataUpdate,
+    SessionRefused,
+    ShutdownRequest,
+    ShutdownResponse,
+)
 from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr
 from strandline.core.events import (
     AlterPartitionResponseReceived,
@@ -56,13 +66,7 @@ from strandline.model import (
     TopicPartition,
     TopicSettings,
 )
-from strandline.rpc.session_client import (
-    ControlledShutdownResponseReceived,
-    Replica,
-    SessionClient,
-    SessionMessage,
-    SessionRefused,
-)
+from strandline.rpc.session_client import SessionClient
 from strandline.rpc.session_server import SessionServer
 
 ONE = BrokerId(1)
@@ -97,13 +101,6 @@ LIVE = LiveBroker(
     clean_since_epoch=BrokerEpoch(3),
     endpoints=(Endpoint(listener="INTERNAL", host="10.0.0.1", port=9092),),
 )
-REPLICA = Replica(
-    tp=TP,
-    leader_epoch=LeaderEpoch(4),
-    partition_epoch=PartitionEpoch(7),
-    log_end_offset=99,
-    last_epoch=LeaderEpoch(3),
-)
 HOSTED = HostedReplica(
     tp=TP,
     leader_epoch=LeaderEpoch(4),
@@ -118,7 +115,7 @@ class Ends:
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[ControllerEvent] = asyncio.Queue()
-        self.messages: asyncio.Queue[SessionMessage] = asyncio.Queue()
+        self.messages: asyncio.Queue[ControllerMessage] = asyncio.Queue()
         self.broken = asyncio.Event()
         self.server = SessionServer(BrokerId(0), GrpcConfig(), on_event=self.events.put_nowait)
         self.grpc = grpc.aio.server()
@@ -130,19 +127,21 @@ class Ends:
         return SessionClient(
             f"127.0.0.1:{self.port}",
             GrpcConfig(),
-            broker_epoch=EPOCH,
             on_message=self.messages.put_nowait,
             on_broken=self.broken.set,
         )
 
     async def opened(self) -> tuple[SessionClient, int]:
         client = await self.start()
-        client.hello(
-            broker_id=ONE,
-            clean_since_epoch=BrokerEpoch(3),
-            incarnation="uid/nonce",
-            highest_controller_epoch=ControllerEpoch(11),
-            hosted=[REPLICA],
+        client.send(
+            Hello(
+                broker_id=ONE,
+                broker_epoch=EPOCH,
+                clean_since_epoch=BrokerEpoch(3),
+                incarnation="uid/nonce",
+                highest_controller_epoch=ControllerEpoch(11),
+                hosted=(HOSTED,),
+            )
         )
         assert await self.events.get() == ControllerEpochSeen(controller_epoch=ControllerEpoch(11))
         opened = await self.events.get()
@@ -172,22 +171,21 @@ def test_what_a_broker_says_becomes_events() -> None:
     async def scenario(ends: Ends) -> None:
         client, session_id = await ends.opened()
         alive = HeartbeatReceived(session_id=session_id, broker_id=ONE, broker_epoch=EPOCH)
-        client.heartbeat(None)
+        client.send(Heartbeat(broker_epoch=EPOCH, hosted=None))
         assert await ends.events.get() == alive
-        client.heartbeat([REPLICA])
+        client.send(Heartbeat(broker_epoch=EPOCH, hosted=(HOSTED,)))
         assert await ends.events.get() == alive
         assert await ends.events.get() == HostedReported(
             session_id=session_id, broker_id=ONE, hosted=(HOSTED,)
         )
-        client.propose(
-            ProposeIsr(
-                request_id=21,
-                tp=TP,
-                leader_epoch=LeaderEpoch(4),
-                partition_epoch=PartitionEpoch(8),
-                isr=ISR,
-            )
+        proposal = ProposeIsr(
+            request_id=21,
+            tp=TP,
+            leader_epoch=LeaderEpoch(4),
+            partition_epoch=PartitionEpoch(8),
+            isr=ISR,
         )
+        client.send(IsrProposal(broker_epoch=EPOCH, proposal=proposal))
         assert await ends.events.get() == IsrChangeRequested(
             session_id=session_id,
             request_id=21,
@@ -198,18 +196,16 @@ def test_what_a_broker_says_becomes_events() -> None:
             partition_epoch=PartitionEpoch(8),
             isr=ISR,
         )
-        client.controlled_shutdown(22)
+        client.send(ShutdownRequest(request_id=22, broker_epoch=EPOCH))
         assert await ends.events.get() == ShutdownRequested(
             session_id=session_id, request_id=22, broker_id=ONE, broker_epoch=EPOCH
         )
-        client.answer(
-            ReplyLeaderAndIsr(
-                request_id=23,
-                error=ErrorCode.NONE,
-                partitions=((TP, ErrorCode.TOPIC_ALREADY_EXISTS),),
-            ),
-            highest_controller_epoch=CONTROLLER_EPOCH,
+        response = ReplyLeaderAndIsr(
+            request_id=23,
+            error=ErrorCode.NONE,
+            partitions=((TP, ErrorCode.TOPIC_ALREADY_EXISTS),),
         )
+        client.send(CommandResponse(response=response, highest_controller_epoch=CONTROLLER_EPOCH))
         assert await ends.events.get() == BrokerResponseReceived(
             session_id=session_id,
             request_id=23,
@@ -296,7 +292,7 @@ def test_answers_carry_what_is_stored(stored: PartitionState | None) -> None:
                 remaining=2,
             )
         )
-        assert await ends.messages.get() == ControlledShutdownResponseReceived(
+        assert await ends.messages.get() == ShutdownResponse(
             request_id=6, error=ErrorCode.NONE, remaining=2
         )
         await client.close()
@@ -326,7 +322,7 @@ def test_a_refused_session_ends_without_a_word_to_the_controller() -> None:
 def test_a_broker_that_does_not_say_hello_first_is_cut_off() -> None:
     async def scenario(ends: Ends) -> None:
         client = await ends.start()
-        client.heartbeat(None)
+        client.send(Heartbeat(broker_epoch=EPOCH, hosted=None))
         await ends.broken.wait()
         assert ends.events.empty()
 

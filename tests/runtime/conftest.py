@@ -22,13 +22,12 @@ def crds(control_plane: ControlPlane) -> None:
 
 @pytest.fixture
 def prepared(control_plane: ControlPlane, crds: None, namespace: str) -> str:
-    """Provide a namespace with a BrokerCluster, Broker 0 and its Lease."""
+    """Provide a namespace with a BrokerCluster, Broker 0 and the controller Lease."""
     control_plane.apply(
         [
             objects.cluster(namespace),
             objects.broker(namespace, 0),
-            objects.broker_lease(namespace, 0),
-            objects.lease(namespace, f"{objects.CLUSTER}-controller"),
+            objects.controller_lease(namespace),
         ]
     )
     return namespace

@@ -1,1 +1,1 @@
-"""Stories of several brokers, told as text and checked effect by effect."""
+"""Stories as text: the language is in docs/scenarios.md, its words are in `commands.py`."""

@@ -2,82 +2,96 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from strandline.model import LeaderEpoch
+from tests.support.world.values import tp
 
-from strandline.core.events import FetchPartition
-from strandline.model import LeaderEpoch, PartitionState
-
-from .show import picture, records, value
-from .world_broker import TP, ScenarioBroker
-
-ANY_FETCH = FetchPartition(
-    tp=TP,
-    fetch_offset=0,
-    log_start_offset=0,
-    leader_epoch=LeaderEpoch(0),
-    last_fetched_epoch=LeaderEpoch(0),
-)
+from .printing import state_text, value
+from .show import picture, records
+from .show_controller import holder
+from .story import Story
 
 
-class InspectionCommands:
-    """The inspecting half of `ScenarioWorld`."""
+def state(story: Story) -> list[str]:
+    """Print every broker's replica of partition 0."""
+    printed = []
+    for broker_id, broker in story.world.replication.brokers.items():
+        view = broker.replicas.view(tp())
+        if broker.alive and view is not None:
+            printed.append(picture(broker_id, view))
+        else:
+            printed.append(f"{broker_id}: {'no replica' if broker.alive else 'down'}")
+    return printed
 
-    brokers: dict[int, ScenarioBroker]
-    stored: PartitionState
 
-    def do_state(self) -> list[str]:
-        printed = []
-        for broker_id, broker in self.brokers.items():
-            view = broker.replicas.view(TP)
-            if broker.alive and view is not None:
-                printed.append(picture(broker_id, view))
-            else:
-                printed.append(f"{broker_id}: {'no replica' if broker.alive else 'down'}")
-        return printed
+def logs(story: Story) -> list[str]:
+    """Print every broker's records of partition 0, each with its leader epoch."""
+    return [
+        records(each, broker.disk.log[broker.disk.log_start_offset :])
+        for each, broker in story.world.replication.brokers.items()
+    ]
 
-    def do_logs(self) -> list[str]:
-        return [
-            records(each, broker.disk.log[broker.disk.log_start_offset :])
-            for each, broker in self.brokers.items()
-        ]
 
-    def do_stored(self) -> list[str]:
-        stored = self.stored
-        epochs = f"leader_epoch={stored.leader_epoch} partition_epoch={stored.partition_epoch}"
-        return [f"leader={stored.leader} {epochs} isr={value(stored.isr)}"]
+def stored(story: Story) -> list[str]:
+    """Print the status of every partition in the store."""
+    return [
+        f"{name} {'no status' if found.state is None else state_text(found.state)}"
+        for name, found in sorted(story.world.store.partitions.items())
+    ]
 
-    def do_disk(self, at: str) -> list[str]:
-        """Show what a new process would find of the partition."""
-        disk = self.brokers[int(at)].disk
-        persisted = f"persisted=({disk.leader_epoch}, {disk.partition_epoch}) isr={value(disk.isr)}"
-        if not disk.exists:
-            return [f"no log, {persisted}"]
-        span = f"[{disk.log_start_offset}, {len(disk.log)})"
-        return [f"log={span} segment_bytes={disk.settings.segment_bytes} {persisted}"]
 
-    def do_offset(self, at: str, of: str) -> list[str]:
-        """Ask for the earliest or latest offset, or for that of a timestamp."""
-        timestamp = {"earliest": -2, "latest": -1}.get(of)
-        wanted = int(of) if timestamp is None else timestamp
-        error, offset, epoch = self.brokers[int(at)].replicas.list_offset(TP, wanted, None)
-        return [f"{error.name} {offset} leader_epoch={epoch}"]
+def controllers(story: Story) -> list[str]:
+    """Print which controllers are active, and what Lease and record in the store say."""
+    printed = []
+    for broker_id, node in sorted(story.world.nodes.items()):
+        epoch = node.controller.epoch
+        active = "candidate" if epoch is None else f"active controller_epoch={epoch}"
+        stopped = "stopped" if node.controller.is_stopped else active
+        printed.append(f"controller-{broker_id}: {stopped}{' frozen' if node.frozen else ''}")
+    for name, found in (("Lease", story.world.store.lease), ("record", story.world.store.record)):
+        if found is None:
+            printed.append(f"{name}: none")
+        else:
+            printed.append(f"{name}: {holder(found)}")
+    return printed
 
-    def do_epoch_end(self, at: str, asked: str) -> list[str]:
-        error, end = self.brokers[int(at)].replicas.end_offset_for_epoch(
-            TP, LeaderEpoch(int(asked)), None
-        )
-        return [f"{error.name} {value(end)}"]
 
-    def do_consume(self, at: str, offset: str, last: str = "-1") -> list[str]:
-        wanted = replace(
-            ANY_FETCH,
-            fetch_offset=int(offset),
-            leader_epoch=LeaderEpoch(-1),
-            last_fetched_epoch=LeaderEpoch(int(last)),
-        )
-        read = self.brokers[int(at)].replicas.read_for_consumer(wanted)
-        if read.diverging is not None:
-            return [f"diverging {value(read.diverging)}"]
-        log = self.brokers[int(at)].disk.log[read.from_offset : read.up_to_offset]
-        names = " ".join(name for _, name in log) or "(nothing)"
-        return [f"{read.error.name} hw={read.high_watermark} {names}"]
+def disk(story: Story, *, broker: int) -> list[str]:
+    """Print what a new process would find of partition 0."""
+    found = story.broker(broker).disk
+    epochs = f"({found.leader_epoch}, {found.partition_epoch})"
+    persisted = f"persisted={epochs} isr={value(found.isr)}"
+    if not found.exists:
+        return [f"no log, {persisted}"]
+    span = f"[{found.log_start_offset}, {len(found.log)})"
+    return [f"log={span} segment_bytes={found.settings.segment_bytes} {persisted}"]
+
+
+def offset(story: Story, *, broker: int, of: str) -> list[str]:
+    """Ask for the earliest or latest offset, or for that of a timestamp."""
+    timestamp = {"earliest": -2, "latest": -1}.get(of)
+    wanted = int(of) if timestamp is None else timestamp
+    error, found, epoch = story.broker(broker).replicas.list_offset(tp(), wanted, None)
+    return [f"{error.name} {found} leader_epoch={epoch}"]
+
+
+def epoch_end(story: Story, *, broker: int, leader_epoch: int) -> list[str]:
+    """Ask where a leader epoch ends."""
+    error, end = story.broker(broker).replicas.end_offset_for_epoch(
+        tp(), LeaderEpoch(leader_epoch), None
+    )
+    return [f"{error.name} {value(end)}"]
+
+
+def consume(
+    story: Story, *, broker: int, offset: int, last_fetched_epoch: int | None = None
+) -> list[str]:
+    """Read as a consumer does, below the high watermark."""
+    last = None if last_fetched_epoch is None else LeaderEpoch(last_fetched_epoch)
+    read = story.broker(broker).replicas.read_for_consumer(
+        tp(), fetch_offset=offset, leader_epoch=None, last_fetched_epoch=last
+    )
+    if read.diverging is not None:
+        return [f"diverging {value(read.diverging)}"]
+    found = story.broker(broker).disk.log[read.from_offset : read.up_to_offset]
+    names = " ".join(name for _, name in found) or "(nothing)"
+    return [f"{read.error.name} hw={read.high_watermark} {names}"]

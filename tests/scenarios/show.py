@@ -1,13 +1,12 @@
-"""How effects and replicas are printed in scenarios: short, and the same on every run."""
+"""How effects of a core, replicas and logs are printed in scenarios."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
+from strandline.controller.effects import ControllerEffect
 from strandline.core.effects import (
     CreateReplica,
-    Effect,
     LogReadInfo,
     PersistState,
     ProposeIsr,
@@ -17,15 +16,30 @@ from strandline.core.effects import (
     SendFetch,
     WriteEpochCheckpoint,
 )
+from strandline.core.events import FetchPartition
 from strandline.core.views import PartitionView
 from strandline.errors import ErrorCode
-from strandline.model import EpochEndOffset, EpochStart, IsrEntry, LeaderEpoch
+from strandline.model import LeaderEpoch
+from tests.support.world.world import Fate
 
-HIDDEN_FIELDS = frozenset({"tp", "topic_name", "log_start_offset"})
+from .printing import line, partition_of, short, value
+from .show_controller import show_of_controller
 
 
-def show(broker: int, effect: Effect) -> str | None:
-    """Return one effect as a line, None for what only repeats the command."""
+def show(address: str, happened: object) -> str | None:
+    """Return what happened at an address as a line, None for what only repeats the command."""
+    if isinstance(happened, Fate):
+        message = happened.message
+        source, destination = message.source, message.destination
+        if happened.word == "refused":
+            source, destination = destination, source
+        return f"{source} -> {destination}  {happened.word}: {type(message.content).__name__}"
+    if isinstance(happened, ControllerEffect):
+        return show_of_controller(address, happened)
+    return _show_of_core(address, happened)
+
+
+def _show_of_core(broker: str, effect: object) -> str | None:
     match effect:
         case CreateReplica() | PersistState():
             return None
@@ -39,14 +53,10 @@ def show(broker: int, effect: Effect) -> str | None:
         case ProposeIsr():
             return f"{broker} -> controller  {line(effect)}"
         case SendFetch(leader=leader, partitions=partitions):
-            each = partitions[0]
-            return (
-                f"{broker} -> {leader}  SendFetch request_id={short(effect.request_id)}"
-                f" fetch_offset={each.fetch_offset} leader_epoch={each.leader_epoch}"
-                f" last_fetched_epoch={each.last_fetched_epoch}"
-            )
+            what = ", ".join(map(wanted, partitions))
+            return f"{broker} -> {leader}  SendFetch request_id={short(effect.request_id)} {what}"
         case ReplyFetch(follower=follower, partitions=partitions):
-            what = " ".join(map(read, partitions)) or "(nothing)"
+            what = ", ".join(map(read, partitions)) or "(nothing)"
             return (
                 f"{broker} -> {follower}  ReplyFetch request_id={short(effect.request_id)} {what}"
             )
@@ -56,47 +66,25 @@ def show(broker: int, effect: Effect) -> str | None:
             return f"{broker}: {line(effect)}"
 
 
+def wanted(each: FetchPartition) -> str:
+    """Return one partition of a follower's fetch."""
+    parts = [
+        *partition_of(each),
+        f"fetch_offset={each.fetch_offset} leader_epoch={each.leader_epoch}",
+        f"last_fetched_epoch={each.last_fetched_epoch}",
+    ]
+    return " ".join(parts)
+
+
 def read(each: LogReadInfo) -> str:
     """Return one partition of a response to a follower."""
     if each.error is not ErrorCode.NONE:
-        return f"error={each.error.name}"
-    if each.diverging is not None:
-        return f"diverging={value(each.diverging)}"
-    return f"hw={each.high_watermark} records=[{each.from_offset}, {each.up_to_offset})"
-
-
-def line(item: object) -> str:
-    """Return a frozen value as its name and fields."""
-    fields = [
-        f"{field.name}={value(getattr(item, field.name))}"
-        if field.name != "request_id"
-        else f"request_id={short(getattr(item, field.name))}"
-        for field in dataclasses.fields(item)  # type: ignore[arg-type]  # a frozen value
-        if field.name not in HIDDEN_FIELDS and getattr(item, field.name) is not None
-    ]
-    return " ".join([type(item).__name__, *fields])
-
-
-def short(request_id: int) -> str:
-    """Return a request id without the part that tells processes of a broker apart."""
-    return str(request_id & 0xFFFF_FFFF)
-
-
-def value(item: object) -> str:
-    """Return a field's value."""
-    match item:
-        case ErrorCode():
-            return item.name
-        case IsrEntry():
-            return f"{item.broker_id}@{item.broker_epoch}"
-        case EpochEndOffset():
-            return f"({item.leader_epoch}, {item.end_offset})"
-        case EpochStart():
-            return f"{item.leader_epoch}@{item.start_offset}"
-        case tuple() | list():
-            return "[" + ", ".join(value(each) for each in item) + "]"
-        case _:
-            return str(item)
+        what = f"error={each.error.name}"
+    elif each.diverging is not None:
+        what = f"diverging={value(each.diverging)}"
+    else:
+        what = f"hw={each.high_watermark} records=[{each.from_offset}, {each.up_to_offset})"
+    return " ".join([*partition_of(each), what])
 
 
 def picture(broker: int, view: PartitionView) -> str:
@@ -113,4 +101,5 @@ def picture(broker: int, view: PartitionView) -> str:
 
 def records(broker: int, log: Iterable[tuple[LeaderEpoch, str]]) -> str:
     """Return the records of a log as `name@epoch`."""
-    return f"{broker}: " + " ".join(f"{name}@{epoch}" for epoch, name in log)
+    names = " ".join(f"{name}@{epoch}" for epoch, name in log)
+    return f"{broker}: {names or '(nothing)'}"

@@ -15,14 +15,14 @@ from types import ModuleType
 from typing import Any
 
 from strandline.controller import elections
-from strandline.controller.brokers import BrokerView, LivenessState
-from strandline.controller_session.controller_session import ControllerSession
+from strandline.controller.broker_entry import BrokerView, LivenessState
+from strandline.controller_session.holder_connection import HolderConnection
 from strandline.controller_session.states import NoHolder
 from strandline.core import leader as leader_module
 from strandline.core import reads
 from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect, LogReadInfo, Notice, PersistState
-from strandline.core.events import AlterPartitionResponseReceived, FetchPartition
+from strandline.core.events import AlterPartitionResponseReceived
 from strandline.core.fetchers import Fetcher, OutstandingFetch
 from strandline.core.isr import PendingShrink, Stable
 from strandline.core.isr_proposer import IsrProposer
@@ -140,12 +140,18 @@ def _any_own_entry(self: BrokerContext, entry: IsrEntry | None) -> bool:
     return entry is not None and entry.broker_id == self.broker_id
 
 
-def _reads_to_the_log_end(partition: Partition | None, fetch: FetchPartition) -> LogReadInfo:
+_READ_FOR_CONSUMER = reads.read_for_consumer
+
+
+def _reads_to_the_log_end(
+    partition: Partition | None, tp: TopicPartition, **asked: Any
+) -> LogReadInfo:
     """Let consumers read as far as followers."""
+    read = _READ_FOR_CONSUMER(partition, tp, **asked)
     leader = reads.find_leader(partition, None)
-    if isinstance(leader, ErrorCode):
-        return reads.refused(fetch, leader)
-    return reads.read_for_follower(leader, fetch)
+    if read.error is not ErrorCode.NONE or isinstance(leader, ErrorCode):
+        return read
+    return replace(read, up_to_offset=leader.log.log_end_offset)
 
 
 def _acknowledged_at_the_next_step(
@@ -178,11 +184,10 @@ def _first_live_replica(
     return min(live, key=lambda view: view.liveness is not LivenessState.IN_SESSION, default=None)
 
 
-def _never_dial_again(self: ControllerSession, now_ms: int) -> list[Effect]:
+def _never_dial_again(self: HolderConnection, now_ms: int) -> None:
     """Wait for another holder after the first failure."""
     del now_ms
     self._state = NoHolder()
-    return []
 
 
 # --- the shell ----------------------------------------------------------------------------
@@ -213,8 +218,8 @@ def _state_file_keeps_first_epochs(self: SimulatedDisk, effect: PersistState) ->
     """Write each partition to the state file once."""
     self.state_writes.remove(effect)
     self.controller_epoch = max(self.controller_epoch, effect.controller_epoch)
-    for entry in effect.partitions:
-        self.persisted.setdefault(entry.tp, entry)
+    for tp, entry in effect.partitions:
+        self.persisted.setdefault(tp, entry)
 
 
 WATERMARK_OVER_COMMITTED_ISR = Mutant(
@@ -311,7 +316,7 @@ LEADER_OUTSIDE_ISR = Mutant(
 )
 NEVER_DIAL_AGAIN = Mutant(
     "a session that is not dialled again",
-    ControllerSession,
+    HolderConnection,
     "_redial",
     _never_dial_again,
     EVERYTHING_HEALS,

@@ -47,9 +47,8 @@ class BrokerGroup:
         control_plane.apply(
             [
                 objects.cluster(namespace),
-                objects.lease(namespace, f"{objects.CLUSTER}-controller"),
+                objects.controller_lease(namespace),
                 *(objects.broker(namespace, number) for number in range(brokers)),
-                *(objects.broker_lease(namespace, number) for number in range(brokers)),
             ]
         )
         self.brokers = [

@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from strandline.checker.judge import HistoryVerdict
-from strandline.cli.cluster_view import ClusterView
-from strandline.cli.faults import is_healthy, run_fault
-from strandline.cli.kubectl import CommandFailed, Kubernetes
-from strandline.cli.load_pod import BOOTSTRAP, LoadPod
-from strandline.cli.verdict import FaultSeen, judge_run, scan, vacuity
+from strandline_cli import release, topics, under_load
+from strandline_cli.cluster_view import ClusterView
+from strandline_cli.commands import CommandFailed
+from strandline_cli.kubectl import Kubernetes
+from strandline_cli.load_pod import BOOTSTRAP, LoadPod
+from strandline_cli.topics import BROKERS
+from strandline_cli.verdict import ACKED_MIN, FaultSeen
 from strandline_operator.kinds import TOPIC_ID_LABEL
 from strandline_operator.resources import DATA_PATH
 from tests.support.cluster import Cluster
@@ -25,14 +27,10 @@ from tests.support.commands import REPOSITORY, programs
 from tests.support.eventually import NotWithinDeadline, eventually
 
 CHART = REPOSITORY / "helm" / "strandline"
-RELEASE = "strandline"
-BROKERS = 3
-PARTITIONS = 6
-RATE = 110.0
 KCAT = f"kcat -b {BOOTSTRAP}"
 FAULT_LIMIT_MS = 15_000
 """Every fault is over for clients within this time, also on a slow machine."""
-READY_LIMIT_MS = 120_000
+READY_LIMIT_SECONDS = 120
 HELM_LIMIT_SECONDS = 130
 
 
@@ -46,7 +44,7 @@ class Installed:
         # CRDs belong to the whole cluster, so another release may own them.
         version = json.loads(self.kubernetes.kubectl("get", "--raw", "/version"))["gitVersion"]
         definitions = self.kubernetes.helm(
-            "template", RELEASE, str(CHART), f"--kube-version={version}"
+            "template", release.RELEASE, str(CHART), f"--kube-version={version}"
         )
         crds = [
             part
@@ -61,32 +59,21 @@ class Installed:
     def helm(self, verb: str, images: dict[str, str]) -> None:
         """Install or upgrade the release with these images."""
         values = ["crds.enabled=false", "defaultCluster.spec.timing=demo"]
-        for name in ("broker", "operator"):
-            repository, _, tag = images[name].rpartition(":")
-            values += [f"{name}.image.repository={repository}", f"{name}.image.tag={tag}"]
+        values += release.image_values(images, "broker", "operator")
         self.kubernetes.helm(
-            *(verb, RELEASE, str(CHART), "--wait", "--timeout=120s"),
+            *(verb, release.RELEASE, str(CHART), "--wait", "--timeout=120s"),
             *(f"--set={value}" for value in values),
             limit_seconds=HELM_LIMIT_SECONDS,
         )
 
     def create_topic(self, name: str) -> None:
         """Apply a topic like that of the examples and wait until it is Ready."""
-        manifest = {
-            "apiVersion": "strandline.dev/v1alpha1",
-            "kind": "ReplicatedTopic",
-            "metadata": {"name": name},
-            "spec": {"partitions": PARTITIONS, "replicationFactor": BROKERS},
-        }
-        self.kubernetes.apply(manifest)
+        topics.apply_topic(self.kubernetes, name)
         self.wait_ready(name)
 
     def wait_ready(self, topic: str) -> None:
         """Wait until a topic says that it is Ready."""
-        self.kubernetes.kubectl(
-            *("wait", f"rtopic/{topic}", "--for=condition=Ready", "--timeout=120s"),
-            limit_seconds=HELM_LIMIT_SECONDS,
-        )
+        topics.wait_ready(self.kubernetes, f"rtopic/{topic}", READY_LIMIT_SECONDS)
 
     def topic_id(self, topic: str) -> str:
         """Return the id of the topic that has this name now."""
@@ -140,76 +127,39 @@ class Installed:
     def under_load(self, topic: str) -> Iterator[UnderLoad]:
         """Create a topic and write to it inside the context; the caller judges it there."""
         self.create_topic(topic)
+        kubernetes, pod = self.kubernetes, f"load-{topic}"
         load = LoadPod(
-            self.kubernetes,
-            self.images["client"],
-            name=f"load-{topic}",
-            topic=topic,
-            partitions=PARTITIONS,
-            rate=RATE,
-            mutate=on_control_node,
+            kubernetes, self.images["client"], name=pod, topic=topic, mutate=on_control_node
         )
-        view = ClusterView(self.kubernetes, topic=topic)
+        view = ClusterView(kubernetes, topic=topic)
         try:
-            run = UnderLoad(self.kubernetes, topic, view, load)
-            run.wait_healthy()
-            run.wait_for_acks(1_000)
+            run = UnderLoad(kubernetes=kubernetes, topic=topic, view=view, load=load, wait=_wait)
+            run.wait_healthy(READY_LIMIT_SECONDS)
+            run.wait_for_acks(1_000, READY_LIMIT_SECONDS)
             yield run
         finally:
             load.close()
             view.close()
-            self.kubernetes.kubectl("delete", "pod", f"load-{topic}", "--wait=false")
+            kubernetes.kubectl("delete", "pod", pod, "--wait=false")
 
 
-class UnderLoad:
-    """A topic under load, and the faults injected meanwhile."""
+class UnderLoad(under_load.UnderLoad):
+    """A topic under load; each fault must be short for clients, and nothing may be lost."""
 
-    def __init__(
-        self, kubernetes: Kubernetes, topic: str, view: ClusterView, load: LoadPod
-    ) -> None:
-        self.kubernetes = kubernetes
-        self.topic = topic
-        self.view = view
-        self.load = load
-        self.faults: list[FaultSeen] = []
-
-    def wait_healthy(self) -> None:
-        """Wait until every ISR is full, every pod ready, and every partition acknowledges."""
-        eventually(
-            lambda: is_healthy(self.view, self.load), READY_LIMIT_MS, "a healthy cluster under load"
-        )
-
-    def wait_for_acks(self, count: int) -> None:
-        """Wait for more acknowledgements."""
-        wanted = self.acked() + count
-        eventually(lambda: self.acked() >= wanted, READY_LIMIT_MS, f"{count} acknowledgements")
-
-    def acked(self) -> int:
-        """Return the acknowledgements so far."""
-        report = self.load.last()
-        return 0 if report is None else report.acked_total
-
-    def fault(self, name: str, inject: Callable[[], None]) -> FaultSeen:
+    def short_fault(self, name: str, inject: Callable[[], None]) -> FaultSeen:
         """Inject a fault and wait until it is over; fail if it is too long for clients."""
-        seen = run_fault(name, inject, view=self.view, load=self.load, wait=_wait)
+        seen = self.fault(name, inject)
         print(f"{name}: gaps {seen.gaps_ms} ms")
-        self.faults.append(seen)
         assert seen.longest_gap_ms <= FAULT_LIMIT_MS
         return seen
 
     def judged(self) -> HistoryVerdict:
         """Stop the load and judge its history; fail on a finding or if the run shows too little."""
-        self.wait_for_acks(max(0, 5_000 - self.acked()))
-        self.load.stop()
-        eventually(self.load.ended, READY_LIMIT_MS, "the end of the load")
-        eventually(lambda: self.view.seen().has_full_isrs, READY_LIMIT_MS, "full ISRs")
-        replicas = {n: each.replicas for n, each in self.view.seen().partitions.items()}
-        scanned = scan(self.kubernetes, range(BROKERS), topic=self.topic)
-        verdict = judge_run(self.load.history(), scanned, replicas)
+        self.wait_for_acks(max(0, ACKED_MIN - self.acked()), READY_LIMIT_SECONDS)
+        verdict = self.judge(self.settle(READY_LIMIT_SECONDS))
         print(f"acked {verdict.acked} unknown {verdict.unknown} lost {verdict.lost}")
         assert verdict.is_valid, verdict.findings
-        assert vacuity(verdict.acked, self.faults) == []
-        assert self.load.exit_code() == 0
+        assert self.vacuity(verdict) == []
         assert verdict.read >= verdict.acked
         return verdict
 

@@ -20,7 +20,7 @@ from kafka.record.memory_records import MemoryRecords
 from strandline.checker.history import History, Scanned, SendOutcome, read_history
 from strandline.checker.judge import HistoryVerdict, judge
 from strandline.errors import CorruptBatch
-from strandline.log.record_batch import iterate_headers
+from strandline.log.record_batch import parse_header
 from strandline.model import BrokerId, LeaderEpoch
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.eventually import eventually
@@ -31,7 +31,7 @@ RATE = 100
 
 
 class LoadProcess:
-    """One run of `strandline.cli.load` against a topic."""
+    """One run of `strandline load` against a topic."""
 
     def __init__(
         self, group: BrokerGroup, topic: str, partitions: int = 1, *, rate: int = RATE
@@ -44,7 +44,7 @@ class LoadProcess:
         with self._reports.open("wb") as reports:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "strandline.cli.load"),
+                    *(sys.executable, "-m", "strandline_cli", "load"),
                     f"--bootstrap={group.bootstrap()}",
                     f"--topic={topic}",
                     f"--partitions={partitions}",
@@ -177,8 +177,11 @@ def scan_log(folder: Path, broker: int, partition: int) -> list[Scanned]:
     found: list[Scanned] = []
     for path in sorted(folder.glob("*.log")):
         data = path.read_bytes()
-        for position, header in iterate_headers(data):
-            batch = data[position : position + header.size_bytes]
+        while data:
+            header = parse_header(data)
+            batch, data = data[: header.size_bytes], data[header.size_bytes :]
+            if len(batch) < header.size_bytes:
+                raise CorruptBatch(problem="batch is cut", size=header.size_bytes)
             found.extend(
                 Scanned(
                     broker=BrokerId(broker),

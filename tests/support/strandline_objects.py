@@ -84,18 +84,13 @@ def broker(namespace: str, broker_id: int) -> Manifest:
     return _object("Broker", f"{CLUSTER}-{broker_id}", namespace, {"brokerId": broker_id})
 
 
-def broker_lease(namespace: str, broker_id: int) -> Manifest:
-    """Return a broker's Lease as the operator makes it: no holder."""
-    return lease(namespace, f"{CLUSTER}-broker-{broker_id}")
-
-
-def lease(namespace: str, name: str) -> Manifest:
-    """Return an empty Lease with a label that must outlive every renewal."""
+def controller_lease(namespace: str) -> Manifest:
+    """Return the controller Lease as the operator makes it; its label must outlive renewals."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {
-            "name": name,
+            "name": f"{CLUSTER}-controller",
             "namespace": namespace,
             "labels": {"strandline.dev/cluster": CLUSTER},
         },

@@ -14,6 +14,7 @@ MADE_OF = (
     "LICENSE",
     "README.md",
     "broker_image",
+    "cli",
     "hack",
     "operator",
     "protos",
@@ -94,6 +95,18 @@ def test_what_is_not_in_the_image_does_not_change_the_tag(tree: Path, changed: s
     before = tag(tree, "broker")
     append(tree / changed, "# changed\n")
     assert tag(tree, "broker") == before
+
+
+def test_a_tool_changes_the_clients_image_and_no_brokers(tree: Path) -> None:
+    before = {name: tag(tree, name) for name in ("broker", "client", "operator", "analysis")}
+    append(tree / "cli/strandline_cli/added.py", "# changed\n")
+    assert [name for name in before if tag(tree, name) != before[name]] == ["client"]
+
+
+def test_the_operators_code_is_not_in_the_brokers_image(tree: Path) -> None:
+    before = {name: tag(tree, name) for name in ("broker", "operator")}
+    append(tree / "operator/strandline_operator/added.py", "# changed\n")
+    assert [name for name in before if tag(tree, name) != before[name]] == ["operator"]
 
 
 def test_a_changed_recipe_of_the_base_changes_the_tags_of_what_stands_on_it(tree: Path) -> None:

@@ -18,7 +18,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingConfig:
-    """Leases, sessions, lag and checkpoints; the defaults are the profile `safe`."""
+    """The controller Lease, sessions, lag and checkpoints; the defaults are the profile `safe`."""
 
     controller_lease_duration_seconds: int = integer(
         "controller.lease.duration.seconds", 15, minimum=1, maximum=3_600
@@ -36,16 +36,6 @@ class TimingConfig:
         "controller.lease.retry.ms", 2_000, minimum=50, maximum=_HOUR_MS
     )
     """Interval of the controller's renewals and of a candidate's tries. 2,000; demo 500."""
-
-    broker_lease_duration_seconds: int = integer(
-        "broker.lease.duration.seconds", 15, minimum=1, maximum=3_600
-    )
-    """Validity that a broker writes into its own Lease; nothing reads it. Seconds. 15; demo 6."""
-
-    broker_lease_renew_interval_ms: int = integer(
-        "broker.lease.renew.interval.ms", 5_000, minimum=50, maximum=_HOUR_MS
-    )
-    """Interval at which a broker renews its own Lease. 5,000; demo 2,000."""
 
     broker_heartbeat_interval_ms: int = integer(
         "broker.heartbeat.interval.ms", 2_000, minimum=10, maximum=_HOUR_MS
@@ -85,11 +75,6 @@ class TimingConfig:
             raise ConfigError(
                 "controller.lease.retry.ms * 1.2 must be below controller.lease.renew.deadline.ms"
             )
-        if self.broker_lease_duration_seconds * 1000 < 2 * self.broker_lease_renew_interval_ms:
-            raise ConfigError(
-                "broker.lease.renew.interval.ms must be at most half of "
-                "broker.lease.duration.seconds * 1000"
-            )
         if self.broker_session_timeout_ms < 3 * self.broker_heartbeat_interval_ms:
             raise ConfigError(
                 "broker.session.timeout.ms must be at least 3 * broker.heartbeat.interval.ms"
@@ -102,8 +87,6 @@ DEMO: Final = TimingConfig(
     controller_lease_duration_seconds=3,
     controller_lease_renew_deadline_ms=2_000,
     controller_lease_retry_ms=500,
-    broker_lease_duration_seconds=6,
-    broker_lease_renew_interval_ms=2_000,
     broker_heartbeat_interval_ms=500,
     broker_session_timeout_ms=2_000,
     replica_lag_time_max_ms=10_000,

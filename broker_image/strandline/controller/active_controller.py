@@ -2,29 +2,22 @@
 
 Made when a controller has loaded the cluster, dropped when it resigns: no state survives a
 resignation. `broker_events.py` and `object_events.py` handle its events.
-Invariant: every newer state of an object is propagated here, whichever process wrote it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from strandline.errors import ErrorCode
-from strandline.model import (
-    BrokerId,
-    ControllerEpoch,
-    ElectionKind,
-    StoredPartition,
-    StoredTopic,
-    TopicId,
-)
+from strandline.model import BrokerId, ControllerEpoch, StoredBroker, StoredTopic, TopicId
 
 from .brokers import Brokers
-from .cluster_state import PartitionEntry, PartitionTable
+from .cluster_reload import ClusterReload
 from .effects import CloseSession, ControllerEffect, ReadBroker
-from .elections import STATE_LOST, entries_above_registration
 from .liveness import Liveness
+from .notices import BrokerDead
 from .partition_reconciler import PartitionReconciler
+from .partition_table import PartitionTable
 from .propagation import Propagator
 from .shutdowns import Shutdowns
 from .timing import ControllerTiming
@@ -45,30 +38,36 @@ class ActiveController:
         self.epoch = epoch
         self.higher_epoch: ControllerEpoch | None = None
         """Set when a stored object or a broker shows an epoch above ours: time to resign."""
-        self.topics: dict[TopicId, StoredTopic] = {}
+        self._topics: dict[TopicId, StoredTopic] = {}
         self.brokers = Brokers()
         self.table = PartitionTable()
         self.liveness = Liveness(brokers=self.brokers, timing=timing, new_request_id=new_request_id)
         self.reconciler = PartitionReconciler(
             table=self.table,
             brokers=self.brokers,
-            topics=self.topics,
+            topics=self._topics,
             timing=timing,
             controller_epoch=epoch,
             new_request_id=new_request_id,
         )
         self.propagator = Propagator(
             brokers=self.brokers,
-            topics=self.topics,
+            topics=self._topics,
             timing=timing,
             controller_epoch=epoch,
             new_request_id=new_request_id,
             now_ms=now_ms,
         )
+        self.reload = ClusterReload(timing=timing, new_request_id=new_request_id)
         self.deletion = TopicDeletion(timing=timing, new_request_id=new_request_id)
         self.shutdowns = Shutdowns(table=self.table, reconciler=self.reconciler, timing=timing)
         self._new_request_id = new_request_id
         self._broker_reads: dict[int, BrokerId] = {}
+
+    @property
+    def topics(self) -> Mapping[TopicId, StoredTopic]:
+        """The topics that have an effective configuration, as last read."""
+        return self._topics
 
     @property
     def next_wakeup_ms(self) -> int | None:
@@ -77,6 +76,7 @@ class ActiveController:
             self.liveness.next_wakeup_ms,
             self.reconciler.next_wakeup_ms,
             self.propagator.next_wakeup_ms,
+            self.reload.next_wakeup_ms,
             self.deletion.next_wakeup_ms,
             self.shutdowns.next_wakeup_ms,
         )
@@ -84,7 +84,8 @@ class ActiveController:
 
     def advance(self, now_ms: int) -> list[ControllerEffect]:
         """Do what is due and what the last event made possible."""
-        effects: list[ControllerEffect] = [*self.propagator.flush(now_ms)]
+        effects: list[ControllerEffect] = [*self.reload.tick(now_ms)]
+        effects.extend(self.propagator.flush(now_ms))
         effects.extend(self.liveness.tick(now_ms))
         effects.extend(self.deletion.tick(now_ms))
         effects.extend(self.reconciler.run(now_ms))
@@ -94,8 +95,8 @@ class ActiveController:
     def resign(self) -> list[ControllerEffect]:
         """Answer what is open and end the sessions."""
         effects: list[ControllerEffect] = [*self.reconciler.resign(), *self.shutdowns.resign()]
-        for entry in self.brokers.sessions():
-            effects.extend(self.close(entry.session_id, ErrorCode.NOT_CONTROLLER))
+        for session in self.brokers.sessions():
+            effects.extend(self.close(session.session_id, ErrorCode.NOT_CONTROLLER))
         return effects
 
     def close(self, session_id: int | None, error: ErrorCode) -> list[ControllerEffect]:
@@ -112,32 +113,34 @@ class ActiveController:
         if epoch > max(self.epoch, self.higher_epoch or self.epoch):
             self.higher_epoch = epoch
 
-    def on_newer_state(
-        self,
-        partition: StoredPartition,
-        entry: PartitionEntry,
-        now_ms: int,
-        *,
-        kind: ElectionKind | None,
-    ) -> list[ControllerEffect]:
-        """Propagate an object that is newer than the known one, and reconcile it.
+    def keep_topic(self, topic: StoredTopic) -> StoredTopic | None:
+        """Take note of a topic. Returns what was known of it."""
+        known = self._topics.get(topic.topic_id)
+        self._topics[topic.topic_id] = topic
+        return known
 
-        kind is that of our own write, if this is its result.
-        """
-        state = partition.state
-        if state is not None:
-            self.see_epoch(state.controller_epoch)
-            if kind is ElectionKind.NEW:
-                self.propagator.partition_created(partition, now_ms)
-            else:
-                self.propagator.partition_changed(partition, now_ms)
-            if state.reason == STATE_LOST:
-                entry.state_lost = False
-        self.reconciler.queue(partition.name, now_ms)
+    def forget_topic(self, topic_id: TopicId) -> None:
+        """Forget a topic whose deletion is confirmed."""
+        self._topics.pop(topic_id, None)
+
+    def register_broker(self, stored: StoredBroker, now_ms: int) -> list[ControllerEffect]:
+        """Take note of a Broker. A higher broker epoch ends the one before (KIP-380)."""
+        begun = self.brokers.register(stored, now_ms)
+        if begun is None:
+            return []
         effects: list[ControllerEffect] = []
-        if state is not None:
-            old = entries_above_registration(state, self.brokers.views)
-            effects.extend(self.read_brokers(each.broker_id for each in old))
+        if begun.ended is not None:
+            effects.append(
+                BrokerDead(
+                    broker_id=stored.broker_id,
+                    broker_epoch=begun.ended,
+                    reason="higher broker epoch registered",
+                    detect_ms=0,
+                )
+            )
+            self.shutdowns.cancel(stored.broker_id)
+            effects.extend(self.close(begun.closed_session, ErrorCode.STALE_BROKER_EPOCH))
+        self.queue_partitions_of(stored.broker_id, now_ms)
         return effects
 
     def queue_partitions_of(self, broker_id: BrokerId, now_ms: int) -> list[str]:

@@ -1,17 +1,20 @@
-"""Handlers of broker messages and probe answers while the controller is active."""
+"""Handlers of brokers while the controller is active: messages, probes and Broker objects."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from strandline.errors import ErrorCode
-from strandline.model import BrokerId, PartitionState, TopicPartition
+from strandline.model import BrokerId, ControllerEpoch, TopicPartition
 
 from .active_controller import ActiveController
-from .brokers import BrokerEntry, HelloVerdict
-from .effects import ControllerEffect, ReplyAlterPartition, ReplyControlledShutdown
+from .broker_entry import InSession
+from .brokers import HelloVerdict
+from .effects import CloseSession, ControllerEffect
 from .elections import STATE_LOST
 from .events import (
+    BrokerEvent,
     BrokerResponseReceived,
     HeartbeatReceived,
     HostedReplica,
@@ -23,10 +26,11 @@ from .events import (
     SessionOpened,
     ShutdownRequested,
 )
+from .isr_changes import reply_alter_partition
 from .liveness import Death
 from .notices import BrokerDead, BrokerRegistered, RequestFenced
-from .object_events import on_broker
-from .store_events import BrokerRead, StoreOutcome
+from .shutdowns import reply_controlled_shutdown
+from .store_events import BrokerObserved, BrokerRead, StoreOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,33 @@ class BrokerEventHandler:
         self._active = active
         self._waiting: dict[BrokerId, _Waiting] = {}
 
-    def on_hello(self, event: SessionOpened, now_ms: int) -> list[ControllerEffect]:
+    def handle(self, event: BrokerEvent, now_ms: int) -> list[ControllerEffect]:
+        """Take one event about a broker."""
+        match event:
+            case HeartbeatReceived():
+                return self._on_heartbeat(event, now_ms)
+            case IsrChangeRequested():
+                return self._on_isr_change(event, now_ms)
+            case BrokerResponseReceived():
+                return self._on_broker_response(event, now_ms)
+            case ProbeResponseReceived():
+                return self._on_probe(event, now_ms)
+            case SessionOpened():
+                return self._on_hello(event, now_ms)
+            case SessionBroken():
+                return self._on_broken(event, now_ms)
+            case ShutdownRequested():
+                return self._on_shutdown(event, now_ms)
+            case HostedReported():
+                return self._on_hosted(event, now_ms)
+            case BrokerObserved():
+                return self._active.register_broker(event.broker, now_ms)
+            case BrokerRead():
+                return self._on_broker_read(event, now_ms)
+            case _:
+                assert_never(event)
+
+    def _on_hello(self, event: SessionOpened, now_ms: int) -> list[ControllerEffect]:
         """Accept a hello of the registered broker epoch; read the Broker if it knows more."""
         match self._active.brokers.judge_hello(event):
             case HelloVerdict.ACCEPTED:
@@ -62,14 +92,14 @@ class BrokerEventHandler:
                 self._waiting[event.broker_id] = _Waiting(event, read.request_id)
                 return [*effects, read]
 
-    def on_broker_read(self, event: BrokerRead, now_ms: int) -> list[ControllerEffect]:
+    def _on_broker_read(self, event: BrokerRead, now_ms: int) -> list[ControllerEffect]:
         """Register a Broker read by quorum and judge the hello that waits for it."""
         broker_id = self._active.broker_of_read(event.request_id)
         if broker_id is None:
             return []
         effects: list[ControllerEffect] = []
         if event.broker is not None:
-            effects.extend(on_broker(self._active, event.broker, now_ms))
+            effects.extend(self._active.register_broker(event.broker, now_ms))
         found_waiting = self._waiting.get(broker_id)
         if found_waiting is None or found_waiting.request_id != event.request_id:
             return effects
@@ -94,7 +124,7 @@ class BrokerEventHandler:
 
     def _accept(self, hello: SessionOpened, now_ms: int) -> list[ControllerEffect]:
         active = self._active
-        replaced = active.brokers.open_session(hello, now_ms)
+        session, replaced = active.brokers.open_session(hello, now_ms)
         if replaced is not None:
             active.shutdowns.cancel(hello.broker_id)
         effects = active.close(replaced, ErrorCode.NOT_CONTROLLER)
@@ -106,7 +136,7 @@ class BrokerEventHandler:
                 hosted_count=len(hello.hosted),
             )
         )
-        effects.extend(active.propagator.full_state(active.brokers.entries[hello.broker_id]))
+        effects.extend(active.propagator.full_state(session))
         self._suspect_unknown_topics(hello.hosted)
         active.queue_partitions_of(hello.broker_id, now_ms)
         return effects
@@ -117,57 +147,54 @@ class BrokerEventHandler:
             {found.tp.topic_id for found in hosted if found.tp.topic_id not in known}
         )
 
-    def on_hosted(self, event: HostedReported, now_ms: int) -> list[ControllerEffect]:
+    def _on_hosted(self, event: HostedReported, now_ms: int) -> list[ControllerEffect]:
         """Compare what a broker hosts with what was sent; resend where the broker is behind."""
         active = self._active
-        entry = active.brokers.in_session(event.broker_id, event.session_id)
-        if entry is None:
+        session = active.brokers.in_session(event.broker_id, event.session_id)
+        if session is None:
             return []
-        entry.heard_ms = now_ms
-        entry.hosted = {found.tp: found for found in event.hosted}
+        session = active.brokers.report_hosted(session, event.hosted, now_ms)
         self._suspect_unknown_topics(event.hosted)
-        behind = [tp for tp in self._expected(entry) if self._is_behind(entry, tp)]
-        return active.propagator.resend(entry, behind)
+        names = active.table.with_member(event.broker_id)
+        expected = [active.table.entries[name].stored.tp for name in names]
+        behind = [tp for tp in expected if self._is_behind(session, tp)]
+        return active.propagator.resend(session, behind)
 
-    def _expected(self, entry: BrokerEntry) -> list[TopicPartition]:
-        names = self._active.table.with_member(entry.broker_id)
-        return [self._active.table.entries[name].stored.tp for name in names]
-
-    def _is_behind(self, entry: BrokerEntry, tp: TopicPartition) -> bool:
-        sent, found = self._active.propagator.state_of(tp), entry.hosted.get(tp)
+    def _is_behind(self, session: InSession, tp: TopicPartition) -> bool:
+        sent, found = self._active.propagator.state_of(tp), session.hosted.get(tp)
         if sent is None or sent.reason == STATE_LOST:
             return False
         return found is None or found.partition_epoch < sent.partition_epoch
 
-    def on_heartbeat(self, event: HeartbeatReceived, now_ms: int) -> list[ControllerEffect]:
+    def _on_heartbeat(self, event: HeartbeatReceived, now_ms: int) -> list[ControllerEffect]:
         """Count a sign of life; one of another broker epoch is fenced."""
         active = self._active
-        entry = active.brokers.in_session(event.broker_id, event.session_id)
-        if entry is None:
+        session = active.brokers.in_session(event.broker_id, event.session_id)
+        if session is None:
             waiting = self._waiting.get(event.broker_id)
             if waiting is not None and waiting.hello.session_id == event.session_id:
                 return []
             return active.close(event.session_id, ErrorCode.NOT_CONTROLLER)
-        if active.liveness.heard(entry, event, now_ms):
+        if active.liveness.on_heartbeat(session, event, now_ms):
             return []
         fenced = RequestFenced(
             broker_id=event.broker_id, fence="broker_epoch", detail="heartbeat of another process"
         )
         return [fenced, *active.close(event.session_id, ErrorCode.STALE_BROKER_EPOCH)]
 
-    def on_broken(self, event: SessionBroken, now_ms: int) -> None:
+    def _on_broken(self, event: SessionBroken, now_ms: int) -> list[ControllerEffect]:
         """Probe a broker whose stream ended; the break of an older stream means nothing."""
         waiting = self._waiting.get(event.broker_id)
         if waiting is not None and waiting.hello.session_id == event.session_id:
             del self._waiting[event.broker_id]
-        entry = self._active.brokers.in_session(event.broker_id, event.session_id)
-        if entry is not None:
-            self._active.brokers.end_session(entry)
-            self._active.liveness.suspect(entry, now_ms)
+        session = self._active.brokers.in_session(event.broker_id, event.session_id)
+        if session is not None:
+            self._active.brokers.break_session(session, now_ms)
             self._active.shutdowns.cancel(event.broker_id)
+        return []
 
-    def on_probe(self, event: ProbeResponseReceived, now_ms: int) -> list[ControllerEffect]:
-        """Judge a probe; three refusals or another incarnation are death."""
+    def _on_probe(self, event: ProbeResponseReceived, now_ms: int) -> list[ControllerEffect]:
+        """Judge a probe."""
         death = self._active.liveness.on_probe(event, now_ms)
         effects = [] if death is None else self._on_death(death, now_ms)
         if event.verdict is ProbeVerdict.OTHER_INCARNATION and death is not None:
@@ -186,7 +213,7 @@ class BrokerEventHandler:
         )
         return [notice, *self._active.close(death.closed_session, ErrorCode.NOT_CONTROLLER)]
 
-    def on_isr_change(self, event: IsrChangeRequested, now_ms: int) -> list[ControllerEffect]:
+    def _on_isr_change(self, event: IsrChangeRequested, now_ms: int) -> list[ControllerEffect]:
         """Queue an AlterPartition of a broker in session; answer any other at once."""
         found = self._active.table.entry_of(event.tp)
         if found is None:
@@ -198,20 +225,18 @@ class BrokerEventHandler:
         self._active.reconciler.add_request(name, event, now_ms)
         return []
 
-    def on_shutdown(self, event: ShutdownRequested, now_ms: int) -> list[ControllerEffect]:
+    def _on_shutdown(self, event: ShutdownRequested, now_ms: int) -> list[ControllerEffect]:
         """Move the leaderships of a leaving broker; `Shutdowns` answers."""
         active = self._active
-        entry = active.brokers.in_session(event.broker_id, event.session_id)
-        known = None if entry is None else entry.registration
-        if entry is None or known is None or event.broker_epoch != known.broker_epoch:
+        session = active.brokers.in_session(event.broker_id, event.session_id)
+        if session is None or event.broker_epoch != session.broker_epoch:
             return [reply_controlled_shutdown(event, ErrorCode.STALE_BROKER_EPOCH)]
-        entry.shutting_down = True
-        active.brokers.changed()
+        active.brokers.begin_shutdown(session)
         names = active.queue_partitions_of(event.broker_id, now_ms)
         active.shutdowns.begin(event, names, now_ms)
         return []
 
-    def on_broker_response(
+    def _on_broker_response(
         self, event: BrokerResponseReceived, now_ms: int
     ) -> list[ControllerEffect]:
         """Note a higher epoch, or older data, that a broker's answer shows."""
@@ -220,8 +245,7 @@ class BrokerEventHandler:
         for tp in active.propagator.refused_as_known(event):
             found = active.table.entry_of(tp)
             if found is not None:
-                found[1].state_lost = True
-                active.reconciler.queue_first(found[0], now_ms)
+                active.reconciler.refused_as_known(found[0], now_ms)
         if event.error is ErrorCode.STALE_BROKER_EPOCH:
             return active.read_brokers([event.broker_id])
         return []
@@ -235,28 +259,15 @@ class BrokerEventHandler:
         return effects
 
 
-def reply_alter_partition(
-    event: IsrChangeRequested, error: ErrorCode, *, stored: PartitionState | None = None
-) -> ReplyAlterPartition:
-    """Answer an AlterPartition without judging it."""
-    return ReplyAlterPartition(
-        session_id=event.session_id,
-        request_id=event.request_id,
-        broker_id=event.broker_id,
-        tp=event.tp,
-        error=error,
-        stored=stored,
-    )
-
-
-def reply_controlled_shutdown(
-    event: ShutdownRequested, error: ErrorCode
-) -> ReplyControlledShutdown:
-    """Refuse a controlled shutdown."""
-    return ReplyControlledShutdown(
-        session_id=event.session_id,
-        request_id=event.request_id,
-        broker_id=event.broker_id,
-        error=error,
-        remaining=0,
-    )
+def refuse(event: BrokerEvent, epoch: ControllerEpoch) -> list[ControllerEffect]:
+    """Refuse a broker that takes an inactive controller for the active one."""
+    match event:
+        case IsrChangeRequested():
+            return [reply_alter_partition(event, ErrorCode.NOT_CONTROLLER)]
+        case ShutdownRequested():
+            return [reply_controlled_shutdown(event, ErrorCode.NOT_CONTROLLER)]
+        case SessionOpened(session_id=session_id) | HeartbeatReceived(session_id=session_id):
+            error = ErrorCode.NOT_CONTROLLER
+            return [CloseSession(session_id=session_id, error=error, controller_epoch=epoch)]
+        case _:
+            return []

@@ -1,97 +1,35 @@
 """Which brokers there are, which of them are alive, and what they host.
 
 A broker counts as live while its session lives, and after a take-over, a registration or a
-broken session until a probe or the session timeout says otherwise. Dead is: three refused
-probes, another incarnation, a higher broker epoch, or the session timeout plus one failed
-probe. Never a Lease, never readiness. `liveness.py` drives the probes.
+broken session until a probe or the session timeout says otherwise. Dead is: refused probes or
+another incarnation (`death_probes.py`), a higher broker epoch, or the session timeout plus one
+failed probe. Never a Lease, never readiness. `liveness.py` drives the probes.
 Invariant: at most one session per broker, and it carries the registered broker epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from strandline.model import (
-    BrokerEpoch,
-    BrokerId,
-    IsrEntry,
-    LiveBroker,
-    Registration,
-    StoredBroker,
-    TopicPartition,
+from strandline.errors import InvariantViolation
+from strandline.model import BrokerEpoch, BrokerId, LiveBroker, StoredBroker, TopicPartition
+
+from .broker_entry import (
+    Awaited,
+    BrokerEntry,
+    BrokerView,
+    Dead,
+    InSession,
+    Live,
+    ProbeDue,
+    Suspicion,
+    Unregistered,
+    registration_of,
+    view_of,
 )
-
 from .events import HostedReplica, SessionOpened
-
-
-class LivenessState(Enum):
-    """Whether the broker is alive, as far as the controller knows."""
-
-    IN_SESSION = "in_session"
-    AWAITED = "awaited"
-    """Registered and not known dead: counts as live."""
-    DEAD = "dead"
-    UNKNOWN = "unknown"
-    """Never registered, as far as is known: neither live nor dead."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerView:
-    """A broker as elections and ISR changes see it."""
-
-    broker_id: BrokerId
-    liveness: LivenessState
-    broker_epoch: BrokerEpoch = BrokerEpoch(-1)
-    clean_since_epoch: BrokerEpoch = BrokerEpoch(-1)
-    shutting_down: bool = False
-
-    @property
-    def is_live(self) -> bool:
-        """Whether it counts as live."""
-        return self.liveness in (LivenessState.IN_SESSION, LivenessState.AWAITED)
-
-    def covers(self, entry: IsrEntry) -> bool:
-        """Tell whether an ISR entry of this broker is still in sync (ADR 0002)."""
-        return self.clean_since_epoch <= entry.broker_epoch <= self.broker_epoch
-
-    def lost_data_of(self, entry: IsrEntry) -> bool:
-        """Tell whether the log behind this entry is known to have lost something since.
-
-        An entry above the registered epoch is no evidence: our view is old then.
-        """
-        return self.liveness is not LivenessState.UNKNOWN and (
-            entry.broker_epoch < self.clean_since_epoch
-        )
-
-
-@dataclass(slots=True, kw_only=True)
-class ProbeRound:
-    """Probes of one suspicion; request_id is None between two of them."""
-
-    request_id: int | None = None
-    refused: int = 0
-    next_ms: int = 0
-
-
-@dataclass(slots=True, kw_only=True)
-class BrokerEntry:
-    """All that the controller knows of one broker.
-
-    Changed by `Brokers` and `Liveness`; `BrokerEventHandler` notes reports and shutdowns.
-    """
-
-    broker_id: BrokerId
-    registration: Registration | None = None
-    liveness: LivenessState = LivenessState.UNKNOWN
-    session_id: int | None = None
-    heard_ms: int = 0
-    suspected_ms: int = 0
-    dead_ms: int = 0
-    shutting_down: bool = False
-    probe: ProbeRound | None = None
-    hosted: dict[TopicPartition, HostedReplica] = field(default_factory=dict)
 
 
 class HelloVerdict(Enum):
@@ -104,85 +42,92 @@ class HelloVerdict(Enum):
     """This controller does not know that registration yet: read the Broker."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRegistration:
+    """A broker epoch began; ended is the one that ended with it, unless that was known dead."""
+
+    ended: BrokerEpoch | None
+    closed_session: int | None
+
+
 class Brokers:
     """The brokers of the cluster, by id."""
 
     def __init__(self) -> None:
-        self.entries: dict[BrokerId, BrokerEntry] = {}
-        self._views: dict[BrokerId, BrokerView] | None = None
+        self._entries: dict[BrokerId, BrokerEntry] = {}
+        self._views: Mapping[BrokerId, BrokerView] = {}
+
+    @property
+    def entries(self) -> Mapping[BrokerId, BrokerEntry]:
+        """What is known of each broker."""
+        return self._entries
 
     @property
     def views(self) -> Mapping[BrokerId, BrokerView]:
-        """An immutable view of each broker; rebuilt after changes."""
-        if self._views is None:
-            self._views = {b: _view(self.entries[b]) for b in sorted(self.entries)}
+        """A view of each broker, by id; a change makes another mapping."""
         return self._views
 
-    def changed(self) -> None:
-        """Forget the views; to be called after a change of an entry."""
-        self._views = None
+    def _put(self, broker_id: BrokerId, entry: BrokerEntry) -> None:
+        self._entries[broker_id] = entry
+        view = view_of(broker_id, entry)
+        if self._views.get(broker_id) != view:
+            self._views = dict(sorted({**self._views, broker_id: view}.items()))
 
     def live(self) -> tuple[LiveBroker, ...]:
         """Return the brokers that are sent as live: counted so, and not shutting down."""
-        live = []
-        for broker_id in sorted(self.entries):
-            entry = self.entries[broker_id]
-            found = entry.registration
-            if found is not None and self.views[broker_id].is_live and not entry.shutting_down:
-                live.append(
-                    LiveBroker(
-                        broker_id=broker_id,
-                        broker_epoch=found.broker_epoch,
-                        clean_since_epoch=found.clean_since_epoch,
-                        endpoints=found.endpoints,
-                    )
-                )
-        return tuple(live)
+        return tuple(
+            LiveBroker(
+                broker_id=broker_id,
+                broker_epoch=entry.registration.broker_epoch,
+                clean_since_epoch=entry.registration.clean_since_epoch,
+                endpoints=entry.registration.endpoints,
+            )
+            for broker_id, entry in sorted(self._entries.items())
+            if isinstance(entry, Live) and not entry.shutting_down
+        )
 
-    def sessions(self) -> list[BrokerEntry]:
+    def sessions(self) -> list[InSession]:
         """Return the brokers in session, by id."""
-        found = (self.entries[broker_id] for broker_id in sorted(self.entries))
-        return [entry for entry in found if entry.session_id is not None]
+        found = (self._entries[broker_id] for broker_id in sorted(self._entries))
+        return [entry for entry in found if isinstance(entry, InSession)]
 
-    def in_session(self, broker_id: BrokerId, session_id: int) -> BrokerEntry | None:
+    def in_session(self, broker_id: BrokerId, session_id: int) -> InSession | None:
         """Return the broker if this is its session, None otherwise."""
-        entry = self.entries.get(broker_id)
-        return entry if entry is not None and entry.session_id == session_id else None
+        entry = self._entries.get(broker_id)
+        if isinstance(entry, InSession) and entry.session_id == session_id:
+            return entry
+        return None
 
     def hosting(self, tp: TopicPartition) -> dict[BrokerId, HostedReplica]:
         """Return the replicas that brokers in session reported to have on disk."""
-        return {e.broker_id: e.hosted[tp] for e in self.sessions() if tp in e.hosted}
+        return {each.broker_id: each.hosted[tp] for each in self.sessions() if tp in each.hosted}
 
-    def register(self, stored: StoredBroker, now_ms: int) -> BrokerEpoch | None:
+    # --- registrations and sessions -------------------------------------------------------
+
+    def register(self, stored: StoredBroker, now_ms: int) -> NewRegistration | None:
         """Take note of a Broker object; older registrations than the known one are ignored.
 
-        Returns: the broker epoch that ended because a higher one is registered, or None
+        Returns: None if no broker epoch began
         """
-        found = stored.registration
-        entry = self.entries.setdefault(stored.broker_id, BrokerEntry(broker_id=stored.broker_id))
-        known = entry.registration
-        self.changed()
+        broker_id, found = stored.broker_id, stored.registration
+        entry = self._entries.get(broker_id, Unregistered())
+        known = registration_of(entry)
         if found is None or (known is not None and found.broker_epoch < known.broker_epoch):
+            self._put(broker_id, entry)
             return None
-        entry.registration = found
-        if known is not None and found.broker_epoch == known.broker_epoch:
+        same = known is not None and found.broker_epoch == known.broker_epoch
+        if same and not isinstance(entry, Unregistered):
+            self._put(broker_id, replace(entry, registration=found))
             return None
-        ended = (
-            None if known is None or entry.liveness is LivenessState.DEAD else known.broker_epoch
+        self._put(broker_id, Awaited(registration=found, heard_ms=now_ms))
+        return NewRegistration(
+            ended=entry.registration.broker_epoch if isinstance(entry, Live) else None,
+            closed_session=entry.session_id if isinstance(entry, InSession) else None,
         )
-        entry.liveness = LivenessState.AWAITED
-        entry.heard_ms = now_ms
-        entry.suspected_ms = now_ms
-        entry.dead_ms = now_ms
-        entry.shutting_down = False
-        entry.probe = None
-        entry.hosted = {}
-        return ended
 
     def judge_hello(self, hello: SessionOpened) -> HelloVerdict:
         """Judge a hello by the registration that is known."""
-        entry = self.entries.get(hello.broker_id)
-        known = None if entry is None else entry.registration
+        known = registration_of(self._entries.get(hello.broker_id))
         if known is None or hello.broker_epoch > known.broker_epoch:
             return HelloVerdict.VIEW_IS_OLD
         if hello.broker_epoch < known.broker_epoch:
@@ -191,34 +136,66 @@ class Brokers:
             return HelloVerdict.VIEW_IS_OLD
         return HelloVerdict.ACCEPTED
 
-    def open_session(self, hello: SessionOpened, now_ms: int) -> int | None:
-        """Begin the session of an accepted hello. Returns the session that it replaces."""
-        entry = self.entries[hello.broker_id]
-        replaced, entry.session_id = entry.session_id, hello.session_id
-        entry.liveness = LivenessState.IN_SESSION
-        entry.heard_ms = now_ms
-        entry.probe = None
-        entry.hosted = {replica.tp: replica for replica in hello.hosted}
-        self.changed()
-        return replaced
+    def open_session(self, hello: SessionOpened, now_ms: int) -> tuple[InSession, int | None]:
+        """Begin the session of an accepted hello. Returns: it, and the session it replaces."""
+        entry = self._entries.get(hello.broker_id)
+        registration = registration_of(entry)
+        if registration is None:
+            raise InvariantViolation("a session is of a registered broker", hello=hello)
+        session = InSession(
+            registration=registration,
+            heard_ms=now_ms,
+            session_id=hello.session_id,
+            hosted={replica.tp: replica for replica in hello.hosted},
+            shutting_down=isinstance(entry, Live) and entry.shutting_down,
+        )
+        self._put(hello.broker_id, session)
+        return session, entry.session_id if isinstance(entry, InSession) else None
 
-    def end_session(self, entry: BrokerEntry) -> int | None:
-        """Forget the session; its broker stays as live as it was. Returns the session's id."""
-        ended, entry.session_id = entry.session_id, None
-        entry.hosted = {}
-        if entry.liveness is LivenessState.IN_SESSION:
-            entry.liveness = LivenessState.AWAITED
-        self.changed()
-        return ended
+    def break_session(self, session: InSession, now_ms: int) -> None:
+        """Wait for a broker whose stream ended, and probe it soon."""
+        awaited = Awaited(
+            registration=session.registration,
+            heard_ms=now_ms,
+            suspicion=ProbeDue(suspected_ms=now_ms, due_ms=now_ms),
+            shutting_down=session.shutting_down,
+        )
+        self._put(session.broker_id, awaited)
 
+    def report_hosted(
+        self, session: InSession, hosted: Iterable[HostedReplica], now_ms: int
+    ) -> InSession:
+        """Take what a broker has on disk. Returns the session as it is now."""
+        replicas = {replica.tp: replica for replica in hosted}
+        reported = replace(session, hosted=replicas, heard_ms=now_ms)
+        self._put(session.broker_id, reported)
+        return reported
 
-def _view(entry: BrokerEntry) -> BrokerView:
-    if entry.registration is None:
-        return BrokerView(broker_id=entry.broker_id, liveness=LivenessState.UNKNOWN)
-    return BrokerView(
-        broker_id=entry.broker_id,
-        liveness=entry.liveness,
-        broker_epoch=entry.registration.broker_epoch,
-        clean_since_epoch=entry.registration.clean_since_epoch,
-        shutting_down=entry.shutting_down,
-    )
+    def forget_hosted(self, session: InSession, tps: Iterable[TopicPartition]) -> None:
+        """Forget replicas that a broker is about to delete."""
+        gone = frozenset(tps)
+        hosted = {tp: replica for tp, replica in session.hosted.items() if tp not in gone}
+        self._put(session.broker_id, replace(session, hosted=hosted))
+
+    def begin_shutdown(self, session: InSession) -> None:
+        """Choose this broker for nothing any more: it is about to stop."""
+        self._put(session.broker_id, replace(session, shutting_down=True))
+
+    # --- liveness -------------------------------------------------------------------------
+
+    def hear(self, broker_id: BrokerId, live: Live, now_ms: int) -> None:
+        """Count a sign of life, which ends every suspicion."""
+        self._put(broker_id, replace(live, heard_ms=now_ms, suspicion=None))
+
+    def suspect(self, broker_id: BrokerId, live: Live, suspicion: Suspicion | None) -> None:
+        """Begin, go on with, or end a suspicion."""
+        self._put(broker_id, replace(live, suspicion=suspicion))
+
+    def await_again(self, broker_id: BrokerId, awaited: Awaited, now_ms: int) -> None:
+        """Give a broker the whole session timeout again, and probe it soon."""
+        suspicion = ProbeDue(suspected_ms=now_ms, due_ms=now_ms)
+        self._put(broker_id, replace(awaited, heard_ms=now_ms, suspicion=suspicion))
+
+    def declare_dead(self, broker_id: BrokerId, live: Live, *, detect_ms: int) -> None:
+        """Count a broker as dead until another registration or its next hello."""
+        self._put(broker_id, Dead(registration=live.registration, detect_ms=detect_ms))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import assert_never
 
 from strandline.model import BrokerId, ControllerEpoch, ControllerRecord
 
@@ -32,13 +33,18 @@ from .election_phases import (
     ReadingFloor,
     Recording,
 )
+from .events import ElectionEvent, StopRequested
 from .lease_election import LeaseEffect, LeaseElector
 from .lease_observation import LeaseLost, LeaseWon, MayTake
 from .notices import ControllerResigned, LeaseLostOrLeft, LeaseTaken
 from .store_events import (
     ClusterLoaded,
+    ControllerEpochSeen,
     ControllerRecordResponseReceived,
     EpochFloorRead,
+    HolderDied,
+    LeaseObserved,
+    LeaseResponseReceived,
     StoreOutcome,
 )
 from .timing import LeaseTiming
@@ -88,15 +94,37 @@ class ControllerElection:
             due.append(self.phase.retry_ms)
         return min((ms for ms in due if ms is not None), default=None)
 
+    def handle(self, event: ElectionEvent, now_ms: int) -> list[ControllerEffect]:
+        """Take one event of the election."""
+        match event:
+            case LeaseObserved():
+                return self._follow(self.elector.observe(event.lease, now_ms), now_ms)
+            case LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=lease):
+                decisions = self.elector.answered(request_id, outcome, lease, now_ms)
+                return self._follow(decisions, now_ms)
+            case ControllerEpochSeen():
+                return self.see_epoch(event.controller_epoch, now_ms)
+            case EpochFloorRead():
+                return self._on_floor(event, now_ms)
+            case ControllerRecordResponseReceived():
+                return self._on_record(event, now_ms)
+            case HolderDied():
+                self.elector.holder_died(event.holder_identity, now_ms)
+                return []
+            case StopRequested():
+                return self._leave("stopped") + self._follow(self.elector.stop(now_ms), now_ms)
+            case _:
+                assert_never(event)
+
     def tick(self, now_ms: int) -> list[ControllerEffect]:
         """Renew or lose the Lease; repeat a failed read."""
-        effects = self.follow(self.elector.tick(now_ms), now_ms)
+        effects = self._follow(self.elector.tick(now_ms), now_ms)
         phase = self.phase
         if isinstance(phase, CheckingRecord | Loading) and phase.retry_ms is not None:
             effects.extend(self._read_again(phase) if phase.retry_ms <= now_ms else [])
         return effects
 
-    def follow(self, decisions: list[LeaseEffect], now_ms: int) -> list[ControllerEffect]:
+    def _follow(self, decisions: list[LeaseEffect], now_ms: int) -> list[ControllerEffect]:
         """Turn what the elector decided into phases; pass its calls on."""
         effects: list[ControllerEffect] = []
         for decision in decisions:
@@ -113,7 +141,7 @@ class ControllerElection:
                     effects.append(decision)
         return effects
 
-    def on_floor(self, event: EpochFloorRead, now_ms: int) -> list[ControllerEffect]:
+    def _on_floor(self, event: EpochFloorRead, now_ms: int) -> list[ControllerEffect]:
         """Take the Lease with an epoch above everything that is known."""
         if not isinstance(self.phase, ReadingFloor) or self.phase.request_id != event.request_id:
             return []
@@ -131,7 +159,7 @@ class ControllerElection:
         writes = self.elector.take(ControllerEpoch(floor + 1), now_ms)
         if writes:
             self.phase = AwaitingLease(record=event.record)
-        return self.follow(writes, now_ms)
+        return self._follow(writes, now_ms)
 
     def _on_won(self, won: LeaseWon, now_ms: int) -> list[ControllerEffect]:
         effects: list[ControllerEffect] = [
@@ -159,7 +187,7 @@ class ControllerElection:
         self.phase = Recording(epoch=epoch, record=record, request_id=request_id, since_ms=since_ms)
         return [WriteControllerRecord(request_id=request_id, record=record)]
 
-    def on_record(
+    def _on_record(
         self, event: ControllerRecordResponseReceived, now_ms: int
     ) -> list[ControllerEffect]:
         """Go on when the record is ours; otherwise find out, try again, or give up."""
@@ -233,12 +261,7 @@ class ControllerElection:
     def resign(self, reason: str, now_ms: int) -> list[ControllerEffect]:
         """Resign and release the Lease, staying a candidate."""
         effects = self._leave(reason)
-        return effects + self.follow(self.elector.release(now_ms), now_ms)
-
-    def stop(self, now_ms: int) -> list[ControllerEffect]:
-        """Resign for good."""
-        effects = self._leave("stopped")
-        return effects + self.follow(self.elector.stop(now_ms), now_ms)
+        return effects + self._follow(self.elector.release(now_ms), now_ms)
 
     def _leave(self, reason: str) -> list[ControllerEffect]:
         phase, self.phase = self.phase, Candidate()

@@ -29,7 +29,7 @@ from strandline.model import (
     StoredTopic,
 )
 
-from .brokers import BrokerView, LivenessState
+from .broker_entry import BrokerView, LivenessState
 from .events import HostedReplica
 
 STATE_LOST = "StateLost"

@@ -164,31 +164,41 @@ class Ticked:
     """Time passed; sent at or after `Controller.next_wakeup_ms`."""
 
 
-ControllerEvent = (
+BrokerEvent = (
     HeartbeatReceived
-    | PartitionObserved
-    | PartitionResponseReceived
     | IsrChangeRequested
     | BrokerResponseReceived
-    | LeaseObserved
-    | LeaseResponseReceived
-    | Ticked
     | ProbeResponseReceived
     | SessionOpened
     | SessionBroken
     | ShutdownRequested
     | HostedReported
-    | PartitionDeleted
     | BrokerObserved
     | BrokerRead
+)
+"""What an active controller learns of brokers: their messages, probes and Broker objects."""
+
+ObjectEvent = (
+    PartitionObserved
+    | PartitionResponseReceived
+    | PartitionDeleted
     | TopicObserved
     | TopicDeleted
     | TopicsRead
-    | ClusterLoaded
     | WatchLost
+    | ClusterLoaded
+)
+"""What an active controller learns of Partitions and ReplicatedTopics."""
+
+ElectionEvent = (
+    LeaseObserved
+    | LeaseResponseReceived
     | HolderDied
     | EpochFloorRead
     | ControllerRecordResponseReceived
     | ControllerEpochSeen
     | StopRequested
 )
+"""What the election of the controller learns; `ClusterLoaded` ends it."""
+
+ControllerEvent = Ticked | BrokerEvent | ObjectEvent | ElectionEvent

@@ -21,7 +21,8 @@ from strandline.model import (
     StoredPartition,
 )
 
-from .brokers import BrokerView, LivenessState
+from .broker_entry import BrokerView, LivenessState
+from .effects import ReplyAlterPartition
 from .elections import next_state
 from .events import IsrChangeRequested
 
@@ -125,3 +126,17 @@ def _objection(
         if entry.broker_epoch != view.broker_epoch:
             return "joiner of another broker epoch"
     return None
+
+
+def reply_alter_partition(
+    request: IsrChangeRequested, error: ErrorCode, *, stored: PartitionState | None = None
+) -> ReplyAlterPartition:
+    """Return the answer to a request."""
+    return ReplyAlterPartition(
+        session_id=request.session_id,
+        request_id=request.request_id,
+        broker_id=request.broker_id,
+        tp=request.tp,
+        error=error,
+        stored=stored,
+    )

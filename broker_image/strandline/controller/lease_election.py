@@ -87,11 +87,6 @@ class LeaseElector:
         return self._seen.lease
 
     @property
-    def is_holding(self) -> bool:
-        """Whether the Lease is believed to be ours."""
-        return self._role is _Role.HOLDING
-
-    @property
     def is_stopped(self) -> bool:
         """Whether the release after `stop` is done."""
         return self._role is _Role.STOPPED
@@ -147,7 +142,7 @@ class LeaseElector:
 
     def holder_died(self, holder_identity: str, now_ms: int) -> None:
         """Allow to take early from a holder that a probe proved to be gone."""
-        self._seen.dead_holder, self._seen.dead_ms = holder_identity, now_ms
+        self._seen.note_death(holder_identity, now_ms)
 
     def take(self, controller_epoch: ControllerEpoch, now_ms: int) -> list[LeaseEffect]:
         """Try to take the offered Lease with this epoch; nothing if it is no longer free."""

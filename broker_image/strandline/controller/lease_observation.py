@@ -39,7 +39,10 @@ LeaseDecision = MayTake | LeaseWon | LeaseLost
 
 @dataclass(slots=True, kw_only=True)
 class LeaseObservation:
-    """The Lease as last seen, and the time of this process when it was last seen to change."""
+    """The Lease as last seen, and the time of this process when it was last seen to change.
+
+    Fields are changed by its own methods only.
+    """
 
     identity: str
     rank: int
@@ -60,6 +63,10 @@ class LeaseObservation:
             != (lease.resource_version, lease.holder_identity, lease.renew_time)
         ):
             self.changed_ms = now_ms
+
+    def note_death(self, holder_identity: str, now_ms: int) -> None:
+        """Remember that a probe proved a holder to be gone."""
+        self.dead_holder, self.dead_ms = holder_identity, now_ms
 
     def takeable_ms(self, lease: LeaseRecord) -> int:
         """Return when this candidate may take the Lease.

@@ -1,8 +1,8 @@
 """Probes and timeouts: when a broker stops counting as live.
 
-Drives the entries of `Brokers`; returns probes to send and brokers found dead. A stopped
+Judges the brokers that count as live; returns probes to send and brokers found dead. A stopped
 process still accepts TCP, so silence alone never kills before the session timeout; an
-answered probe restarts that timeout.
+answered probe restarts that timeout. `Brokers` notes what is judged here.
 """
 
 from __future__ import annotations
@@ -12,10 +12,19 @@ from dataclasses import dataclass
 
 from strandline.model import BrokerEpoch, BrokerId
 
-from .brokers import BrokerEntry, Brokers, LivenessState, ProbeRound
+from .broker_entry import InSession, Live, ProbeDue, ProbeOut
+from .brokers import Brokers
+from .death_probes import DeathEvidence, judge_probe
 from .effects import ProbeBroker
 from .events import HeartbeatReceived, ProbeResponseReceived, ProbeVerdict
 from .timing import ControllerTiming
+
+_REASONS = {
+    ProbeVerdict.OTHER_INCARNATION: "other incarnation",
+    ProbeVerdict.REFUSED: "connection refused",
+    ProbeVerdict.NO_ANSWER: "session timeout",
+}
+"""Why a broker is declared dead, by the verdict of its last probe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,94 +57,87 @@ class Liveness:
         """When the next probe or timeout is due."""
         due: list[int] = []
         for entry in self._brokers.entries.values():
-            if entry.probe is not None:
-                if entry.probe.request_id is None:
-                    due.append(entry.probe.next_ms)
-            elif entry.liveness in (LivenessState.IN_SESSION, LivenessState.AWAITED):
-                due.append(entry.heard_ms + self._timing.session_timeout_ms)
+            if isinstance(entry, Live):
+                match entry.suspicion:
+                    case None:
+                        due.append(entry.heard_ms + self._timing.session_timeout_ms)
+                    case ProbeDue(due_ms=due_ms):
+                        due.append(due_ms)
+                    case ProbeOut():
+                        pass
         return min(due, default=None)
 
-    def suspect(self, entry: BrokerEntry, now_ms: int) -> None:
-        """Probe soon: its session broke, or this controller is new and has none yet."""
-        entry.heard_ms = now_ms
-        entry.suspected_ms = now_ms
-        entry.probe = ProbeRound(next_ms=now_ms)
-
-    def heard(self, entry: BrokerEntry, event: HeartbeatReceived, now_ms: int) -> bool:
+    def on_heartbeat(self, session: InSession, event: HeartbeatReceived, now_ms: int) -> bool:
         """Count a heartbeat. Returns False if it carries another broker epoch: fence it."""
-        known = entry.registration
-        if known is None or event.broker_epoch != known.broker_epoch:
+        if event.broker_epoch != session.broker_epoch:
             return False
-        entry.heard_ms = now_ms
-        entry.probe = None
+        self._brokers.hear(event.broker_id, session, now_ms)
         return True
 
     def tick(self, now_ms: int) -> list[ProbeBroker]:
-        """Begin a round for each broker that was silent too long; send the probes that are due."""
+        """Suspect each broker that was silent too long; send the probes that are due."""
         probes: list[ProbeBroker] = []
-        for broker_id in sorted(self._brokers.entries):
-            entry = self._brokers.entries[broker_id]
-            if not self._brokers.views[broker_id].is_live:
+        for broker_id, entry in sorted(self._brokers.entries.items()):
+            if not isinstance(entry, Live):
                 continue
-            if entry.probe is None and self._is_silent(entry, now_ms):
-                entry.suspected_ms = entry.heard_ms
-                entry.probe = ProbeRound(next_ms=now_ms)
-            waiting = entry.probe is not None and entry.probe.request_id is None
-            if entry.probe is not None and waiting and entry.probe.next_ms <= now_ms:
-                probes.append(self._probe(entry, entry.probe))
+            suspicion = entry.suspicion
+            if suspicion is None and self._is_silent(entry, now_ms):
+                suspicion = ProbeDue(suspected_ms=entry.heard_ms, due_ms=now_ms)
+            if isinstance(suspicion, ProbeDue) and suspicion.due_ms <= now_ms:
+                probes.append(self._probe(broker_id, entry, suspicion))
         return probes
 
     def on_probe(self, event: ProbeResponseReceived, now_ms: int) -> Death | None:
         """Judge a probe; an answer to no open probe proves nothing."""
-        entry = self._brokers.entries.get(event.broker_id)
-        if entry is None or entry.probe is None or entry.probe.request_id != event.request_id:
+        broker_id, entry = event.broker_id, self._brokers.entries.get(event.broker_id)
+        if not isinstance(entry, Live) or not isinstance(entry.suspicion, ProbeOut):
             return None
-        probe, silent = entry.probe, self._is_silent(entry, now_ms)
-        probe.request_id = None
-        match event.verdict:
-            case ProbeVerdict.OTHER_INCARNATION:
-                return self._declare_dead(entry, "other incarnation", now_ms)
-            case ProbeVerdict.REFUSED:
-                probe.refused += 1
-                if silent or probe.refused >= self._timing.refused_probes_dead:
-                    return self._declare_dead(entry, "connection refused", now_ms)
-                probe.next_ms = now_ms + self._timing.probe_interval_ms
-            case ProbeVerdict.NO_ANSWER:
-                if silent:
-                    return self._declare_dead(entry, "session timeout", now_ms)
-                entry.probe = None
-            case ProbeVerdict.ANSWERED:
-                entry.probe = None
-                if silent:
-                    entry.heard_ms = now_ms
+        probe, silent = entry.suspicion, self._is_silent(entry, now_ms)
+        if probe.request_id != event.request_id:
+            return None
+        evidence = judge_probe(
+            event.verdict,
+            refusals_before=probe.refusals,
+            refused_probes_dead=self._timing.refused_probes_dead,
+        )
+        answered = event.verdict is ProbeVerdict.ANSWERED
+        if evidence is DeathEvidence.PROVEN or (silent and not answered):
+            detect_ms = now_ms - probe.suspected_ms
+            return self._declare_dead(broker_id, entry, _REASONS[event.verdict], detect_ms)
+        if evidence is DeathEvidence.NOT_YET:
+            again = ProbeDue(
+                suspected_ms=probe.suspected_ms,
+                due_ms=now_ms + self._timing.probe_interval_ms,
+                refusals=probe.refusals + 1,
+            )
+            self._brokers.suspect(broker_id, entry, again)
+        elif silent:
+            self._brokers.hear(broker_id, entry, now_ms)
+        else:
+            self._brokers.suspect(broker_id, entry, None)
         return None
 
-    def _is_silent(self, entry: BrokerEntry, now_ms: int) -> bool:
+    def _is_silent(self, entry: Live, now_ms: int) -> bool:
         return now_ms - entry.heard_ms >= self._timing.session_timeout_ms
 
-    def _probe(self, entry: BrokerEntry, probe: ProbeRound) -> ProbeBroker:
-        probe.request_id = self._new_request_id()
-        found = entry.registration
+    def _probe(self, broker_id: BrokerId, entry: Live, due: ProbeDue) -> ProbeBroker:
+        request_id = self._new_request_id()
+        out = ProbeOut(suspected_ms=due.suspected_ms, request_id=request_id, refusals=due.refusals)
+        self._brokers.suspect(broker_id, entry, out)
         return ProbeBroker(
-            request_id=probe.request_id,
-            broker_id=entry.broker_id,
-            endpoints=() if found is None else found.endpoints,
-            incarnation="" if found is None else found.incarnation,
+            request_id=request_id,
+            broker_id=broker_id,
+            endpoints=entry.registration.endpoints,
+            incarnation=entry.registration.incarnation,
             deadline_ms=self._timing.probe_deadline_ms,
         )
 
-    def _declare_dead(self, entry: BrokerEntry, reason: str, now_ms: int) -> Death:
-        closed_session = self._brokers.end_session(entry)
-        entry.liveness = LivenessState.DEAD
-        entry.dead_ms = now_ms
-        entry.shutting_down = False
-        entry.probe = None
-        self._brokers.changed()
-        found = entry.registration
+    def _declare_dead(self, broker_id: BrokerId, entry: Live, reason: str, detect_ms: int) -> Death:
+        self._brokers.declare_dead(broker_id, entry, detect_ms=detect_ms)
         return Death(
-            broker_id=entry.broker_id,
-            broker_epoch=BrokerEpoch(-1) if found is None else found.broker_epoch,
+            broker_id=broker_id,
+            broker_epoch=entry.registration.broker_epoch,
             reason=reason,
-            detect_ms=now_ms - entry.suspected_ms,
-            closed_session=closed_session,
+            detect_ms=detect_ms,
+            closed_session=entry.session_id if isinstance(entry, InSession) else None,
         )

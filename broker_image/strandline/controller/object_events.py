@@ -1,203 +1,199 @@
-"""Handlers of stored objects while the controller is active: lists, reads, watch events.
+"""Handlers of Partitions and topics while the controller is active: lists, reads, watch events.
 
 Watch events are hints: an object is adopted when it is not older than the known one, and
 the compare-and-swap of a write checks every decision that follows.
+Invariant: every newer state of a partition is propagated here, whichever process wrote it.
 """
 
 from __future__ import annotations
 
-from strandline.errors import ErrorCode
-from strandline.model import (
-    BrokerId,
-    ElectionKind,
-    StoredBroker,
-    StoredPartition,
-    StoredTopic,
-    TopicId,
-)
+from typing import assert_never
+
+from strandline.model import ElectionKind, StoredPartition, StoredTopic, TopicId
 
 from .active_controller import ActiveController
-from .brokers import LivenessState
+from .broker_entry import Awaited, Dead
 from .effects import ControllerEffect
-from .notices import BrokerDead, TopicDeletionConfirmed
-from .partition_reconciler import Finished
+from .elections import entries_above_registration
+from .events import ObjectEvent
+from .notices import TopicDeletionConfirmed
+from .partition_entry import Finished
 from .store_events import (
     ClusterLoaded,
     PartitionDeleted,
     PartitionObserved,
     PartitionResponseReceived,
+    TopicDeleted,
+    TopicObserved,
     TopicsRead,
+    WatchLost,
 )
 from .write_notices import notices_of
 
 
-def on_loaded(
-    active: ActiveController, event: ClusterLoaded, now_ms: int
-) -> list[ControllerEffect]:
-    """Adopt the quorum lists, the first ones of an epoch or those after a lost watch.
+class ObjectEventHandler:
+    """Handles what the store and its watches show of Partitions and ReplicatedTopics."""
 
-    Every registered broker counts as live, and is probed, until it opens a session.
-    """
-    effects: list[ControllerEffect] = []
-    for topic in event.topics:
-        on_topic(active, topic, now_ms)
-    active.deletion.suspect(set(active.topics) - {topic.topic_id for topic in event.topics})
-    for broker in event.brokers:
-        effects.extend(on_broker(active, broker, now_ms))
-        entry = active.brokers.entries[broker.broker_id]
-        if entry.liveness is LivenessState.AWAITED and entry.probe is None:
-            active.liveness.suspect(entry, now_ms)
-    for name in sorted(set(active.table.entries) - {found.name for found in event.partitions}):
-        effects.extend(_forget_partition(active, name))
-    for partition in sorted(event.partitions, key=lambda found: found.tp):
-        effects.extend(on_partition(active, PartitionObserved(partition=partition), now_ms))
-    return effects
+    def __init__(self, active: ActiveController) -> None:
+        self._active = active
 
-
-def on_partition(
-    active: ActiveController, event: PartitionObserved, now_ms: int
-) -> list[ControllerEffect]:
-    """Take note of a Partition; it may be our own write, seen before its answer."""
-    partition = event.partition
-    if active.deletion.is_confirmed(partition.tp.topic_id) or not active.table.adopt(
-        partition, now_ms
-    ):
+    def handle(self, event: ObjectEvent, now_ms: int) -> list[ControllerEffect]:
+        """Take one event about stored objects."""
+        match event:
+            case PartitionObserved():
+                return self._on_partition(event.partition, now_ms)
+            case PartitionResponseReceived():
+                return self._on_partition_response(event, now_ms)
+            case PartitionDeleted():
+                return self._on_partition_deleted(event)
+            case TopicObserved():
+                self._on_topic(event.topic, now_ms)
+            case TopicDeleted():
+                self._active.deletion.suspect([event.topic_id])
+            case TopicsRead():
+                return self._on_topics_read(event, now_ms)
+            case WatchLost():
+                self._active.reload.ask(now_ms)
+            case ClusterLoaded():
+                is_asked_for = self._active.reload.answered(event, now_ms)
+                return self.on_loaded(event, now_ms) if is_asked_for else []
+            case _:
+                assert_never(event)
         return []
-    entry = active.table.entries[partition.name]
-    kind: ElectionKind | None = None
-    if entry.writing is not None and entry.writing.after == partition.state:
-        kind = entry.writing.kind
-    return active.on_newer_state(partition, entry, now_ms, kind=kind)
 
+    def on_loaded(self, event: ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
+        """Adopt the quorum lists, the first ones of an epoch or those after a lost watch.
 
-def on_partition_response(
-    active: ActiveController, event: PartitionResponseReceived, now_ms: int
-) -> list[ControllerEffect]:
-    """Take the answer of a read or a write of ours."""
-    finished, effects = active.reconciler.answered(event, now_ms)
-    if finished is None:
+        Every registered broker counts as live, and is probed, until it opens a session.
+        """
+        active = self._active
+        effects: list[ControllerEffect] = []
+        for topic in event.topics:
+            self._on_topic(topic, now_ms)
+        active.deletion.suspect(set(active.topics) - {topic.topic_id for topic in event.topics})
+        for broker in event.brokers:
+            effects.extend(active.register_broker(broker, now_ms))
+            entry = active.brokers.entries[broker.broker_id]
+            if isinstance(entry, Awaited) and entry.suspicion is None:
+                active.brokers.await_again(broker.broker_id, entry, now_ms)
+        for name in sorted(set(active.table.entries) - {found.name for found in event.partitions}):
+            effects.extend(self._forget_partition(name))
+        for partition in sorted(event.partitions, key=lambda found: found.tp):
+            effects.extend(self._on_partition(partition, now_ms))
         return effects
-    if finished.partition is None:
-        return effects + _forget_partition(active, finished.entry.stored.name)
-    return effects + _on_finished(active, finished, finished.partition, now_ms)
 
+    # --- Partitions -----------------------------------------------------------------------
 
-def _on_finished(
-    active: ActiveController, finished: Finished, partition: StoredPartition, now_ms: int
-) -> list[ControllerEffect]:
-    effects: list[ControllerEffect] = []
-    written = finished.written
-    if written is not None:
-        former = (
-            None if written.before is None else active.brokers.entries.get(written.before.leader)
-        )
-        dead = former is not None and former.liveness is LivenessState.DEAD
-        detect_ms = former.dead_ms - former.suspected_ms if former is not None and dead else 0
-        effects.extend(notices_of(written, partition, now_ms=now_ms, detect_ms=detect_ms))
-    same = finished.entry.stored.tp == partition.tp
-    if same and partition.state is None and finished.entry.stored.state is not None:
-        active.table.lost_status(partition, now_ms)
+    def _on_partition(self, partition: StoredPartition, now_ms: int) -> list[ControllerEffect]:
+        """Take note of a Partition; it may be our own write, seen before its answer."""
+        active = self._active
+        if active.deletion.is_confirmed(partition.tp.topic_id):
+            return []
+        if not active.table.adopt(partition, now_ms):
+            return []
+        kind = active.table.entries[partition.name].kind_of(partition.state)
+        return self._on_newer_state(partition, now_ms, kind=kind)
+
+    def _on_partition_response(
+        self, event: PartitionResponseReceived, now_ms: int
+    ) -> list[ControllerEffect]:
+        """Take the answer of a read or a write of ours."""
+        finished, effects = self._active.reconciler.answered(event, now_ms)
+        if finished is None:
+            return effects
+        if finished.partition is None:
+            return effects + self._forget_partition(finished.entry.stored.name)
+        return effects + self._on_finished(finished, finished.partition, now_ms)
+
+    def _on_finished(
+        self, finished: Finished, partition: StoredPartition, now_ms: int
+    ) -> list[ControllerEffect]:
+        active, written, known = self._active, finished.written, finished.entry.stored
+        effects: list[ControllerEffect] = []
+        if written is not None:
+            leader = None if written.before is None else written.before.leader
+            former = None if leader is None else active.brokers.entries.get(leader)
+            detect_ms = former.detect_ms if isinstance(former, Dead) else 0
+            effects.extend(notices_of(written, partition, now_ms=now_ms, detect_ms=detect_ms))
+        if known.tp == partition.tp and known.state is not None and partition.state is None:
+            finished.entry.adopt_without_status(partition, now_ms)
+        elif active.table.adopt(partition, now_ms):
+            kind = None if written is None else written.kind
+            effects.extend(self._on_newer_state(partition, now_ms, kind=kind))
         return effects
-    if active.table.adopt(partition, now_ms):
-        entry = active.table.entries[partition.name]
-        kind = None if written is None else written.kind
-        effects.extend(active.on_newer_state(partition, entry, now_ms, kind=kind))
-    return effects
 
+    def _on_newer_state(
+        self, partition: StoredPartition, now_ms: int, *, kind: ElectionKind | None
+    ) -> list[ControllerEffect]:
+        """Propagate an object that is newer than the known one, and reconcile it.
 
-def on_partition_deleted(
-    active: ActiveController, event: PartitionDeleted
-) -> list[ControllerEffect]:
-    """Forget a Partition object. Its data stays unless its topic is deleted, too."""
-    entry = active.table.entries.get(event.name)
-    if entry is None or entry.stored.tp != event.tp:
-        return []
-    effects = _forget_partition(active, event.name)
-    if event.tp.topic_id not in active.topics:
-        active.deletion.suspect([event.tp.topic_id])
-    return effects
+        kind is that of our own write, if this is its result.
+        """
+        active, state = self._active, partition.state
+        if state is None:
+            active.reconciler.queue(partition.name, now_ms)
+            return []
+        active.see_epoch(state.controller_epoch)
+        if kind is ElectionKind.NEW:
+            active.propagator.partition_created(partition, now_ms)
+        else:
+            active.propagator.partition_changed(partition, now_ms)
+        active.reconciler.queue(partition.name, now_ms)
+        above = entries_above_registration(state, active.brokers.views)
+        return list(active.read_brokers(each.broker_id for each in above))
 
+    def _on_partition_deleted(self, event: PartitionDeleted) -> list[ControllerEffect]:
+        """Forget a Partition object. Its data stays unless its topic is deleted, too."""
+        entry = self._active.table.entries.get(event.name)
+        if entry is None or entry.stored.tp != event.tp:
+            return []
+        return self._forget_partition(event.name)
 
-def _forget_partition(active: ActiveController, name: str) -> list[ControllerEffect]:
-    entry = active.table.entries[name]
-    if entry.stored.tp.topic_id not in active.topics:
-        active.deletion.suspect([entry.stored.tp.topic_id])
-    return active.reconciler.remove(name)
+    def _forget_partition(self, name: str) -> list[ControllerEffect]:
+        active = self._active
+        topic_id = active.table.entries[name].stored.tp.topic_id
+        if topic_id not in active.topics:
+            active.deletion.suspect([topic_id])
+        return active.reconciler.forget(name)
 
+    # --- ReplicatedTopics -----------------------------------------------------------------
 
-def on_broker(
-    active: ActiveController, stored: StoredBroker, now_ms: int
-) -> list[ControllerEffect]:
-    """Take note of a Broker. A higher broker epoch ends the one before (KIP-380)."""
-    before = active.brokers.entries.get(stored.broker_id)
-    known = None if before is None or before.registration is None else before.registration
-    ended = active.brokers.register(stored, now_ms)
-    entry = active.brokers.entries[stored.broker_id]
-    effects: list[ControllerEffect] = []
-    if ended is not None:
-        effects.append(
-            BrokerDead(
-                broker_id=stored.broker_id,
-                broker_epoch=ended,
-                reason="higher broker epoch registered",
-                detect_ms=0,
-            )
-        )
-        session_id = active.brokers.end_session(entry)
-        active.shutdowns.cancel(stored.broker_id)
-        effects.extend(active.close(session_id, ErrorCode.STALE_BROKER_EPOCH))
-    if entry.registration is not None and (
-        known is None or entry.registration.broker_epoch != known.broker_epoch
-    ):
-        active.queue_partitions_of(BrokerId(stored.broker_id), now_ms)
-    return effects
+    def _on_topic(self, topic: StoredTopic, now_ms: int) -> None:
+        """Follow a topic's configuration: min ISR is a status write, the rest is sent."""
+        active = self._active
+        if active.deletion.is_confirmed(topic.topic_id):
+            return
+        known = active.keep_topic(topic)
+        if known is not None and known.settings != topic.settings:
+            active.propagator.settings_changed(topic)
+        for name in active.table.of_topic(topic.topic_id):
+            active.reconciler.queue(name, now_ms)
 
+    def _on_topics_read(self, event: TopicsRead, now_ms: int) -> list[ControllerEffect]:
+        """Delete the logs of the topics that a quorum list proves deleted."""
+        effects: list[ControllerEffect] = []
+        confirmed = self._active.deletion.answered(event, now_ms)
+        for topic in event.topics:
+            self._on_topic(topic, now_ms)
+        for topic_id in confirmed:
+            effects.extend(self._delete_topic(topic_id))
+        return effects
 
-def on_topic(active: ActiveController, topic: StoredTopic, now_ms: int) -> None:
-    """Follow a topic's configuration: min ISR is a status write, the rest is sent."""
-    if active.deletion.is_confirmed(topic.topic_id):
-        return
-    known = active.topics.get(topic.topic_id)
-    active.topics[topic.topic_id] = topic
-    if known is not None and known.settings != topic.settings:
-        active.propagator.settings_changed(topic)
-    for name in active.table.of_topic(topic.topic_id):
-        active.reconciler.queue(name, now_ms)
-
-
-def on_topic_deleted(active: ActiveController, topic_id: TopicId) -> None:
-    """Ask for proof that a topic was deleted."""
-    active.deletion.suspect([topic_id])
-
-
-def on_topics_read(
-    active: ActiveController, event: TopicsRead, now_ms: int
-) -> list[ControllerEffect]:
-    """Delete the logs of the topics that a quorum list proves deleted."""
-    effects: list[ControllerEffect] = []
-    confirmed = active.deletion.answered(event, now_ms)
-    for topic in event.topics:
-        on_topic(active, topic, now_ms)
-    for topic_id in confirmed:
-        effects.extend(_delete_topic(active, topic_id))
-    return effects
-
-
-def _delete_topic(active: ActiveController, topic_id: TopicId) -> list[ControllerEffect]:
-    active.topics.pop(topic_id, None)
-    effects: list[ControllerEffect] = []
-    for name in active.table.of_topic(topic_id):
-        effects.extend(active.reconciler.remove(name))
-    sent = active.propagator.replicas_of_topic(topic_id)
-    everything = set(sent)
-    for entry in active.brokers.sessions():
-        logs = {tp for tp, replicas in sent.items() if entry.broker_id in replicas}
-        logs |= {tp for tp in entry.hosted if tp.topic_id == topic_id}
-        everything |= logs
-        for tp in logs:
-            entry.hosted.pop(tp, None)
-        effects.extend(active.propagator.stop_replicas(entry, sorted(logs)))
-    for tp in sorted(everything):
-        active.propagator.forget(tp)
-    effects.append(TopicDeletionConfirmed(partitions=tuple(sorted(everything))))
-    return effects
+    def _delete_topic(self, topic_id: TopicId) -> list[ControllerEffect]:
+        active = self._active
+        active.forget_topic(topic_id)
+        effects: list[ControllerEffect] = []
+        for name in active.table.of_topic(topic_id):
+            effects.extend(active.reconciler.forget(name))
+        sent = active.propagator.replicas_of_topic(topic_id)
+        everything = set(sent)
+        for session in active.brokers.sessions():
+            logs = {tp for tp, replicas in sent.items() if session.broker_id in replicas}
+            logs |= {tp for tp in session.hosted if tp.topic_id == topic_id}
+            everything |= logs
+            active.brokers.forget_hosted(session, logs)
+            effects.extend(active.propagator.stop_replicas(session, sorted(logs)))
+        for tp in sorted(everything):
+            active.propagator.forget(tp)
+        effects.append(TopicDeletionConfirmed(partitions=tuple(sorted(everything))))
+        return effects

@@ -6,13 +6,12 @@ partition epoch were compared. A conflict and an unknown outcome have one cure: 
 read, then the decision anew. Nothing remembers what a write was meant to do: an ISR request
 whose write landed is found "already so", a refused one finds a higher partition epoch.
 
-Per partition: idle -> reading -> idle, idle -> writing -> idle (OK) | reading (otherwise).
+The states of one partition's call are drawn in `partition_entry`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 from strandline.errors import ErrorCode
 from strandline.model import (
@@ -20,35 +19,21 @@ from strandline.model import (
     ControllerEpoch,
     ElectionKind,
     PartitionState,
-    StoredPartition,
     StoredTopic,
     TopicId,
 )
 
 from .brokers import Brokers
-from .cluster_state import PartitionEntry, PartitionTable, PendingRequest
-from .effects import (
-    ControllerEffect,
-    ReadStoredPartition,
-    ReplyAlterPartition,
-    WritePartitionStatus,
-)
+from .effects import ControllerEffect, ReadStoredPartition, WritePartitionStatus
 from .elections import ElectionInput, decide
 from .events import IsrChangeRequested
-from .isr_changes import Accept, AnswerNow, ReadFirst, Refuse, judge
+from .isr_changes import Accept, AnswerNow, ReadFirst, Refuse, judge, reply_alter_partition
 from .notices import StoreConflicted
+from .partition_entry import Finished, InDoubt, PartitionEntry
+from .partition_table import PartitionTable
 from .store_events import PartitionResponseReceived, StoreOutcome
 from .timing import ControllerTiming
 from .write_notices import StatusWrite
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """A store call came back: what is stored (None: gone), and our write that it proves."""
-
-    entry: PartitionEntry
-    partition: StoredPartition | None
-    written: StatusWrite | None
 
 
 class PartitionReconciler:
@@ -59,7 +44,7 @@ class PartitionReconciler:
         *,
         table: PartitionTable,
         brokers: Brokers,
-        topics: dict[TopicId, StoredTopic],
+        topics: Mapping[TopicId, StoredTopic],
         timing: ControllerTiming,
         controller_epoch: ControllerEpoch,
         new_request_id: Callable[[], int],
@@ -89,18 +74,18 @@ class PartitionReconciler:
         """Tell whether anything is still to be done for a partition."""
         entry = self._table.entries.get(name)
         waits = name in self._urgent or name in self._queue or name in self._delayed
-        return waits or (entry is not None and entry.request_id is not None)
+        return waits or (entry is not None and entry.open_request_id is not None)
 
-    def remove(self, name: str) -> list[ControllerEffect]:
+    def forget(self, name: str) -> list[ControllerEffect]:
         """Forget a partition whose object is gone; its requests are answered."""
         entry = self._table.remove(name)
         if entry is None:
             return []
         for queue in (self._urgent, self._queue, self._delayed):
             queue.pop(name, None)
-        if entry.request_id is not None:
-            self._calls.pop(entry.request_id, None)
-        return self._answer_all(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        if entry.open_request_id is not None:
+            self._calls.pop(entry.open_request_id, None)
+        return _answer_all(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
 
     def queue(self, name: str, now_ms: int) -> None:
         """Reconcile a partition soon."""
@@ -116,14 +101,19 @@ class PartitionReconciler:
         if entry is None:
             return
         if not self.is_busy(name):
-            entry.since_ms = now_ms
+            entry.mark_queued(now_ms)
         if name not in self._urgent:
             queue[name] = None
 
     def add_request(self, name: str, event: IsrChangeRequested, now_ms: int) -> None:
-        """Queue an AlterPartition; a later one of the same broker replaces an earlier one."""
-        self._table.entries[name].requests[event.broker_id] = PendingRequest(event=event)
+        """Judge an AlterPartition soon."""
+        self._table.entries[name].add_request(event)
         self.queue(name, now_ms)
+
+    def refused_as_known(self, name: str, now_ms: int) -> None:
+        """Take a partition offline that a broker refused as new: it has data of it (ADR 0004)."""
+        self._table.entries[name].mark_state_lost()
+        self.queue_first(name, now_ms)
 
     def answered(
         self, event: PartitionResponseReceived, now_ms: int
@@ -131,36 +121,17 @@ class PartitionReconciler:
         """Take a store answer. None: no call waits for it, or the state is still unknown."""
         name = self._calls.pop(event.request_id, None)
         entry = None if name is None else self._table.entries.get(name)
-        if name is None or entry is None or entry.request_id != event.request_id:
+        if name is None or entry is None or entry.open_request_id != event.request_id:
             return None, []
-        entry.request_id = None
-        was_write = entry.writing is not None and not entry.must_read
         if event.outcome is StoreOutcome.OK:
+            finished = entry.end_call(event.partition)
             self.queue(name, now_ms)
-            return self._finished(entry, event.partition), []
+            return finished, []
+        entry.fail_call(now_ms, self._timing.retry)
         self._queue[name] = None
-        entry.failures += 1
-        entry.must_read = True
-        if not was_write or entry.failures > 1:
-            entry.not_before_ms = now_ms + self._timing.retry_after_ms(entry.failures)
         return None, [
             StoreConflicted(name=name, outcome=event.outcome.value, failures=entry.failures)
         ]
-
-    def _finished(self, entry: PartitionEntry, partition: StoredPartition | None) -> Finished:
-        """Clear the open call. A read that shows what we last wrote proves that write."""
-        was_read = entry.must_read
-        entry.must_read = False
-        written, entry.writing = entry.writing, None
-        if was_read:
-            for request in entry.requests.values():
-                request.read_since = True
-            stored = None if partition is None else partition.state
-            if written is not None and stored != written.after:
-                written = None
-        if not was_read or written is not None:
-            entry.failures = 0
-        return Finished(entry=entry, partition=partition, written=written)
 
     def run(self, now_ms: int) -> list[ControllerEffect]:
         """Reconcile the queued partitions, as many as store calls may be in flight."""
@@ -174,7 +145,7 @@ class PartitionReconciler:
                     return effects
                 del queue[name]
                 entry = self._table.entries.get(name)
-                if entry is None or entry.request_id is not None:
+                if entry is None or entry.open_request_id is not None:
                     continue
                 if now_ms < entry.not_before_ms:
                     self._delayed[name] = entry.not_before_ms
@@ -184,7 +155,7 @@ class PartitionReconciler:
 
     def _reconcile(self, name: str, entry: PartitionEntry, now_ms: int) -> list[ControllerEffect]:
         """Read if the last read is in doubt, else write what must change, else serve requests."""
-        if entry.must_read:
+        if isinstance(entry.call, InDoubt):
             return self._read(name, entry)
         wait_until_ms = entry.first_seen_ms + self._timing.new_partition_wait_ms
         inputs = ElectionInput(
@@ -201,7 +172,7 @@ class PartitionReconciler:
         if entry.stored.state is None and not inputs.waited:
             self._delayed[name] = wait_until_ms
         if not entry.requests:
-            entry.failures = 0
+            entry.forgive()
         return self._serve(name, entry)
 
     def _serve(self, name: str, entry: PartitionEntry) -> list[ControllerEffect]:
@@ -211,9 +182,8 @@ class PartitionReconciler:
             pending = entry.requests[broker_id]
             if pending.event.tp != entry.stored.tp:
                 # The name belongs to another incarnation of the topic by now.
-                del entry.requests[broker_id]
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                effects.append(_answer(pending.event, error, None))
+                request = entry.take_request(broker_id)
+                effects.append(reply_alter_partition(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 continue
             verdict = judge(
                 pending.event,
@@ -224,10 +194,11 @@ class PartitionReconciler:
             )
             match verdict:
                 case AnswerNow():
-                    del entry.requests[broker_id]
-                    effects.append(_answer(pending.event, verdict.error, entry.stored.state))
+                    request = entry.take_request(broker_id)
+                    effects.append(
+                        reply_alter_partition(request, verdict.error, stored=entry.stored.state)
+                    )
                 case ReadFirst():
-                    entry.must_read = True
                     return effects + self._read(name, entry)
                 case Accept():
                     return effects + self._write(name, entry, verdict.state, requester=broker_id)
@@ -238,9 +209,9 @@ class PartitionReconciler:
         return effects
 
     def _read(self, name: str, entry: PartitionEntry) -> list[ControllerEffect]:
-        entry.request_id = self._new_request_id()
-        self._calls[entry.request_id] = name
-        return [ReadStoredPartition(request_id=entry.request_id, name=name)]
+        request_id = self._new_call(name)
+        entry.begin_read(request_id)
+        return [ReadStoredPartition(request_id=request_id, name=name)]
 
     def _write(
         self,
@@ -252,9 +223,8 @@ class PartitionReconciler:
         requester: BrokerId | None = None,
         refusal: str = "",
     ) -> list[ControllerEffect]:
-        entry.request_id = self._new_request_id()
-        self._calls[entry.request_id] = name
-        entry.writing = StatusWrite(
+        request_id = self._new_call(name)
+        write = StatusWrite(
             before=entry.stored.state,
             after=state,
             kind=kind,
@@ -262,9 +232,10 @@ class PartitionReconciler:
             refusal=refusal,
             since_ms=entry.since_ms,
         )
+        entry.begin_write(request_id, write)
         return [
             WritePartitionStatus(
-                request_id=entry.request_id,
+                request_id=request_id,
                 name=name,
                 tp=entry.stored.tp,
                 resource_version=entry.stored.resource_version,
@@ -272,29 +243,21 @@ class PartitionReconciler:
             )
         ]
 
+    def _new_call(self, name: str) -> int:
+        request_id = self._new_request_id()
+        self._calls[request_id] = name
+        return request_id
+
     def resign(self) -> list[ControllerEffect]:
         """Answer every pending request: another controller decides from now on."""
         effects: list[ControllerEffect] = []
         for name in sorted(self._table.entries):
             entry = self._table.entries[name]
-            effects.extend(self._answer_all(entry, ErrorCode.NOT_CONTROLLER, entry.stored.state))
+            effects.extend(_answer_all(entry, ErrorCode.NOT_CONTROLLER, entry.stored.state))
         return effects
 
-    def _answer_all(
-        self, entry: PartitionEntry, error: ErrorCode, stored: PartitionState | None
-    ) -> list[ControllerEffect]:
-        requests, entry.requests = entry.requests, {}
-        return [_answer(requests[b].event, error, stored) for b in sorted(requests)]
 
-
-def _answer(
-    event: IsrChangeRequested, error: ErrorCode, stored: PartitionState | None
-) -> ReplyAlterPartition:
-    return ReplyAlterPartition(
-        session_id=event.session_id,
-        request_id=event.request_id,
-        broker_id=event.broker_id,
-        tp=event.tp,
-        error=error,
-        stored=stored,
-    )
+def _answer_all(
+    entry: PartitionEntry, error: ErrorCode, stored: PartitionState | None
+) -> list[ControllerEffect]:
+    return [reply_alter_partition(each, error, stored=stored) for each in entry.take_requests()]

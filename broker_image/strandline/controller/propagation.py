@@ -10,12 +10,10 @@ Invariant: no session receives a lower partition epoch after a higher one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from strandline.errors import ErrorCode
 from strandline.model import (
-    BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     LiveBroker,
@@ -28,7 +26,9 @@ from strandline.model import (
     TopicSettings,
 )
 
-from .brokers import BrokerEntry, Brokers
+from .broker_entry import InSession
+from .brokers import Brokers
+from .coalesced_metadata import CoalescedMetadata
 from .effects import (
     ControllerEffect,
     SendFullState,
@@ -40,16 +40,6 @@ from .events import BrokerResponseReceived
 from .timing import ControllerTiming
 
 
-@dataclass(slots=True, kw_only=True)
-class _Coalesced:
-    """Partitions whose metadata changed in the ISR alone, and when they are checked next."""
-
-    partitions: set[TopicPartition] = field(default_factory=set)
-    changed_ms: int = 0
-    sent_ms: int = 0
-    look_ms: int = 0
-
-
 class Propagator:
     """Sends the commands of one controller epoch to the sessions of the brokers."""
 
@@ -57,7 +47,7 @@ class Propagator:
         self,
         *,
         brokers: Brokers,
-        topics: dict[TopicId, StoredTopic],
+        topics: Mapping[TopicId, StoredTopic],
         timing: ControllerTiming,
         controller_epoch: ControllerEpoch,
         new_request_id: Callable[[], int],
@@ -72,14 +62,14 @@ class Propagator:
         self._changed: dict[TopicPartition, PartitionCommand] = {}
         self._at_once: set[TopicPartition] = set()
         self._removed: set[TopicPartition] = set()
-        self._coalesced = _Coalesced(sent_ms=now_ms)
+        self._coalesced = CoalescedMetadata(timing=timing, now_ms=now_ms)
         self._live: tuple[LiveBroker, ...] = ()
         self._about_new: dict[int, frozenset[TopicPartition]] = {}
 
     @property
     def next_wakeup_ms(self) -> int | None:
         """When coalesced metadata is checked next."""
-        return self._coalesced.look_ms if self._coalesced.partitions else None
+        return self._coalesced.next_wakeup_ms
 
     def state_of(self, tp: TopicPartition) -> PartitionState | None:
         """Return the last state that was sent, or is about to be."""
@@ -121,14 +111,7 @@ class Propagator:
         if before is None or before.state.leader_epoch != state.leader_epoch:
             self._at_once.add(stored.tp)
         elif stored.tp not in self._at_once:
-            self._coalesce(stored.tp, now_ms)
-
-    def _coalesce(self, tp: TopicPartition, now_ms: int) -> None:
-        waiting = self._coalesced
-        if not waiting.partitions:
-            waiting.look_ms = now_ms + self._timing.metadata_period_ms
-        waiting.partitions.add(tp)
-        waiting.changed_ms = now_ms
+            self._coalesced.add(stored.tp, now_ms)
 
     def settings_changed(self, topic: StoredTopic) -> None:
         """Send the partitions of a topic again with its new settings."""
@@ -147,26 +130,23 @@ class Propagator:
             self._removed.add(tp)
         self._changed.pop(tp, None)
         self._at_once.discard(tp)
-        self._coalesced.partitions.discard(tp)
+        self._coalesced.discard([tp])
 
-    def resend(self, broker: BrokerEntry, tps: Sequence[TopicPartition]) -> list[ControllerEffect]:
+    def resend(self, session: InSession, tps: Sequence[TopicPartition]) -> list[ControllerEffect]:
         """Send these partitions again to a broker that lacks their state."""
         commands = [self._known(self._commands[tp]) for tp in tps if tp in self._commands]
-        return list(self._leader_and_isr(broker, commands))
+        return list(self._leader_and_isr(session, commands))
 
-    def full_state(self, broker: BrokerEntry) -> list[ControllerEffect]:
+    def full_state(self, session: InSession) -> list[ControllerEffect]:
         """Open a session: the partitions the broker hosts, and all metadata."""
         commands = tuple(self._known(self._commands[tp]) for tp in sorted(self._commands))
-        session_id, request_id = broker.session_id, self._new_request_id()
-        if session_id is None:
-            return []
-        hosted = tuple(c for c in commands if broker.broker_id in c.state.replicas)
+        hosted = tuple(c for c in commands if session.broker_id in c.state.replicas)
         return [
             SendFullState(
-                session_id=session_id,
-                request_id=request_id,
-                broker_id=broker.broker_id,
-                broker_epoch=_epoch_of(broker),
+                session_id=session.session_id,
+                request_id=self._new_request_id(),
+                broker_id=session.broker_id,
+                broker_epoch=session.broker_epoch,
                 controller_epoch=self._epoch,
                 brokers=self._brokers.live(),
                 partitions=hosted,
@@ -175,17 +155,17 @@ class Propagator:
         ]
 
     def stop_replicas(
-        self, broker: BrokerEntry, tps: Sequence[TopicPartition]
+        self, session: InSession, tps: Sequence[TopicPartition]
     ) -> list[ControllerEffect]:
         """Make a broker delete the logs of topics whose deletion is confirmed."""
-        if broker.session_id is None or not tps:
+        if not tps:
             return []
         return [
             SendStopReplica(
-                session_id=broker.session_id,
+                session_id=session.session_id,
                 request_id=self._new_request_id(),
-                broker_id=broker.broker_id,
-                broker_epoch=_epoch_of(broker),
+                broker_id=session.broker_id,
+                broker_epoch=session.broker_epoch,
                 controller_epoch=self._epoch,
                 partitions=tuple(sorted(tps)),
             )
@@ -203,39 +183,25 @@ class Propagator:
         effects: list[ControllerEffect] = []
         if live != self._live:
             self._live = live
-            for broker in sessions:
-                effects.extend(self._metadata(broker, ()))
+            for session in sessions:
+                effects.extend(self._metadata(session, ()))
         changed = [self._changed[tp] for tp in sorted(self._changed)]
-        for broker in sessions:
-            own = [c for c in changed if broker.broker_id in c.state.replicas]
-            effects.extend(self._leader_and_isr(broker, own))
-        urgent = self._at_once | self._due(now_ms)
+        for session in sessions:
+            own = [c for c in changed if session.broker_id in c.state.replicas]
+            effects.extend(self._leader_and_isr(session, own))
+        self._coalesced.discard(self._at_once)
+        urgent = self._at_once | self._coalesced.take_due(now_ms)
         if urgent or self._removed:
             commands = [self._known(self._commands[tp]) for tp in sorted(urgent)]
-            for broker in sessions:
-                effects.extend(self._metadata(broker, commands))
+            for session in sessions:
+                effects.extend(self._metadata(session, commands))
         for tp in changed:
             self._commands[tp.tp] = self._known(tp)
         self._changed, self._at_once, self._removed = {}, set(), set()
         return effects
 
-    def _due(self, now_ms: int) -> set[TopicPartition]:
-        """Return the coalesced partitions if they were quiet, or waited, long enough."""
-        waiting = self._coalesced
-        if self._at_once:
-            waiting.partitions -= self._at_once
-        if not waiting.partitions or now_ms < waiting.look_ms:
-            return set()
-        quiet = now_ms - waiting.changed_ms > self._timing.metadata_quiet_ms
-        late = now_ms - waiting.sent_ms > self._timing.metadata_delay_max_ms
-        if not quiet and not late:
-            waiting.look_ms = now_ms + self._timing.metadata_period_ms
-            return set()
-        due, waiting.partitions, waiting.sent_ms = waiting.partitions, set(), now_ms
-        return due
-
     def _leader_and_isr(
-        self, broker: BrokerEntry, commands: Sequence[PartitionCommand]
+        self, session: InSession, commands: Sequence[PartitionCommand]
     ) -> Iterator[ControllerEffect]:
         for part in _parts(commands, self._timing.command_partitions_max):
             request_id = self._new_request_id()
@@ -244,31 +210,29 @@ class Propagator:
                 self._about_new[request_id] = new
                 while len(self._about_new) > self._timing.new_commands_in_flight_max:
                     self._about_new.pop(next(iter(self._about_new)))
-            if broker.session_id is not None:
-                yield SendLeaderAndIsr(
-                    session_id=broker.session_id,
-                    request_id=request_id,
-                    broker_id=broker.broker_id,
-                    broker_epoch=_epoch_of(broker),
-                    controller_epoch=self._epoch,
-                    partitions=tuple(part),
-                )
+            yield SendLeaderAndIsr(
+                session_id=session.session_id,
+                request_id=request_id,
+                broker_id=session.broker_id,
+                broker_epoch=session.broker_epoch,
+                controller_epoch=self._epoch,
+                partitions=tuple(part),
+            )
 
     def _metadata(
-        self, broker: BrokerEntry, commands: Sequence[PartitionCommand]
+        self, session: InSession, commands: Sequence[PartitionCommand]
     ) -> Iterator[ControllerEffect]:
         removed = tuple(sorted(self._removed))
         for part in _parts(commands, self._timing.command_partitions_max) or [()]:
-            if broker.session_id is not None:
-                yield SendUpdateMetadata(
-                    session_id=broker.session_id,
-                    broker_id=broker.broker_id,
-                    broker_epoch=_epoch_of(broker),
-                    controller_epoch=self._epoch,
-                    brokers=self._live,
-                    partitions=tuple(part),
-                    removed=removed,
-                )
+            yield SendUpdateMetadata(
+                session_id=session.session_id,
+                broker_id=session.broker_id,
+                broker_epoch=session.broker_epoch,
+                controller_epoch=self._epoch,
+                brokers=self._live,
+                partitions=tuple(part),
+                removed=removed,
+            )
 
     def _known(self, command: PartitionCommand) -> PartitionCommand:
         """Return the command for brokers that may have received it before: not as new."""
@@ -284,8 +248,3 @@ class Propagator:
 
 def _parts(commands: Sequence[PartitionCommand], size: int) -> list[Sequence[PartitionCommand]]:
     return [commands[start : start + size] for start in range(0, len(commands), size)]
-
-
-def _epoch_of(broker: BrokerEntry) -> BrokerEpoch:
-    found = broker.registration
-    return BrokerEpoch(-1) if found is None else found.broker_epoch

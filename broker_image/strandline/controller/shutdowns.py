@@ -6,15 +6,16 @@ the broker asks again while it still leads something that could be moved.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId
 
-from .cluster_state import PartitionTable
 from .effects import ReplyControlledShutdown
 from .events import ShutdownRequested
 from .partition_reconciler import PartitionReconciler
+from .partition_table import PartitionTable
 from .timing import ControllerTiming
 
 
@@ -25,6 +26,12 @@ class _Leaving:
     event: ShutdownRequested
     deadline_ms: int
     open_names: list[str]
+
+    def is_settled(self, is_busy: Callable[[str], bool]) -> bool:
+        """Tell whether no partition moves any more; those that rest are not asked for again."""
+        while self.open_names and not is_busy(self.open_names[-1]):
+            self.open_names.pop()
+        return not self.open_names
 
 
 class Shutdowns:
@@ -60,18 +67,17 @@ class Shutdowns:
         answers = []
         for broker_id in sorted(self._leaving):
             leaving = self._leaving[broker_id]
-            while leaving.open_names and not self._reconciler.is_busy(leaving.open_names[-1]):
-                leaving.open_names.pop()
-            if not leaving.open_names or leaving.deadline_ms <= now_ms:
+            if leaving.is_settled(self._reconciler.is_busy) or leaving.deadline_ms <= now_ms:
                 del self._leaving[broker_id]
-                answers.append(_answer(leaving.event, ErrorCode.NONE, self._led(broker_id)))
+                led = self._led(broker_id)
+                answers.append(reply_controlled_shutdown(leaving.event, ErrorCode.NONE, led))
         return answers
 
     def resign(self) -> list[ReplyControlledShutdown]:
         """Answer every request: another controller decides from now on."""
         leaving, self._leaving = self._leaving, {}
         return [
-            _answer(leaving[b].event, ErrorCode.NOT_CONTROLLER, self._led(b))
+            reply_controlled_shutdown(leaving[b].event, ErrorCode.NOT_CONTROLLER, self._led(b))
             for b in sorted(leaving)
         ]
 
@@ -81,7 +87,10 @@ class Shutdowns:
         return sum(1 for state in led if state is not None and len(state.replicas) > 1)
 
 
-def _answer(event: ShutdownRequested, error: ErrorCode, remaining: int) -> ReplyControlledShutdown:
+def reply_controlled_shutdown(
+    event: ShutdownRequested, error: ErrorCode, remaining: int = 0
+) -> ReplyControlledShutdown:
+    """Return the answer to a request; remaining is valid without an error."""
     return ReplyControlledShutdown(
         session_id=event.session_id,
         request_id=event.request_id,

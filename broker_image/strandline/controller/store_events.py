@@ -177,17 +177,3 @@ class TopicsRead:
     outcome: StoreOutcome
     topic_ids: frozenset[TopicId] = frozenset()
     topics: tuple[StoredTopic, ...] = ()
-
-
-ObjectEvent = (
-    PartitionObserved
-    | PartitionResponseReceived
-    | PartitionDeleted
-    | BrokerObserved
-    | TopicObserved
-    | TopicDeleted
-    | TopicsRead
-    | WatchLost
-    | ClusterLoaded
-)
-"""What an active controller learns of Partitions, Brokers and ReplicatedTopics."""

@@ -1,13 +1,14 @@
 """Times and bounds of the controller; every value is passed in, none is read from anywhere.
 
-Filled by `runtime` from the broker's configuration, by tests and by the simulator directly.
-Units are ms and counts. The defaults are those of `timing: demo`.
+What a setting gives has no default here: `component_settings` takes it from the configuration.
+A default is a bound that no setting changes. Units are ms and counts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from strandline.backoff import Backoff
 from strandline.errors import ConfigError
 
 
@@ -15,11 +16,11 @@ from strandline.errors import ConfigError
 class LeaseTiming:
     """How a Lease is renewed and judged: retry < renew deadline < duration."""
 
-    lease_duration_ms: int = 3_000
+    lease_duration_ms: int
     """A Lease unchanged for so long may be taken; written as whole seconds."""
-    renew_deadline_ms: int = 2_000
+    renew_deadline_ms: int
     """Without a confirmed renewal for so long the holder stops acting."""
-    retry_period_ms: int = 500
+    retry_period_ms: int
     """Distance of renewals, and of reads while nothing is known."""
     rank_delay_ms: int = 50
     """A candidate waits rank times this after the Lease became free, against a stampede."""
@@ -37,38 +38,32 @@ class LeaseTiming:
 class ControllerTiming:
     """Everything that the controller waits for or bounds."""
 
-    lease: LeaseTiming = LeaseTiming()
-    session_timeout_ms: int = 2_000
+    lease: LeaseTiming
+    session_timeout_ms: int
     """Silence after which a broker is probed and, if the probe fails, dead."""
-    probe_interval_ms: int = 30
+    probe_interval_ms: int
     """Distance of the probes after a broken session."""
-    probe_deadline_ms: int = 400
+    probe_deadline_ms: int
     """How long one probe may take."""
-    refused_probes_dead: int = 3
+    refused_probes_dead: int
     """So many refused probes in a row prove death."""
     new_partition_wait_ms: int = 2_000
     """A new partition waits so long for all assigned brokers, so that leaders are spread."""
-    metadata_period_ms: int = 2_500
+    metadata_period_ms: int
     """ISR-only metadata changes are looked at so often (Kafka's isr-change-propagation)."""
-    metadata_quiet_ms: int = 5_000
+    metadata_quiet_ms: int
     """They are sent when none was added for so long,"""
-    metadata_delay_max_ms: int = 60_000
+    metadata_delay_max_ms: int
     """or when the last sending is so long ago."""
     shutdown_answer_ms: int = 1_000
     """A controlled shutdown is answered after so long, moved or not; the broker asks again."""
-    retry_first_ms: int = 50
-    """First pause after a failed store call; doubles up to retry_max_ms."""
-    retry_max_ms: int = 2_000
-    store_calls_in_flight_max: int = 64
+    retry: Backoff
+    """Pauses after failed store calls."""
+    store_calls_in_flight_max: int
     """Partitions read or written at the same time."""
     command_partitions_max: int = 500
     """Partitions in one LeaderAndIsr or UpdateMetadata."""
     new_commands_in_flight_max: int = 1_000
     """Unanswered commands about new partitions that are remembered."""
-
     confirmed_deletions_max: int = 10_000
     """Deleted topics whose late watch events are recognised."""
-
-    def retry_after_ms(self, failures: int) -> int:
-        """Return the pause after the nth failure in a row (n >= 1)."""
-        return min(self.retry_first_ms << min(failures - 1, 16), self.retry_max_ms)

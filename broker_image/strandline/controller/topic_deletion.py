@@ -57,7 +57,7 @@ class TopicDeletion:
         self._request_id = None
         if event.outcome is not StoreOutcome.OK:
             self._failures += 1
-            self._not_before_ms = now_ms + self._timing.retry_after_ms(self._failures)
+            self._not_before_ms = now_ms + self._timing.retry.after_ms(self._failures)
             self._suspected |= self._asked
             return []
         self._failures = 0

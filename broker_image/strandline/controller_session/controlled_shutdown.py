@@ -8,7 +8,11 @@ Source: Kafka 3.9 KafkaServer.controlledShutdown, without its fixed number of re
 
 from __future__ import annotations
 
+from strandline.errors import ErrorCode
+from strandline.model import BrokerEpoch
+
 from .effects import ShutdownEnded, ShutdownOutcome, ShutdownProgressed
+from .messages import ShutdownRequest, ShutdownResponse
 from .timing import ControllerSessionTiming
 
 
@@ -18,39 +22,48 @@ class ControlledShutdown:
     due_ms is when the request in flight counts as unanswered, or when the next one is sent.
     """
 
-    def __init__(self, timing: ControllerSessionTiming, *, now_ms: int) -> None:
+    def __init__(
+        self, broker_epoch: BrokerEpoch, timing: ControllerSessionTiming, *, now_ms: int
+    ) -> None:
+        self._broker_epoch = broker_epoch
         self._timing = timing
         self._request_id = 0
+        self._is_in_flight = False
         self._least_remaining: int | None = None
         self._moved_at_ms = now_ms
-        self.is_in_flight = False
-        self.due_ms = now_ms
+        self._due_ms = now_ms
 
-    def begin_request(self, now_ms: int) -> int:
-        """Return the id of a request that is sent now."""
+    @property
+    def due_ms(self) -> int:
+        """When `on_time` has something to do."""
+        return self._due_ms
+
+    def on_time(
+        self, *, has_session: bool, leads: bool, now_ms: int
+    ) -> ShutdownRequest | ShutdownEnded | None:
+        """Ask the controller, or give up the request that it did not answer."""
+        if now_ms < self._due_ms:
+            return None
+        if self._is_in_flight or not has_session:
+            return self._judge_unanswered(leads=leads, now_ms=now_ms)
         self._request_id += 1
-        self.is_in_flight = True
-        self.due_ms = now_ms + self._timing.shutdown_response_max_ms
-        return self._request_id
+        self._is_in_flight = True
+        self._due_ms = now_ms + self._timing.shutdown_response_max_ms
+        return ShutdownRequest(request_id=self._request_id, broker_epoch=self._broker_epoch)
 
-    def awaits(self, request_id: int) -> bool:
-        """Tell whether a response belongs to the request in flight."""
-        return self.is_in_flight and request_id == self._request_id
-
-    def judge(
-        self, remaining: int | None, *, leads: bool, now_ms: int
+    def on_response(
+        self, response: ShutdownResponse, *, leads: bool, now_ms: int
     ) -> ShutdownEnded | ShutdownProgressed | None:
-        """Judge one response, or the lack of one.
+        """Judge a response; one to an earlier request changes nothing.
 
-        Shape:   remaining is None when no controller answered, or answered with an error
         Returns: None when the controller is simply to be asked again
         """
-        self.is_in_flight = False
-        self.due_ms = now_ms + self._timing.shutdown_retry_ms
-        if remaining is None:
-            if leads:
-                return None
-            return ShutdownEnded(outcome=ShutdownOutcome.UNANSWERED, remaining=0)
+        if not self._is_in_flight or response.request_id != self._request_id:
+            return None
+        if response.error is not ErrorCode.NONE:
+            return self._judge_unanswered(leads=leads, now_ms=now_ms)
+        self._pause(now_ms)
+        remaining = response.remaining
         if remaining == 0:
             return ShutdownEnded(outcome=ShutdownOutcome.ALL_MOVED, remaining=0)
         if self._least_remaining is None or remaining < self._least_remaining:
@@ -59,3 +72,11 @@ class ControlledShutdown:
         if now_ms - self._moved_at_ms >= self._timing.shutdown_stalled_ms:
             return ShutdownEnded(outcome=ShutdownOutcome.STALLED, remaining=remaining)
         return None
+
+    def _judge_unanswered(self, *, leads: bool, now_ms: int) -> ShutdownEnded | None:
+        self._pause(now_ms)
+        return None if leads else ShutdownEnded(outcome=ShutdownOutcome.UNANSWERED, remaining=0)
+
+    def _pause(self, now_ms: int) -> None:
+        self._is_in_flight = False
+        self._due_ms = now_ms + self._timing.shutdown_retry_ms

@@ -83,18 +83,13 @@ class MetadataCache:
             return None
         return TopicPartition(topic_id=topic_id, partition=partition)
 
-    def state(self, tp: TopicPartition) -> PartitionState | None:
-        """Return the last announced state of a partition."""
-        topic = self._topics.get(tp.topic_id)
-        return None if topic is None else topic.partitions.get(tp.partition)
-
     def snapshot(self, listener: str) -> MetadataSnapshot:
         """Return the cluster by the addresses of that listener; brokers without it are left out."""
         return MetadataSnapshot(
             cluster_id=self._cluster_id,
             controller=self._controller_id,
             brokers=tuple(
-                (broker.broker_id, endpoint, "")
+                (broker.broker_id, endpoint)
                 for broker in self.live_brokers
                 for endpoint in broker.endpoints
                 if endpoint.listener == listener

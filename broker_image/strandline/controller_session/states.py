@@ -1,4 +1,4 @@
-"""The states of a broker's search for, and session with, the active controller.
+"""The states of a broker's connection with the holder of the controller Lease.
 
     NoHolder --Lease names a broker--> LookingUp --registration matches--> Open
        ^                                  |  ^                             |  |
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.model import Endpoint, HolderIdentity
+from strandline.model import GRPC_LISTENER, Endpoint, HolderIdentity, Registration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +44,9 @@ class Redialling:
     due_ms: int
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """A stream is open; the due times are changed by `ControllerSession` alone."""
+    """A stream is open; heartbeats are due, some of them with a report of what is hosted."""
 
     session_id: int
     holder: Holder
@@ -64,4 +64,26 @@ class Probing:
     due_ms: int | None
 
 
-SessionState = NoHolder | LookingUp | Redialling | Open | Probing
+ConnectionState = NoHolder | LookingUp | Redialling | Open | Probing
+
+
+def due_of(state: ConnectionState) -> int | None:
+    """Return when a state wants something done, None if it waits for an event alone."""
+    match state:
+        case Open(heartbeat_due_ms=due_ms):
+            return due_ms
+        case Redialling(due_ms=due_ms):
+            return due_ms
+        case Probing(due_ms=due_ms):
+            return due_ms
+        case NoHolder() | LookingUp():
+            return None
+
+
+def holder_of(signed: str, found: Registration | None) -> Holder | None:
+    """Return the holder, None unless the process that signed the Lease is the one registered."""
+    identity = HolderIdentity.parse(signed)
+    if identity is None or found is None or found.incarnation != identity.incarnation:
+        return None
+    endpoint = found.endpoint(GRPC_LISTENER)
+    return None if endpoint is None else Holder(identity=identity, endpoint=endpoint)

@@ -1,7 +1,7 @@
 """ISR proposals made while no session was open; used by `ControllerSession` alone.
 
-They wait for the next session, one per partition, so that an outage costs nothing. Once that
-session's full state is applied the replicas are told that their proposal was not answered,
+The proposals wait for the next session, one per partition, so that an outage costs nothing. Once
+that session's full state is applied, the replicas hear that their proposals were not answered,
 and propose what they then want.
 """
 

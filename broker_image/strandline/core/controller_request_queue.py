@@ -9,7 +9,6 @@ Invariant: an accepted epoch (controller, leader and partition epoch) never fall
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from strandline.errors import ErrorCode
@@ -18,10 +17,8 @@ from strandline.model import (
     BrokerId,
     ControllerEpoch,
     HostedPartition,
-    IsrEntry,
     LeaderEpoch,
     PartitionCommand,
-    PartitionEpoch,
     PartitionState,
     TopicPartition,
 )
@@ -34,21 +31,11 @@ ControllerRequest = LeaderAndIsrReceived | StopReplicaReceived | LiveBrokersChan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptedState:
-    """The newest state of a partition that this broker accepted; the state file keeps it."""
-
-    topic_name: str
-    leader_epoch: LeaderEpoch
-    partition_epoch: PartitionEpoch
-    isr: tuple[IsrEntry, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedState:
     """A state that a leader adopted from a response: it is written, and changes no role."""
 
     tp: TopicPartition
-    accepted: AcceptedState
+    accepted: PersistedPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +50,9 @@ class CheckedRequest:
     partition_errors: tuple[ErrorCode, ...] = ()
 
 
-def accepted_state_of(command: PartitionCommand) -> AcceptedState:
-    """Return what the state file keeps of a partition's command."""
-    return accepted_state(command.topic_name, command.state)
-
-
-def accepted_state(topic_name: str, state: PartitionState) -> AcceptedState:
+def accepted_state(topic_name: str, state: PartitionState) -> PersistedPartition:
     """Return what the state file keeps of a committed state."""
-    return AcceptedState(
+    return PersistedPartition(
         topic_name=topic_name,
         leader_epoch=state.leader_epoch,
         partition_epoch=state.partition_epoch,
@@ -78,7 +60,7 @@ def accepted_state(topic_name: str, state: PartitionState) -> AcceptedState:
     )
 
 
-def check_partition(accepted: AcceptedState | None, command: PartitionCommand) -> ErrorCode:
+def check_partition(accepted: PersistedPartition | None, command: PartitionCommand) -> ErrorCode:
     """Return NONE if a partition's command may be applied, or the error that refuses it.
 
     The state that is accepted already is accepted again: the response to it may have
@@ -123,7 +105,7 @@ class ControllerRequestQueue:
         self._waiting: deque[ControllerRequest | AdoptedState] = deque()
         self._under_way: list[CheckedRequest] | None = None
         self._token = 0
-        self._accepted: dict[TopicPartition, AcceptedState] = {}
+        self._accepted: dict[TopicPartition, PersistedPartition] = {}
         self.controller_epoch = controller_epoch
 
     @property
@@ -137,7 +119,7 @@ class ControllerRequestQueue:
         An epoch in the log counts as accepted: a log is only written under an accepted epoch.
         """
         leader_epoch = max(hosted.leader_epoch, log.epochs.newest)
-        self._accepted[hosted.tp] = AcceptedState(
+        self._accepted[hosted.tp] = PersistedPartition(
             topic_name=hosted.topic_name,
             leader_epoch=leader_epoch,
             partition_epoch=hosted.partition_epoch,
@@ -163,13 +145,18 @@ class ControllerRequestQueue:
         """
         if self._under_way is not None or not self._waiting:
             return [], []
-        epoch_before, written = self.controller_epoch, dict[TopicPartition, AcceptedState]()
+        epoch_before, written = self.controller_epoch, dict[TopicPartition, PersistedPartition]()
         checked = self._check_waiting(written)
         if not written and self.controller_epoch == epoch_before:
             return [], checked
         self._token += 1
         self._under_way = checked
-        return [self._persist(written)], []
+        persist = PersistState(
+            token=self._token,
+            controller_epoch=self.controller_epoch,
+            partitions=tuple(sorted(written.items())),
+        )
+        return [persist], []
 
     def on_persisted(self, token: int) -> list[CheckedRequest]:
         """Return the requests whose accepted states are on disk now."""
@@ -186,7 +173,9 @@ class ControllerRequestQueue:
         self._waiting.clear()
         return [*under_way, *waiting]
 
-    def _check_waiting(self, written: dict[TopicPartition, AcceptedState]) -> list[CheckedRequest]:
+    def _check_waiting(
+        self, written: dict[TopicPartition, PersistedPartition]
+    ) -> list[CheckedRequest]:
         checked: list[CheckedRequest] = []
         while self._waiting:
             each = self._waiting.popleft()
@@ -202,7 +191,7 @@ class ControllerRequestQueue:
         return checked
 
     def _check(
-        self, request: ControllerRequest, written: dict[TopicPartition, AcceptedState]
+        self, request: ControllerRequest, written: dict[TopicPartition, PersistedPartition]
     ) -> CheckedRequest:
         error = self._fence(request)
         if error is not ErrorCode.NONE:
@@ -217,7 +206,7 @@ class ControllerRequestQueue:
                     continue
                 partition_error = check_partition(accepted, each)
                 if partition_error is ErrorCode.NONE:
-                    self._accept(each.tp, accepted_state_of(each), written)
+                    self._accept(each.tp, accepted_state(each.topic_name, each.state), written)
                 partition_errors.append(partition_error)
         elif isinstance(request, StopReplicaReceived):
             for tp in request.partitions:
@@ -238,31 +227,9 @@ class ControllerRequestQueue:
     def _accept(
         self,
         tp: TopicPartition,
-        accepted: AcceptedState,
-        written: dict[TopicPartition, AcceptedState],
+        accepted: PersistedPartition,
+        written: dict[TopicPartition, PersistedPartition],
     ) -> None:
         before = self._accepted.get(tp)
         if before is None or before.partition_epoch < accepted.partition_epoch:
             self._accepted[tp] = written[tp] = accepted
-
-    def _persist(self, written: dict[TopicPartition, AcceptedState]) -> PersistState:
-        return PersistState(
-            token=self._token,
-            controller_epoch=self.controller_epoch,
-            partitions=_persisted(sorted(written.items())),
-        )
-
-
-def _persisted(
-    written: Iterable[tuple[TopicPartition, AcceptedState]],
-) -> tuple[PersistedPartition, ...]:
-    return tuple(
-        PersistedPartition(
-            tp=tp,
-            topic_name=accepted.topic_name,
-            leader_epoch=accepted.leader_epoch,
-            partition_epoch=accepted.partition_epoch,
-            isr=accepted.isr,
-        )
-        for tp, accepted in written
-    )

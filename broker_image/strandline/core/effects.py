@@ -23,7 +23,7 @@ from strandline.model import (
     TopicSettings,
 )
 
-from .events import FetchPartition
+from .events import FetchPartition, RecordsHandle
 from .notices import (
     BecameFollower,
     BecameLeader,
@@ -84,9 +84,11 @@ class CreateReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersistedPartition:
-    """What the state file keeps of one partition (ADR 0007)."""
+    """The newest state of a partition that this broker accepted; the state file keeps it.
 
-    tp: TopicPartition
+    Source:  ADR 0007
+    """
+
     topic_name: str
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
@@ -99,31 +101,32 @@ class PersistState:
 
     token: int
     controller_epoch: ControllerEpoch
-    partitions: tuple[PersistedPartition, ...]
+    partitions: tuple[tuple[TopicPartition, PersistedPartition], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendAsLeader:
-    """Append the records of (request_id, tp); base_offset and leader_epoch are to be stamped.
+    """Append the batch of a produce request; base_offset and leader_epoch are to be stamped.
 
     Both lie outside the CRC. The core counts the records as written from now on.
     """
 
     request_id: int
     tp: TopicPartition
+    records: RecordsHandle
     base_offset: int
     leader_epoch: LeaderEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendAsFollower:
-    """Append the first batch_count fetched batches of (request_id, tp) as they are.
+    """Append the first batch_count of the fetched batches as they are.
 
     Their first offset is the log end offset.
     """
 
-    request_id: int
     tp: TopicPartition
+    records: RecordsHandle
     batch_count: int
 
 
@@ -189,7 +192,7 @@ class CompleteFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReadInfo:
-    """What may be read for one `FetchPartition`: [from_offset, up_to_offset), or an error.
+    """What may be read of one partition: [from_offset, up_to_offset), or an error.
 
     from_offset == up_to_offset means: no records, but the high watermark is news.
     """

@@ -8,6 +8,7 @@ negative, ids exist as ids. Offsets count records, ends are exclusive; times are
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NewType
 
 from strandline.errors import ErrorCode
 from strandline.model import (
@@ -24,6 +25,14 @@ from strandline.model import (
     PartitionState,
     TopicPartition,
 )
+
+RecordsHandle = NewType("RecordsHandle", object)
+"""Records that a shell holds, checked; the core carries the handle and never looks into it."""
+NO_RECORDS = RecordsHandle(())
+
+SequenceCheck = BatchSpan | ErrorCode
+"""What a log says of a producer's next batch: NONE for a new one in order, why it is refused, or
+where the same batch already is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,21 +83,19 @@ class LiveBrokersChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceReceived:
-    """A validated batch for one partition.
+    """A validated batch for one partition; `AppendAsLeader` carries its records back.
 
-    record_count is last offset delta + 1. The record bytes stay with the shell under
-    (request_id, tp). duplicate is the range of the same producer batch already in the
-    log: nothing is appended, the response carries its offsets and waits for the same HW.
+    record_count is last offset delta + 1. Of a batch that is already in the log nothing is
+    appended: the response carries the offsets it has there and waits for the same HW.
     """
 
     request_id: int
     tp: TopicPartition
     acks: Acks
     record_count: int
-    size_bytes: int
+    records: RecordsHandle
     timeout_ms: int
-    leader_epoch: LeaderEpoch | None = None
-    duplicate: BatchSpan | None = None
+    sequence: SequenceCheck = ErrorCode.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,16 +124,14 @@ class FetchPartition:
 
     last_fetched_epoch is the epoch of the follower's last batch or epoch entry,
     NO_EPOCH for an empty log. high_watermark is the one the follower knows, so that a leader
-    need not remember which one it sent, nor guess whether it arrived (KIP-1166); consumers
-    send none.
+    need not remember which one it sent, nor guess whether it arrived (KIP-1166).
     """
 
     tp: TopicPartition
     fetch_offset: int
-    log_start_offset: int
     leader_epoch: LeaderEpoch
     last_fetched_epoch: LeaderEpoch
-    high_watermark: int = -1
+    high_watermark: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +150,7 @@ class FollowerFetchReceived:
 class FetchedPartition:
     """One partition of a leader's response; batches are contiguous, ascending, CRC-checked.
 
-    The bytes stay with the shell under (request_id, tp). diverging excludes batches.
+    `AppendAsFollower` carries their records back. diverging excludes batches.
     """
 
     tp: TopicPartition
@@ -153,6 +158,7 @@ class FetchedPartition:
     high_watermark: int
     log_start_offset: int
     batches: tuple[BatchSpan, ...] = ()
+    records: RecordsHandle = NO_RECORDS
     diverging: EpochEndOffset | None = None
 
 

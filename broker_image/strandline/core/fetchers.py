@@ -183,12 +183,7 @@ class Fetchers:
             # this one (KAFKA-7786, KAFKA-18723).
             if replica is None or requested is None or requested != replica.fetch():
                 continue
-            effects += replica.on_fetched(
-                fetched,
-                request_id=event.request_id,
-                now_ms=now_ms,
-                settings=self._context.settings,
-            )
+            effects += replica.on_fetched(fetched, now_ms=now_ms, settings=self._context.settings)
             if replica.fenced:
                 self.forget(fetched.tp)
                 continue

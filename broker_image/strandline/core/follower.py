@@ -1,6 +1,6 @@
 """A replica that follows: what it fetches, and what it does with the response.
 
-Made by `Partition` for one leader epoch; `FollowerReplica` alone changes its fields. The
+Made by `Partition` for one leader epoch; it is changed by its own methods alone. The
 fetch offset it sends is its log end, so each fetch is also an acknowledgement. It writes
 nothing the leader did not send, except that it cuts what the leader never had.
 
@@ -56,7 +56,6 @@ class FollowerReplica:
         return FetchPartition(
             tp=self.log.tp,
             fetch_offset=self.log.log_end_offset,
-            log_start_offset=self.log.log_start_offset,
             leader_epoch=self.leader_epoch,
             last_fetched_epoch=self.log.epochs.newest,
             high_watermark=self.log.high_watermark,
@@ -67,7 +66,7 @@ class FollowerReplica:
         self.state = state
 
     def on_fetched(
-        self, response: FetchedPartition, *, request_id: int, now_ms: int, settings: CoreSettings
+        self, response: FetchedPartition, *, now_ms: int, settings: CoreSettings
     ) -> list[Effect]:
         """Take one partition of the response to a fetch of this leader epoch from this log end."""
         settled = False
@@ -79,7 +78,7 @@ class FollowerReplica:
                 effects = self._truncate(response.diverging)
                 settled = bool(effects)
             case ErrorCode.NONE:
-                effects = self._append(response.batches, request_id)
+                effects = self._append(response)
                 settled = bool(effects) or not response.batches
                 if settled:
                     self.log.follow_high_watermark(response.high_watermark)
@@ -98,14 +97,14 @@ class FollowerReplica:
             self.delayed_until_ms = now_ms + settings.backoff_ms(self.refusals)
         return effects
 
-    def _append(self, batches: tuple[BatchSpan, ...], request_id: int) -> list[Effect]:
-        accepted = self._acceptable(batches)
+    def _append(self, response: FetchedPartition) -> list[Effect]:
+        accepted = self._acceptable(response.batches)
         if not accepted:
             return []
         # Epochs before records: what has no epoch could never be compared with the leader.
         return [
             *self.log.append_batches(accepted),
-            AppendAsFollower(request_id=request_id, tp=self.log.tp, batch_count=len(accepted)),
+            AppendAsFollower(tp=self.log.tp, records=response.records, batch_count=len(accepted)),
         ]
 
     def _acceptable(self, batches: tuple[BatchSpan, ...]) -> list[BatchSpan]:

@@ -43,7 +43,7 @@ class FollowerFetches:
             leader = self._admit(event, fetch)
             if isinstance(leader, ErrorCode):
                 effects += fenced_notice(leader, "fetch")
-                reads.append(refused(fetch, leader))
+                reads.append(refused(fetch.tp, fetch.fetch_offset, leader))
             else:
                 read, counted = _count(leader, event.follower, fetch, now_ms)
                 effects += counted
@@ -93,9 +93,10 @@ class FollowerFetches:
         for fetch in delayed.partitions:
             leader = find_leader(self._partitions.get(fetch.tp), fetch.leader_epoch)
             if isinstance(leader, ErrorCode):
-                reads.append(refused(fetch, leader))
+                reads.append(refused(fetch.tp, fetch.fetch_offset, leader))
             elif delayed.follower not in leader.followers:
-                reads.append(refused(fetch, ErrorCode.UNKNOWN_LEADER_EPOCH, leader))
+                error = ErrorCode.UNKNOWN_LEADER_EPOCH
+                reads.append(refused(fetch.tp, fetch.fetch_offset, error, leader))
             else:
                 reads.append(read_for_follower(leader, fetch))
         return reads
@@ -127,7 +128,9 @@ def _refuse_all(event: FollowerFetchReceived, error: ErrorCode) -> list[Effect]:
     reply = ReplyFetch(
         request_id=event.request_id,
         follower=event.follower,
-        partitions=tuple(refused(fetch, error) for fetch in event.partitions),
+        partitions=tuple(
+            refused(fetch.tp, fetch.fetch_offset, error) for fetch in event.partitions
+        ),
     )
     return [*fenced_notice(error, "fetch"), reply]
 

@@ -1,8 +1,8 @@
 """A leader's ISR proposals to the controller.
 
 `LeaderReplica` decides which brokers join and leave; this decides when a proposal may be
-sent, when it is sent again, and what settles it. `IsrProposer` alone changes its fields; all
-others call its methods and read.
+sent, when it is sent again, and what settles it. A proposer is changed by its own methods
+alone.
 
     stable   --propose---------------------------->  pending
     pending  --higher partition epoch------------->  stable (accepted, refused or overtaken)

@@ -1,8 +1,8 @@
 """A replica that leads: appends, counts its followers, decides who is in sync.
 
 Made by `Partition` when the controller names this broker, thrown away when it names another
-or a later leadership. `LeaderReplica` alone changes which followers it counts, and moves the
-high watermark of its log. A re-elected leader begins with unknown followers, because between
+or a later leadership. A leader is changed by its own methods alone; they also move the high
+watermark of its log. A re-elected leader begins with unknown followers, because between
 two leaderships it did not hear of their logs may have been cut.
 Invariant: the high watermark never falls, and never passes a member of the maximal ISR.
 """
@@ -16,7 +16,7 @@ from strandline.model import BrokerEpoch, BrokerId, IsrEntry, LeaderEpoch, Parti
 
 from .broker_context import BrokerContext
 from .effects import AppendAsLeader, BecameLeader, Effect, HighWatermarkAdvanced, IsrChanged
-from .events import AlterPartitionResponseReceived
+from .events import AlterPartitionResponseReceived, ProduceReceived
 from .high_watermark import counted_end_offsets, next_high_watermark
 from .isr import Stable
 from .isr_proposer import IsrProposer
@@ -65,12 +65,13 @@ class LeaderReplica:
 
     # --- records ------------------------------------------------------------------------
 
-    def append(self, *, request_id: int, record_count: int) -> AppendAsLeader:
+    def append(self, batch: ProduceReceived) -> AppendAsLeader:
         """Give a batch the next offsets; the disk follows when the effect is performed."""
         return AppendAsLeader(
-            request_id=request_id,
+            request_id=batch.request_id,
             tp=self.log.tp,
-            base_offset=self.log.append(record_count),
+            records=batch.records,
+            base_offset=self.log.append(batch.record_count),
             leader_epoch=self.leader_epoch,
         )
 

@@ -1,9 +1,9 @@
 """What the core knows of a log on this broker: offsets and epochs, never bytes.
 
-`LocalLog` alone changes its offsets, epochs and settings. The partition's present role calls
-the methods that move offsets, `ControllerRequests` hands over settings, all others read. A
-method returns the commands that make the disk follow, in performing order, but for the
-command that appends: the role adds it, because it knows the request.
+A log is changed by its own methods alone. The partition's present role calls those that move
+offsets, and `ControllerRequests` hands over settings. A method returns the commands that make
+the disk follow, in performing order, but for the command that appends: the role adds it,
+because it knows the request.
 Invariant: 0 <= log_start_offset <= high_watermark <= log_end_offset.
 """
 

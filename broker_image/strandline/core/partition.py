@@ -7,7 +7,7 @@
 
 A replica found on disk is idle until the first state from the controller: it neither serves
 nor fetches. A role is replaced as a whole, never edited into another one.
-`Partition` alone changes its fields; `ControllerRequests` hands it states, all others read.
+A partition is changed by its own methods alone; `ControllerRequests` hands it states.
 Invariant: a replica leads only under an epoch above every epoch it was ever given
 before, and only if its own ISR entry names its own incarnation (ADR 0002).
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from strandline.model import BrokerEpoch, BrokerId, IsrEntry
+from strandline.model import BrokerEpoch, BrokerId, IsrEntry, covers
 
 UNKNOWN_END = -1
 """Log end of a follower that has not fetched yet in this leader epoch: it holds the HW back."""
@@ -40,7 +40,9 @@ class FollowerProgress:
 
     def covers(self, entry: IsrEntry) -> bool:
         """Tell whether the process that fetches still has what the ISR entry stands for."""
-        return self.clean_since_epoch <= entry.broker_epoch <= self.broker_epoch
+        return covers(
+            entry, clean_since_epoch=self.clean_since_epoch, broker_epoch=self.broker_epoch
+        )
 
     def record_fetch(self, *, fetch_offset: int, leader_end: int, now_ms: int) -> None:
         """Note a fetch that was accepted.

@@ -7,16 +7,22 @@ progress: a response that was read again after a wait must not look like a secon
 from __future__ import annotations
 
 from strandline.errors import ErrorCode
-from strandline.model import NO_EPOCH, UNKNOWN_EPOCH_END, EpochEndOffset, LeaderEpoch
+from strandline.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_EPOCH,
+    UNKNOWN_EPOCH_END,
+    EpochEndOffset,
+    LeaderEpoch,
+    TopicPartition,
+)
 
 from .effects import LogReadInfo
 from .events import FetchPartition
 from .leader import LeaderReplica
+from .local_log import LocalLog
 from .partition import Failed, Partition
 from .truncation import diverging_epoch
-
-EARLIEST_TIMESTAMP = -2
-LATEST_TIMESTAMP = -1
 
 
 def find_leader(
@@ -43,61 +49,28 @@ def find_leader(
 
 
 def read_for_follower(leader: LeaderReplica, fetch: FetchPartition) -> LogReadInfo:
-    """Return what a follower may read: everything behind its end, or why not.
-
-    Source:  Kafka 3.9 Partition.readRecords; below the start before divergence (KAFKA-12996)
-    """
-    log = leader.log
-    # The common case first: in our newest epoch, within our log, nothing can diverge.
-    continues = (
-        fetch.last_fetched_epoch == log.epochs.newest != NO_EPOCH
-        and log.log_start_offset <= fetch.fetch_offset <= log.log_end_offset
-    )
-    objection = None if continues else _objection(leader, fetch)
-    if objection is not None:
-        return objection
-    return LogReadInfo(
-        tp=fetch.tp,
-        error=ErrorCode.NONE,
-        high_watermark=log.high_watermark,
-        log_start_offset=log.log_start_offset,
-        from_offset=fetch.fetch_offset,
-        up_to_offset=log.log_end_offset,
-    )
+    """Return what a follower may read: everything behind its end, or why not."""
+    return _read(leader, fetch.fetch_offset, fetch.last_fetched_epoch)
 
 
-def _objection(leader: LeaderReplica, fetch: FetchPartition) -> LogReadInfo | None:
-    """Return why a fetch does not continue our history, None if it does."""
-    log = leader.log
-    if fetch.fetch_offset < log.log_start_offset:
-        return refused(fetch, ErrorCode.OFFSET_OUT_OF_RANGE, leader)
-    if fetch.last_fetched_epoch != NO_EPOCH:
-        diverging = diverging_epoch(
-            log.epochs,
-            log_end_offset=log.log_end_offset,
-            fetch_offset=fetch.fetch_offset,
-            last_fetched_epoch=fetch.last_fetched_epoch,
-        )
-        if diverging == UNKNOWN_EPOCH_END:
-            return refused(fetch, ErrorCode.OFFSET_OUT_OF_RANGE, leader)
-        if diverging is not None:
-            return _nothing(fetch, ErrorCode.NONE, leader, diverging)
-    if fetch.fetch_offset > log.log_end_offset:
-        return refused(fetch, ErrorCode.OFFSET_OUT_OF_RANGE, leader)
-    return None
-
-
-def read_for_consumer(partition: Partition | None, fetch: FetchPartition) -> LogReadInfo:
+def read_for_consumer(
+    partition: Partition | None,
+    tp: TopicPartition,
+    *,
+    fetch_offset: int,
+    leader_epoch: LeaderEpoch | None,
+    last_fetched_epoch: LeaderEpoch | None,
+) -> LogReadInfo:
     """Return what a consumer may read: never a record at or above the high watermark.
 
-    Shape:   fetch.leader_epoch and fetch.last_fetched_epoch are NO_EPOCH if it sent none
+    Shape:   an epoch is None if the consumer sent none
     Returns: an empty range between high watermark and log end: the consumer waits
     """
-    asked_epoch = None if fetch.leader_epoch == NO_EPOCH else fetch.leader_epoch
-    leader = find_leader(partition, asked_epoch)
+    leader = find_leader(partition, leader_epoch)
     if isinstance(leader, ErrorCode):
-        return refused(fetch, leader)
-    read = read_for_follower(leader, fetch)
+        return refused(tp, fetch_offset, leader)
+    epoch = NO_EPOCH if last_fetched_epoch is None else last_fetched_epoch
+    read = _read(leader, fetch_offset, epoch)
     if read.error is not ErrorCode.NONE or read.diverging is not None:
         return read
     return LogReadInfo(
@@ -108,6 +81,54 @@ def read_for_consumer(partition: Partition | None, fetch: FetchPartition) -> Log
         from_offset=read.from_offset,
         up_to_offset=max(read.from_offset, read.high_watermark),
     )
+
+
+def _read(leader: LeaderReplica, fetch_offset: int, last_fetched_epoch: LeaderEpoch) -> LogReadInfo:
+    """Return everything behind an offset if that continues our history, or why not.
+
+    Source:  Kafka 3.9 Partition.readRecords; below the start before divergence (KAFKA-12996)
+    """
+    log = leader.log
+    # The common case first: in our newest epoch, within our log, nothing can diverge.
+    continues = (
+        last_fetched_epoch == log.epochs.newest != NO_EPOCH
+        and log.log_start_offset <= fetch_offset <= log.log_end_offset
+    )
+    objection = ErrorCode.NONE if continues else _objection(log, fetch_offset, last_fetched_epoch)
+    if isinstance(objection, EpochEndOffset):
+        return _nothing(log.tp, fetch_offset, ErrorCode.NONE, leader, objection)
+    if objection is not ErrorCode.NONE:
+        return refused(log.tp, fetch_offset, objection, leader)
+    return LogReadInfo(
+        tp=log.tp,
+        error=ErrorCode.NONE,
+        high_watermark=log.high_watermark,
+        log_start_offset=log.log_start_offset,
+        from_offset=fetch_offset,
+        up_to_offset=log.log_end_offset,
+    )
+
+
+def _objection(
+    log: LocalLog, fetch_offset: int, last_fetched_epoch: LeaderEpoch
+) -> ErrorCode | EpochEndOffset:
+    """Return why a fetch does not continue our history, or where it diverges; NONE if it does."""
+    if fetch_offset < log.log_start_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if last_fetched_epoch != NO_EPOCH:
+        diverging = diverging_epoch(
+            log.epochs,
+            log_end_offset=log.log_end_offset,
+            fetch_offset=fetch_offset,
+            last_fetched_epoch=last_fetched_epoch,
+        )
+        if diverging == UNKNOWN_EPOCH_END:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if diverging is not None:
+            return diverging
+    if fetch_offset <= log.log_end_offset:
+        return ErrorCode.NONE
+    return ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def end_offset_for_epoch(
@@ -145,24 +166,25 @@ def list_offset(
 
 
 def refused(
-    fetch: FetchPartition, error: ErrorCode, leader: LeaderReplica | None = None
+    tp: TopicPartition, fetch_offset: int, error: ErrorCode, leader: LeaderReplica | None = None
 ) -> LogReadInfo:
     """Return a read without records; a leader still sends its high watermark and start."""
-    return _nothing(fetch, error, leader, None)
+    return _nothing(tp, fetch_offset, error, leader, None)
 
 
 def _nothing(
-    fetch: FetchPartition,
+    tp: TopicPartition,
+    fetch_offset: int,
     error: ErrorCode,
     leader: LeaderReplica | None,
     diverging: EpochEndOffset | None,
 ) -> LogReadInfo:
     return LogReadInfo(
-        tp=fetch.tp,
+        tp=tp,
         error=error,
         high_watermark=-1 if leader is None else leader.log.high_watermark,
         log_start_offset=-1 if leader is None else leader.log.log_start_offset,
-        from_offset=fetch.fetch_offset,
-        up_to_offset=fetch.fetch_offset,
+        from_offset=fetch_offset,
+        up_to_offset=fetch_offset,
         diverging=diverging,
     )

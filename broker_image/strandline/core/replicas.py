@@ -1,6 +1,6 @@
 """All replicas of one broker: events in, effects out.
 
-The only entry of the core. Called by `runtime.driver` and by the simulator, one event at a
+The only entry of the core. Called by `runtime.event_loop.driver` and the simulator, one event at a
 time; it connects decisions and makes none itself. Each step is: handle the event, do what
 is due by time, complete requests that now can be completed, expire others, fetch.
 Effects come in performing order: the disk before the message that reports it.
@@ -30,7 +30,6 @@ from .events import (
     DelayedFetchReceived,
     Event,
     FetchFailed,
-    FetchPartition,
     FetchResponseReceived,
     FollowerFetchReceived,
     LeaderAndIsrReceived,
@@ -242,14 +241,22 @@ class Replicas:
         """Return how many requests wait, by operation."""
         return self._requests.sizes()
 
-    def visible_end(self, tp: TopicPartition) -> int | None:
-        """Return the offset below which consumers read here, None if we do not lead."""
-        leader = reads.find_leader(self._partitions.get(tp), None)
-        return leader.log.high_watermark if isinstance(leader, LeaderReplica) else None
-
-    def read_for_consumer(self, fetch: FetchPartition) -> LogReadInfo:
-        """Return what a consumer may read now; NO_EPOCH stands for an epoch it did not send."""
-        return reads.read_for_consumer(self._partitions.get(fetch.tp), fetch)
+    def read_for_consumer(
+        self,
+        tp: TopicPartition,
+        *,
+        fetch_offset: int,
+        leader_epoch: LeaderEpoch | None,
+        last_fetched_epoch: LeaderEpoch | None,
+    ) -> LogReadInfo:
+        """Return what a consumer may read now; None stands for an epoch it did not send."""
+        return reads.read_for_consumer(
+            self._partitions.get(tp),
+            tp,
+            fetch_offset=fetch_offset,
+            leader_epoch=leader_epoch,
+            last_fetched_epoch=last_fetched_epoch,
+        )
 
     def end_offset_for_epoch(
         self, tp: TopicPartition, asked: LeaderEpoch, leader_epoch: LeaderEpoch | None

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from strandline.errors import ErrorCode
-from strandline.model import Acks, TopicPartition
+from strandline.model import Acks, BatchSpan, TopicPartition
 
 from .broker_context import BrokerContext
 from .effects import (
@@ -30,7 +30,7 @@ from .events import (
     FollowerFetchReceived,
     ProduceReceived,
 )
-from .follower_fetches import FollowerFetches, fenced_notice
+from .follower_fetches import FollowerFetches
 from .leader import LeaderReplica
 from .partition import Partition
 from .purgatory import (
@@ -71,12 +71,17 @@ class Requests:
     def on_produce(self, event: ProduceReceived, now_ms: int) -> list[Effect]:
         """Append a batch, or return the refusal; acks=all waits for the high watermark.
 
+        Leadership is asked first: of sequences only the leader's log knows the newest.
+
         NOT_ENOUGH_REPLICAS_AFTER_APPEND is never sent: under min ISR the high watermark
         is frozen, so such a request waits, and expires or is committed later.
         """
-        leader = find_leader(self._partitions.get(event.tp), event.leader_epoch)
+        leader = find_leader(self._partitions.get(event.tp), None)
         if isinstance(leader, ErrorCode):
-            return [*fenced_notice(leader, "produce"), _produce_refused(event, leader)]
+            return [_produce_refused(event, leader)]
+        sequence = event.sequence
+        if isinstance(sequence, ErrorCode) and sequence is not ErrorCode.NONE:
+            return [_produce_refused(event, sequence)]
         if event.acks is Acks.ALL:
             # Before the append, so that a refused record is in no log.
             if leader.is_under_min_isr:
@@ -84,10 +89,10 @@ class Requests:
             if self._purgatory.is_full:
                 return [_produce_refused(event, ErrorCode.REQUEST_TIMED_OUT)]
         effects: list[Effect] = []
-        if event.duplicate is not None:
-            base_offset, next_offset = event.duplicate.base_offset, event.duplicate.next_offset
+        if isinstance(sequence, BatchSpan):
+            base_offset, next_offset = sequence.base_offset, sequence.next_offset
         else:
-            append = leader.append(request_id=event.request_id, record_count=event.record_count)
+            append = leader.append(event)
             effects.append(append)
             effects += leader.advance_high_watermark(now_ms)
             base_offset, next_offset = append.base_offset, leader.log.log_end_offset

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from strandline.backoff import Backoff
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreSettings:
@@ -52,5 +54,5 @@ class CoreSettings:
 
     def backoff_ms(self, failures: int) -> int:
         """Return the pause after that many failures in a row, at least one."""
-        exponent = min(failures - 1, self.fetch_backoff_ms.bit_length())
-        return min(self.fetch_backoff_ms, self.fetch_backoff_min_ms << exponent)
+        backoff = Backoff(first_ms=self.fetch_backoff_min_ms, max_ms=self.fetch_backoff_ms)
+        return backoff.after_ms(failures)

@@ -32,8 +32,8 @@ def topic_id_bytes(topic_id: TopicId) -> bytes:
 def broker_messages(snapshot: MetadataSnapshot) -> list[Message]:
     """Return all brokers with their addresses."""
     return [
-        {"node_id": broker_id, "host": endpoint.host, "port": endpoint.port, "rack": rack or None}
-        for broker_id, endpoint, rack in snapshot.brokers
+        {"node_id": broker_id, "host": endpoint.host, "port": endpoint.port}
+        for broker_id, endpoint in snapshot.brokers
     ]
 
 

@@ -1,6 +1,6 @@
 """Requests from bytes, responses to bytes, per API and version.
 
-Called by `connection`, and by tests for both directions. Codecs are compiled when a version
+Called by `connection`. Codecs are compiled when a version
 is first used and kept; their number is bounded by the table in `schemas`.
 """
 
@@ -52,30 +52,10 @@ def request_decoder(api_key: int, version: int) -> Decode:
 
 
 @cache
-def request_encoder(api_key: int, version: int) -> Encode:
-    """Return the compiled encoder of a request, which only clients and tests need."""
-    api = APIS[api_key]
-    return compile_encoder(
-        api.request, version,
-        is_flexible=api.is_flexible(version), title=f"{api.name} request {version}",
-    )  # fmt: skip
-
-
-@cache
 def response_encoder(api_key: int, version: int) -> Encode:
     """Return the compiled encoder of a response."""
     api = APIS[api_key]
     return compile_encoder(
-        api.response, version,
-        is_flexible=api.is_flexible(version), title=f"{api.name} response {version}",
-    )  # fmt: skip
-
-
-@cache
-def response_decoder(api_key: int, version: int) -> Decode:
-    """Return the compiled decoder of a response, which only clients and tests need."""
-    api = APIS[api_key]
-    return compile_decoder(
         api.response, version,
         is_flexible=api.is_flexible(version), title=f"{api.name} response {version}",
     )  # fmt: skip

@@ -5,6 +5,16 @@ they are complete, so that appends happen in their order while acknowledgements 
 awaited; responses leave strictly in order. Reading stops while any bound of `settings` is
 reached: requests unanswered, their bytes, a fetch under way, responses not taken by the client.
 Whatever a client sends, the worst that happens is that its own connection is closed.
+
+    state    socket    frames  responses  left when
+    Reading  read      taken   sent       a bound is reached; the connection ends
+    Paused   not read  kept    sent       no bound is reached; the connection ends
+    Ending   not read  kept    sent       the last response is sent: the transport is closed
+    Lost     gone      kept    dropped    never
+
+A connection ends when a frame comes that cannot be answered, or when `end` or `abort` is called.
+Every state but Lost is left for Lost when the transport is gone. `response_queue` has the states
+of what is sent.
 """
 
 from __future__ import annotations
@@ -58,14 +68,41 @@ class ListenerState:
     is_closing: bool = False
 
 
-class KafkaConnection(asyncio.BufferedProtocol):
-    """Reads requests, has them handled, writes responses.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """frame_begun_at is since when a frame is incomplete, None if none is."""
 
-    reading -> paused: a bound is reached; back when it is not.
-    reading or paused -> ending: a frame that cannot be answered came, or `end` was called; no
-    further frame is taken, responses under way still leave, then the connection is closed.
-    any -> lost: the transport is gone; results that still come are dropped.
+    frame_begun_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """A bound is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """No further frame is taken; responses under way still leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The transport is gone; results that still come are dropped."""
+
+
+ConnectionState = Reading | Paused | Ending | Lost
+BETWEEN_FRAMES = Reading()
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
+    """Reads requests, has them handled, writes responses; the states are in the module docstring.
+
+    reserved_bytes are those of the requests without a response; next_frame_bytes of them belong
+    to a frame that was not taken yet.
     """
+
+    _transport: asyncio.Transport
+    """Set by connection_made, which is called before all else."""
 
     def __init__(self, shared: ListenerState, loop: asyncio.AbstractEventLoop) -> None:
         self._shared = shared
@@ -76,20 +113,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
             frame_max_bytes=self._settings.request_max_bytes,
             frame_min_bytes=FIXED_HEADER_BYTES,
         )
-        self._transport: asyncio.Transport | None = None
+        self._state: ConnectionState = BETWEEN_FRAMES
         self._responses = ResponseQueue(loop, shared.observer)
         self._reserved_bytes = 0
-        self._next_is_reserved = False
+        self._next_frame_bytes = 0
         self._fetch_count = 0
-        self._is_reading = True
-        self._is_writable = True
-        self._is_ending = False
-        self._is_lost = False
-        self._is_taking = False
         self._client_name = ""
         self._peer = ""
         self._active_at = loop.time()
-        self._frame_begun_at: float | None = None
 
     # --- called by the event loop ---------------------------------------------------------
 
@@ -100,7 +131,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         name = transport.get_extra_info("peername")
         self._peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
         if self._shared.is_closing or self._has_too_many_connections():
-            self._is_ending = True
+            self._state = Ending()
             self._transport.abort()
             return
         self._shared.connections.add(self)
@@ -119,9 +150,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Forget everything that was under way for this client."""
-        if self._frames.is_partial and self._is_reading and not self._is_ending:
+        if self._frames.is_partial and isinstance(self._state, Reading):
             _log.info("connection lost within a request", extra=fields(**self._client_fields()))
-        self._is_lost = self._is_ending = True
+        self._state = Lost()
         self._shared.request_memory.forget(self._wake)
         for pending in self._responses:
             if pending.result is not None:
@@ -146,35 +177,34 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Stop taking requests: the client does not read its responses."""
-        self._is_writable = False
+        self._responses.block()
 
     def resume_writing(self) -> None:
         """Send what waited, and go on."""
-        self._is_writable = True
+        self._responses.unblock()
         self._take_frames()
 
     # --- called by the server -------------------------------------------------------------
 
     def end(self) -> None:
         """Take no further request; close when the responses under way have left."""
-        self._is_ending = True
+        self._become_ending()
         self._take_frames()
 
     def abort(self) -> None:
         """Close at once."""
-        self._is_ending = True
-        if self._transport is not None:
-            self._transport.abort()
+        self._become_ending()
+        self._transport.abort()
 
     def abort_if_overdue(self, now: float) -> None:
         """Close if the client kept a frame incomplete, or did nothing at all, for too long."""
-        if self._frame_begun_at is not None and self._is_reading:
-            begun_ms, limit = self._frame_begun_at, self._settings.receive_timeout_ms
-        elif self._is_writable and len(self._responses):
+        if isinstance(self._state, Reading) and self._state.frame_begun_at is not None:
+            begun_at, limit = self._state.frame_begun_at, self._settings.receive_timeout_ms
+        elif self._responses.is_open and len(self._responses):
             return
         else:
-            begun_ms, limit = self._active_at, self._settings.connection_idle_max_ms
-        if (now - begun_ms) * 1000 > limit:
+            begun_at, limit = self._active_at, self._settings.connection_idle_max_ms
+        if (now - begun_at) * 1000 > limit:
             _log.info("silent connection closed", extra=fields(peer=self._peer, limit_ms=limit))
             self.abort()
 
@@ -186,27 +216,27 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _take_frames(self) -> None:
         """Handle complete frames until none is left or a bound is reached; send what is ready."""
-        if self._is_taking or self._is_lost:
+        if isinstance(self._state, Lost):
             return
-        self._is_taking = True
         self._send()
-        may_go_on = True
         try:
-            while not self._is_ending and (may_go_on := self._may_take_next()):
+            while isinstance(self._state, (Reading, Paused)):
+                if not self._may_take_next():
+                    self._pause()
+                    return
                 frame = self._frames.take()
                 if frame is None:
-                    break
-                self._frame_begun_at = None
-                self._next_is_reserved = False
+                    self._read_on()
+                    return
+                self._next_frame_bytes = 0
+                if isinstance(self._state, Reading):
+                    self._state = BETWEEN_FRAMES
                 self._take(frame)
                 self._send()
         except MalformedRequest as error:
             pending = self._add_pending(None, NO_HEADER, size_bytes=0)
             self._malformed(pending, reason=str(error))
-        finally:
-            self._is_taking = False
-        self._send()
-        self._pause_or_resume(may_go_on=may_go_on and not self._is_ending)
+            self._send()
 
     def _may_take_next(self) -> bool:
         """Tell whether the next frame fits into every bound; reserve its bytes if so.
@@ -216,12 +246,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         size = self._frames.next_size()
         if size is None:
             return True
-        if not self._is_writable or len(self._responses) >= self._settings.requests_in_flight_max:
+        if not self._responses.is_open:
+            return False
+        if len(self._responses) >= self._settings.requests_in_flight_max:
             return False
         if self._fetch_count and self._frames.next_api_key() == FETCH:
             # One fetch at a time: each response may be as large as fetch.max.bytes.
             return False
-        if self._next_is_reserved:
+        if self._next_frame_bytes:
             return True
         held = self._reserved_bytes
         if held and held + size > self._settings.connection_memory_max_bytes:
@@ -230,22 +262,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._shared.request_memory.wait(self._wake)
             return False
         self._reserved_bytes += size
-        self._next_is_reserved = True
+        self._next_frame_bytes = size
         return True
 
-    def _pause_or_resume(self, *, may_go_on: bool) -> None:
-        transport = self._transport
-        now = self._loop.time()
-        if self._frame_begun_at is None and self._frames.is_partial:
-            self._frame_begun_at = now
-        if transport is None or transport.is_closing() or may_go_on == self._is_reading:
-            return
-        self._is_reading = may_go_on
-        if may_go_on:
-            self._frame_begun_at = now if self._frames.is_partial else None
-            transport.resume_reading()
-        else:
-            transport.pause_reading()
+    def _pause(self) -> None:
+        if isinstance(self._state, Reading) and not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._state = Paused()
+
+    def _read_on(self) -> None:
+        if isinstance(self._state, Paused):
+            if self._transport.is_closing():
+                return
+            self._transport.resume_reading()
+            self._state = BETWEEN_FRAMES
+        if self._state is BETWEEN_FRAMES and self._frames.is_partial:
+            self._state = Reading(frame_begun_at=self._loop.time())
+
+    def _become_ending(self) -> None:
+        """Take no further frame; a lost connection stays lost."""
+        self._pause()
+        if not isinstance(self._state, Lost):
+            self._state = Ending()
 
     def _add_pending(
         self, api: ApiSchema | None, header: RequestHeader, *, size_bytes: int
@@ -339,23 +377,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._fetch_count += 1
 
         def done(finished: asyncio.Future[object]) -> None:
-            self._fetch_count -= outcome.may_cancel
-            if self._is_lost:
-                # The client is gone; looking at the exception keeps the loop from reporting it.
-                _ = finished.cancelled() or finished.exception()
-                return
-            try:
-                self._ready(pending, outcome.finish(finished.result()))
-            except InvariantViolation:
-                raise
-            except (Exception, asyncio.CancelledError) as error:
-                self._failed(pending, error)
+            self._settle(pending, outcome, finished)
             self._take_frames()
 
         if result.done():
-            done(result)
+            self._settle(pending, outcome, result)
         else:
             result.add_done_callback(done)
+
+    def _settle(
+        self, pending: PendingResponse, outcome: DeferredResponse, result: asyncio.Future[object]
+    ) -> None:
+        self._fetch_count -= outcome.may_cancel
+        if isinstance(self._state, Lost):
+            # Looking at the exception keeps the loop from reporting it.
+            _ = result.cancelled() or result.exception()
+            return
+        try:
+            self._ready(pending, outcome.finish(result.result()))
+        except InvariantViolation:
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            self._failed(pending, error)
 
     def _ready(self, pending: PendingResponse, response: Response) -> None:
         logged_error = error_to_log(response)
@@ -369,7 +412,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._release_memory(pending)
 
     def _close_with(self, pending: PendingResponse, error: ErrorCode) -> None:
-        self._is_ending = True
+        self._become_ending()
         pending.ready_to_close(error, self._loop.time())
         self._release_memory(pending)
 
@@ -380,11 +423,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _send(self) -> None:
         """Send responses as far as they are ready; close when an ending connection has no more."""
-        transport = self._transport
-        if transport is None:
-            return
-        while self._is_writable and self._responses.send_next(transport):
+        while self._responses.send_next(self._transport):
             self._active_at = self._loop.time()
-        if self._responses.is_closed or (self._is_ending and not len(self._responses)):
-            self._is_ending = True
-            transport.close()
+        is_over = isinstance(self._state, Ending) and not len(self._responses)
+        if is_over or self._responses.is_closed:
+            self._become_ending()
+            self._transport.close()

@@ -1,7 +1,7 @@
 """Every bound of a listener, with its default and the reason for it.
 
-Made by `runtime` and passed in whole. The first group is the configuration of
-the broker; the second are bounds that follow from how the listener works.
+Made by `runtime` and passed in whole. What the broker's configuration says is inherited; the rest
+follows from how the listener works.
 """
 
 from __future__ import annotations
@@ -12,31 +12,8 @@ from strandline.config.network import KafkaListenerConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerSettings:
+class ListenerSettings(KafkaListenerConfig):
     """Bounds of one listener; sizes are bytes, times milliseconds."""
-
-    request_max_bytes: int = 104_857_600
-    """Greatest frame accepted; a longer one closes the connection. `socket.request.max.bytes`."""
-
-    connections_max: int = 2_000
-    """Connections beyond this are closed at once. `max.connections`."""
-
-    connection_idle_max_ms: int = 600_000
-    """A connection without any traffic for so long is closed. `connections.max.idle.ms`."""
-
-    requests_in_flight_max: int = 100
-    """Unanswered requests of one connection; the socket is not read beyond it."""
-
-    append_memory_max_bytes: int = 67_108_864
-    """Bytes of unanswered requests of all connections together; sockets are not read beyond it.
-    A single frame is let in whatever its size when nothing else is held.
-    `queued.max.request.bytes`."""
-
-    fetch_max_bytes: int = 57_671_680
-    """A client's `fetch.max.bytes` is cut to this. `fetch.max.bytes`."""
-
-    wait_max_ms: int = 300_000
-    """Longest time a produce or fetch may wait, whatever the client asks for."""
 
     connection_memory_max_bytes: int = 33_554_432
     """Bytes of unanswered requests of one connection: half of what all may have together, and

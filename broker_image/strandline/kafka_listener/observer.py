@@ -45,27 +45,6 @@ class ListenerObserver(Protocol):
         ...
 
 
-class SilentObserver:
-    """An observer that keeps nothing, for a listener without metrics."""
-
-    def response_sent(
-        self,
-        api: str,
-        error: ErrorCode,
-        *,
-        local_seconds: float,
-        remote_seconds: float,
-        send_seconds: float,
-    ) -> None:
-        """Ignore a response."""
-
-    def request_unsupported(self, api: str, client: str) -> None:
-        """Ignore an unsupported request."""
-
-    def connections_changed(self, count: int) -> None:
-        """Ignore the number of connections."""
-
-
 @dataclass(slots=True, kw_only=True)
 class ClientNames:
     """Names of clients as metric labels: plain characters, and a bounded number of them."""

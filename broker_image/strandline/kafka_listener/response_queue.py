@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 from strandline.broker_interface import Buffer
 from strandline.errors import ErrorCode
@@ -74,6 +75,16 @@ class PendingResponse:
         self.result = None
 
 
+class Outflow(Enum):
+    """Whether responses are sent: open and blocked alternate, closed is final."""
+
+    OPEN = "open"
+    BLOCKED = "blocked"
+    """The client has not taken what was written."""
+    CLOSED = "closed"
+    """A response that closes the connection was sent."""
+
+
 class ResponseQueue:
     """The responses of a connection that were not sent yet, oldest first."""
 
@@ -81,13 +92,33 @@ class ResponseQueue:
         self._loop = loop
         self._observer = observer
         self._responses: deque[PendingResponse] = deque()
-        self.is_closed = False
+        self._outflow = Outflow.OPEN
 
     def __len__(self) -> int:
         return len(self._responses)
 
     def __iter__(self) -> Iterator[PendingResponse]:
         return iter(self._responses)
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the next response is sent as soon as it is ready."""
+        return self._outflow is Outflow.OPEN
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether nothing is sent any more."""
+        return self._outflow is Outflow.CLOSED
+
+    def block(self) -> None:
+        """Send nothing until `unblock`."""
+        if self._outflow is Outflow.OPEN:
+            self._outflow = Outflow.BLOCKED
+
+    def unblock(self) -> None:
+        """Send again."""
+        if self._outflow is Outflow.BLOCKED:
+            self._outflow = Outflow.OPEN
 
     def add(self, pending: PendingResponse) -> None:
         """Give a request its place in the order."""
@@ -96,14 +127,15 @@ class ResponseQueue:
     def send_next(self, transport: asyncio.Transport) -> bool:
         """Send the oldest response if it is ready; False if nothing was sent.
 
-        A response that closes the connection sets is_closed; nothing is sent after it.
+        Nothing is sent after a response that closes the connection.
         """
-        if self.is_closed or not self._responses or self._responses[0].buffers is None:
+        if not self.is_open or not self._responses or self._responses[0].buffers is None:
             return False
         pending = self._responses.popleft()
         if pending.buffers and not transport.is_closing():
             _write(transport, pending.buffers)
-        self.is_closed = pending.closes_connection
+        if pending.closes_connection:
+            self._outflow = Outflow.CLOSED
         self._observer.response_sent(
             pending.api_name,
             pending.error,

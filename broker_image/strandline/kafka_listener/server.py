@@ -18,7 +18,7 @@ from strandline.log_fields import fields
 
 from .connection import KafkaConnection, ListenerState
 from .listener_settings import ListenerSettings
-from .observer import ClientNames, ListenerObserver, SilentObserver
+from .observer import ClientNames, ListenerObserver
 from .request_memory import RequestMemory
 from .response import RequestContext
 
@@ -30,10 +30,9 @@ SWEEPS_PER_TIMEOUT = 4
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class KafkaListener:
-    """An open port; host and port are those really bound, also if 0 was asked for."""
+    """An open port."""
 
     name: str
-    host: str
     port: int
     _server: asyncio.Server
     _shared: ListenerState
@@ -66,41 +65,31 @@ async def start(
     *,
     listener_name: str,
     broker: Broker,
-    host: str = "",
-    port: int = 0,
-    bound: socket.socket | None = None,
-    settings: ListenerSettings | None = None,
-    observer: ListenerObserver | None = None,
+    bound: socket.socket,
+    settings: ListenerSettings,
+    observer: ListenerObserver,
 ) -> KafkaListener:
     """Open the port and serve clients on the running event loop.
 
-    The address is host and port, or that of a socket bound before: a broker registers its
-    port long before clients may come, and no other process may take it meanwhile. Until it listens,
-    clients are refused. The socket is the listener's from here on.
-
-    Raises: OSError if the address cannot be bound
+    The socket was bound before: a broker registers its port long before clients may come, and no
+    other process may take it meanwhile. Until it listens, clients are refused. The socket is the
+    listener's from here on.
     """
-    settings = settings or ListenerSettings()
     loop = asyncio.get_running_loop()
     shared = ListenerState(
         context=RequestContext(broker=broker, listener_name=listener_name, settings=settings),
-        observer=observer or SilentObserver(),
+        observer=observer,
         request_memory=RequestMemory(max_bytes=settings.append_memory_max_bytes),
         client_names=ClientNames(names_max=settings.client_names_max),
     )
     shared.is_empty.set()
     new_connection = partial(KafkaConnection, shared, loop)
-    backlog = settings.listen_backlog
-    if bound is None:
-        server = await loop.create_server(new_connection, host or None, port, backlog=backlog)
-    else:
-        server = await loop.create_server(new_connection, sock=bound, backlog=backlog)
-    bound_host, bound_port = server.sockets[0].getsockname()[:2]
-    _log.info("kafka listener open", extra=fields(listener=listener_name, port=bound_port))
+    port = bound.getsockname()[1]
+    server = await loop.create_server(new_connection, sock=bound, backlog=settings.listen_backlog)
+    _log.info("kafka listener open", extra=fields(listener=listener_name, port=port))
     return KafkaListener(
         name=listener_name,
-        host=bound_host,
-        port=bound_port,
+        port=port,
         _server=server,
         _shared=shared,
         _sweeper=loop.create_task(_sweep(shared, settings)),

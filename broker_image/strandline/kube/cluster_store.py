@@ -245,15 +245,6 @@ class ClusterStore:
         answer = await self._api.put_status(CLUSTERS, self._namespace, body)
         return controller_record_from_object(answer)
 
-    def watch_controller_record(
-        self, resource_version: str
-    ) -> AsyncGenerator[Change[ControllerRecord], None]:
-        """Yield changes of the BrokerCluster after a resourceVersion; see `follow`."""
-        field_selector = f"metadata.name={self._cluster}"
-        return self._watch(
-            CLUSTERS, controller_record_from_object, resource_version, field_selector=field_selector
-        )
-
     # --- shared --------------------------------------------------------------------------
 
     def _own_topic(self, item: Object) -> StoredTopic | None:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
+from strandline.backoff import Backoff
 from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import StoreUnavailable
 
@@ -35,7 +36,8 @@ async def follow(
 
     Raises:  WatchExpired if changes may have been missed; StoreForbidden
     """
-    backoff_ms = settings.backoff_ms
+    backoff = Backoff(first_ms=settings.backoff_ms, max_ms=settings.backoff_max_ms)
+    failures = 0
     while True:
         watch = api.watch(
             resource,
@@ -47,12 +49,12 @@ async def follow(
         try:
             async with aclosing(watch):
                 async for event in watch:
-                    backoff_ms = settings.backoff_ms
+                    failures = 0
                     resource_version = event.resource_version
                     on_sign_of_life(resource.plural)
                     if event.type != _BOOKMARK:
                         yield event
         except StoreUnavailable:
-            backoff_ms = min(2 * backoff_ms, settings.backoff_max_ms)
+            failures += 1
         # Pause after an orderly end, too: the API server may end each watch at once.
-        await asyncio.sleep(backoff_ms / 1000)
+        await asyncio.sleep(backoff.after_ms(failures + 1) / 1000)

@@ -15,12 +15,11 @@ import errno
 import fcntl
 import json
 import os
-import re
 import uuid
 import zlib
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +36,9 @@ from strandline.model import (
     TopicPartition,
 )
 
+from .files import replace_file, sync_folder
+from .partition_folder import parse_folder_name
+
 LOCK_FILE: Final = ".lock"
 META_FILE: Final = "meta.json"
 MARKER_FILE: Final = ".clean-shutdown.json"
@@ -48,8 +50,6 @@ STATE_HEADER: Final = "strandline-state 1"
 SMALL_FILE_BYTES_MAX: Final = 4096
 BOOT_ID_LENGTH_MAX: Final = 64
 STATE_FILE_BYTES_MAX: Final = 256 << 20
-
-_REPLICA_FOLDER = re.compile(r"(?P<topic_id>[0-9a-zA-Z][0-9a-zA-Z-]*)-(?P<partition>\d+)")
 
 _REMEDIES: Final = {
     errno.EROFS: "is read-only: mount the volume writable",
@@ -75,10 +75,10 @@ class MetaProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerState:
-    """Content of the state file: what this broker accepted, at most one entry a partition."""
+    """Content of the state file: what this broker accepted."""
 
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
-    partitions: tuple[PersistedPartition, ...] = ()
+    partitions: Mapping[TopicPartition, PersistedPartition] = field(default_factory=dict)
 
 
 class DataDirectory:
@@ -127,7 +127,7 @@ class DataDirectory:
         content = self._read(META_FILE, SMALL_FILE_BYTES_MAX)
         if content is not None:
             return _meta_from(content, self.path / META_FILE)
-        if self.replica_folders():
+        if self._holds_logs():
             raise CheckpointMalformed(
                 f"{self.path / META_FILE} is missing although logs exist: restore it from a "
                 "backup, or empty the directory to let this broker copy everything again"
@@ -190,7 +190,7 @@ class DataDirectory:
         content = self._read(STATE_FILE, STATE_FILE_BYTES_MAX)
         if content is not None:
             return _state_from(content, self.path / STATE_FILE)
-        if self._read(META_FILE, SMALL_FILE_BYTES_MAX) is None and not self.replica_folders():
+        if self._read(META_FILE, SMALL_FILE_BYTES_MAX) is None and not self._holds_logs():
             return BrokerState()
         raise CheckpointMalformed(
             f"{self.path / STATE_FILE} is missing although the directory is in use: restore it "
@@ -203,31 +203,14 @@ class DataDirectory:
         header = f"{STATE_HEADER} {zlib.crc32(body):08x}\n".encode()
         self._write(STATE_FILE, header + body)
 
-    # --- folders -------------------------------------------------------------------------
-
-    def replica_folders(self) -> tuple[tuple[TopicPartition, Path], ...]:
-        """Return the folders `<topicId>-<partition>`, ascending; other names are not ours."""
-        found: list[tuple[TopicPartition, Path]] = []
-        with _failures_of(self.path), os.scandir(self.path) as entries:
-            for entry in entries:
-                match = _REPLICA_FOLDER.fullmatch(entry.name)
-                if match and entry.is_dir(follow_symlinks=False):
-                    topic_id = TopicId(match["topic_id"])
-                    tp = TopicPartition(topic_id=topic_id, partition=int(match["partition"]))
-                    found.append((tp, Path(entry.path)))
-        return tuple(sorted(found))
-
-    def replica_folder(self, tp: TopicPartition) -> Path:
-        """Return the folder of a replica; a topic id that would leave the directory is refused.
-
-        Raises:  LogDirectoryFailed
-        """
-        name = f"{tp.topic_id}-{tp.partition}"
-        if not _REPLICA_FOLDER.fullmatch(name):
-            raise LogDirectoryFailed(f"{name!r} cannot be the name of a replica's folder")
-        return self.path / name
-
     # --- files ---------------------------------------------------------------------------
+
+    def _holds_logs(self) -> bool:
+        with _failures_of(self.path), os.scandir(self.path) as entries:
+            return any(
+                parse_folder_name(entry.name) is not None and entry.is_dir(follow_symlinks=False)
+                for entry in entries
+            )
 
     def _read(self, name: str, bytes_max: int) -> bytes | None:
         with _failures_of(self.path):
@@ -243,11 +226,11 @@ class DataDirectory:
     def _remove(self, name: str) -> None:
         with _failures_of(self.path):
             (self.path / name).unlink(missing_ok=True)
-            _sync_directory(self.path)
+            sync_folder(self.path)
 
     def _write(self, name: str, content: bytes) -> None:
         with _failures_of(self.path):
-            _replace_file(self.path, name, content)
+            replace_file(self.path / name, content)
 
 
 def new_log_dir_id() -> str:
@@ -277,26 +260,8 @@ def _failures_of(path: Path) -> Generator[None]:
 
 def _prove_writable(path: Path) -> None:
     """Write a block and fsync it: a full or failing disk shows before a broker registers."""
-    _replace_file(path, PROBE_FILE, bytes(PROBE_BYTES))
+    replace_file(path / PROBE_FILE, bytes(PROBE_BYTES))
     (path / PROBE_FILE).unlink()
-
-
-def _replace_file(folder: Path, name: str, content: bytes) -> None:
-    temporary = folder / f"{name}.tmp"
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(folder / name)
-    _sync_directory(folder)
-
-
-def _sync_directory(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _meta_from(content: bytes, path: Path) -> MetaProperties:
@@ -315,14 +280,14 @@ def _state_body(state: BrokerState) -> dict[str, Any]:
         "controllerEpoch": state.controller_epoch,
         "partitions": [
             {
-                "topicId": partition.tp.topic_id,
-                "partition": partition.tp.partition,
+                "topicId": tp.topic_id,
+                "partition": tp.partition,
                 "topicName": partition.topic_name,
                 "leaderEpoch": partition.leader_epoch,
                 "partitionEpoch": partition.partition_epoch,
                 "isr": [[entry.broker_id, entry.broker_epoch] for entry in partition.isr],
             }
-            for partition in state.partitions
+            for tp, partition in sorted(state.partitions.items())
         ],
     }
 
@@ -334,20 +299,21 @@ def _state_from(content: bytes, path: Path) -> BrokerState:
         raise CheckpointMalformed(f"{path}: version or checksum does not match")
     try:
         value = json.loads(body)
-        partitions = tuple(_partition_from(item) for item in value["partitions"])
+        entries = [_partition_from(item) for item in value["partitions"]]
         epoch = _integer(value["controllerEpoch"])
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointMalformed(f"{path}: not the promised form: {error}") from error
-    if len({partition.tp for partition in partitions}) != len(partitions):
+    partitions = dict(entries)
+    if len(partitions) != len(entries):
         raise CheckpointMalformed(f"{path}: a partition is named twice")
     return BrokerState(controller_epoch=ControllerEpoch(epoch), partitions=partitions)
 
 
-def _partition_from(item: dict[str, Any]) -> PersistedPartition:
-    return PersistedPartition(
-        tp=TopicPartition(
-            topic_id=TopicId(_text(item["topicId"])), partition=_integer(item["partition"])
-        ),
+def _partition_from(item: dict[str, Any]) -> tuple[TopicPartition, PersistedPartition]:
+    tp = TopicPartition(
+        topic_id=TopicId(_text(item["topicId"])), partition=_integer(item["partition"])
+    )
+    return tp, PersistedPartition(
         topic_name=_text(item["topicName"]),
         leader_epoch=LeaderEpoch(_integer(item["leaderEpoch"], minimum=-1)),
         partition_epoch=PartitionEpoch(_integer(item["partitionEpoch"], minimum=-1)),

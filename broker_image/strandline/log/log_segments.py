@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from strandline.broker_interface import Buffer
@@ -26,7 +26,7 @@ class LogEnvironment:
     """What all logs of a broker share."""
 
     pool: SegmentPool
-    limits: LogLimits = field(default_factory=LogLimits)
+    limits: LogLimits
     on_flush: Callable[[float], None] = lambda _seconds: None
     """Hears how long each fsync of a log took."""
 
@@ -235,13 +235,6 @@ class LogSegments:
             from_offset = segment.end_offset
             index += 1
         return found
-
-    def bytes_between(self, offset: int, up_to_offset: int) -> int:
-        """Estimate the bytes of [offset, up_to_offset), both within the log."""
-        first, last = self._index_of(offset), self._index_of(up_to_offset)
-        between = sum(segment.size_bytes for segment in self._segments[first:last])
-        end = self._segments[last].position_near(up_to_offset)
-        return between + end - self._segments[first].position_near(offset)
 
     def headers_backwards(self) -> Iterator[BatchHeader]:
         """Yield the header of every batch, newest first."""

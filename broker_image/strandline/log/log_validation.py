@@ -27,10 +27,7 @@ class LogValidation:
 
     problem: str = ""
     cut_at_offset: int = -1
-    removed_bytes: int = 0
-    removed_segments: int = 0
     damaged: bool = False
-    rebuilt_indexes: int = 0
 
 
 def validate_segments(
@@ -48,12 +45,12 @@ def validate_segments(
     Calls:   visit for each good batch, sealed for each kept segment but the last
     """
     kept: list[Segment] = []
-    last_epoch, rebuilt = -1, 0
+    last_epoch = -1
     for index, segment in enumerate(segments):
         later = segments[index + 1 :]
         if kept and segment.base_offset != kept[-1].end_offset:
             problem = f"segment {segment.base_offset} does not follow {kept[-1].end_offset}"
-            return kept, _cut(kept[-1], segments[index:], problem, rebuilt, damaged=True)
+            return kept, _cut(kept[-1], segments[index:], problem, damaged=True)
         if kept:
             sealed(kept[-1])
         end = segment.check(
@@ -69,26 +66,15 @@ def validate_segments(
         last_epoch = end.last_epoch
         if end.kind is not EndKind.COMPLETE:
             torn = end.kind is EndKind.TORN and not later
-            return kept, _cut(segment, later, end.problem, rebuilt, damaged=not torn)
+            return kept, _cut(segment, later, end.problem, damaged=not torn)
         if later:
-            rebuilt += segment.write_index()
-    return kept, LogValidation(rebuilt_indexes=rebuilt)
+            segment.write_index()
+    return kept, LogValidation()
 
 
-def _cut(
-    last: Segment, later: Sequence[Segment], problem: str, rebuilt: int, *, damaged: bool
-) -> LogValidation:
+def _cut(last: Segment, later: Sequence[Segment], problem: str, *, damaged: bool) -> LogValidation:
     """Delete later segments, newest first, and cut the file of the last one kept."""
-    removed_bytes = 0
     for segment in reversed(later):
-        removed_bytes += segment.path.stat().st_size
         segment.remove()
-    removed_bytes += last.cut_file()
-    return LogValidation(
-        problem=problem,
-        cut_at_offset=last.end_offset,
-        removed_bytes=removed_bytes,
-        removed_segments=len(later),
-        damaged=damaged,
-        rebuilt_indexes=rebuilt,
-    )
+    last.cut_file()
+    return LogValidation(problem=problem, cut_at_offset=last.end_offset, damaged=damaged)

@@ -20,14 +20,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from strandline.broker_interface import Buffer
+from strandline.core.events import SequenceCheck
 from strandline.errors import (
-    CorruptBatch,
     ErrorCode,
     InvariantViolation,
     LogDirectoryFailed,
     ProtocolError,
 )
-from strandline.model import BatchSpan, EpochStart, LeaderEpoch, TopicSettings
+from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 
 from .files import disk_failed, sync_folder
 from .log_segments import LogEnvironment, LogSegments
@@ -40,12 +40,12 @@ from .partition_folder import (
     read_metadata,
     write_metadata,
 )
-from .producer_state import ProducerState, SequenceCheck
+from .producer_state import ProducerState
 from .record_batch import (
     BatchHeader,
+    ClientBatch,
+    FetchedBatches,
     check_client_batch,
-    iterate_headers,
-    parse_header,
     stamp,
 )
 
@@ -196,11 +196,6 @@ class PartitionLog:
         return len(self._segments)
 
     @property
-    def producer_count(self) -> int:
-        """Number of producer ids whose sequence state is remembered."""
-        return len(self._producers)
-
-    @property
     def epochs(self) -> tuple[EpochStart, ...]:
         """Leader epochs of the batches in the log, each with its first offset."""
         return tuple(self._epochs)
@@ -211,13 +206,14 @@ class PartitionLog:
 
     # --- append -------------------------------------------------------------------------
 
-    def check_client_batch(self, batch: Buffer) -> BatchHeader:
-        """Check a client's batch against this topic's settings; changes nothing.
+    def check_client_batch(self, batch: ClientBatch, *, codec_max: int) -> None:
+        """Check a client's batch, also against this topic's settings; changes nothing.
 
         Raises:  ProtocolError with the code to answer
         """
-        return check_client_batch(
+        check_client_batch(
             batch,
+            codec_max=codec_max,
             message_max_bytes=self._settings.max_message_bytes,
             segment_max_bytes=self._settings.segment_bytes,
         )
@@ -227,42 +223,36 @@ class PartitionLog:
         return self._producers.check(header)
 
     def append_as_leader(
-        self, batch: Buffer, *, base_offset: int, leader_epoch: LeaderEpoch
-    ) -> BatchSpan:
+        self, batch: ClientBatch, *, base_offset: int, leader_epoch: LeaderEpoch
+    ) -> None:
         """Append one checked batch, stamped with its offset and epoch, in one write.
 
         Raises:  LogDirectoryFailed; then it counts as not appended
         """
-        header = parse_header(batch)
-        if header.size_bytes != len(batch):
-            raise CorruptBatch(problem="not exactly one batch", size=header.size_bytes)
-        header = header._replace(base_offset=base_offset, leader_epoch=leader_epoch)
+        header = batch.header._replace(base_offset=base_offset, leader_epoch=leader_epoch)
         self._check_next(header, self.log_end_offset, self._last_epoch)
-        self._append(stamp(batch, base_offset=base_offset, leader_epoch=leader_epoch), [header])
+        self._append(stamp(header, batch.buffer), [header])
         self._flush_if_due()
-        return header.span
 
-    def append_as_follower(self, batches: Buffer) -> list[BatchSpan]:
-        """Append contiguous batches as the leader sent them, CRC checked by the caller.
+    def append_as_follower(self, batches: FetchedBatches, *, batch_count: int) -> None:
+        """Append the first batches of a response as the leader sent them.
 
         One write for all of them, unless a segment fills up in between.
 
-        Raises:  CorruptBatch if the buffer is not whole batches; nothing was appended.
-                 LogDirectoryFailed
+        Raises:  LogDirectoryFailed
         """
-        headers = [header for _, header in iterate_headers(batches)]
+        headers = batches.headers[:batch_count]
         next_offset, last_epoch = self.log_end_offset, self._last_epoch
         for header in headers:
             self._check_next(header, next_offset, last_epoch)
             next_offset, last_epoch = header.next_offset, header.leader_epoch
-        view, start = memoryview(batches), 0
+        view, start = memoryview(batches.buffer), 0
         for part, size in self._segments.split(
             headers, segment_max_bytes=self._settings.segment_bytes
         ):
             self._append([view[start : start + size]], part)
             start += size
         self._flush_if_due()
-        return [header.span for header in headers]
 
     def _check_next(self, header: BatchHeader, next_offset: int, last_epoch: int) -> None:
         if header.base_offset != next_offset or header.leader_epoch < last_epoch:
@@ -380,21 +370,6 @@ class PartitionLog:
                 up_to_offset=min(up_to_offset, self.log_end_offset),
                 max_bytes=max_bytes,
             )
-        except OSError as error:
-            raise self._fail("read", error) from error
-
-    def bytes_between(self, offset: int, up_to_offset: int) -> int:
-        """Estimate how many bytes a read of [offset, up_to_offset) would return.
-
-        Off by at most an index interval and a batch at each end; 0 only if there is
-        nothing to read.
-        """
-        offset = max(offset, self.log_start_offset)
-        up_to_offset = min(up_to_offset, self.log_end_offset)
-        if offset >= up_to_offset:
-            return 0
-        try:
-            return max(1, self._segments.bytes_between(offset, up_to_offset))
         except OSError as error:
             raise self._fail("read", error) from error
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from strandline.core.events import SequenceCheck
 from strandline.errors import ErrorCode
 from strandline.model import BatchSpan, LeaderEpoch
 
@@ -27,29 +28,12 @@ BATCHES_PER_PRODUCER_MAX = 5
 PRODUCERS_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
-    """The batch is new and in order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Duplicate:
-    """The batch is in the log already; its answer carries the offsets of then."""
-
-    span: BatchSpan
-
-
-SequenceCheck = Append | Duplicate | ErrorCode
-APPEND = Append()
-
-
 class _Remembered(NamedTuple):
     base_sequence: int
     last_sequence: int
     base_offset: int
     next_offset: int
     leader_epoch: int
-    size_bytes: int
 
     @classmethod
     def of(cls, header: BatchHeader) -> _Remembered:
@@ -59,7 +43,6 @@ class _Remembered(NamedTuple):
             header.base_offset,
             header.next_offset,
             header.leader_epoch,
-            header.size_bytes,
         )
 
     @property
@@ -68,7 +51,6 @@ class _Remembered(NamedTuple):
             base_offset=self.base_offset,
             next_offset=self.next_offset,
             leader_epoch=LeaderEpoch(self.leader_epoch),
-            size_bytes=self.size_bytes,
         )
 
 
@@ -109,18 +91,18 @@ class ProducerState:
         """
         producer = self._producers.get(header.producer_id)
         if header.producer_id == NO_PRODUCER_ID or producer is None:
-            return APPEND
+            return ErrorCode.NONE
         if header.producer_epoch < producer.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if header.producer_epoch > producer.producer_epoch:
             in_order = header.base_sequence == 0
-            return APPEND if in_order else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            return ErrorCode.NONE if in_order else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         last_sequence = header.last_sequence
         for batch in producer.batches:
             if batch.base_sequence == header.base_sequence and batch.last_sequence == last_sequence:
-                return Duplicate(span=batch.span)
+                return batch.span
         if header.base_sequence == (producer.batches[-1].last_sequence + 1) & SEQUENCE_MASK:
-            return APPEND
+            return ErrorCode.NONE
         return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def record(self, header: BatchHeader) -> None:

@@ -12,7 +12,6 @@ Source: Kafka DefaultRecordBatch (layout), LogValidator and ProduceRequest.valid
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -32,8 +31,6 @@ CRC_FROM = 21
 NO_PRODUCER_ID = -1
 
 CODEC_MASK = 0x07
-CODEC_MAX = 4
-"""0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
@@ -95,7 +92,6 @@ class BatchHeader(NamedTuple):
             base_offset=self.base_offset,
             next_offset=self.next_offset,
             leader_epoch=LeaderEpoch(self.leader_epoch),
-            size_bytes=self.size_bytes,
         )
 
 
@@ -132,42 +128,55 @@ def check_crc(header: BatchHeader, buffer: Buffer, position: int = 0) -> None:
         raise CorruptBatch(problem="CRC-32C differs", stored=header.crc, actual=actual)
 
 
-def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Walk a buffer that holds whole batches one after another: (position, header).
+class FetchedBatches(NamedTuple):
+    """Batches a leader sent, one behind the other and checked; `read_fetched` makes them."""
 
-    Raises:  CorruptBatch at the first one that is malformed or cut
+    headers: tuple[BatchHeader, ...]
+    buffer: Buffer
+
+    @property
+    def spans(self) -> tuple[BatchSpan, ...]:
+        """The batches as the core sees them."""
+        return tuple(header.span for header in self.headers)
+
+
+def read_fetched(buffer: Buffer) -> FetchedBatches:
+    """Check every batch a leader sent, CRC included.
+
+    Raises:  CorruptBatch at the first one that is malformed, cut, or of another CRC
+    Source:  KAFKA-18723: a follower checks before it appends
     """
+    headers: list[BatchHeader] = []
     position, end = 0, len(buffer)
     while position < end:
         header = parse_header(buffer, position)
         if position + header.size_bytes > end:
             raise CorruptBatch(problem="batch is cut", position=position, size=header.size_bytes)
-        yield position, header
-        position += header.size_bytes
-
-
-def read_spans(buffer: Buffer) -> tuple[BatchSpan, ...]:
-    """Check every batch a leader sent, CRC included, and return where each lies.
-
-    Raises:  CorruptBatch at the first one that is malformed, cut, or of another CRC
-    Source:  KAFKA-18723: a follower checks before it appends
-    """
-    spans = []
-    for position, header in iterate_headers(buffer):
         check_crc(header, buffer, position)
-        spans.append(header.span)
-    return tuple(spans)
+        headers.append(header)
+        position += header.size_bytes
+    return FetchedBatches(tuple(headers), buffer)
 
 
-def check_client_batch(
-    buffer: Buffer, *, message_max_bytes: int, segment_max_bytes: int = SEQUENCE_MASK
-) -> BatchHeader:
-    """Check that a client sent exactly one batch that may be appended, and return its header.
+class ClientBatch(NamedTuple):
+    """Exactly one batch, as a client sent it; `read_client_batch` makes it."""
 
-    Raises:  ProtocolError with Kafka's code for what is wrong; nothing was written
-    Source:  ProduceRequest.validateRecords, LogValidator, UnifiedLog.append
+    header: BatchHeader
+    buffer: Buffer
+
+
+def read_client_batch(buffer: Buffer) -> ClientBatch:
+    """Read the header of what must be exactly one batch; what it says is not believed yet.
+
+    Raises:  ProtocolError with Kafka's code for what is wrong
+    Source:  ProduceRequest.validateRecords
     """
-    _refuse_old_formats(buffer)
+    if len(buffer) > MAGIC_POSITION and buffer[MAGIC_POSITION] in {0, 1}:
+        raise ProtocolError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, magic=buffer[MAGIC_POSITION])
+    if len(buffer) < HEADER_BYTES or buffer[MAGIC_POSITION] != MAGIC_V2:
+        raise ProtocolError(
+            ErrorCode.INVALID_RECORD, problem="not a record batch v2", size=len(buffer)
+        )
     header = parse_header(buffer)
     if header.size_bytes > len(buffer):
         raise CorruptBatch(problem="batch is cut", size=header.size_bytes, got=len(buffer))
@@ -175,6 +184,19 @@ def check_client_batch(
         raise ProtocolError(
             ErrorCode.INVALID_RECORD, problem="more than one batch", size=header.size_bytes
         )
+    return ClientBatch(header, buffer)
+
+
+def check_client_batch(
+    batch: ClientBatch, *, codec_max: int, message_max_bytes: int, segment_max_bytes: int
+) -> None:
+    """Check that a batch may be appended: its sizes, its CRC, then what its header says.
+
+    Shape:   codec_max is the highest codec that the version of the client's request knows
+    Raises:  ProtocolError with Kafka's code for what is wrong; nothing was written
+    Source:  LogValidator, UnifiedLog.append
+    """
+    header = batch.header
     if header.size_bytes > message_max_bytes:
         raise ProtocolError(
             ErrorCode.MESSAGE_TOO_LARGE, size=header.size_bytes, accepted=message_max_bytes
@@ -183,25 +205,19 @@ def check_client_batch(
         raise ProtocolError(
             ErrorCode.RECORD_LIST_TOO_LARGE, size=header.size_bytes, accepted=segment_max_bytes
         )
-    check_crc(header, buffer)
-    _check_attributes(header)
+    check_crc(header, batch.buffer)
+    _check_attributes(header, codec_max)
     _check_counts(header)
-    return header
 
 
-def _refuse_old_formats(buffer: Buffer) -> None:
-    if len(buffer) > MAGIC_POSITION and buffer[MAGIC_POSITION] in {0, 1}:
-        raise ProtocolError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, magic=buffer[MAGIC_POSITION])
-
-
-def _check_attributes(header: BatchHeader) -> None:
+def _check_attributes(header: BatchHeader, codec_max: int) -> None:
     if header.attributes & NOT_FOR_CLIENTS:
         raise ProtocolError(
             ErrorCode.INVALID_RECORD,
             problem="attribute bits a producer must not set",
             attributes=header.attributes,
         )
-    if header.codec > CODEC_MAX:
+    if header.codec > codec_max:
         raise ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, codec=header.codec)
 
 
@@ -226,8 +242,7 @@ def _check_counts(header: BatchHeader) -> None:
         )
 
 
-def stamp(buffer: Buffer, *, base_offset: int, leader_epoch: int) -> list[Buffer]:
-    """Give a batch its place: a fresh 16-byte prefix, and a view of the rest, uncopied."""
-    view = memoryview(buffer)
-    length = int.from_bytes(view[8:12], "big")
-    return [_STAMP.pack(base_offset, length, leader_epoch), view[STAMP_BYTES:]]
+def stamp(header: BatchHeader, buffer: Buffer) -> list[Buffer]:
+    """Give a batch the place its header says: a fresh prefix, and a view of the rest, uncopied."""
+    prefix = _STAMP.pack(header.base_offset, header.length, header.leader_epoch)
+    return [prefix, memoryview(buffer)[STAMP_BYTES:]]

@@ -65,12 +65,10 @@ def load_logs(
     clean: bool,
     persisted: Mapping[TopicPartition, PersistedPartition],
     environment: LogEnvironment,
-    settings: TopicSettings = TopicSettings(),
 ) -> LoadedLogs:
-    """Open every log below a data directory.
+    """Open every log below a data directory; default settings hold until the controller's come.
 
-    Shape:   persisted is the state file's content; settings hold until the controller
-             sends each topic's own
+    Shape:   persisted is the state file's content
     Raises:  LogDirectoryFailed if reading or writing fails
     """
     loaded = LoadedLogs()
@@ -85,7 +83,7 @@ def load_logs(
         try:
             log = PartitionLog.open(
                 folder,
-                settings,
+                TopicSettings(),
                 clean=clean,
                 recovery_point=recovery_points.get(tp, 0),
                 environment=environment,

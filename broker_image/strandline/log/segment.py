@@ -27,7 +27,6 @@ from .record_batch import HEADER_BYTES, BatchHeader
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 OFFSET_DIGITS = 20
-OPEN_SEGMENTS_MAX = 128
 BACKWARD_BLOCK_BYTES = 1 << 20
 
 _SEGMENT = re.compile(rf"[0-9]{{{OFFSET_DIGITS}}}")
@@ -35,11 +34,11 @@ _SEGMENT = re.compile(rf"[0-9]{{{OFFSET_DIGITS}}}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLimits:
-    """What bounds every log of a broker, whatever its topic; defaults are Kafka's."""
+    """What bounds every log of a broker, whatever its topic."""
 
-    index_interval_bytes: int = 4096
+    index_interval_bytes: int
     """Bytes of log between two index entries (log.index.interval.bytes)."""
-    index_size_max_bytes: int = 10 << 20
+    index_size_max_bytes: int
     """A full index rolls its segment (log.index.size.max.bytes)."""
     unflushed_segments_max: int = 8
     """Sealed segments that may wait for an fsync; one more is flushed when it is sealed."""
@@ -62,7 +61,7 @@ class OpenFile:
 class SegmentPool:
     """Sealed segments open for reading, over all logs; the least recently read is closed."""
 
-    def __init__(self, *, open_segments_max: int = OPEN_SEGMENTS_MAX) -> None:
+    def __init__(self, *, open_segments_max: int) -> None:
         self._open: OrderedDict[Path, OpenFile] = OrderedDict()
         self._open_segments_max = open_segments_max
 
@@ -140,16 +139,12 @@ class Segment:
         self.size_bytes, self.end_offset = end.position, end.next_offset
         return end
 
-    def cut_file(self) -> int:
-        """Cut the file to the tracked size and return how many bytes went."""
-        fd = self._file().fd
-        surplus = os.fstat(fd).st_size - self.size_bytes
-        if surplus > 0:
-            os.ftruncate(fd, self.size_bytes)
-        return surplus
+    def cut_file(self) -> None:
+        """Cut the file to the tracked size."""
+        os.ftruncate(self._file().fd, self.size_bytes)
 
-    def write_index(self) -> bool:
-        """Make the index file equal to the index in memory; True if it was another.
+    def write_index(self) -> None:
+        """Make the index file equal to the index in memory.
 
         Not fsynced: an index that does not survive is rebuilt.
         """
@@ -157,11 +152,10 @@ class Segment:
         content = self._file().index.to_bytes()
         try:
             if path.read_bytes() == content:
-                return False
+                return
         except FileNotFoundError:
             pass
         path.write_bytes(content)
-        return True
 
     def release(self) -> None:
         """Close the file; a sealed segment is opened again when it is read."""
@@ -301,9 +295,3 @@ class Segment:
         for start, end in zip(reversed(borders[:-1]), reversed(borders[1:]), strict=True):
             block = [header for _, header in headers(file.fd, start=start, end=end)]
             yield from reversed(block)
-
-    def position_near(self, offset: int) -> int:
-        """Return a file position at most an index interval and a batch before an offset."""
-        if offset >= self.end_offset:
-            return self.size_bytes
-        return self._file().index.at_or_below_offset(offset - self.base_offset).position

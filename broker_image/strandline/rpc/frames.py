@@ -34,7 +34,7 @@ Buffer = bytes | bytearray | memoryview
 FETCH, RECORDS, END = 1, 2, 3
 _HEAD = struct.Struct("!IB")
 _FETCH = struct.Struct("!QiqqIQII")  # ..., max wait, session epoch, changed, forgotten
-_CHANGED = struct.Struct("!16siqqiiq")
+_CHANGED = struct.Struct("!16siqiiq")
 _FORGOTTEN = struct.Struct("!16si")
 _RECORDS = struct.Struct("!Q16sihqqBiq")  # ..., has diverging, diverging epoch, its end
 _END = struct.Struct("!Q")
@@ -109,7 +109,6 @@ def encode_fetch(fetch: FetchFrame) -> list[Buffer]:
             _topic_bytes(part.tp.topic_id),
             part.tp.partition,
             part.fetch_offset,
-            part.log_start_offset,
             part.leader_epoch,
             part.last_fetched_epoch,
             part.high_watermark,
@@ -208,13 +207,12 @@ def _decode_fetch(body: memoryview) -> FetchFrame:
 
 
 def _fetch_partition(fields: tuple[Any, ...]) -> FetchPartition:
-    topic, partition, offset, start, epoch, last_epoch, high_watermark = fields
-    if min(partition, offset, start, high_watermark) < 0:
+    topic, partition, offset, epoch, last_epoch, high_watermark = fields
+    if min(partition, offset, high_watermark) < 0:
         raise BadFrame("a fetch has a negative partition or offset")
     return FetchPartition(
         tp=_topic_partition(topic, partition),
         fetch_offset=offset,
-        log_start_offset=start,
         leader_epoch=LeaderEpoch(epoch),
         last_fetched_epoch=LeaderEpoch(last_epoch),
         high_watermark=high_watermark,

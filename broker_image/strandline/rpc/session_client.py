@@ -1,22 +1,34 @@
-"""A broker's end of the session with the active controller.
+"""A broker's end of the session with the active controller: a stream and its codec.
 
-Made by `runtime` for the holder of the controller Lease; turns messages of the controller
-into events of the core and values below. It does not retry and does not choose a controller.
+Opened by the shell of `controller_session`, which decides all there is to decide. It carries
+`BrokerMessage` values to the controller and brings `ControllerMessage` values back; it does not
+retry, and it does not choose a controller.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import assert_never
 
 import grpc
 import grpc.aio
 
 from strandline.config.network import GrpcConfig
-from strandline.controller_session.messages import MetadataUpdate
-from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr, ReplyStopReplica
+from strandline.controller.events import HostedReplica
+from strandline.controller_session.messages import (
+    BrokerMessage,
+    CommandResponse,
+    ControllerMessage,
+    Heartbeat,
+    Hello,
+    IsrProposal,
+    MetadataUpdate,
+    SessionRefused,
+    ShutdownRequest,
+    ShutdownResponse,
+)
 from strandline.core.events import (
     AlterPartitionResponseReceived,
     LeaderAndIsrReceived,
@@ -24,14 +36,7 @@ from strandline.core.events import (
 )
 from strandline.errors import ErrorCode
 from strandline.log_fields import fields
-from strandline.model import (
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    LeaderEpoch,
-    PartitionEpoch,
-    TopicPartition,
-)
+from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch
 from strandline_api.v1 import controller_pb2 as pb
 
 from . import convert
@@ -42,57 +47,17 @@ _log = logging.getLogger(__name__)
 METHOD = "/strandline.v1.Controller/Session"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
-    """A replica as a hello or heartbeat reports it; last_epoch is that of its last record."""
-
-    tp: TopicPartition
-    leader_epoch: LeaderEpoch
-    partition_epoch: PartitionEpoch
-    log_end_offset: int
-    last_epoch: LeaderEpoch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlledShutdownResponseReceived:
-    """Partitions the controller could not move away yet."""
-
-    request_id: int
-    error: ErrorCode
-    remaining: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRefused:
-    """The dialled broker is not the controller (yet), or refuses this broker's epoch."""
-
-    error: ErrorCode
-    controller_epoch: ControllerEpoch
-
-
-SessionMessage = (
-    LeaderAndIsrReceived
-    | StopReplicaReceived
-    | MetadataUpdate
-    | AlterPartitionResponseReceived
-    | ControlledShutdownResponseReceived
-    | SessionRefused
-)
-
-
 class SessionClient:
-    """One session; on_message gets what the controller says, on_broken is called once."""
+    """One stream; on_message gets what the controller says, on_broken is called once."""
 
     def __init__(
         self,
         address: str,
         settings: GrpcConfig,
         *,
-        broker_epoch: BrokerEpoch,
-        on_message: Callable[[SessionMessage], None],
+        on_message: Callable[[ControllerMessage], None],
         on_broken: Callable[[], None],
     ) -> None:
-        self._epoch = broker_epoch
         self._on_message = on_message
         self._on_broken = on_broken
         # Over this bound the session ends: the controller does not read.
@@ -106,79 +71,18 @@ class SessionClient:
         )()
         self._task = asyncio.create_task(self._run(), name=f"session with {address}")
 
-    def hello(
-        self,
-        *,
-        broker_id: BrokerId,
-        clean_since_epoch: BrokerEpoch,
-        incarnation: str,
-        highest_controller_epoch: ControllerEpoch,
-        hosted: Iterable[Replica],
-    ) -> None:
-        """Open the session: who this is, and what lies on its disk."""
-        message = pb.Hello(
-            broker_id=broker_id,
-            broker_epoch=self._epoch,
-            clean_since_epoch=clean_since_epoch,
-            incarnation=incarnation,
-            highest_controller_epoch=highest_controller_epoch,
-            hosted=[_replica_to_wire(replica) for replica in hosted],
-        )
-        self._put(pb.BrokerMessage(hello=message))
-
-    def heartbeat(self, hosted: Iterable[Replica] | None) -> None:
-        """Tell that this broker lives; with hosted now and then, so that a lost command shows."""
-        message = pb.Heartbeat(broker_epoch=self._epoch, carries_hosted=hosted is not None)
-        if hosted is not None:
-            message.hosted.extend(_replica_to_wire(replica) for replica in hosted)
-        self._put(pb.BrokerMessage(heartbeat=message))
-
-    def propose(self, proposal: ProposeIsr) -> None:
-        """Ask for another ISR."""
-        message = pb.AlterPartition(
-            request_id=proposal.request_id,
-            broker_epoch=self._epoch,
-            tp=convert.topic_partition_to_wire(proposal.tp),
-            leader_epoch=proposal.leader_epoch,
-            partition_epoch=proposal.partition_epoch,
-            isr=convert.isr_to_wire(proposal.isr),
-        )
-        self._put(pb.BrokerMessage(alter_partition=message))
-
-    def controlled_shutdown(self, request_id: int) -> None:
-        """Ask the controller to move leaders away."""
-        message = pb.ControlledShutdown(request_id=request_id, broker_epoch=self._epoch)
-        self._put(pb.BrokerMessage(controlled_shutdown=message))
-
-    def answer(
-        self,
-        answer: ReplyLeaderAndIsr | ReplyStopReplica,
-        *,
-        highest_controller_epoch: ControllerEpoch,
-    ) -> None:
-        """Tell what became of a command."""
-        message = pb.CommandAnswer(
-            request_id=answer.request_id,
-            error=answer.error,
-            partitions=[
-                pb.PartitionError(tp=convert.topic_partition_to_wire(tp), error=error)
-                for tp, error in answer.partitions
-            ],
-            highest_controller_epoch=highest_controller_epoch,
-        )
-        self._put(pb.BrokerMessage(command_answer=message))
+    def send(self, message: BrokerMessage) -> None:
+        """Send a message behind all earlier ones."""
+        try:
+            self._outgoing.put_nowait(encode_broker_message(message))
+        except asyncio.QueueFull:
+            self._overflow.set()
 
     async def close(self) -> None:
         """End the session; on_broken is not called any more."""
         self._on_broken = _nothing
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-
-    def _put(self, message: pb.BrokerMessage) -> None:
-        try:
-            self._outgoing.put_nowait(message)
-        except asyncio.QueueFull:
-            self._overflow.set()
 
     async def _run(self) -> None:
         tasks = {
@@ -214,7 +118,62 @@ class SessionClient:
             self._on_message(decode_controller_message(message))
 
 
-def decode_controller_message(message: pb.ControllerMessage) -> SessionMessage:
+def encode_broker_message(message: BrokerMessage) -> pb.BrokerMessage:
+    """Return the protobuf of what a broker says."""
+    match message:
+        case Heartbeat():
+            return pb.BrokerMessage(
+                heartbeat=pb.Heartbeat(
+                    broker_epoch=message.broker_epoch,
+                    carries_hosted=message.hosted is not None,
+                    hosted=[_hosted_to_wire(replica) for replica in message.hosted or ()],
+                )
+            )
+        case IsrProposal(proposal=proposal):
+            return pb.BrokerMessage(
+                alter_partition=pb.AlterPartition(
+                    request_id=proposal.request_id,
+                    broker_epoch=message.broker_epoch,
+                    tp=convert.topic_partition_to_wire(proposal.tp),
+                    leader_epoch=proposal.leader_epoch,
+                    partition_epoch=proposal.partition_epoch,
+                    isr=convert.isr_to_wire(proposal.isr),
+                )
+            )
+        case CommandResponse(response=response):
+            return pb.BrokerMessage(
+                command_answer=pb.CommandAnswer(
+                    request_id=response.request_id,
+                    error=response.error,
+                    partitions=[
+                        pb.PartitionError(tp=convert.topic_partition_to_wire(tp), error=error)
+                        for tp, error in response.partitions
+                    ],
+                    highest_controller_epoch=message.highest_controller_epoch,
+                )
+            )
+        case Hello():
+            return pb.BrokerMessage(
+                hello=pb.Hello(
+                    broker_id=message.broker_id,
+                    broker_epoch=message.broker_epoch,
+                    clean_since_epoch=message.clean_since_epoch,
+                    incarnation=message.incarnation,
+                    highest_controller_epoch=message.highest_controller_epoch,
+                    hosted=[_hosted_to_wire(replica) for replica in message.hosted],
+                )
+            )
+        case ShutdownRequest():
+            return pb.BrokerMessage(
+                controlled_shutdown=pb.ControlledShutdown(
+                    request_id=message.request_id, broker_epoch=message.broker_epoch
+                )
+            )
+        case _:
+            assert_never(message)
+
+
+def decode_controller_message(message: pb.ControllerMessage) -> ControllerMessage:
     """Return what a controller's message means; ValueError if it means nothing to us."""
     match message.WhichOneof("message"):
         case "leader_and_isr":
@@ -240,7 +199,7 @@ def decode_controller_message(message: pb.ControllerMessage) -> SessionMessage:
             )
         case "controlled_shutdown_answer":
             shutdown = message.controlled_shutdown_answer
-            return ControlledShutdownResponseReceived(
+            return ShutdownResponse(
                 request_id=shutdown.request_id,
                 error=ErrorCode(shutdown.error),
                 remaining=shutdown.remaining,
@@ -276,7 +235,7 @@ def _metadata(message: pb.UpdateMetadata) -> MetadataUpdate:
     )
 
 
-def _replica_to_wire(replica: Replica) -> pb.Hosted:
+def _hosted_to_wire(replica: HostedReplica) -> pb.Hosted:
     return pb.Hosted(
         tp=convert.topic_partition_to_wire(replica.tp),
         leader_epoch=replica.leader_epoch,

@@ -1,4 +1,4 @@
-"""A broker process: start, the driver of the core, metrics, logs, and stop."""
+"""A broker's process: start, the shells of the pure machines, logs and metrics, stop."""
 
 import os
 

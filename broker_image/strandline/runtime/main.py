@@ -19,16 +19,11 @@ from strandline.config.broker import BrokerConfig, load_broker_config
 from strandline.errors import ConfigError
 from strandline.log_fields import fields
 
-from .broker_service import BrokerService
-from .lifecycle import BrokerProcess, Context, ExitCode, Service
-from .logs import BrokerLogFormatter, configure
+from .observability.logs import BrokerLogFormatter, configure
+from .process.broker_service import BrokerService
+from .process.lifecycle import BrokerProcess, ExitCode
 
 _log = logging.getLogger(__name__)
-
-
-def make_services(context: Context) -> Sequence[Service]:
-    """Return the parts of a broker in start order."""
-    return (BrokerService(context),)
 
 
 def main(arguments: Sequence[str] | None = None) -> ExitCode:
@@ -50,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
 
 
 async def _run(config: BrokerConfig, log_format: BrokerLogFormatter) -> ExitCode:
-    return await BrokerProcess(config, make_services, log_format=log_format).run()
+    return await BrokerProcess(config, BrokerService, log_format=log_format).run()
 
 
 if __name__ == "__main__":

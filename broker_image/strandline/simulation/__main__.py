@@ -1,4 +1,4 @@
-"""`python -m strandline.simulation`: run schedules by seed, or one plan from a file.
+"""`strandline sim`, or `python -m strandline.simulation`: run schedules by seed, or one plan.
 
 Ends with status 1 if an invariant was broken; the plan of the first such seed can be shrunk
 into a file that `--plan` reads.
@@ -20,8 +20,14 @@ from .summary import Summary, failure_report
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what the arguments ask for and print the figures."""
-    options = _parse(arguments)
+    """Run what the arguments ask for."""
+    parser = argparse.ArgumentParser(prog="python -m strandline.simulation", description=__doc__)
+    add_options(parser)
+    return run_schedules(parser.parse_args(arguments))
+
+
+def run_schedules(options: argparse.Namespace) -> int:
+    """Run what the options ask for and print the figures; 1 if an invariant was broken."""
     plans: Iterable[Plan] = map(
         draw_plan, range(options.first_seed, options.first_seed + options.seeds)
     )
@@ -43,15 +49,14 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if summary.broken else 0
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m strandline.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="how many schedules")
-    parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what can be asked for."""
+    parser.add_argument("--seeds", type=int, default=100, help="how many schedules (100)")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them (0)")
     parser.add_argument("--plan", type=Path, help="run the plan in this file instead")
     parser.add_argument(
         "--shrink-to", type=Path, help="write the first failing plan here, made small"
     )
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core import effects as done
-from strandline.core.events import DelayedFetchReceived, FetchPartition, ProduceReceived
+from strandline.core.events import DelayedFetchReceived, ProduceReceived, RecordsHandle
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode
-from strandline.model import INTERNAL_LISTENER, NO_EPOCH, Acks
+from strandline.model import INTERNAL_LISTENER, Acks
 
 from .disk import SimulatedDisk
 from .environment import Environment
@@ -63,14 +63,10 @@ class SimulatedBrokerApi:
                 tp=request.tp,
                 acks=Acks.ALL,
                 record_count=len(request.values),
-                size_bytes=len(request.values),
+                records=RecordsHandle(request.values),
                 timeout_ms=request.timeout_ms,
             )
         )
-
-    def values_of(self, request_id: int) -> tuple[int, ...]:
-        """Return the records of a batch that the core wants appended."""
-        return self._produces[request_id][1].values
 
     def reply_produce(self, effect: done.ReplyProduce) -> None:
         """Perform ReplyProduce: from now on an acknowledged record counts."""
@@ -113,13 +109,7 @@ class SimulatedBrokerApi:
         """Return the error, the position after what was read, and the high watermark."""
         tp, position = request.tp, request.position
         read = self._replicas.read_for_consumer(
-            FetchPartition(
-                tp=tp,
-                fetch_offset=position,
-                log_start_offset=0,
-                leader_epoch=NO_EPOCH,
-                last_fetched_epoch=NO_EPOCH,
-            )
+            tp, fetch_offset=position, leader_epoch=None, last_fetched_epoch=None
         )
         if read.error is not ErrorCode.NONE:
             return read.error, position, read.high_watermark

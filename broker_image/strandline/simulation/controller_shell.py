@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from strandline import component_settings
+from strandline.config.replication import ControllerConfig, ReplicationConfig
+from strandline.config.timing import TimingConfig
 from strandline.controller import effects as done
 from strandline.controller.controller import Controller
 from strandline.controller.events import (
@@ -47,15 +51,17 @@ _REPEATABLE = (LeaderAndIsrReceived, StopReplicaReceived, AlterPartitionResponse
 
 
 def controller_timing(timing: Timing) -> ControllerTiming:
-    """Return the controller's figures for a plan."""
-    return ControllerTiming(
+    """Return the controller's figures for a plan: the configuration's, with the plan's times."""
+    shipped = component_settings.controller(TimingConfig(), ControllerConfig(), ReplicationConfig())
+    return replace(
+        shipped,
         lease=LeaseTiming(
             lease_duration_ms=timing.lease_duration_ms,
             renew_deadline_ms=timing.renew_deadline_ms,
             retry_period_ms=timing.lease_retry_ms,
         ),
         session_timeout_ms=timing.session_timeout_ms,
-        probe_deadline_ms=min(400, timing.session_timeout_ms),
+        probe_deadline_ms=min(shipped.probe_deadline_ms, timing.session_timeout_ms),
         new_partition_wait_ms=500,
     )
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
+from strandline import component_settings
+from strandline.config.replication import ReplicationConfig
+from strandline.config.timing import TimingConfig
 from strandline.controller_session.events import CommandPerformed, IsrProposed
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core import effects as done
@@ -19,6 +22,7 @@ from strandline.core.events import (
     FetchFailed,
     FetchResponseReceived,
     FollowerFetchReceived,
+    RecordsHandle,
     RequestCancelled,
     StatePersisted,
     Ticked,
@@ -26,13 +30,12 @@ from strandline.core.events import (
 from strandline.core.replicas import Replicas
 from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
-from strandline.model import BrokerId, Registration, TopicPartition
+from strandline.model import BrokerId, Registration
 
 from .broker_api import SimulatedBrokerApi
 from .disk import RecordLog, SimulatedDisk, StoredBatch, new_batch
 from .driver import SimulatedDriver
 from .environment import Environment
-from .messages import FetchResponse
 from .network import Address, Channel, Delivery
 from .plan import Timing
 from .prng import Prng, key_of
@@ -41,11 +44,11 @@ from .request_ids import RequestIds
 
 
 def core_settings(timing: Timing) -> CoreSettings:
-    """Return the core's figures for a plan."""
-    return CoreSettings(
+    """Return the core's figures for a plan: the configuration's, with the plan's times."""
+    return replace(
+        component_settings.core(TimingConfig(), ReplicationConfig()),
         replica_lag_time_max_ms=timing.lag_max_ms,
         fetch_wait_max_ms=timing.fetch_wait_ms,
-        fetch_backoff_ms=300,
         fetch_timeout_ms=timing.fetch_timeout_ms,
         high_watermark_checkpoint_interval_ms=timing.checkpoint_ms,
         isr_refusal_backoff_ms=timing.isr_refusal_backoff_ms,
@@ -105,7 +108,6 @@ class SimulatedCoreShell:
         self._request_ids = request_ids
         self._waiting_fetches: dict[int, _WaitingFetch] = {}
         self._leader_streams: dict[BrokerId, _LeaderStream] = {}
-        self._arriving_batches: dict[TopicPartition, tuple[StoredBatch, ...]] = {}
         # The names below belong to the seed: other names would draw other delays.
         key = key_of(environment.plan.seed, "hands", port.broker_id, port.incarnation)
         self._prng = Prng(key)
@@ -133,16 +135,12 @@ class SimulatedCoreShell:
         self._waiting_fetches[request_id] = waiting
         self._port.step_core(replace(event, request_id=request_id))
 
-    def on_fetch_response(self, message: FetchResponse) -> None:
-        """Take a leader's response, also a late one; the batches last as long as the step."""
-        response = message.response
+    def on_fetch_response(self, response: FetchResponseReceived) -> None:
+        """Take a leader's response, also a late one."""
         stream = self._leader_streams.get(response.leader)
         if stream is not None and stream.request_id == response.request_id:
             stream.request_id = None
-        parts = zip(response.partitions, message.batches, strict=True)
-        self._arriving_batches = {part.tp: batches for part, batches in parts}
         self._port.step_core(response)
-        self._arriving_batches = {}
 
     def on_stream_broken(self, number: int) -> None:
         """Forget what waits for a follower that is gone; a fetch from a leader has failed."""
@@ -184,14 +182,14 @@ class SimulatedCoreShell:
 
     def append_as_leader(self, effect: done.AppendAsLeader) -> None:
         """Perform AppendAsLeader."""
-        values = self._broker_api.values_of(effect.request_id)
+        values = cast("tuple[int, ...]", effect.records)
         log = self._disk.logs[effect.tp]
         log.append(new_batch(effect.base_offset, effect.leader_epoch, values))
 
     def append_as_follower(self, effect: done.AppendAsFollower) -> None:
         """Perform AppendAsFollower."""
         log = self._disk.logs[effect.tp]
-        for batch in self._arriving_batches[effect.tp][: effect.batch_count]:
+        for batch in cast("tuple[StoredBatch, ...]", effect.records)[: effect.batch_count]:
             log.append(batch)
 
     def truncate(self, effect: done.TruncateTo) -> None:
@@ -231,27 +229,28 @@ class SimulatedCoreShell:
         waiting = self._waiting_fetches.pop(effect.request_id, None)
         if waiting is None:
             return
-        batches = tuple(self._read(part) for part in effect.partitions)
         response = FetchResponseReceived(
             request_id=waiting.request_id,
             leader=self._port.broker_id,
-            partitions=tuple(
-                FetchedPartition(
-                    tp=part.tp,
-                    error=part.error,
-                    high_watermark=part.high_watermark,
-                    log_start_offset=part.log_start_offset,
-                    batches=tuple(batch.span for batch in found),
-                    diverging=part.diverging,
-                )
-                for part, found in zip(effect.partitions, batches, strict=True)
-            ),
+            partitions=tuple(map(self._fetched, effect.partitions)),
         )
         self._environment.network.send_on(
             waiting.stream,
             Address(self._port.broker_id),
-            FetchResponse(response=response, batches=batches),
+            response,
             Delivery.REPEATABLE,
+        )
+
+    def _fetched(self, part: done.LogReadInfo) -> FetchedPartition:
+        batches = self._read(part)
+        return FetchedPartition(
+            tp=part.tp,
+            error=part.error,
+            high_watermark=part.high_watermark,
+            log_start_offset=part.log_start_offset,
+            batches=tuple(batch.span for batch in batches),
+            records=RecordsHandle(batches),
+            diverging=part.diverging,
         )
 
     def _read(self, part: done.LogReadInfo) -> tuple[StoredBatch, ...]:

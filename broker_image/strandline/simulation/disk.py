@@ -26,8 +26,6 @@ from strandline.model import (
     TopicPartition,
 )
 
-RECORD_SIZE_BYTES = 100
-
 
 class StoredBatch(NamedTuple):
     """Records that were appended together, and the span by which the core knows them."""
@@ -42,7 +40,6 @@ def new_batch(base_offset: int, leader_epoch: LeaderEpoch, values: tuple[int, ..
         base_offset=base_offset,
         next_offset=base_offset + len(values),
         leader_epoch=leader_epoch,
-        size_bytes=RECORD_SIZE_BYTES * len(values),
     )
     return StoredBatch(span, values)
 
@@ -151,8 +148,7 @@ class SimulatedDisk:
         """Make one write of the state file durable."""
         self.state_writes.remove(effect)
         self.controller_epoch = max(self.controller_epoch, effect.controller_epoch)
-        for entry in effect.partitions:
-            self.persisted[entry.tp] = entry
+        self.persisted.update(effect.partitions)
 
     def end_of_process(self, reached_disk: Callable[[], bool]) -> None:
         """Decide about the state writes under way: the first of them may have been done."""

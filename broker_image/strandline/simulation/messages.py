@@ -1,7 +1,7 @@
-"""What brokers and clients say to each other, beside the messages of the controller session.
+"""What clients and probes say to brokers, and brokers to them.
 
-Frozen values that the network carries; requests of clients carry an id that the response
-repeats.
+Frozen values that the network carries. Requests of clients carry an id that the response
+repeats. Streams carry the messages of `controller_session`, and two events of the core.
 """
 
 from __future__ import annotations
@@ -9,11 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline.broker_interface import MetadataSnapshot
-from strandline.core.events import FetchResponseReceived
 from strandline.errors import ErrorCode
 from strandline.model import TopicPartition
-
-from .disk import StoredBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +26,6 @@ class ProbeResponse:
 
     probe_id: int
     incarnation: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResponse:
-    """A leader's response and the records that belong to it, one tuple per partition."""
-
-    response: FetchResponseReceived
-    batches: tuple[tuple[StoredBatch, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from strandline.controller_session.messages import (
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.events import (
     AlterPartitionResponseReceived,
+    FetchResponseReceived,
     FollowerFetchReceived,
     LeaderAndIsrReceived,
     ReplicaLoaded,
@@ -50,7 +51,6 @@ from .driver import StepQueue
 from .environment import Environment
 from .messages import (
     ConsumeRequest,
-    FetchResponse,
     MetadataRequest,
     Probe,
     ProbeResponse,
@@ -264,7 +264,7 @@ def _to_controller(self: ServingBroker, stream: int, message: Any) -> None:
 
 _STREAM_RECEIVERS: dict[type, _StreamReceiver] = {
     FollowerFetchReceived: lambda self, stream, fetch: self._core_shell.on_fetch(stream, fetch),
-    FetchResponse: lambda self, _, message: self._core_shell.on_fetch_response(message),
+    FetchResponseReceived: lambda self, _, found: self._core_shell.on_fetch_response(found),
     **dict.fromkeys(
         (Heartbeat, IsrProposal, CommandResponse, Hello, ShutdownRequest), _to_controller
     ),

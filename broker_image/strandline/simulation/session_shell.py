@@ -6,7 +6,11 @@ The deciding is `strandline.controller_session`, the same as in a real broker (A
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from strandline import component_settings
+from strandline.config.replication import ControllerConfig, ReplicationConfig
+from strandline.config.timing import TimingConfig
 from strandline.controller.events import ProbeVerdict
 from strandline.controller.store_events import StoreOutcome
 from strandline.controller_session import effects as done
@@ -37,15 +41,15 @@ from .process_port import ProcessPort
 
 
 def session_timing(timing: Timing) -> ControllerSessionTiming:
-    """Return the session's figures for a plan."""
-    return ControllerSessionTiming(
+    """Return the session's figures for a plan: the configuration's, with the plan's times."""
+    shipped = component_settings.controller_session(
+        TimingConfig(), ControllerConfig(), ReplicationConfig()
+    )
+    return replace(
+        shipped,
         heartbeat_interval_ms=timing.heartbeat_ms,
         hosted_report_interval_ms=timing.hosted_report_ms,
-        redial_ms=50,
-        redial_max_ms=1_000,
-        probe_interval_ms=30,
-        probe_deadline_ms=200,
-        refused_probes_dead=3,
+        probe_deadline_ms=min(shipped.probe_deadline_ms, timing.session_timeout_ms),
         shutdown_response_max_ms=400,
         shutdown_retry_ms=100,
         shutdown_stalled_ms=800,

@@ -16,21 +16,12 @@ WORLDLY_BUILTINS = {
 """hash and id are here because their results differ from run to run; decisions must not."""
 
 MAY_CATCH_EVERYTHING = (
-    tree.BROKER / "runtime/driver.py",
+    tree.BROKER / "runtime/event_loop/driver.py",
     tree.BROKER / "kafka_listener/connection.py",
 )
 """Where no exception may end the process: the driver and the edge to clients."""
 
 MAY_SLEEP = tree.TESTS / "support/eventually.py"
-
-CHANGES_IN_PLACE = {
-    "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem",
-    "popleft", "remove", "setdefault", "sort", "update",
-}  # fmt: skip
-"""Methods by which lists, dicts, sets and deques change."""
-
-ONE_OWNER = tree.BROKER / "core"
-"""Where an object's attributes are changed by its own methods alone."""
 
 TYPE_IGNORES_MAX = 20
 TYPE_IGNORE = re.compile(r"#\s*type:\s*ignore(?P<code>\[[a-z-]+(, ?[a-z-]+)*\])?(?P<rest>.*)$")
@@ -55,22 +46,6 @@ def unfinished(root: Path) -> list[str]:
                 found.append(f"{path}:{node.lineno}: assert; raise InvariantViolation")
             if isinstance(node, ast.Name) and node.id in {"NotImplementedError", "NotImplemented"}:
                 found.append(f"{path}:{node.lineno}: {node.id}")
-    return found
-
-
-def foreign_changes(root: Path) -> list[str]:
-    """Find statements of the core that change an attribute of another object, in place or whole.
-
-    What a method does to its own object, and to local values, is its own affair.
-    """
-    found = []
-    for path in tree.python_files(root, ONE_OWNER):
-        for node in tree.nodes(root, path):
-            found += [
-                f"{path}:{attribute.lineno}: changes {tree.dotted(attribute)} of another object"
-                for attribute in map(_changed_attribute, _changed(node))
-                if attribute is not None and not _is_own(attribute)
-            ]
     return found
 
 
@@ -135,37 +110,6 @@ def _worldly(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
             yield node.lineno, "is asynchronous"
         elif isinstance(node, ast.Global | ast.Nonlocal):
             yield node.lineno, "keeps state outside its objects"
-
-
-def _changed(node: ast.AST) -> list[ast.expr]:
-    """Return what a statement or call assigns, deletes, or changes in place."""
-    if isinstance(node, ast.Assign | ast.Delete):
-        return [
-            each
-            for target in node.targets
-            for each in (target.elts if isinstance(target, ast.Tuple | ast.List) else [target])
-        ]
-    if isinstance(node, ast.AugAssign | ast.AnnAssign | ast.For):
-        return [node.target]
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in CHANGES_IN_PLACE
-        and isinstance(node.func.value, ast.Attribute | ast.Subscript)
-    ):
-        return [node.func.value]
-    return []
-
-
-def _changed_attribute(changed: ast.expr) -> ast.Attribute | None:
-    """Return the attribute that is changed, None if it is a local value."""
-    while isinstance(changed, ast.Subscript):
-        changed = changed.value
-    return changed if isinstance(changed, ast.Attribute) else None
-
-
-def _is_own(attribute: ast.Attribute) -> bool:
-    return isinstance(attribute.value, ast.Name) and attribute.value.id == "self"
 
 
 def _catches_everything(handler: ast.ExceptHandler) -> bool:

@@ -25,6 +25,7 @@ _VOCABULARY = (
 )
 _GROUND = (
     "strandline.model",
+    "strandline.backoff",
     "strandline.errors",
     "strandline.names",
     "strandline.config",
@@ -37,6 +38,7 @@ _SHELL = (*_VOCABULARY, *_GROUND, "strandline.log_fields")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strandline.model": (),
+    "strandline.backoff": (),
     "strandline.errors": (),
     "strandline.log_fields": (),
     "strandline.names": (),
@@ -51,8 +53,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "strandline.core.events",
         "strandline.core.effects",
         "strandline.core.views",
+        "strandline.controller.death_probes",
         "strandline.controller.events",
         "strandline.controller.store_events",
+        *_GROUND,
+    ),
+    "strandline.component_settings": (
+        "strandline.core.settings",
+        "strandline.controller.timing",
+        "strandline.controller_session.timing",
         *_GROUND,
     ),
     "strandline.log": ("strandline.log", *_SHELL),
@@ -71,11 +80,27 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "strandline_api": ("strandline_api",),
     "strandline_analysis": ("strandline_analysis", "strandline.names"),
+    "strandline_cli": (
+        "strandline_cli",
+        "strandline.model",
+        "strandline.errors",
+        "strandline.names",
+        "strandline.checker",
+    ),
+    "strandline_cli.verbs": (
+        "strandline_cli",
+        "strandline_analysis",
+        "strandline.dump_log",
+        "strandline.simulation",
+    ),
 }
-"""The nearest entry above a module applies; runtime, simulation, checker and cli have none."""
+"""The nearest entry above a module applies; runtime, simulation, checker and dump_log have none."""
 
-ABOVE = ("strandline.runtime", "strandline.simulation", "strandline.checker", "strandline.cli")
-OURS = ("strandline", "strandline_operator", "strandline_api", "strandline_analysis")
+ABOVE = ("strandline.runtime", "strandline.simulation", "strandline.checker", "strandline.dump_log")
+OURS = (
+    "strandline",
+    *("strandline_analysis", "strandline_api", "strandline_cli", "strandline_operator"),
+)
 
 
 def forbidden_imports(root: Path) -> list[str]:

@@ -42,7 +42,7 @@ FENCE = "```"
 MODULES_FENCE = "```modules"
 """Starts a drawing of layers: every word before a number sign is a module of the broker."""
 
-OUR_MODULE = re.compile(r"strandline(?:_analysis|_api|_operator)?(?:\.\w+)*")
+OUR_MODULE = re.compile(r"strandline(?:_analysis|_api|_cli|_operator)?(?:\.\w+)*")
 IN_CONTRACTS = re.compile(r"[()\s|:]+")
 CHOICE = re.compile(r"(.*)\{(.*)\}(.*)")
 

@@ -17,11 +17,19 @@ from tests.house.rules import tree
 NAMES = tree.BROKER / "names.py"
 ACCEPTANCE = Path("docs/acceptance")
 ERRORS = tree.BROKER / "errors.py"
-EXPORTER = tree.BROKER / "runtime/metrics.py"
+EXPORTER = tree.BROKER / "runtime/observability/metrics.py"
 METRIC_NAME = re.compile(r"strandline_[a-z]+(?:_[a-z]+)+")
 METRIC_CONSTANT = re.compile(r"[A-Z][A-Z_]+")
-NOT_METRICS = re.compile(r"strandline_(?:operator|api|analysis)(?:\b|\.)")
-REQUIREMENTS = ("analysis", "broker", "operator", "dev")
+NOT_METRICS = re.compile(r"strandline_(?:analysis|api|cli|operator)(?:\b|\.)")
+READERS = (tree.ANALYSIS, tree.CLI)
+"""Packages that read metrics and export none."""
+REQUIREMENTS = {
+    "analysis": Path("requirements/analysis.txt"),
+    "broker": Path("requirements/broker.txt"),
+    "cli": Path("hack/client/requirements.txt"),
+    "operator": Path("requirements/operator.txt"),
+    "dev": Path("requirements/dev.txt"),
+}
 REQUIREMENT = re.compile(r"^(?P<pin>[A-Za-z0-9._-]+==[^\s;\\]+)")
 HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
 VERB = re.compile(r"^(?P<verb>[a-z-]+):.*?(?P<help>## .+)?$", re.MULTILINE)
@@ -61,7 +69,7 @@ def metrics_without_exporter(root: Path) -> list[str]:
     used = {
         node.attr if isinstance(node, ast.Attribute) else node.id
         for path in tree.shipped_files(root)
-        if path != NAMES and not path.is_relative_to(tree.ANALYSIS)
+        if path != NAMES and not any(path.is_relative_to(each) for each in READERS)
         for node in tree.nodes(root, path)
         if isinstance(node, ast.Attribute | ast.Name)
     }
@@ -86,8 +94,7 @@ def loose_requirements(root: Path) -> list[str]:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     found = []
-    for image in REQUIREMENTS:
-        path = Path("requirements") / f"{image}.txt"
+    for image, path in REQUIREMENTS.items():
         text = tree.lines(root, path) if (root / path).is_file() else []
         pins = {match["pin"].lower() for line in text if (match := REQUIREMENT.match(line))}
         wanted = [*project["dependencies"], *extras.get(image, [])]
@@ -97,7 +104,7 @@ def loose_requirements(root: Path) -> list[str]:
             if "==" not in each:
                 found.append(f"pyproject.toml: {each} is not pinned")
             elif each.lower() not in pins:
-                found.append(f"{path}: lacks {each}; run make requirements")
+                found.append(f"{path}: lacks {each}; make requirements, or hack/images pin")
         for line, after in itertools.pairwise([*text, ""]):
             if line.startswith("-"):
                 found.append(f"{path}: an option: {line}")

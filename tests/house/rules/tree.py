@@ -16,6 +16,7 @@ OUR_HIDDEN_FOLDERS = {".ci", ".github"}
 GENERATED_ENDINGS = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py", "_pb2_grpc.pyi")
 
 BROKER = Path("broker_image/strandline")
+CLI = Path("cli/strandline_cli")
 OPERATOR = Path("operator/strandline_operator")
 API = Path("protos/strandline_api")
 ANALYSIS = Path("spark/strandline_analysis")
@@ -39,7 +40,7 @@ def python_files(root: Path, under: Path = Path()) -> Iterator[Path]:
 
 def shipped_files(root: Path) -> Iterator[Path]:
     """Yield the hand-written Python files that are part of the distribution."""
-    for package in (BROKER, OPERATOR, API, ANALYSIS):
+    for package in (BROKER, CLI, OPERATOR, API, ANALYSIS):
         yield from python_files(root, package)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.partition_folder import PartitionMetadataFile, folder_of
 from strandline.log.partition_log import EPOCH_MAX, PartitionLog
+from strandline.log.record_batch import read_client_batch
 from strandline.log.segment import LogLimits, SegmentPool
 from strandline.model import LeaderEpoch, TopicId, TopicPartition, TopicSettings
 
@@ -26,7 +27,7 @@ class Workshop:
     root: Path
     settings: TopicSettings = field(default_factory=lambda: TopicSettings(segment_bytes=400))
     limits: LogLimits = SMALL_INDEX
-    pool: SegmentPool = field(default_factory=SegmentPool)
+    pool: SegmentPool = field(default_factory=lambda: SegmentPool(open_segments_max=128))
 
     @property
     def environment(self) -> LogEnvironment:
@@ -63,7 +64,7 @@ def append(
     log: PartitionLog, *, records: int = 1, epoch: int = 0, value: bytes = b"v" * 20
 ) -> None:
     log.append_as_leader(
-        batch([value] * records),
+        read_client_batch(batch([value] * records)),
         base_offset=log.log_end_offset,
         leader_epoch=LeaderEpoch(epoch),
     )

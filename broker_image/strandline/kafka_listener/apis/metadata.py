@@ -69,7 +69,7 @@ def _absent_topic(error: ErrorCode, *, name: str | None, topic_id: bytes) -> Mes
 
 
 def _known_topic(topic: TopicMetadata, snapshot: MetadataSnapshot) -> Message:
-    reachable = {broker_id for broker_id, _, _ in snapshot.brokers}
+    reachable = {broker_id for broker_id, _ in snapshot.brokers}
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from strandline.broker_interface import EARLIEST, LATEST, ListedOffset
 from strandline.errors import ErrorCode
 from strandline.kafka_listener.response import RequestContext, Response, epoch_or_none, first_error
 from strandline.kafka_listener.wire import Message
@@ -32,12 +31,17 @@ def _per_partition(request: Message, entry_for: Callable[[str, Message], Message
 def list_offsets(context: RequestContext, _version: int, request: Message) -> Response:
     """Return the earliest offset or the high watermark of each partition.
 
-    Search by time would have to open batches; it is refused.
+    Search by time would have to open batches; the broker refuses it.
     """
     errors: list[ErrorCode] = []
 
     def entry_for(topic_name: str, partition: Message) -> Message:
-        listed = _listed(context, topic_name, partition)
+        listed = context.broker.list_offset(
+            topic_name,
+            partition["index"],
+            partition["timestamp"],
+            epoch_or_none(partition["current_leader_epoch"]),
+        )
         errors.append(listed.error)
         return {
             "index": partition["index"],
@@ -47,15 +51,6 @@ def list_offsets(context: RequestContext, _version: int, request: Message) -> Re
         }
 
     return Response(body=_per_partition(request, entry_for), error=first_error(errors))
-
-
-def _listed(context: RequestContext, topic_name: str, partition: Message) -> ListedOffset:
-    timestamp = partition["timestamp"]
-    if timestamp not in {EARLIEST, LATEST}:
-        return ListedOffset(error=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
-    return context.broker.list_offset(
-        topic_name, partition["index"], timestamp, epoch_or_none(partition["current_leader_epoch"])
-    )
 
 
 def offset_for_leader_epoch(context: RequestContext, _version: int, request: Message) -> Response:

@@ -1,1 +1,0 @@
-"""Verbs for people: each module is one, started as `python -m strandline.cli.<verb>`."""

@@ -1,0 +1,45 @@
+"""When an active controller lists everything again: after a watch was lost, one list at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .effects import LoadCluster
+from .store_events import ClusterLoaded, StoreOutcome
+from .timing import ControllerTiming
+
+
+class ClusterReload:
+    """The list that is due, and the list that is asked for."""
+
+    def __init__(self, *, timing: ControllerTiming, new_request_id: Callable[[], int]) -> None:
+        self._timing = timing
+        self._new_request_id = new_request_id
+        self._due_ms: int | None = None
+        self._request_id: int | None = None
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When the next list may be asked for."""
+        return self._due_ms if self._request_id is None else None
+
+    def ask(self, now_ms: int) -> None:
+        """List everything once more, beginning from now on."""
+        self._due_ms = now_ms
+
+    def tick(self, now_ms: int) -> list[LoadCluster]:
+        """Ask for the list that is due."""
+        if self._due_ms is None or self._due_ms > now_ms or self._request_id is not None:
+            return []
+        self._due_ms, self._request_id = None, self._new_request_id()
+        return [LoadCluster(request_id=self._request_id)]
+
+    def answered(self, event: ClusterLoaded, now_ms: int) -> bool:
+        """Tell whether these are the lists that were asked for; ask again if that failed."""
+        if event.request_id != self._request_id:
+            return False
+        self._request_id = None
+        if event.outcome is StoreOutcome.OK:
+            return True
+        self._due_ms = now_ms + self._timing.lease.retry_period_ms
+        return False

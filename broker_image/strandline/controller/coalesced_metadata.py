@@ -1,0 +1,52 @@
+"""Partitions whose metadata changed in the ISR alone, and when the brokers hear of it.
+
+Used by `propagation`. Source: Kafka's isr-change-propagation: a period at which the changes are
+looked at, the quiet time after which they are sent, and the longest that they may wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from strandline.model import TopicPartition
+
+from .timing import ControllerTiming
+
+
+class CoalescedMetadata:
+    """The partitions that wait to be sent together."""
+
+    def __init__(self, *, timing: ControllerTiming, now_ms: int) -> None:
+        self._timing = timing
+        self._partitions: set[TopicPartition] = set()
+        self._changed_ms = 0
+        self._sent_ms = now_ms
+        self._look_ms = 0
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When they are looked at next."""
+        return self._look_ms if self._partitions else None
+
+    def add(self, tp: TopicPartition, now_ms: int) -> None:
+        """Let a changed partition wait."""
+        if not self._partitions:
+            self._look_ms = now_ms + self._timing.metadata_period_ms
+        self._partitions.add(tp)
+        self._changed_ms = now_ms
+
+    def discard(self, tps: Iterable[TopicPartition]) -> None:
+        """Forget partitions that are sent at once, or that are gone."""
+        self._partitions.difference_update(tps)
+
+    def take_due(self, now_ms: int) -> set[TopicPartition]:
+        """Return the partitions if they were quiet, or waited, long enough; they wait no more."""
+        if not self._partitions or now_ms < self._look_ms:
+            return set()
+        quiet = now_ms - self._changed_ms > self._timing.metadata_quiet_ms
+        late = now_ms - self._sent_ms > self._timing.metadata_delay_max_ms
+        if not quiet and not late:
+            self._look_ms = now_ms + self._timing.metadata_period_ms
+            return set()
+        due, self._partitions, self._sent_ms = self._partitions, set(), now_ms
+        return due

@@ -1,0 +1,79 @@
+"""The partitions as they were last read, by object name.
+
+Filled from quorum lists, quorum reads and watches; `partition_reconciler` works on it. An
+object is only ever replaced by one that is not older, judged by its partition epoch:
+resourceVersions are opaque and can not be ordered. The compare-and-swap of the next write
+finds any mistake here.
+"""
+
+from __future__ import annotations
+
+from strandline.model import NO_LEADER, BrokerId, StoredPartition, TopicId, TopicPartition
+
+from .partition_entry import PartitionEntry
+
+
+class PartitionTable:
+    """All partitions of the cluster."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, PartitionEntry] = {}
+        self._names: dict[TopicPartition, str] = {}
+
+    def entry_of(self, tp: TopicPartition) -> tuple[str, PartitionEntry] | None:
+        """Return name and entry of a partition, None if unknown."""
+        name = self._names.get(tp)
+        return None if name is None else (name, self.entries[name])
+
+    def of_topic(self, topic_id: TopicId) -> list[str]:
+        """Return the names of a topic's partitions."""
+        return [self._names[tp] for tp in sorted(self._names) if tp.topic_id == topic_id]
+
+    def led_by(self, broker_id: BrokerId) -> list[str]:
+        """Return the partitions that a broker leads."""
+        return [name for name, entry in self._sorted() if _leader(entry) == broker_id]
+
+    def offline_count(self) -> int:
+        """Count the partitions without a leader, those without a status among them."""
+        return sum(1 for entry in self.entries.values() if _leader(entry) in (None, NO_LEADER))
+
+    def with_member(self, broker_id: BrokerId) -> list[str]:
+        """Return the partitions that have a broker among their replicas, stored or assigned."""
+        found = []
+        for name, entry in self._sorted():
+            state = entry.stored.state
+            replicas = entry.stored.assigned if state is None else state.replicas
+            if broker_id in replicas:
+                found.append(name)
+        return found
+
+    def _sorted(self) -> list[tuple[str, PartitionEntry]]:
+        return sorted(self.entries.items(), key=lambda item: item[1].stored.tp)
+
+    def adopt(self, partition: StoredPartition, now_ms: int) -> bool:
+        """Adopt an object that was read or shown by a watch.
+
+        Returns: False for an older state of the same partition, which is ignored
+        """
+        entry = self.entries.get(partition.name)
+        if entry is not None and entry.stored.tp == partition.tp:
+            return entry.adopt(partition)
+        if entry is None:
+            entry = PartitionEntry(stored=partition, first_seen_ms=now_ms)
+        else:
+            self._names.pop(entry.stored.tp, None)
+            entry = entry.replaced_by(partition, now_ms)
+        self.entries[partition.name] = entry
+        self._names[partition.tp] = partition.name
+        return True
+
+    def remove(self, name: str) -> PartitionEntry | None:
+        """Forget a partition whose object is gone."""
+        entry = self.entries.pop(name, None)
+        if entry is not None:
+            self._names.pop(entry.stored.tp, None)
+        return entry
+
+
+def _leader(entry: PartitionEntry) -> BrokerId | None:
+    return None if entry.stored.state is None else entry.stored.state.leader

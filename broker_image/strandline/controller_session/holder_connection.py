@@ -1,0 +1,216 @@
+"""The connection with the process that holds the controller Lease; used by `ControllerSession`.
+
+Finds the holder, keeps one stream to it with heartbeats, looks for its death when the stream
+breaks, and dials again. It knows nothing of what is said on the stream beyond hello and
+heartbeat. Invariant: at most one stream, one lookup and one probe are out at a time, and what
+belongs to an earlier one changes nothing here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from strandline.backoff import Backoff
+from strandline.controller.death_probes import DeathEvidence, judge_probe
+from strandline.controller.store_events import HolderDied
+from strandline.model import HolderIdentity, Registration
+
+from .effects import (
+    CloseStream,
+    DialHolder,
+    Effect,
+    FindHolder,
+    HolderDead,
+    HolderUnknown,
+    ProbeHolder,
+    SendMessage,
+    StepController,
+)
+from .events import HolderLookedUp, HolderProbed, StreamBroken
+from .hosting import HostedReplicas, hello_of, hosted_by
+from .messages import BrokerMessage, Heartbeat
+from .states import (
+    ConnectionState,
+    Holder,
+    LookingUp,
+    NoHolder,
+    Open,
+    Probing,
+    Redialling,
+    due_of,
+    holder_of,
+)
+from .timing import ControllerSessionTiming
+
+
+class HolderConnection:
+    """The way to the present holder; fields are changed by its own methods only."""
+
+    def __init__(
+        self,
+        registration: Registration,
+        *,
+        replicas: HostedReplicas,
+        timing: ControllerSessionTiming,
+    ) -> None:
+        self._registration = registration
+        self._replicas = replicas
+        self._timing = timing
+        self._holder_identity = ""
+        self._state: ConnectionState = NoHolder()
+        self._redial_pauses = Backoff(first_ms=timing.redial_ms, max_ms=timing.redial_max_ms)
+        self._redials = 0
+        self._last_id = 0
+
+    @property
+    def state(self) -> ConnectionState:
+        """What the connection is doing."""
+        return self._state
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When `on_time` is due, None if only events matter."""
+        return due_of(self._state)
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether something can be sent."""
+        return isinstance(self._state, Open)
+
+    def is_present(self, session_id: int) -> bool:
+        """Tell whether that session is the open one."""
+        return isinstance(self._state, Open) and self._state.session_id == session_id
+
+    def send(self, message: BrokerMessage) -> list[Effect]:
+        """Send on the open session; without one the message is dropped."""
+        state = self._state
+        if not isinstance(state, Open):
+            return []
+        return [SendMessage(session_id=state.session_id, message=message)]
+
+    # --- the holder of the Lease ----------------------------------------------------------
+
+    def on_holder_observed(self, identity: str) -> list[Effect]:
+        """Follow the Lease: another holder ends whatever was under way with the former one."""
+        if identity == self._holder_identity:
+            return []
+        self._holder_identity = identity
+        self._redials = 0
+        effects: list[Effect] = []
+        if isinstance(self._state, Open):
+            effects.append(CloseStream(session_id=self._state.session_id))
+        return [*effects, *self._look_up()]
+
+    def _look_up(self) -> list[Effect]:
+        identity = HolderIdentity.parse(self._holder_identity)
+        if identity is None:
+            self._state = NoHolder()
+            unknown = HolderUnknown(holder_identity=self._holder_identity)
+            return [unknown] if self._holder_identity else []
+        self._state = LookingUp(lookup_id=self._next_id())
+        return [FindHolder(lookup_id=self._state.lookup_id, broker_id=identity.broker_id)]
+
+    def on_holder_looked_up(self, event: HolderLookedUp, now_ms: int) -> list[Effect]:
+        """Dial the holder if the process that signed the Lease is the one registered."""
+        state = self._state
+        if not isinstance(state, LookingUp) or event.lookup_id != state.lookup_id:
+            return []
+        holder = holder_of(self._holder_identity, event.registration)
+        if holder is None:
+            self._redial(now_ms)
+            return []
+        session_id = self._next_id()
+        self._state = Open(
+            session_id=session_id,
+            holder=holder,
+            heartbeat_due_ms=now_ms + self._timing.heartbeat_interval_ms,
+            report_due_ms=now_ms + self._timing.hosted_report_interval_ms,
+        )
+        dial = DialHolder(
+            session_id=session_id, broker_id=holder.identity.broker_id, endpoint=holder.endpoint
+        )
+        return [dial, *self.send(hello_of(self._registration, self._replicas))]
+
+    def _redial(self, now_ms: int) -> None:
+        """Look the holder up again after a pause, and after a longer one the next time."""
+        self._redials += 1
+        self._state = Redialling(due_ms=now_ms + self._redial_pauses.after_ms(self._redials))
+
+    # --- the stream -----------------------------------------------------------------------
+
+    def on_answered(self) -> None:
+        """Take note that the holder answers on the open session: the next pause is short."""
+        self._redials = 0
+
+    def on_refused(self, session_id: int, now_ms: int) -> list[Effect]:
+        """Close the open session, and dial again: the holder may be recorded by then."""
+        self._redial(now_ms)
+        return [CloseStream(session_id=session_id)]
+
+    def on_stream_broken(self, event: StreamBroken) -> list[Effect]:
+        """Look whether the holder is dead: a broken stream alone proves nothing."""
+        state = self._state
+        if not isinstance(state, Open) or state.session_id != event.session_id:
+            return []
+        return self._probe(state.holder, refusals=0)
+
+    def _probe(self, holder: Holder, *, refusals: int) -> list[Effect]:
+        probe_id = self._next_id()
+        self._state = Probing(holder=holder, probe_id=probe_id, refusals=refusals, due_ms=None)
+        return [
+            ProbeHolder(
+                probe_id=probe_id,
+                broker_id=holder.identity.broker_id,
+                incarnation=holder.identity.incarnation,
+                endpoint=holder.endpoint,
+                deadline_ms=self._timing.probe_deadline_ms,
+            )
+        ]
+
+    def on_holder_probed(self, event: HolderProbed, now_ms: int) -> list[Effect]:
+        """Judge a probe; the controller of this process hears of a proven death."""
+        state = self._state
+        if not isinstance(state, Probing) or event.probe_id != state.probe_id:
+            return []
+        evidence = judge_probe(
+            event.verdict,
+            refusals_before=state.refusals,
+            refused_probes_dead=self._timing.refused_probes_dead,
+        )
+        if evidence is DeathEvidence.NOT_YET:
+            due_ms = now_ms + self._timing.probe_interval_ms
+            self._state = replace(state, refusals=state.refusals + 1, due_ms=due_ms)
+            return []
+        self._redial(now_ms)
+        if evidence is DeathEvidence.NONE:
+            return []
+        identity = str(state.holder.identity)
+        died = HolderDied(holder_identity=identity)
+        return [HolderDead(holder_identity=identity), StepController(event=died)]
+
+    # --- time -----------------------------------------------------------------------------
+
+    def on_time(self, now_ms: int) -> list[Effect]:
+        """Do what is due: a heartbeat, a lookup or a probe."""
+        match self._state:
+            case Open() as state if state.heartbeat_due_ms <= now_ms:
+                return self._beat(state, now_ms)
+            case Redialling(due_ms=due_ms) if due_ms <= now_ms:
+                return self._look_up()
+            case Probing(due_ms=int(due_ms)) as state if due_ms <= now_ms:
+                return self._probe(state.holder, refusals=state.refusals)
+            case _:
+                return []
+
+    def _beat(self, state: Open, now_ms: int) -> list[Effect]:
+        timing, hosted, report_due_ms = self._timing, None, state.report_due_ms
+        if report_due_ms <= now_ms:
+            report_due_ms = now_ms + timing.hosted_report_interval_ms
+            hosted = hosted_by(self._replicas)
+        heartbeat_due_ms = now_ms + timing.heartbeat_interval_ms
+        self._state = replace(state, heartbeat_due_ms=heartbeat_due_ms, report_due_ms=report_due_ms)
+        return self.send(Heartbeat(broker_epoch=self._registration.broker_epoch, hosted=hosted))
+
+    def _next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id

@@ -1,0 +1,1 @@
+"""Prints what lies in a broker's logs, for people and for the checker."""

@@ -1,0 +1,135 @@
+"""Print every record of the logs in a data directory: `python -m strandline.dump_log`.
+
+By default one line for each batch and below it its records, for people. With --lines one
+line of JSON for each record, as `strandline.checker` takes it. Nothing is written and nothing
+is locked: a batch that a running broker is just writing is left out. A damaged log ends with
+exit code 1, and what was read before the damage is printed.
+
+The broker's image holds this door; `strandline dump-log` is the same elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from strandline.checker.history import Scanned, scanned_line
+from strandline.config.storage import StorageConfig
+from strandline.errors import CheckpointMalformed, CorruptBatch
+from strandline.model import BrokerId, LeaderEpoch
+
+from .log_reader import DumpedBatch, read_log, replicas
+from .record_reader import CODECS, Unreadable
+
+SHOWN_BYTES_MAX = 200
+"""Of a key or value, for people; --lines prints values whole."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the logs that the arguments name."""
+    parser = argparse.ArgumentParser(prog="python -m strandline.dump_log", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add_options(parser)
+    try:
+        return run(parser.parse_args(arguments))
+    except argparse.ArgumentError as error:
+        parser.error(str(error))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what can be asked for."""
+    default = os.environ.get("DATA_DIR") or StorageConfig().data_dir
+    parser.add_argument("--dir", default=default, help=f"data directory ({default})")
+    parser.add_argument("--topic", help="only this topic; --lines needs it")
+    parser.add_argument("--partition", type=int, help="only this partition")
+    parser.add_argument("--lines", action="store_true", help="lines for the checker")
+    parser.add_argument("--broker", type=int, help="id of the broker, for --lines")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the logs; 0 if all of them were read to their ends.
+
+    Raises:  argparse.ArgumentError for options that do not go together
+    """
+    if options.lines and (options.broker is None or options.topic is None):
+        message = "--lines needs --broker and --topic: a line names one broker, no topic"
+        raise argparse.ArgumentError(None, message)
+    damaged = False
+    try:
+        found = list(replicas(Path(options.dir)))
+    except (OSError, CheckpointMalformed) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for metadata, folder in found:
+        partition = metadata.tp.partition
+        if options.topic not in (None, metadata.topic_name):
+            continue
+        if options.partition not in (None, partition):
+            continue
+        if not options.lines:
+            print(f"{metadata.topic_name}-{partition} {folder}")
+        try:
+            for batch in read_log(folder):
+                lines = (
+                    checker_lines(BrokerId(options.broker), partition, batch)
+                    if options.lines
+                    else human_lines(batch)
+                )
+                sys.stdout.writelines(f"{line}\n" for line in lines)
+        except (OSError, CorruptBatch) as error:
+            sys.stdout.flush()
+            print(f"error: {folder}: {error}", file=sys.stderr)
+            damaged = True
+    return 1 if damaged else 0
+
+
+def checker_lines(broker: BrokerId, partition: int, batch: DumpedBatch) -> Iterator[str]:
+    """Yield a line for each record; what is no text is spelled with backslashes.
+
+    Raises:  Unreadable if the records are compressed
+    """
+    if batch.records is None:
+        raise Unreadable(problem="records are compressed", codec=CODECS[batch.header.codec])
+    for record in batch.records:
+        yield scanned_line(
+            Scanned(
+                broker=broker,
+                partition=partition,
+                offset=record.offset,
+                leader_epoch=LeaderEpoch(batch.header.leader_epoch),
+                value=(record.value or b"").decode(errors="backslashreplace"),
+                checksum=batch.header.crc,
+            )
+        )
+
+
+def human_lines(batch: DumpedBatch) -> Iterator[str]:
+    """Yield a line for the batch and an indented one for each of its records."""
+    header = batch.header
+    codec = CODECS[header.codec] if header.codec < len(CODECS) else str(header.codec)
+    yield (
+        f"offsets {header.base_offset}..{header.next_offset - 1} epoch {header.leader_epoch} "
+        f"crc {header.crc:08x} bytes {header.size_bytes} codec {codec} "
+        f"producer {header.producer_id}/{header.producer_epoch} sequence {header.base_sequence} "
+        f"at {batch.segment}:{batch.position}"
+    )
+    for record in batch.records or ():
+        yield (
+            f"  {record.offset} at {record.timestamp_ms} ms "
+            f"key {_shown(record.key)} value {_shown(record.value)}"
+        )
+
+
+def _shown(content: bytes | None) -> str:
+    if content is None:
+        return "none"
+    rest = len(content) - SHOWN_BYTES_MAX
+    shown = repr(content[:SHOWN_BYTES_MAX].decode(errors="backslashreplace"))
+    return f"{shown} and {rest} bytes" if rest > 0 else shown
+
+
+if __name__ == "__main__":
+    sys.exit(main())

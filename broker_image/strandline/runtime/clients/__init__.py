@@ -1,0 +1,1 @@
+"""What a broker does for Kafka's clients, behind the listener."""

@@ -1,0 +1,345 @@
+"""The broker as its clients see it: `broker_interface.Broker` on top of the core and the logs.
+
+Reads and checks a client's batch where its bytes are, lets the core decide, and answers when the
+core says so. Reads go straight to the log, between the offsets that the core allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from strandline.broker_interface import (
+    Buffer,
+    ConsumerFetchedPartition,
+    ConsumerFetchPartition,
+    ListedOffset,
+    MetadataSnapshot,
+    ProducedPartition,
+    ProducePartition,
+)
+from strandline.controller_session.metadata_cache import MetadataCache
+from strandline.core.effects import AppendAsLeader, CompleteFetch, LogReadInfo, ReplyProduce
+from strandline.core.events import (
+    DelayedFetchReceived,
+    Event,
+    ProduceReceived,
+    RecordsHandle,
+    RequestCancelled,
+)
+from strandline.core.replicas import Replicas
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.log.record_batch import read_client_batch
+from strandline.model import (
+    UNKNOWN_EPOCH_END,
+    Acks,
+    EpochEndOffset,
+    LeaderEpoch,
+    TopicPartition,
+)
+from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.storage.replica_store import ReplicaStore
+
+from .producer_ids import ProducerIds
+from .refused_batches import RefusedBatches, SentBatch
+
+
+@dataclass(slots=True, kw_only=True)
+class _Produce:
+    """A produce request on its way: one result per partition, in the order of the request.
+
+    unappended holds what the core may append and did not yet; an appended batch is let go.
+    """
+
+    request_id: int
+    acks: Acks
+    timeout_ms: int
+    codec_max: int
+    results: list[ProducedPartition | None]
+    done: asyncio.Future[tuple[ProducedPartition, ...]]
+    slots: dict[TopicPartition, int] = field(default_factory=dict)
+    unappended: dict[TopicPartition, SentBatch] = field(default_factory=dict)
+
+    def settle(self, slot: int, result: ProducedPartition) -> bool:
+        """Take one result; True if it was the last."""
+        self.results[slot] = result
+        settled = tuple(result for result in self.results if result is not None)
+        if len(settled) == len(self.results) and not self.done.done():
+            self.done.set_result(settled)
+        return self.done.done()
+
+    def refuse(self, slot: int, refusal: ProtocolError) -> None:
+        """Settle what does not reach the core."""
+        self.settle(slot, ProducedPartition(error=refusal.code, message=str(refusal)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """What one look at the partitions of a fetch found."""
+
+    data: tuple[ConsumerFetchedPartition, ...]
+    size_bytes: int
+    final: bool
+    """An error or a divergence is answered at once."""
+    watches: tuple[tuple[TopicPartition, int], ...]
+
+
+class BrokerApi:
+    """Answers clients; on_produced and on_fetched hear (topic, records or bytes) for metrics."""
+
+    def __init__(
+        self,
+        *,
+        replicas: Replicas,
+        store: ReplicaStore,
+        metadata: MetadataCache,
+        producer_ids: ProducerIds,
+        clock: Clock,
+        submit: Callable[[Event], None],
+        next_request_id: Callable[[], int],
+        on_produced: Callable[[str, int, int], None],
+        on_fetched: Callable[[str, int], None],
+    ) -> None:
+        self._replicas = replicas
+        self._store = store
+        self._metadata = metadata
+        self._producer_ids = producer_ids
+        self._clock = clock
+        self._submit = submit
+        self._next_request_id = next_request_id
+        self._on_produced = on_produced
+        self._on_fetched = on_fetched
+        self._refused = RefusedBatches()
+        self._produces: dict[int, _Produce] = {}
+        self._fetches: dict[int, asyncio.Future[bool]] = {}
+
+    # --- metadata --------------------------------------------------------------------------
+
+    def metadata(self, listener: str) -> MetadataSnapshot:
+        """Return the cluster as seen through the listener of that name."""
+        return self._metadata.snapshot(listener)
+
+    def allocate_producer_id(self) -> int:
+        """Return a producer id that no broker ever handed out before (ADR 0005)."""
+        return self._producer_ids.allocate()
+
+    # --- produce ---------------------------------------------------------------------------
+
+    def produce(
+        self,
+        partitions: Sequence[ProducePartition],
+        *,
+        acks: Acks,
+        timeout_ms: int,
+        codec_max: int,
+    ) -> Awaitable[tuple[ProducedPartition, ...]]:
+        """Append now, in call order; await the result for the acknowledgement."""
+        request = _Produce(
+            request_id=self._next_request_id(),
+            acks=acks,
+            timeout_ms=timeout_ms,
+            codec_max=codec_max,
+            results=[None] * len(partitions),
+            done=asyncio.get_running_loop().create_future(),
+        )
+        self._produces[request.request_id] = request
+        for slot, wanted in enumerate(partitions):
+            try:
+                batch = read_client_batch(wanted.batch)
+            except ProtocolError as refusal:
+                request.refuse(slot, refusal)
+                continue
+            sent = SentBatch(wanted.topic_name, wanted.partition, batch)
+            try:
+                self._append(sent, slot, request)
+            except ProtocolError as refusal:
+                self._refused.note(sent, refusal.code)
+                request.refuse(slot, refusal)
+        if not partitions:
+            request.done.set_result(())
+        if request.done.done():
+            self._produces.pop(request.request_id, None)
+        return request.done
+
+    def _append(self, sent: SentBatch, slot: int, request: _Produce) -> None:
+        """Check one batch and hand it to the core, which decides whether it is appended.
+
+        Raises:  ProtocolError if it goes no further
+        """
+        shared = self._refused.shared(sent)
+        if shared is not ErrorCode.NONE:
+            raise ProtocolError(shared, problem="right behind a refused batch")
+        tp = self._metadata.resolve(sent.topic_name, sent.partition)
+        if tp is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic=sent.topic_name)
+        log = self._store.logs.get(tp)
+        if log is None:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition=str(tp))
+        if tp in request.slots:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, partition=str(tp))
+        log.check_client_batch(sent.batch, codec_max=request.codec_max)
+        sequence = log.check_sequence(sent.batch.header)
+        request.slots[tp] = slot
+        if isinstance(sequence, ErrorCode):
+            request.unappended[tp] = sent
+        self._submit(
+            ProduceReceived(
+                request_id=request.request_id,
+                tp=tp,
+                acks=request.acks,
+                record_count=sent.batch.header.last_offset_delta + 1,
+                records=RecordsHandle(sent.batch),
+                timeout_ms=request.timeout_ms,
+                sequence=sequence,
+            )
+        )
+
+    def on_appended(self, effect: AppendAsLeader) -> None:
+        """Take note of a batch that is in the log now."""
+        sent = self._produces[effect.request_id].unappended.pop(effect.tp)
+        header = sent.batch.header
+        self._on_produced(sent.topic_name, header.last_offset_delta + 1, header.size_bytes)
+
+    def on_produced(self, effect: ReplyProduce) -> None:
+        """Take the core's response for one partition; what was not appended was refused."""
+        request = self._produces.get(effect.request_id)
+        if request is None:
+            return
+        message = None
+        if (sent := request.unappended.pop(effect.tp, None)) is not None:
+            producer_id = sent.batch.header.producer_id
+            message = str(
+                ProtocolError(effect.error, producer_id=producer_id, partition=str(effect.tp))
+            )
+            self._refused.note(sent, effect.error)
+        result = ProducedPartition(
+            error=effect.error,
+            base_offset=effect.base_offset,
+            log_start_offset=effect.log_start_offset,
+            message=message,
+        )
+        if request.settle(request.slots[effect.tp], result):
+            del self._produces[effect.request_id]
+
+    # --- fetch -----------------------------------------------------------------------------
+
+    async def fetch(
+        self,
+        partitions: Sequence[ConsumerFetchPartition],
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+    ) -> tuple[ConsumerFetchedPartition, ...]:
+        """Read below the high watermark, waiting up to max_wait_ms for min_bytes."""
+        deadline_ms = self._clock.now_ms() + max_wait_ms
+        while True:
+            read = self._read(partitions, max_bytes)
+            left_ms = deadline_ms - self._clock.now_ms()
+            if read.final or read.size_bytes >= min_bytes or left_ms <= 0 or not read.watches:
+                for wanted, data in zip(partitions, read.data, strict=True):
+                    size = sum(len(part) for part in data.records)
+                    if size:
+                        self._on_fetched(wanted.topic_name, size)
+                return read.data
+            expired = await self._wait(read.watches, left_ms)
+            if expired:
+                # Nothing more may be waited for, though the client's own time be not over.
+                deadline_ms = 0
+
+    async def _wait(self, watches: tuple[tuple[TopicPartition, int], ...], wait_ms: int) -> bool:
+        """Wait until a watched partition has news; True if the wait is over without any."""
+        request_id = self._next_request_id()
+        completed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._fetches[request_id] = completed
+        self._submit(
+            DelayedFetchReceived(request_id=request_id, watches=watches, max_wait_ms=wait_ms)
+        )
+        try:
+            return await completed
+        except asyncio.CancelledError:
+            self._submit(RequestCancelled(request_id=request_id))
+            raise
+        finally:
+            self._fetches.pop(request_id, None)
+
+    def on_fetch_completed(self, effect: CompleteFetch) -> None:
+        """Complete a fetch that waits: there is something to see, or its time is over."""
+        completed = self._fetches.get(effect.request_id)
+        if completed is not None and not completed.done():
+            completed.set_result(effect.expired)
+
+    def _read(self, partitions: Sequence[ConsumerFetchPartition], max_bytes: int) -> _Read:
+        data: list[ConsumerFetchedPartition] = []
+        watches: list[tuple[TopicPartition, int]] = []
+        size, final = 0, False
+        for wanted in partitions:
+            tp = self._metadata.resolve(wanted.topic_name, wanted.partition)
+            if tp is None:
+                final = True
+                data.append(ConsumerFetchedPartition(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                continue
+            allowed = self._replicas.read_for_consumer(
+                tp,
+                fetch_offset=wanted.fetch_offset,
+                leader_epoch=wanted.leader_epoch,
+                last_fetched_epoch=wanted.last_fetched_epoch,
+            )
+            budget = min(wanted.max_bytes, max_bytes - size)
+            found = self._read_partition(tp, allowed, budget, is_first=size == 0)
+            size += sum(len(part) for part in found.records)
+            final = final or found.error is not ErrorCode.NONE or found.diverging is not None
+            data.append(found)
+            watches.append((tp, allowed.high_watermark))
+        return _Read(data=tuple(data), size_bytes=size, final=final, watches=tuple(watches))
+
+    def _read_partition(
+        self, tp: TopicPartition, allowed: LogReadInfo, budget: int, *, is_first: bool
+    ) -> ConsumerFetchedPartition:
+        records: tuple[Buffer, ...] = ()
+        error = allowed.error
+        has_records = allowed.from_offset < allowed.up_to_offset and allowed.diverging is None
+        if error is ErrorCode.NONE and has_records and (budget > 0 or is_first):
+            try:
+                records = tuple(
+                    self._store.logs[tp].read(
+                        from_offset=allowed.from_offset,
+                        up_to_offset=allowed.up_to_offset,
+                        max_bytes=budget,
+                    )
+                )
+            except ProtocolError as refusal:
+                error = refusal.code
+        return ConsumerFetchedPartition(
+            error=error,
+            high_watermark=allowed.high_watermark,
+            log_start_offset=allowed.log_start_offset,
+            records=records,
+            diverging=allowed.diverging,
+        )
+
+    # --- offsets ---------------------------------------------------------------------------
+
+    def list_offset(
+        self, topic_name: str, partition: int, timestamp: int, leader_epoch: LeaderEpoch | None
+    ) -> ListedOffset:
+        """Return the earliest offset, or the latest (HW) unless it is under the epoch start."""
+        tp = self._metadata.resolve(topic_name, partition)
+        if tp is None:
+            return ListedOffset(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        error, offset, epoch = self._replicas.list_offset(tp, timestamp, leader_epoch)
+        return ListedOffset(error=error, offset=offset, leader_epoch=epoch)
+
+    def end_offset_for_epoch(
+        self,
+        topic_name: str,
+        partition: int,
+        asked: LeaderEpoch,
+        leader_epoch: LeaderEpoch | None,
+    ) -> tuple[ErrorCode, EpochEndOffset]:
+        """Return where the greatest epoch not above `asked` ends (KIP-101, KIP-320)."""
+        tp = self._metadata.resolve(topic_name, partition)
+        if tp is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_EPOCH_END
+        return self._replicas.end_offset_for_epoch(tp, asked, leader_epoch)

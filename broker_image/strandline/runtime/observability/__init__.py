@@ -1,0 +1,1 @@
+"""Logs, metrics and probes: views of what a broker does, which decide nothing."""

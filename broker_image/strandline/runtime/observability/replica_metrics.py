@@ -1,0 +1,160 @@
+"""Gauges of replicas, read when they are scraped: nothing is kept up to date in between.
+
+A collector of the process's registry. Rows of a leader are shown by the leader alone: on a
+follower they are absent, not zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from strandline import names
+from strandline.controller.controller import Controller
+from strandline.controller_session.metadata_cache import MetadataCache
+from strandline.core.replicas import Replicas
+from strandline.core.views import PartitionView, RoleName
+from strandline.log.partition_log import PartitionLog
+from strandline.model import BrokerId, TopicPartition
+from strandline.names import Metric
+from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.storage.replica_store import ReplicaStore
+
+from .notice_reporters import CoreNoticeReporter
+
+SHOWN = (
+    names.PARTITION_LOG_START_OFFSET,
+    names.PARTITION_LOG_END_OFFSET,
+    names.PARTITION_HIGH_WATERMARK,
+    names.PARTITION_LEADER_EPOCH,
+    names.PARTITION_IS_LEADER,
+    names.PARTITION_LOG_SIZE_BYTES,
+    names.PARTITION_LOG_SEGMENTS,
+    names.PARTITION_REPLICAS,
+    names.PARTITION_ISR_SIZE,
+    names.PARTITION_MIN_INSYNC_REPLICAS,
+    names.PARTITION_PARTITION_EPOCH,
+    names.PARTITION_ISR_MEMBER,
+    names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS,
+    names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS,
+    names.REPLICA_LOG_END_OFFSET,
+    names.REPLICA_LAST_CAUGHT_UP_TIMESTAMP_SECONDS,
+    names.BROKER_LEADERS,
+    names.BROKER_PARTITIONS,
+    names.BROKER_UNDER_REPLICATED_PARTITIONS,
+    names.BROKER_UNDER_MIN_ISR_PARTITIONS,
+    names.BROKER_AT_MIN_ISR_PARTITIONS,
+    names.BROKER_OFFLINE_REPLICAS,
+    names.BROKER_FENCED,
+    names.CONTROLLER_EPOCH,
+    names.CONTROLLER_QUEUE_SIZE,
+    names.OFFLINE_PARTITIONS,
+    names.PURGATORY_SIZE,
+)
+
+
+class ReplicaMetrics(Collector):
+    """All gauges of one broker's replicas; detail_max bounds the partitions shown one by one."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        replicas: Replicas,
+        store: ReplicaStore,
+        metadata: MetadataCache,
+        controller: Controller,
+        reporter: CoreNoticeReporter,
+        clock: Clock,
+        detail_max: int,
+    ) -> None:
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._store = store
+        self._metadata = metadata
+        self._controller = controller
+        self._reporter = reporter
+        self._clock = clock
+        self._detail_max = detail_max
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Return all families; called by the exposition on the event loop."""
+        families = {
+            row.name: GaugeMetricFamily(row.name, row.documentation, labels=row.labels)
+            for row in SHOWN
+        }
+
+        def show(row: Metric, value: float, *labels: str) -> None:
+            families[row.name].add_metric(labels, value)
+
+        views, logs = self._replicas.views(), self._store.logs
+        for view in views[: self._detail_max]:
+            self._show_replica(view, logs, show)
+            if view.role is RoleName.LEADER:
+                self._show_leader(view, show)
+        self._show_broker(views, show)
+        for operation, size in self._replicas.purgatory_sizes().items():
+            show(names.PURGATORY_SIZE, size, operation)
+        return families.values()
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Return the families without samples, so that registering does not collect."""
+        return [GaugeMetricFamily(row.name, row.documentation) for row in SHOWN]
+
+    def _show_replica(
+        self,
+        view: PartitionView,
+        logs: Mapping[TopicPartition, PartitionLog],
+        show: Callable[..., None],
+    ) -> None:
+        labels = (view.topic_name, str(view.tp.partition))
+        show(names.PARTITION_LOG_START_OFFSET, view.log_start_offset, *labels)
+        show(names.PARTITION_LOG_END_OFFSET, view.log_end_offset, *labels)
+        show(names.PARTITION_HIGH_WATERMARK, view.high_watermark, *labels)
+        show(names.PARTITION_LEADER_EPOCH, view.leader_epoch, *labels)
+        show(names.PARTITION_IS_LEADER, view.role is RoleName.LEADER, *labels)
+        log = logs.get(view.tp)
+        if log is not None:
+            show(names.PARTITION_LOG_SIZE_BYTES, log.size_bytes, *labels)
+            show(names.PARTITION_LOG_SEGMENTS, log.segment_count, *labels)
+
+    def _show_leader(self, view: PartitionView, show: Callable[..., None]) -> None:
+        labels = (view.topic_name, str(view.tp.partition))
+        members = {entry.broker_id for entry in view.isr}
+        show(names.PARTITION_REPLICAS, len(view.replicas), *labels)
+        show(names.PARTITION_ISR_SIZE, len(members), *labels)
+        show(names.PARTITION_MIN_INSYNC_REPLICAS, view.min_insync_replicas, *labels)
+        show(names.PARTITION_PARTITION_EPOCH, view.partition_epoch, *labels)
+        for replica in view.replicas:
+            show(names.PARTITION_ISR_MEMBER, replica in members, *labels, str(replica))
+        since = self._reporter.leader_since.get(view.tp)
+        changed = self._reporter.isr_changed_at.get(view.tp)
+        if since is not None and changed is not None:
+            show(names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS, since, *labels)
+            show(names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS, changed, *labels)
+        wall_seconds = self._clock.wall_time_us() / 1e6
+        now_ms = self._clock.now_ms()
+        for follower in view.followers:
+            replica_labels = (*labels, str(follower.broker_id))
+            show(names.REPLICA_LOG_END_OFFSET, follower.log_end_offset, *replica_labels)
+            if follower.last_caught_up_ms is not None:
+                seconds = wall_seconds - (now_ms - follower.last_caught_up_ms) / 1000
+                show(names.REPLICA_LAST_CAUGHT_UP_TIMESTAMP_SECONDS, seconds, *replica_labels)
+
+    def _show_broker(self, views: tuple[PartitionView, ...], show: Callable[..., None]) -> None:
+        led = [view for view in views if view.role is RoleName.LEADER]
+        sizes = [(len(view.isr), len(view.replicas), view.min_insync_replicas) for view in led]
+        show(names.BROKER_PARTITIONS, len(views))
+        show(names.BROKER_LEADERS, len(led))
+        show(names.BROKER_UNDER_REPLICATED_PARTITIONS, sum(isr < ar for isr, ar, _ in sizes))
+        show(names.BROKER_UNDER_MIN_ISR_PARTITIONS, sum(isr < least for isr, _, least in sizes))
+        show(names.BROKER_AT_MIN_ISR_PARTITIONS, sum(isr == least for isr, _, least in sizes))
+        failed = sum(view.role is RoleName.FAILED for view in views)
+        show(names.BROKER_OFFLINE_REPLICAS, failed)
+        show(names.BROKER_FENCED, self._metadata.live_broker(self._broker_id) is None)
+        show(names.CONTROLLER_EPOCH, self._replicas.controller_epoch)
+        if self._controller.epoch is not None:
+            show(names.CONTROLLER_QUEUE_SIZE, self._controller.queue_length)
+            show(names.OFFLINE_PARTITIONS, self._controller.offline_partition_count)

@@ -1,0 +1,1 @@
+"""The life of a broker process: how it starts, registers, works and ends."""

@@ -1,0 +1,317 @@
+"""A broker's replicas, its controller, its session with the controller, and its clients.
+
+The `lifecycle.Service` of a registered broker: built whole on what was loaded from disk. It serves
+clients after the first full state, hands leadership over when it drains, and brings everything
+to disk when it stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from contextlib import AsyncExitStack
+
+import grpc.aio
+
+from strandline import component_settings, names
+from strandline.controller.controller import Controller
+from strandline.controller.events import ControllerEvent, StopRequested
+from strandline.controller.store_events import ControllerEpochSeen
+from strandline.controller_session.controller_session import ControllerSession
+from strandline.controller_session.metadata_cache import MetadataCache
+from strandline.core.events import Event as CoreEvent
+from strandline.core.events import LogDirectoryLost, ReplicaLoaded, StatePersisted
+from strandline.core.replicas import Replicas
+from strandline.errors import InvariantViolation, StorageError
+from strandline.model import HolderIdentity, Registration
+from strandline.rpc.probes import PeerIdentity, peer_service
+from strandline.rpc.replication_server import replication_service
+from strandline.rpc.session_server import SessionServer
+from strandline.rpc.streams import channel_options
+from strandline.rpc.unknown_callers import log_silent_connections, not_served
+from strandline.runtime.clients.broker_api import BrokerApi
+from strandline.runtime.clients.client_listener import ClientListener
+from strandline.runtime.clients.producer_ids import ProducerIds
+from strandline.runtime.event_loop.begun_tasks import BegunTasks
+from strandline.runtime.event_loop.mailbox import Mailbox
+from strandline.runtime.observability.listener_metrics import ListenerMetrics
+from strandline.runtime.observability.notice_reporters import (
+    ControllerNoticeReporter,
+    CoreNoticeReporter,
+)
+from strandline.runtime.observability.replica_metrics import ReplicaMetrics
+from strandline.runtime.observability.throughput_metrics import ThroughputMetrics
+from strandline.runtime.shells.controller_session_shell import ControllerSessionShell
+from strandline.runtime.shells.controller_shell import ControllerShell
+from strandline.runtime.shells.core_shell import CoreShell
+from strandline.runtime.shells.lease_watch import LeaseWatch
+from strandline.runtime.shells.replication_transport import ReplicationTransport
+from strandline.runtime.storage.loaded_store import LoadedStore
+from strandline.runtime.storage.replica_store import ReplicaStore
+
+from .lifecycle import Context
+
+_log = logging.getLogger(__name__)
+STOP_SECONDS = 2.0
+"""How long the Lease's release and open streams may take at the end."""
+
+
+class BrokerService:
+    """Everything a broker does beyond being registered."""
+
+    def __init__(self, context: Context, registration: Registration, loaded: LoadedStore) -> None:
+        self._context = context
+        self._registration = registration
+        self._loaded = loaded
+        self._lease_name = f"{context.config.identity.cluster}-controller"
+        self._for_replicas: Mailbox[CoreEvent] = Mailbox()
+        self._for_controller: Mailbox[ControllerEvent] = Mailbox()
+        self._throughput = ThroughputMetrics(context.metrics)
+        self._next_request_id = itertools.count(1).__next__
+        self._metadata = MetadataCache(
+            context.config.identity.cluster, controller_epoch=loaded.state.controller_epoch
+        )
+        self._replicas = Replicas(
+            registration.broker_id,
+            registration.broker_epoch,
+            registration.clean_since_epoch,
+            component_settings.core(context.config.timing, context.config.replication),
+            controller_epoch=loaded.state.controller_epoch,
+        )
+        self._store = ReplicaStore(
+            loaded, on_persisted=self._on_persisted, on_failure=self._on_store_failed
+        )
+        self._sessions = SessionServer(
+            registration.broker_id, context.config.grpc, on_event=self._for_controller.send
+        )
+        self._controller = self._make_controller()
+        self._controller_shell = self._make_controller_shell()
+        self._session_shell = self._make_session_shell()
+        self._lease_watch = LeaseWatch(
+            context.leases,
+            self._lease_name,
+            step_controller=self._for_controller.send,
+            step_session=self._session_shell.submit,
+        )
+        self._broker_api = self._make_broker_api()
+        self._transport = self._make_transport()
+        self._clients = ClientListener(
+            self._broker_api,
+            context.internal_socket,
+            context.config.kafka,
+            ListenerMetrics(context.metrics),
+        )
+        self._core_shell = self._make_core_shell()
+        self._for_replicas.open(self._core_shell.submit)
+        self._for_controller.open(self._controller_shell.submit)
+        self._begun = AsyncExitStack()
+        self._tasks = BegunTasks()
+
+    # --- lifecycle.Service -----------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin work."""
+        self._store.start()
+        for hosted in self._loaded.found.hosted:
+            self._core_shell.submit(ReplicaLoaded(hosted=hosted))
+        await self._start_grpc()
+        self._begun.push_async_callback(self._transport.close)
+        self._begun.callback(self._core_shell.stop)
+        self._begun.push_async_callback(self._controller_shell.stop)
+        self._begun.push_async_callback(self._lease_watch.stop)
+        self._begun.push_async_callback(self._end_clients)
+        seen = ControllerEpochSeen(controller_epoch=self._loaded.state.controller_epoch)
+        self._controller_shell.submit(seen)
+        self._controller_shell.start()
+        self._lease_watch.start()
+        self._tasks.begin(self._clients.run())
+        self._tasks.begin(log_silent_connections())
+
+    def ready(self) -> bool:
+        """Tell whether the first full state was applied and clients are served."""
+        return self._clients.is_open
+
+    async def drain(self) -> None:
+        """Leave the ISRs and have leaders moved away.
+
+        What no controller takes for a while stays, as when all brokers stop at once; its data
+        is safe.
+        """
+        await self._session_shell.drain()
+
+    async def stop(self) -> None:
+        """Resign as controller, close all streams, bring everything to disk."""
+        await self._end_clients()
+        self._controller_shell.submit(StopRequested())
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._controller_shell.settled()
+        except TimeoutError:
+            _log.warning("controller lease not released in time")
+        await self.close()
+        await self._store.stop(dict(self._replicas.high_watermarks()))
+
+    async def close(self) -> None:
+        """End what `start` began, the last first; nothing more is brought to disk."""
+        await self._begun.aclose()
+
+    async def _end_clients(self) -> None:
+        """Serve clients no more; a stop does so before the resignation, every close again."""
+        await self._tasks.close()
+        await self._session_shell.close()
+        await self._clients.close()
+
+    async def _start_grpc(self) -> None:
+        registration, settings = self._registration, self._context.config.grpc
+        identity = PeerIdentity(
+            broker_id=registration.broker_id,
+            broker_epoch=registration.broker_epoch,
+            incarnation=registration.incarnation,
+        )
+        options = (*channel_options(settings), ("grpc.so_reuseport", 1))
+        server = grpc.aio.server(options=options)
+        server.add_generic_rpc_handlers(
+            (
+                self._sessions.service(),
+                peer_service(identity, lambda: self._replicas.controller_epoch),
+                replication_service(
+                    self._transport.on_fetch, self._transport.on_follower_gone, settings
+                ),
+                not_served(),
+            )
+        )
+        port = self._context.grpc_socket.getsockname()[1]
+        server.add_insecure_port(f"0.0.0.0:{port}")
+        await server.start()
+        # A loop that ends first drops the task that waits for the next call; gRPC's own threads
+        # then write that call into memory which Python has given to somebody else (grpcio 1.85:
+        # RPCState of a pending grpc_server_request_call).
+        self._begun.push_async_callback(server.stop, None)
+
+    # --- what went wrong -------------------------------------------------------------------
+
+    def _on_persisted(self, token: int) -> None:
+        self._for_replicas.send(StatePersisted(token=token))
+
+    def _on_store_failed(self, error: StorageError) -> None:
+        self._for_replicas.send(self._lose_directory(error))
+
+    def _lose_directory(self, error: StorageError) -> LogDirectoryLost:
+        """End the process once its replicas have refused everybody: others must lead now."""
+        asyncio.get_running_loop().call_soon(self._context.fail, error)
+        return LogDirectoryLost(reason=str(error))
+
+    def _end_with_broken_promise(self, violation: InvariantViolation) -> None:
+        violations = self._context.metrics.counter(names.INVARIANT_VIOLATIONS_TOTAL)
+        violations.labels(violation.promise).inc()
+        self._context.fail(violation)
+
+    # --- parts -----------------------------------------------------------------------------
+
+    def _make_controller(self) -> Controller:
+        own = self._registration
+        identity = HolderIdentity(broker_id=own.broker_id, incarnation=own.incarnation)
+        return Controller(
+            broker_id=own.broker_id,
+            identity=str(identity),
+            rank=own.broker_id,
+            timing=component_settings.controller(
+                self._context.config.timing,
+                self._context.config.controller,
+                self._context.config.replication,
+            ),
+        )
+
+    def _make_controller_shell(self) -> ControllerShell:
+        context = self._context
+        reporter = ControllerNoticeReporter(context.metrics, lease_name=self._lease_name)
+        return ControllerShell(
+            self._controller,
+            store=context.store,
+            leases=context.leases,
+            lease_name=self._lease_name,
+            sessions=self._sessions,
+            clock=context.clock,
+            report_interval_ms=context.config.observability.waiting_report_interval_ms,
+            on_notice=reporter.report,
+            on_lease_written=reporter.lease_written,
+            on_step=reporter.stepped,
+            on_broken_promise=self._end_with_broken_promise,
+        )
+
+    def _make_session_shell(self) -> ControllerSessionShell:
+        context = self._context
+        session = ControllerSession(
+            self._registration,
+            replicas=self._replicas,
+            metadata=self._metadata,
+            timing=component_settings.controller_session(
+                context.config.timing, context.config.controller, context.config.replication
+            ),
+        )
+        return ControllerSessionShell(
+            session,
+            store=context.store,
+            grpc=context.config.grpc,
+            clock=context.clock,
+            step_replicas=self._for_replicas.send,
+            step_controller=self._for_controller.send,
+            on_broken_promise=self._end_with_broken_promise,
+        )
+
+    def _make_broker_api(self) -> BrokerApi:
+        own = self._registration
+        return BrokerApi(
+            replicas=self._replicas,
+            store=self._store,
+            metadata=self._metadata,
+            producer_ids=ProducerIds(own.broker_id, own.broker_epoch),
+            clock=self._context.clock,
+            submit=self._for_replicas.send,
+            next_request_id=self._next_request_id,
+            on_produced=self._throughput.produced,
+            on_fetched=self._throughput.fetched,
+        )
+
+    def _make_transport(self) -> ReplicationTransport:
+        config = self._context.config
+        return ReplicationTransport(
+            registration=self._registration,
+            store=self._store,
+            live_broker=self._metadata.live_broker,
+            submit=self._for_replicas.send,
+            next_request_id=self._next_request_id,
+            grpc=config.grpc,
+            partition_fetch_max_bytes=config.replication.fetch_max_bytes,
+            response_max_bytes=config.replication.fetch_response_max_bytes,
+            on_bytes=self._throughput.replicated,
+        )
+
+    def _make_core_shell(self) -> CoreShell:
+        context = self._context
+        reporter = CoreNoticeReporter(context.metrics, context.clock)
+        context.metrics.registry.register(
+            ReplicaMetrics(
+                broker_id=self._registration.broker_id,
+                replicas=self._replicas,
+                store=self._store,
+                metadata=self._metadata,
+                controller=self._controller,
+                reporter=reporter,
+                clock=context.clock,
+                detail_max=context.config.observability.partition_detail_max,
+            )
+        )
+        return CoreShell(
+            self._replicas,
+            store=self._store,
+            broker_api=self._broker_api,
+            replication_transport=self._transport,
+            step_session=self._session_shell.submit,
+            reporter=reporter,
+            clock=context.clock,
+            on_full_state=self._clients.allow,
+            on_storage_error=self._lose_directory,
+            on_broken_promise=self._end_with_broken_promise,
+        )

@@ -1,0 +1,446 @@
+"""The life of a broker process: start order, what ends it, stop order.
+
+Start:  lock the data directory; read meta, marker, state file; open ports; find the API
+        server; register (the intended epoch goes to meta, then logs are loaded, then the
+        Broker object is written); make and start the service.
+End:    a signal, another registration under our id, a failed service.
+Stop:   the service drains, then brings everything to disk; then the clean-shutdown marker.
+Close:  after every end, orderly or not, the service lets no caller in any more.
+The service holds the replicas and talks to others; it implements `Service`, and is not known here
+by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from enum import IntEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from strandline import names
+from strandline.config.broker import BrokerConfig
+from strandline.errors import (
+    ConfigError,
+    RegistrationSuperseded,
+    StorageError,
+    StoreForbidden,
+    StrandlineError,
+)
+from strandline.kube.api import ApiClient
+from strandline.kube.cluster_store import ClusterStore
+from strandline.kube.lease import LeaseStore
+from strandline.log.data_directory import BrokerState, DataDirectory, new_log_dir_id, read_boot_id
+from strandline.log_fields import fields
+from strandline.model import (
+    GRPC_LISTENER,
+    INTERNAL_LISTENER,
+    BrokerEpoch,
+    Endpoint,
+    Registration,
+)
+from strandline.runtime.event_loop.begun_tasks import end_all
+from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.observability.http_probes import ProbeServer, measure_loop_lag
+from strandline.runtime.observability.logs import BrokerLogFormatter
+from strandline.runtime.observability.metrics import Metrics
+from strandline.runtime.storage.loaded_store import LoadedStore, load_store, log_environment
+from strandline.start_decision import FoundOnDisk, StartEvidence
+
+from .registration import Registered, Registrar
+from .registration_watch import RegistrationWatch
+
+FIELD_MANAGER: Final = "strandline-broker"
+INCARNATION_NONCE_BYTES: Final = 4
+CLOSE_SECONDS: Final = 5.0
+"""How long a service may take to end what it began, once nothing is brought to disk any more."""
+_log = logging.getLogger(__name__)
+
+
+class StopNotClean(StrandlineError):
+    """An orderly stop that something went wrong in: no marker may vouch for it."""
+
+
+class ExitCode(IntEnum):
+    """Status of the process; 2 means that starting it again will not help by itself."""
+
+    STOPPED = 0
+    FAILED = 1
+    REFUSED = 2
+    SUPERSEDED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the process lends its service; everything here lives as long as the process."""
+
+    config: BrokerConfig
+    clock: Clock
+    metrics: Metrics
+    store: ClusterStore
+    leases: LeaseStore
+    grpc_socket: socket.socket
+    """Bound, not listening, with SO_REUSEPORT: gRPC binds the same port beside it."""
+    internal_socket: socket.socket
+    """Bound, not listening: the Kafka listener listens on it when it may serve."""
+    fail: Callable[[BaseException], None]
+    """Ends the process with status 1, without a clean-shutdown marker."""
+
+
+class Service(Protocol):
+    """What a registered broker does. Calls come in the order of the methods, each at most once."""
+
+    async def start(self) -> None:
+        """Begin work."""
+        ...
+
+    def ready(self) -> bool:
+        """Tell whether clients may be sent here; latched by the caller."""
+        ...
+
+    async def drain(self) -> None:
+        """Hand leadership over and stop taking requests; bounded by the caller."""
+        ...
+
+    async def stop(self) -> None:
+        """Bring everything to disk; when this returns, a stop counts as clean."""
+        ...
+
+    async def close(self) -> None:
+        """End whatever still runs and let no caller in any more: the event loop ends next.
+
+        Called at every end of a broker that had registered, also after `stop`, and where a
+        failure left `start`, `drain` or `stop` half done or never called.
+        """
+        ...
+
+
+ServiceFactory = Callable[[Context, Registration, LoadedStore], Service]
+
+
+class _Readiness:
+    """Ready is latched: a running broker is never taken out of its Services by lag."""
+
+    def __init__(self) -> None:
+        self._service: Service | None = None
+        self._is_latched = False
+
+    def started(self, service: Service) -> None:
+        """Ask this service from now on."""
+        self._service = service
+
+    def __call__(self) -> bool:
+        if self._service is not None and self._service.ready():
+            self._is_latched = True
+        return self._is_latched
+
+
+class BrokerProcess:
+    """One run of a broker, from its configuration to its exit code."""
+
+    def __init__(
+        self, config: BrokerConfig, make_service: ServiceFactory, *, log_format: BrokerLogFormatter
+    ) -> None:
+        self._config = config
+        self._make_service = make_service
+        self._log_format = log_format
+        self._begun = time.monotonic()
+        self._clock = Clock()
+        self._metrics = Metrics()
+        self._readiness = _Readiness()
+        self._stop_asked = asyncio.Event()
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        nonce = secrets.token_hex(INCARNATION_NONCE_BYTES)
+        self._incarnation = f"{config.identity.pod_uid}/{nonce}"
+
+    async def run(self) -> ExitCode:
+        """Live until a signal, a refusal or a failure."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop_asked.set)
+        loop.set_exception_handler(self._on_loop_error)
+        self._metrics.show_from_the_start(names.ALL_METRICS)
+        self._metrics.gauge(names.BROKER_START_TIMESTAMP_SECONDS).set(time.time())
+        try:
+            async with AsyncExitStack() as stack:
+                return await self._live(stack)
+        except (ConfigError, StorageError, StoreForbidden) as error:
+            _log.error("refusing to start", extra=fields(cause=str(error)))
+            return ExitCode.REFUSED
+
+    async def _live(self, stack: AsyncExitStack) -> ExitCode:
+        path = Path(self._config.storage.data_dir)
+        directory = await asyncio.to_thread(DataDirectory.open, path)
+        stack.callback(directory.close)
+        disk, state = await asyncio.to_thread(self._read_disk, directory)
+        grpc_socket, internal_socket = self._open_ports(stack)
+        await self._start_probes(stack)
+        api = await ApiClient.open(
+            self._config.kubernetes,
+            field_manager=FIELD_MANAGER,
+            on_request=self._metrics.kubernetes_request_done,
+        )
+        stack.push_async_callback(api.close)
+        context = self._context(api, grpc_socket, internal_socket)
+        registrar = self._registrar(context, directory, disk, state)
+        registered = await self._unless_stopped(registrar.register())
+        if registered is None:
+            _log.info("stopped before registration")
+            return ExitCode.STOPPED
+        return await self._serve(context, registered)
+
+    # --- start ---------------------------------------------------------------------------
+
+    def _read_disk(self, directory: DataDirectory) -> tuple[FoundOnDisk, BrokerState]:
+        """Read what the last process left; nothing is changed yet."""
+        marker = directory.read_clean_shutdown_marker()
+        meta = directory.read_meta()
+        state = directory.read_state()
+        found = FoundOnDisk(
+            log_dir_id=meta.log_dir_id if meta else new_log_dir_id(),
+            meta_epoch=meta.broker_epoch if meta else None,
+            marker_epoch=marker,
+            boot_id=read_boot_id(Path(self._config.storage.boot_id_path)),
+            storage_failed=directory.is_marked_failed(),
+        )
+        return found, state
+
+    def _open_ports(self, stack: AsyncExitStack) -> tuple[socket.socket, socket.socket]:
+        """Take the ports that will be registered; no caller is let in before there is a service."""
+        ports = self._config.ports
+        grpc_socket = _bound_socket(ports.grpc, "GRPC_PORT", shared=True)
+        stack.callback(grpc_socket.close)
+        internal_socket = _bound_socket(ports.internal, "INTERNAL_PORT", shared=False)
+        stack.callback(internal_socket.close)
+        return grpc_socket, internal_socket
+
+    async def _start_probes(self, stack: AsyncExitStack) -> None:
+        probes = ProbeServer(self._metrics, ready=self._readiness)
+        stack.push_async_callback(probes.stop)
+        try:
+            port = await probes.start(self._config.ports.http)
+        except OSError as error:
+            raise ConfigError(f"HTTP_PORT: {error.strerror}") from error
+        interval_ms = self._config.observability.loop_lag_interval_ms
+        lag = asyncio.create_task(measure_loop_lag(self._metrics, interval_ms=interval_ms))
+        stack.callback(lag.cancel)
+        _log.info("http listening", extra=fields(port=port))
+
+    def _context(
+        self, api: ApiClient, grpc_socket: socket.socket, internal_socket: socket.socket
+    ) -> Context:
+        config = self._config
+        return Context(
+            config=config,
+            clock=self._clock,
+            metrics=self._metrics,
+            store=ClusterStore(
+                api,
+                config.kubernetes,
+                namespace=config.identity.namespace,
+                cluster=config.identity.cluster,
+                wall_time_us=self._clock.wall_time_us,
+                on_sign_of_life=self._metrics.watch_alive,
+            ),
+            leases=LeaseStore(
+                api,
+                config.kubernetes,
+                namespace=config.identity.namespace,
+                on_sign_of_life=self._metrics.watch_alive,
+            ),
+            grpc_socket=grpc_socket,
+            internal_socket=internal_socket,
+            fail=self._fail,
+        )
+
+    def _registrar(
+        self, context: Context, directory: DataDirectory, disk: FoundOnDisk, state: BrokerState
+    ) -> Registrar:
+        host = self._config.identity.pod_ip
+        flushes = self._metrics.histogram(names.LOG_FLUSH_SECONDS)
+        environment = log_environment(self._config.storage, flushes.observe)
+
+        async def load(evidence: StartEvidence) -> LoadedStore:
+            return await asyncio.to_thread(
+                load_store, directory, state, environment, clean=evidence.clean
+            )
+
+        return Registrar(
+            config=self._config,
+            store=context.store,
+            directory=directory,
+            disk=disk,
+            clock=self._clock,
+            incarnation=self._incarnation,
+            endpoints=(
+                Endpoint(listener=GRPC_LISTENER, host=host, port=_port_of(context.grpc_socket)),
+                Endpoint(
+                    listener=INTERNAL_LISTENER, host=host, port=_port_of(context.internal_socket)
+                ),
+            ),
+            software_version=_software_version(),
+            load=load,
+        )
+
+    # --- life ----------------------------------------------------------------------------
+
+    async def _serve(self, context: Context, registered: Registered) -> ExitCode:
+        """Run until something ends the process, then stop in order."""
+        self._announce(registered)
+        registration, directory = registered.registration, registered.loaded.directory
+        await asyncio.to_thread(directory.remove_failed_mark)
+        service = self._make_service(context, registration, registered.loaded)
+        registration_watch = RegistrationWatch(
+            config=self._config, store=context.store, clock=self._clock, registered=registered
+        )
+        watching = asyncio.create_task(registration_watch.run())
+        try:
+            await service.start()
+            self._readiness.started(service)
+            end = await self._end_of(watching)
+            if isinstance(self._failure_seen, StorageError):
+                raise self._failure_seen
+            if end is ExitCode.STOPPED:
+                await self._stop_cleanly(directory, service, registration.broker_epoch)
+        except StopNotClean as error:
+            _log.error("failed", extra=fields(cause=str(error)))
+            end = ExitCode.FAILED
+        except StorageError as error:
+            _log.error("failed", extra=fields(cause=str(error)))
+            end = ExitCode.FAILED
+            await asyncio.to_thread(directory.mark_failed)
+        finally:
+            await end_all([watching])
+            await _close(service)
+        if end is ExitCode.STOPPED:
+            _log.info("stopped")
+        return end
+
+    def _announce(self, registered: Registered) -> None:
+        registration, evidence = registered.registration, registered.evidence
+        self._log_format.bind(broker_epoch=registration.broker_epoch)
+        self._metrics.gauge(names.BROKER_EPOCH).set(registration.broker_epoch)
+        unclean = self._metrics.counter(names.UNCLEAN_STARTS_TOTAL)
+        if evidence.may_have_lost_records:
+            unclean.inc()
+        level = logging.WARNING if evidence.may_have_lost_records else logging.INFO
+        _log.log(
+            level,
+            "registered",
+            extra=fields(
+                clean_since_epoch=registration.clean_since_epoch,
+                evidence=evidence.value,
+                incarnation=registration.incarnation,
+                listeners={item.listener: item.port for item in registration.endpoints},
+                seconds=round(time.monotonic() - self._begun, 3),
+            ),
+        )
+
+    async def _end_of(self, watching: asyncio.Task[None]) -> ExitCode:
+        """Wait for what ends the process and say which it was."""
+        asked = asyncio.create_task(self._stop_asked.wait())
+        try:
+            ends: set[asyncio.Future[Any]] = {asked, self._failure, watching}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end_all([asked])
+        for ended in (watching, self._failure):
+            error = ended.exception() if ended.done() else None
+            if isinstance(error, RegistrationSuperseded):
+                _log.error("superseded", extra=fields(cause=str(error)))
+                return ExitCode.SUPERSEDED
+            if error is not None:
+                _log.error("failed", exc_info=error)
+                return ExitCode.FAILED
+        return ExitCode.STOPPED
+
+    # --- stop ----------------------------------------------------------------------------
+
+    async def _stop_cleanly(
+        self, directory: DataDirectory, service: Service, broker_epoch: BrokerEpoch
+    ) -> None:
+        """Drain, bring all to disk, and only then write the marker."""
+        _log.info("stopping")
+        limit_seconds = self._config.controller.shutdown_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(limit_seconds):
+                await service.drain()
+        except TimeoutError:
+            _log.warning("controlled shutdown incomplete", extra=fields(seconds=limit_seconds))
+        await service.stop()
+        if self._failure_seen is not None:
+            raise StopNotClean(f"a part failed while stopping: {self._failure_seen}")
+        await asyncio.to_thread(directory.write_clean_shutdown_marker, broker_epoch)
+
+    def _on_loop_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """End the process for an error that nobody awaited: its part of the work is undone."""
+        error = context.get("exception")
+        _log.error("unhandled in event loop", extra=fields(cause=context["message"]))
+        if error is not None:
+            self._fail(error)
+
+    @property
+    def _failure_seen(self) -> BaseException | None:
+        return self._failure.exception() if self._failure.done() else None
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(error)
+
+    async def _unless_stopped(self, work: Awaitable[Registered]) -> Registered | None:
+        """Return the result, or None if a signal came first."""
+        task = asyncio.ensure_future(work)
+        asked = asyncio.create_task(self._stop_asked.wait())
+        try:
+            await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            await end_all([task, asked])
+
+
+async def _close(service: Service) -> None:
+    """Close a service; one that hangs or fails does not keep the process alive."""
+    # Not asyncio.timeout: cancelling gRPC's stop cancels the task that it waits for as well.
+    closing = asyncio.create_task(service.close(), name="service closes")
+    await asyncio.wait([closing], timeout=CLOSE_SECONDS)
+    if not closing.done():
+        _log.error("does not close", extra=fields(seconds=CLOSE_SECONDS))
+    elif (error := closing.exception()) is not None:
+        _log.error("closed badly", exc_info=error)
+
+
+def _bound_socket(port: int, variable: str, *, shared: bool) -> socket.socket:
+    """Return a socket that holds a port and accepts no caller.
+
+    Raises:  ConfigError if the port is taken
+    """
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        bound.bind(("0.0.0.0", port))
+    except OSError as error:
+        bound.close()
+        raise ConfigError(f"{variable} {port}: {error.strerror}") from error
+    bound.setblocking(False)
+    return bound
+
+
+def _port_of(bound: socket.socket) -> int:
+    return int(bound.getsockname()[1])
+
+
+def _software_version() -> str:
+    try:
+        return version("strandline")
+    except PackageNotFoundError:
+        return ""

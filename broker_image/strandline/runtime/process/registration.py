@@ -1,0 +1,166 @@
+"""How a starting broker becomes the one holder of its id.
+
+`Registrar` gathers with quorum reads what `start_decision` needs and commits the decision by
+compare-and-swap on the Broker object. Called by `lifecycle`
+once per process. Order that must hold: the intended epoch is in meta, fsynced, before
+logs are loaded, and logs are loaded before others may count on the registration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from strandline.config.broker import BrokerConfig
+from strandline.errors import (
+    CoordinationError,
+    ObjectMalformed,
+    StoreForbidden,
+    StoreNotFound,
+)
+from strandline.kube.cluster_store import ClusterStore
+from strandline.log.data_directory import DataDirectory, MetaProperties
+from strandline.model import Endpoint, Registration, StoredBroker
+from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.event_loop.waiting import Pauses, WaitingReport
+from strandline.runtime.storage.loaded_store import LoadedStore
+from strandline.start_decision import (
+    FoundOnDisk,
+    StartDecision,
+    StartEvidence,
+    damaged,
+    decide_registration,
+)
+
+PROTOCOL_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """A committed registration, why it is clean, and the logs that were loaded for it."""
+
+    stored: StoredBroker
+    registration: Registration
+    evidence: StartEvidence
+    loaded: LoadedStore
+
+
+class Registrar:
+    """Registers one process; tries without limit, and says every few seconds why it must."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        store: ClusterStore,
+        directory: DataDirectory,
+        disk: FoundOnDisk,
+        clock: Clock,
+        incarnation: str,
+        endpoints: tuple[Endpoint, ...],
+        software_version: str,
+        load: Callable[[StartEvidence], Awaitable[LoadedStore]],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._directory = directory
+        self._disk = disk
+        self._clock = clock
+        self._incarnation = incarnation
+        self._endpoints = endpoints
+        self._software_version = software_version
+        self._load = load
+        self._loaded: LoadedStore | None = None
+        self._decision: StartDecision | None = None
+        self._report = WaitingReport(
+            clock, interval_ms=config.observability.waiting_report_interval_ms
+        )
+        self._forbidden_since_ms: int | None = None
+
+    async def register(self) -> Registered:
+        """Register, however long the API server or the Broker object take.
+
+        Raises:  StoreForbidden if it lasts; StorageError if the disk fails meanwhile
+        """
+        settings = self._config.kubernetes
+        pauses = Pauses(settings)
+        while True:
+            try:
+                return await self._attempt()
+            except StoreForbidden as error:
+                self._give_up_if_it_lasts(error)
+                self._report.waiting_for("registration", error)
+            except CoordinationError as error:
+                self._forbidden_since_ms = None
+                self._report.waiting_for("registration", error)
+            await pauses.pause()
+
+    async def _attempt(self) -> Registered:
+        """Read, decide, and commit once.
+
+        After a write without an answer the next attempt finds the truth here: the stored
+        registration is ours, or it is somebody's and the decision is made anew.
+        """
+        identity = self._config.identity
+        found = await self._store.get_broker(identity.pod_name)
+        if found is None:
+            raise StoreNotFound(f"brokers/{identity.pod_name} does not exist yet")
+        if found.broker_id != identity.broker_id:
+            raise ObjectMalformed(
+                f"Broker {found.name}: spec.brokerId must be {identity.broker_id}"
+            )
+        stored = found.registration
+        attempted = self._decision
+        if stored and attempted and self._loaded and stored.incarnation == self._incarnation:
+            return Registered(
+                stored=found,
+                registration=stored,
+                evidence=attempted.evidence,
+                loaded=self._loaded,
+            )
+        highest = await self._store.highest_entry_epoch(identity.broker_id)
+        decision = decide_registration(self._disk, stored, highest_entry_epoch=highest)
+        loaded = await self._prepare_disk(decision)
+        if loaded.has_lost_records:
+            self._decision = decision = damaged(decision)
+        registration = self._registration(decision)
+        written = await self._store.put_broker_status(found, registration)
+        return Registered(
+            stored=written, registration=registration, evidence=decision.evidence, loaded=loaded
+        )
+
+    async def _prepare_disk(self, decision: StartDecision) -> LoadedStore:
+        """Record the intended epoch durably, then load the logs, once per process.
+
+        Only from here on is the directory changed, so a start that was given up before, for
+        whatever reason, takes nothing from the next one.
+        """
+        self._decision = decision
+        await asyncio.to_thread(self._directory.remove_clean_shutdown_marker)
+        meta = MetaProperties(log_dir_id=self._disk.log_dir_id, broker_epoch=decision.broker_epoch)
+        await asyncio.to_thread(self._directory.write_meta, meta)
+        if self._loaded is None:
+            self._loaded = await self._load(decision.evidence)
+        return self._loaded
+
+    def _registration(self, decision: StartDecision) -> Registration:
+        return Registration(
+            broker_id=self._config.identity.broker_id,
+            broker_epoch=decision.broker_epoch,
+            clean_since_epoch=decision.clean_since_epoch,
+            incarnation=self._incarnation,
+            endpoints=self._endpoints,
+            log_dir_id=self._disk.log_dir_id,
+            boot_id=self._disk.boot_id,
+            software_version=self._software_version,
+            protocol_version=PROTOCOL_VERSION,
+        )
+
+    def _give_up_if_it_lasts(self, error: StoreForbidden) -> None:
+        now_ms = self._clock.now_ms()
+        if self._forbidden_since_ms is None:
+            self._forbidden_since_ms = now_ms
+        if now_ms - self._forbidden_since_ms >= self._config.kubernetes.forbidden_grace_ms:
+            raise error

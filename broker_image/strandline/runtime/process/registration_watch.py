@@ -1,0 +1,127 @@
+"""Watches the Broker object, so that a registered broker stays the holder of its id.
+
+Made by `lifecycle`. It decides nothing about leadership: losing contact with the API server
+changes nothing here, only another registration ends the process.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import aclosing
+from enum import Enum
+
+from strandline.config.broker import BrokerConfig
+from strandline.errors import (
+    CoordinationError,
+    RegistrationSuperseded,
+)
+from strandline.kube.cluster_store import ClusterStore
+from strandline.log_fields import fields
+from strandline.model import Registration, StoredBroker
+from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.event_loop.waiting import Pauses, WaitingReport
+
+from .registration import Registered
+
+_log = logging.getLogger(__name__)
+
+
+class RegistrationVerdict(Enum):
+    """What a stored registration means for the running broker."""
+
+    OURS = "ours"
+    MISSING = "missing"
+    ANOTHERS = "another's"
+
+
+def judge_registration(own: Registration, stored: Registration | None) -> RegistrationVerdict:
+    """Judge what is stored about our id; see RegistrationWatch for what follows from it."""
+    if stored is None:
+        return RegistrationVerdict.MISSING
+    if stored.incarnation == own.incarnation and stored.broker_epoch <= own.broker_epoch:
+        return RegistrationVerdict.OURS
+    return RegistrationVerdict.ANOTHERS
+
+
+class RegistrationWatch:
+    """Keeps the registration in the Broker object, and ends the process if it is another's."""
+
+    def __init__(
+        self, *, config: BrokerConfig, store: ClusterStore, clock: Clock, registered: Registered
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._clock = clock
+        self._own = registered.registration
+        self._version = registered.stored.resource_version
+
+    async def run(self) -> None:
+        """Watch for ever.
+
+        Raises:  RegistrationSuperseded if another process holds the id
+        """
+        settings = self._config.kubernetes
+        pauses = Pauses(settings)
+        while True:
+            report = self._new_report()
+            try:
+                await self._watch_until_odd()
+            except CoordinationError as error:
+                report.waiting_for("watch of the own Broker object", error)
+                await pauses.pause()
+            while not await self._confirmed(report):
+                await pauses.pause()
+            pauses.reset()
+
+    async def _watch_until_odd(self) -> None:
+        """Follow changes until one does not show our registration; a quorum read then decides."""
+        changes = self._store.watch_broker(self._config.identity.pod_name, self._version)
+        async with aclosing(changes):
+            async for change in changes:
+                self._version = change.resource_version
+                seen = change.value.registration if change.value else None
+                if judge_registration(self._own, seen) is not RegistrationVerdict.OURS:
+                    return
+
+    async def _confirmed(self, report: WaitingReport) -> bool:
+        """Read with quorum and act on it.
+
+        Returns: False if our registration could not be seen stored: try again
+        Raises:  RegistrationSuperseded
+        """
+        try:
+            found = await self._store.get_broker(self._config.identity.pod_name)
+            if found is None:
+                report.waiting_for("own Broker object", "it does not exist")
+                return False
+            match judge_registration(self._own, found.registration):
+                case RegistrationVerdict.ANOTHERS:
+                    raise RegistrationSuperseded(f"Broker {found.name}: {found.registration}")
+                case RegistrationVerdict.MISSING:
+                    found = await self._write_back(found)
+                case RegistrationVerdict.OURS:
+                    pass
+        except RegistrationSuperseded:
+            raise
+        except CoordinationError as error:
+            report.waiting_for("own Broker object", error)
+            return False
+        self._version = found.resource_version
+        return True
+
+    async def _write_back(self, found: StoredBroker) -> StoredBroker:
+        """Restore our registration in an object that has none.
+
+        The object may have been deleted after a later process had registered; its epoch is
+        then in an ISR entry, and that process is the one to write back.
+        """
+        highest = await self._store.highest_entry_epoch(self._own.broker_id)
+        if highest > self._own.broker_epoch:
+            raise RegistrationSuperseded(f"Broker {found.name}: an ISR entry has epoch {highest}")
+        written = await self._store.put_broker_status(found, self._own)
+        _log.warning("registration written back", extra=fields(broker=found.name))
+        return written
+
+    def _new_report(self) -> WaitingReport:
+        interval_ms = self._config.observability.waiting_report_interval_ms
+        return WaitingReport(self._clock, interval_ms=interval_ms)

@@ -1,0 +1,1 @@
+"""The shells of the three pure machines, and what they talk through."""

@@ -1,0 +1,194 @@
+"""The shell of the session with the controller: streams, lookups, probes and the clock.
+
+Made by `broker_service`. Nothing is decided here: `ControllerSession` says whom to look up, to
+dial and to probe, and what to send. Its events for the two other machines of this process are
+handed over at once; log lines are views of its notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from strandline.config.network import GrpcConfig
+from strandline.controller.events import ControllerEvent
+from strandline.controller_session.controller_session import ControllerSession
+from strandline.controller_session.effects import (
+    CloseStream,
+    DialHolder,
+    Effect,
+    FindHolder,
+    HolderDead,
+    HolderUnknown,
+    Notice,
+    ProbeHolder,
+    SendMessage,
+    ShutdownEnded,
+    ShutdownOutcome,
+    ShutdownProgressed,
+    StepController,
+    StepReplicas,
+)
+from strandline.controller_session.events import (
+    Event,
+    HolderLookedUp,
+    HolderProbed,
+    MessageReceived,
+    ShutdownBegun,
+    StreamBroken,
+    TimePassed,
+)
+from strandline.core.events import Event as CoreEvent
+from strandline.errors import CoordinationError, InvariantViolation
+from strandline.kube.cluster_store import ClusterStore
+from strandline.log_fields import fields
+from strandline.rpc.probes import probe
+from strandline.rpc.session_client import SessionClient
+from strandline.runtime.event_loop.begun_tasks import BegunTasks
+from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.event_loop.driver import Driver
+
+_log = logging.getLogger(__name__)
+
+
+class ControllerSessionShell:
+    """Performs what the session of one broker wants; at most one stream is open at a time."""
+
+    def __init__(
+        self,
+        session: ControllerSession,
+        *,
+        store: ClusterStore,
+        grpc: GrpcConfig,
+        clock: Clock,
+        step_replicas: Callable[[CoreEvent], None],
+        step_controller: Callable[[ControllerEvent], None],
+        on_broken_promise: Callable[[InvariantViolation], None],
+    ) -> None:
+        self._store = store
+        self._grpc = grpc
+        self._step_replicas = step_replicas
+        self._step_controller = step_controller
+        self._streams: dict[int, SessionClient] = {}
+        self._calls = BegunTasks()
+        self._closing = BegunTasks()
+        self._shutdown_ended = asyncio.Event()
+        self._driver: Driver[Event, Effect] = Driver(
+            session,
+            perform=self._perform,
+            tick=TimePassed(),
+            now_ms=clock.now_ms,
+            on_broken_promise=on_broken_promise,
+        )
+
+    def submit(self, event: Event) -> None:
+        """Report what the Lease shows and what the replicas say."""
+        self._driver.submit(event)
+
+    async def drain(self) -> None:
+        """Leave the ISRs and have leaders moved away, as far as a controller takes them."""
+        self._driver.submit(ShutdownBegun())
+        await self._shutdown_ended.wait()
+
+    async def close(self) -> None:
+        """End the stream and all that is outstanding; events are not taken any more."""
+        self._driver.stop()
+        await self._calls.close()
+        while self._streams:
+            _, stream = self._streams.popitem()
+            await stream.close()
+        await self._closing.all_done()
+
+    # --- effects -------------------------------------------------------------------------
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, ShutdownEnded):
+                self._end_shutdown(effect)
+            elif isinstance(effect, Notice):
+                _report(effect)
+            else:
+                self._act(effect)
+
+    def _act(
+        self,
+        effect: StepReplicas
+        | StepController
+        | SendMessage
+        | FindHolder
+        | DialHolder
+        | CloseStream
+        | ProbeHolder,
+    ) -> None:
+        match effect:
+            case StepReplicas(event=event):
+                self._step_replicas(event)
+            case StepController(event=event):
+                self._step_controller(event)
+            case SendMessage(session_id=session_id, message=message):
+                if session_id in self._streams:
+                    self._streams[session_id].send(message)
+            case FindHolder():
+                self._calls.begin(self._find(effect))
+            case DialHolder():
+                self._dial(effect)
+            case CloseStream(session_id=session_id):
+                if session_id in self._streams:
+                    self._closing.begin(self._streams.pop(session_id).close())
+            case ProbeHolder():
+                self._calls.begin(self._probe(effect))
+            case _:
+                assert_never(effect)
+
+    def _end_shutdown(self, effect: ShutdownEnded) -> None:
+        if effect.outcome is ShutdownOutcome.STALLED:
+            _log.warning("nobody takes the rest", extra=fields(remaining=effect.remaining))
+        self._shutdown_ended.set()
+
+    def _dial(self, effect: DialHolder) -> None:
+        session_id, endpoint = effect.session_id, effect.endpoint
+
+        def on_broken() -> None:
+            self._streams.pop(session_id, None)
+            self.submit(StreamBroken(session_id=session_id))
+
+        self._streams[session_id] = SessionClient(
+            f"{endpoint.host}:{endpoint.port}",
+            self._grpc,
+            on_message=lambda message: self.submit(
+                MessageReceived(session_id=session_id, message=message)
+            ),
+            on_broken=on_broken,
+        )
+
+    async def _find(self, effect: FindHolder) -> None:
+        try:
+            found = await self._store.find_broker(effect.broker_id)
+        except CoordinationError as error:
+            _log.debug("lease holder not found", extra=fields(cause=str(error)))
+            found = None
+        registration = None if found is None else found.registration
+        self.submit(HolderLookedUp(lookup_id=effect.lookup_id, registration=registration))
+
+    async def _probe(self, effect: ProbeHolder) -> None:
+        verdict = await probe(
+            f"{effect.endpoint.host}:{effect.endpoint.port}",
+            broker_id=effect.broker_id,
+            incarnation=effect.incarnation,
+            deadline_ms=effect.deadline_ms,
+        )
+        self.submit(HolderProbed(probe_id=effect.probe_id, verdict=verdict))
+
+
+def _report(notice: Notice) -> None:
+    match notice:
+        case ShutdownProgressed(remaining=remaining):
+            _log.info("controlled shutdown goes on", extra=fields(remaining=remaining))
+        case HolderUnknown(holder_identity=holder):
+            _log.warning("lease holder is no broker", extra=fields(holder=holder))
+        case HolderDead(holder_identity=holder):
+            _log.warning("controller is dead", extra=fields(holder=holder))
+        case _:
+            assert_never(notice)

@@ -1,0 +1,365 @@
+"""The shell of the pure controller: the store, the sessions, probes and the clock.
+
+Every broker has one, because every broker may become the controller. Store calls run side by
+side, each bounded by the API client's own time limit and answered exactly once; watches are
+hints. Nothing is decided here: which outcome a call had is all this module knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TypeVar
+
+from strandline.controller.controller import Controller
+from strandline.controller.effects import (
+    ControllerEffect,
+    LoadCluster,
+    ProbeBroker,
+    ReadBroker,
+    ReadControllerRecord,
+    ReadEpochFloor,
+    ReadLease,
+    ReadStoredPartition,
+    ReadTopics,
+    StopWatching,
+    WriteControllerRecord,
+    WriteLease,
+    WritePartitionStatus,
+)
+from strandline.controller.events import (
+    ControllerEvent,
+    ProbeResponseReceived,
+    ProbeVerdict,
+    Ticked,
+)
+from strandline.controller.notices import ControllerNotice
+from strandline.controller.store_events import (
+    BrokerObserved,
+    BrokerRead,
+    ClusterLoaded,
+    ControllerRecordResponseReceived,
+    EpochFloorRead,
+    LeaseResponseReceived,
+    PartitionDeleted,
+    PartitionObserved,
+    PartitionResponseReceived,
+    StoreOutcome,
+    TopicDeleted,
+    TopicObserved,
+    TopicsRead,
+    WatchLost,
+)
+from strandline.errors import (
+    CoordinationError,
+    InvariantViolation,
+    StoreUnavailable,
+)
+from strandline.kube.cluster_store import Change, ClusterStore, Listed
+from strandline.kube.lease import LeaseStore
+from strandline.kube.objects import format_micro_time
+from strandline.log_fields import fields
+from strandline.model import (
+    GRPC_LISTENER,
+    ControllerEpoch,
+    LeaseRecord,
+    StoredBroker,
+    StoredPartition,
+    StoredTopic,
+    TopicId,
+)
+from strandline.rpc.probes import probe
+from strandline.rpc.session_server import SessionEffect, SessionServer
+from strandline.runtime.event_loop.begun_tasks import BegunTasks
+from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.event_loop.driver import Driver
+from strandline.runtime.event_loop.waiting import WaitingReport
+
+_log = logging.getLogger(__name__)
+WATCH_RESTART_SECONDS = 0.2
+"""Pause before a broken watch begins anew, so that a sick API is not flooded.
+
+A new watch means new lists, which the controller asks for at once."""
+
+Value = TypeVar("Value")
+
+
+class ControllerShell:
+    """The controller of this broker, acting or waiting."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        *,
+        store: ClusterStore,
+        leases: LeaseStore,
+        lease_name: str,
+        sessions: SessionServer,
+        clock: Clock,
+        report_interval_ms: int,
+        on_notice: Callable[[ControllerNotice], None],
+        on_lease_written: Callable[[float], None],
+        on_step: Callable[[ControllerEvent, float], None],
+        on_broken_promise: Callable[[InvariantViolation], None],
+    ) -> None:
+        self._store = store
+        self._leases = leases
+        self._lease_name = lease_name
+        self._sessions = sessions
+        self._clock = clock
+        self._report_interval_ms = report_interval_ms
+        self._outage = WaitingReport(clock, interval_ms=report_interval_ms)
+        self._on_notice = on_notice
+        self._on_lease_written = on_lease_written
+        self._calls = BegunTasks()
+        self._watches = BegunTasks()
+        self._partitions: dict[str, StoredPartition] = {}
+        self._topics: dict[str, StoredTopic] = {}
+        self._driver: Driver[ControllerEvent, ControllerEffect] = Driver(
+            controller,
+            perform=self._perform,
+            tick=Ticked(),
+            now_ms=clock.now_ms,
+            on_broken_promise=on_broken_promise,
+            on_step=on_step,
+        )
+
+    def submit(self, event: ControllerEvent) -> None:
+        """Report what sessions, the Lease or the broker's own life brought."""
+        self._driver.submit(event)
+
+    def start(self) -> None:
+        """Let the controller look at the time; from there on it asks for what it wants."""
+        self._driver.submit(Ticked())
+
+    async def stop(self) -> None:
+        """End watches and outstanding calls; the controller must have been stopped before."""
+        self._driver.stop()
+        await self._calls.close()
+        await self._watches.close()
+
+    async def settled(self) -> None:
+        """Wait until no store call is outstanding (before a release is taken for done)."""
+        await self._calls.all_done()
+
+    # --- effects -------------------------------------------------------------------------
+
+    def _perform(self, effects: Sequence[ControllerEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, ControllerNotice):
+                self._on_notice(effect)
+            elif isinstance(effect, SessionEffect):
+                self._sessions.perform(effect)
+            elif isinstance(effect, StopWatching):
+                self._watches.cancel()
+            else:
+                self._calls.begin(self._call(effect))
+
+    async def _call(self, effect: ControllerEffect) -> None:
+        match effect:
+            case WritePartitionStatus():
+                await self._write_partition(effect)
+            case ReadStoredPartition(request_id=request_id, name=name):
+                outcome, found = await _outcome(self._store.get_partition(name))
+                self._answer_partition(request_id, outcome, found)
+            case ReadBroker(request_id=request_id, broker_id=broker_id):
+                outcome, broker = await _outcome(self._store.find_broker(broker_id))
+                self.submit(BrokerRead(request_id=request_id, outcome=outcome, broker=broker))
+            case ReadTopics(request_id=request_id):
+                await self._read_topics(request_id)
+            case LoadCluster(request_id=request_id):
+                await self._load(request_id)
+            case ProbeBroker():
+                await self._probe(effect)
+            case _:
+                await self._call_for_election(effect)
+
+    async def _call_for_election(self, effect: ControllerEffect) -> None:
+        match effect:
+            case ReadLease(request_id=request_id):
+                outcome, lease = await _outcome(self._leases.get(self._lease_name))
+                self._answer_lease(request_id, outcome, lease)
+            case WriteLease(request_id=request_id, lease=lease):
+                await self._write_lease(request_id, lease)
+            case ReadEpochFloor(request_id=request_id):
+                await self._read_floor(request_id)
+            case ReadControllerRecord(request_id=request_id):
+                outcome, record = await _outcome(self._store.get_controller_record())
+                self.submit(
+                    ControllerRecordResponseReceived(
+                        request_id=request_id, outcome=outcome, record=record
+                    )
+                )
+            case WriteControllerRecord(request_id=request_id, record=record):
+                call = self._store.put_controller_record(record)
+                outcome, stored = await _outcome(call, writes=True)
+                self.submit(
+                    ControllerRecordResponseReceived(
+                        request_id=request_id, outcome=outcome, record=stored
+                    )
+                )
+            case _:
+                raise InvariantViolation("every effect has a performer", effect=effect)
+
+    async def _write_lease(self, request_id: int, lease: LeaseRecord) -> None:
+        now = format_micro_time(self._clock.wall_time_us())
+        stamped = replace(
+            lease, acquire_time=lease.acquire_time or now, renew_time=lease.renew_time or now
+        )
+        begun_ms = self._clock.now_ms()
+        outcome, written = await _outcome(self._leases.put(stamped), writes=True)
+        if outcome is StoreOutcome.OK:
+            self._on_lease_written((self._clock.now_ms() - begun_ms) / 1000)
+        self._answer_lease(request_id, outcome, written)
+
+    def _answer_lease(
+        self, request_id: int, outcome: StoreOutcome, lease: LeaseRecord | None
+    ) -> None:
+        """Answer, and report an outage: every broker asks for the Lease again and again in one."""
+        if outcome is StoreOutcome.UNKNOWN:
+            self._outage.waiting_for("controller Lease", "no usable answer from the API server")
+        else:
+            self._outage = WaitingReport(self._clock, interval_ms=self._report_interval_ms)
+        self.submit(LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=lease))
+
+    async def _write_partition(self, effect: WritePartitionStatus) -> None:
+        call = self._store.put_partition_status(effect.name, effect.resource_version, effect.state)
+        outcome, written = await _outcome(call, writes=True)
+        self._answer_partition(effect.request_id, outcome, written)
+
+    def _answer_partition(
+        self, request_id: int, outcome: StoreOutcome, found: StoredPartition | None
+    ) -> None:
+        answer = PartitionResponseReceived(request_id=request_id, outcome=outcome, partition=found)
+        self.submit(answer)
+
+    async def _read_floor(self, request_id: int) -> None:
+        outcome, partitions = await _outcome(self._store.list_partitions())
+        record = None
+        if outcome is StoreOutcome.OK:
+            outcome, record = await _outcome(self._store.get_controller_record())
+        epochs = (
+            [p.state.controller_epoch for p in partitions.values if p.state] if partitions else []
+        )
+        self.submit(
+            EpochFloorRead(
+                request_id=request_id,
+                outcome=outcome,
+                partitions_epoch=max(epochs, default=ControllerEpoch(0)),
+                record=record,
+            )
+        )
+
+    async def _read_topics(self, request_id: int) -> None:
+        """Read the uids after the topics: what is gone by then is gone."""
+        outcome, topics = await _outcome(self._store.list_topics())
+        ids: frozenset[TopicId] | None = None
+        if topics is not None:
+            outcome, ids = await _outcome(self._store.list_topic_ids())
+        if topics is None or ids is None:
+            self.submit(TopicsRead(request_id=request_id, outcome=outcome))
+            return
+        self.submit(
+            TopicsRead(request_id=request_id, outcome=outcome, topic_ids=ids, topics=topics.values)
+        )
+
+    async def _probe(self, effect: ProbeBroker) -> None:
+        verdict = ProbeVerdict.NO_ANSWER
+        for endpoint in effect.endpoints:
+            if endpoint.listener == GRPC_LISTENER:
+                verdict = await probe(
+                    f"{endpoint.host}:{endpoint.port}",
+                    broker_id=effect.broker_id,
+                    incarnation=effect.incarnation,
+                    deadline_ms=effect.deadline_ms,
+                )
+        self.submit(
+            ProbeResponseReceived(
+                request_id=effect.request_id, broker_id=effect.broker_id, verdict=verdict
+            )
+        )
+
+    # --- lists and watches ---------------------------------------------------------------
+
+    async def _load(self, request_id: int) -> None:
+        self._watches.cancel()
+        outcome, listed = await _outcome(self._list_all())
+        if listed is None:
+            self.submit(ClusterLoaded(request_id=request_id, outcome=outcome))
+            return
+        partitions, brokers, topics = listed
+        self._partitions = {partition.name: partition for partition in partitions.values}
+        self._topics = {topic.name: topic for topic in topics.values}
+        self._watch(self._store.watch_partitions(partitions.resource_version), self._on_partition)
+        self._watch(self._store.watch_brokers(brokers.resource_version), self._on_broker)
+        self._watch(self._store.watch_topics(topics.resource_version), self._on_topic)
+        self.submit(
+            ClusterLoaded(
+                request_id=request_id,
+                outcome=StoreOutcome.OK,
+                partitions=partitions.values,
+                brokers=brokers.values,
+                topics=topics.values,
+            )
+        )
+
+    async def _list_all(
+        self,
+    ) -> tuple[Listed[StoredPartition], Listed[StoredBroker], Listed[StoredTopic]]:
+        return (
+            await self._store.list_partitions(),
+            await self._store.list_brokers(),
+            await self._store.list_topics(),
+        )
+
+    def _watch(
+        self,
+        changes: AsyncGenerator[Change[Value], None],
+        on_change: Callable[[Change[Value]], None],
+    ) -> None:
+        async def run() -> None:
+            try:
+                async with aclosing(changes):
+                    async for change in changes:
+                        on_change(change)
+            except CoordinationError as error:
+                _log.warning("watch lost", extra=fields(cause=str(error)))
+                await asyncio.sleep(WATCH_RESTART_SECONDS)
+                self.submit(WatchLost())
+
+        self._watches.begin(run())
+
+    def _on_partition(self, change: Change[StoredPartition]) -> None:
+        if change.value is not None:
+            self._partitions[change.name] = change.value
+            self.submit(PartitionObserved(partition=change.value))
+        elif (gone := self._partitions.pop(change.name, None)) is not None:
+            self.submit(PartitionDeleted(name=gone.name, tp=gone.tp))
+
+    def _on_broker(self, change: Change[StoredBroker]) -> None:
+        if change.value is not None:
+            self.submit(BrokerObserved(broker=change.value))
+
+    def _on_topic(self, change: Change[StoredTopic]) -> None:
+        if change.value is not None:
+            self._topics[change.name] = change.value
+            self.submit(TopicObserved(topic=change.value))
+        elif (gone := self._topics.pop(change.name, None)) is not None:
+            self.submit(TopicDeleted(topic_id=gone.topic_id))
+
+
+async def _outcome(
+    call: Awaitable[Value], *, writes: bool = False
+) -> tuple[StoreOutcome, Value | None]:
+    """Return what is known of a call: a refusal wrote nothing, silence may have written."""
+    try:
+        return StoreOutcome.OK, await call
+    except StoreUnavailable as error:
+        _log.debug("store call unanswered", extra=fields(cause=str(error)))
+        return StoreOutcome.UNKNOWN, None
+    except CoordinationError as error:
+        _log.debug("store call refused", extra=fields(cause=str(error)))
+        return (StoreOutcome.CONFLICT if writes else StoreOutcome.UNKNOWN), None

@@ -1,0 +1,121 @@
+"""The shell of the replication core: its driver, and each effect performed by the part that can.
+
+Made by `broker_service`. Order is the core's: a disk effect that fails raises out of the list, so
+that no message behind it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from strandline.controller_session.events import CommandPerformed, IsrProposed
+from strandline.controller_session.events import Event as SessionEvent
+from strandline.core.effects import (
+    AppendAsLeader,
+    CompleteFetch,
+    DeleteReplica,
+    Effect,
+    Notice,
+    ProposeIsr,
+    ReplyFetch,
+    ReplyLeaderAndIsr,
+    ReplyProduce,
+    ReplyStopReplica,
+    SendFetch,
+)
+from strandline.core.events import Event, Ticked
+from strandline.core.replicas import Replicas
+from strandline.errors import ErrorCode, InvariantViolation, StorageError
+from strandline.runtime.clients.broker_api import BrokerApi
+from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.event_loop.driver import Driver
+from strandline.runtime.observability.notice_reporters import CoreNoticeReporter
+from strandline.runtime.storage.replica_store import DiskEffect, ReplicaStore
+
+from .replication_transport import ReplicationTransport
+
+
+class CoreShell:
+    """The replicas of this broker at work; on_full_state hears of each full state applied."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        *,
+        store: ReplicaStore,
+        broker_api: BrokerApi,
+        replication_transport: ReplicationTransport,
+        step_session: Callable[[SessionEvent], None],
+        reporter: CoreNoticeReporter,
+        clock: Clock,
+        on_full_state: Callable[[], None],
+        on_storage_error: Callable[[StorageError], Event],
+        on_broken_promise: Callable[[InvariantViolation], None],
+    ) -> None:
+        self._store = store
+        self._broker_api = broker_api
+        self._replication_transport = replication_transport
+        self._step_session = step_session
+        self._reporter = reporter
+        self._on_full_state = on_full_state
+        self._driver: Driver[Event, Effect] = Driver(
+            replicas,
+            perform=self._perform,
+            tick=Ticked(),
+            now_ms=clock.now_ms,
+            on_storage_error=on_storage_error,
+            on_broken_promise=on_broken_promise,
+        )
+
+    def submit(self, event: Event) -> None:
+        """Step the replicas with an event."""
+        self._driver.submit(event)
+
+    def stop(self) -> None:
+        """Take no more events."""
+        self._driver.stop()
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        """Perform in list order; StorageError ends the list."""
+        for effect in effects:
+            if isinstance(effect, DiskEffect):
+                self._store.perform(effect)
+                if isinstance(effect, AppendAsLeader):
+                    self._broker_api.on_appended(effect)
+                elif isinstance(effect, DeleteReplica):
+                    self._reporter.replica_deleted(effect.tp)
+            elif isinstance(effect, Notice):
+                self._reporter.report(effect)
+            else:
+                self._talk(effect)
+
+    def _talk(
+        self,
+        effect: ReplyProduce
+        | CompleteFetch
+        | ReplyFetch
+        | SendFetch
+        | ProposeIsr
+        | ReplyLeaderAndIsr
+        | ReplyStopReplica,
+    ) -> None:
+        match effect:
+            case ReplyFetch():
+                self._replication_transport.reply(effect)
+            case ReplyProduce():
+                self._broker_api.on_produced(effect)
+            case SendFetch():
+                self._replication_transport.send(effect)
+            case CompleteFetch():
+                self._broker_api.on_fetch_completed(effect)
+            case ProposeIsr():
+                self._step_session(IsrProposed(proposal=effect))
+            case ReplyLeaderAndIsr():
+                self._step_session(CommandPerformed(response=effect))
+                if effect.full and effect.error is ErrorCode.NONE:
+                    self._on_full_state()
+            case ReplyStopReplica():
+                self._step_session(CommandPerformed(response=effect))
+            case _:
+                assert_never(effect)

@@ -1,0 +1,227 @@
+"""The transport of replication for one broker: fetches of its followers, fetches of its own.
+
+Turns the core's `SendFetch` and `ReplyFetch` into frames and frames into events. One stream per
+leader process: an address belongs to a broker epoch, and a broker that comes back is another
+one. Request ids of followers are replaced by ids of our own, because each follower counts for
+itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from strandline.config.network import GrpcConfig
+from strandline.core.effects import LogReadInfo, ReplyFetch, SendFetch
+from strandline.core.events import (
+    Event,
+    FetchedPartition,
+    FetchFailed,
+    FetchResponseReceived,
+    FollowerFetchReceived,
+    RecordsHandle,
+    RequestCancelled,
+)
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.log.record_batch import FetchedBatches, read_fetched
+from strandline.log_fields import fields
+from strandline.model import (
+    GRPC_LISTENER,
+    BrokerEpoch,
+    BrokerId,
+    LiveBroker,
+    Registration,
+)
+from strandline.rpc.frames import RecordsFrame
+from strandline.rpc.replication_client import ReplicationClient
+from strandline.rpc.replication_server import FollowerStream
+from strandline.rpc.streams import StreamOverflow
+from strandline.runtime.event_loop.begun_tasks import BegunTasks
+from strandline.runtime.storage.replica_store import ReplicaStore
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Leader:
+    """A stream to one process of a broker, and the one fetch that may be outstanding on it."""
+
+    broker_epoch: BrokerEpoch
+    stream: ReplicationClient
+    request_id: int = -1
+
+
+class ReplicationTransport:
+    """Streams from and to peers; submit is the core's driver."""
+
+    def __init__(
+        self,
+        *,
+        registration: Registration,
+        store: ReplicaStore,
+        live_broker: Callable[[BrokerId], LiveBroker | None],
+        submit: Callable[[Event], None],
+        next_request_id: Callable[[], int],
+        grpc: GrpcConfig,
+        partition_fetch_max_bytes: int,
+        response_max_bytes: int,
+        on_bytes: Callable[[str, int], None],
+    ) -> None:
+        self._registration = registration
+        self._store = store
+        self._live_broker = live_broker
+        self._submit = submit
+        self._partition_fetch_max_bytes = partition_fetch_max_bytes
+        self._response_max_bytes = response_max_bytes
+        self._on_bytes = on_bytes
+        self._next_request_id = next_request_id
+        self._grpc = grpc
+        self._waiting: dict[int, tuple[FollowerStream, int]] = {}
+        self._leaders: dict[BrokerId, _Leader] = {}
+        self._closing = BegunTasks()
+
+    # --- as a leader -----------------------------------------------------------------------
+
+    def on_fetch(self, fetch: FollowerFetchReceived, stream: FollowerStream) -> None:
+        """Take a follower's fetch from its stream."""
+        request_id = self._next_request_id()
+        self._waiting[request_id] = (stream, fetch.request_id)
+        self._submit(replace(fetch, request_id=request_id))
+
+    def on_follower_gone(self, stream: FollowerStream) -> None:
+        """Forget what waits for a stream that ended."""
+        gone = [number for number, (waiting, _) in self._waiting.items() if waiting is stream]
+        for request_id in gone:
+            del self._waiting[request_id]
+            self._submit(RequestCancelled(request_id=request_id))
+
+    def reply(self, effect: ReplyFetch) -> None:
+        """Answer a follower; what does not fit the bound is left for its next fetch."""
+        waiting = self._waiting.pop(effect.request_id, None)
+        if waiting is None:
+            return
+        stream, request_id = waiting
+        budget = self._response_max_bytes
+        for part in effect.partitions:
+            if budget <= 0 and part.from_offset < part.up_to_offset:
+                continue
+            records = self._read(part, min(budget, self._partition_fetch_max_bytes))
+            size = sum(len(buffer) for buffer in records)
+            budget -= size
+            self._on_bytes("out", size)
+            stream.send_records(
+                RecordsFrame(
+                    request_id=request_id,
+                    tp=part.tp,
+                    error=part.error,
+                    high_watermark=part.high_watermark,
+                    log_start_offset=part.log_start_offset,
+                    diverging=part.diverging,
+                    records=b"",
+                ),
+                records,
+            )
+        stream.send_end(request_id)
+
+    def _read(self, part: LogReadInfo, max_bytes: int) -> list[memoryview]:
+        if part.error is not ErrorCode.NONE or part.from_offset >= part.up_to_offset:
+            return []
+        return self._store.logs[part.tp].read(
+            from_offset=part.from_offset, up_to_offset=part.up_to_offset, max_bytes=max_bytes
+        )
+
+    # --- as a follower ---------------------------------------------------------------------
+
+    def send(self, effect: SendFetch) -> None:
+        """Fetch from a leader; without an address it has failed, a turn of the loop later."""
+        leader = self._leader(effect.leader)
+        if leader is None:
+            failed = FetchFailed(request_id=effect.request_id, leader=effect.leader)
+            asyncio.get_running_loop().call_soon(self._submit, failed)
+            return
+        leader.request_id = effect.request_id
+        fetch = FollowerFetchReceived(
+            request_id=effect.request_id,
+            follower=self._registration.broker_id,
+            broker_epoch=self._registration.broker_epoch,
+            clean_since_epoch=self._registration.clean_since_epoch,
+            max_wait_ms=effect.max_wait_ms,
+            partitions=effect.partitions,
+        )
+        try:
+            leader.stream.send(fetch)
+        except StreamOverflow as error:
+            _log.warning("replication stream given up", extra=fields(cause=str(error)))
+            del self._leaders[effect.leader]
+            self._closing.begin(leader.stream.close())
+            failed = FetchFailed(request_id=effect.request_id, leader=effect.leader)
+            asyncio.get_running_loop().call_soon(self._submit, failed)
+
+    async def close(self) -> None:
+        """End all streams to leaders."""
+        streams = [leader.stream for leader in self._leaders.values()]
+        self._leaders.clear()
+        await asyncio.gather(*(stream.close() for stream in streams))
+        await self._closing.all_done()
+
+    def _leader(self, broker_id: BrokerId) -> _Leader | None:
+        """Return the stream to the present process of a broker, opening it if need be."""
+        live = self._live_broker(broker_id)
+        known = self._leaders.get(broker_id)
+        if known is not None and (live is None or live.broker_epoch == known.broker_epoch):
+            return known
+        endpoint = None if live is None else live.endpoint(GRPC_LISTENER)
+        if live is None or endpoint is None:
+            return None
+        if known is not None:
+            self._closing.begin(known.stream.close())
+        stream = ReplicationClient(
+            f"{endpoint.host}:{endpoint.port}",
+            self._grpc,
+            on_response=lambda request_id, frames: self._on_response(broker_id, request_id, frames),
+            on_broken=lambda: self._on_broken(broker_id, live.broker_epoch),
+        )
+        leader = _Leader(broker_epoch=live.broker_epoch, stream=stream)
+        self._leaders[broker_id] = leader
+        return leader
+
+    def _on_broken(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        leader = self._leaders.get(broker_id)
+        if leader is None or leader.broker_epoch != broker_epoch:
+            return
+        del self._leaders[broker_id]
+        self._submit(FetchFailed(request_id=leader.request_id, leader=broker_id))
+
+    def _on_response(
+        self, broker_id: BrokerId, request_id: int, frames: list[RecordsFrame]
+    ) -> None:
+        partitions = tuple(self._checked(frame) for frame in frames)
+        answer = FetchResponseReceived(
+            request_id=request_id, leader=broker_id, partitions=partitions
+        )
+        self._submit(answer)
+
+    def _checked(self, frame: RecordsFrame) -> FetchedPartition:
+        """Return what the core may see of an answer: every batch has been checked by its CRC."""
+        error = frame.error
+        batches = FetchedBatches((), b"")
+        try:
+            batches = read_fetched(frame.records)
+            self._on_bytes("in", len(frame.records))
+        except ProtocolError as refusal:
+            error = refusal.code
+            _log.warning(
+                "fetched batch refused",
+                extra=fields(partition=str(frame.tp), cause=str(refusal)),
+            )
+        return FetchedPartition(
+            tp=frame.tp,
+            error=error,
+            high_watermark=frame.high_watermark,
+            log_start_offset=frame.log_start_offset,
+            batches=batches.spans,
+            records=RecordsHandle(batches),
+            diverging=frame.diverging,
+        )

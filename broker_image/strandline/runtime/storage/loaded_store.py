@@ -1,0 +1,62 @@
+"""What a broker finds on its disk before it registers: every log, opened and recovered.
+
+Loaded by `registration` once per process; `broker_service` is built on it afterwards.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from strandline.config.storage import StorageConfig
+from strandline.log.data_directory import BrokerState, DataDirectory
+from strandline.log.log_segments import LogEnvironment
+from strandline.log.recovery import LoadedLogs, load_logs
+from strandline.log.segment import LogLimits, SegmentPool
+from strandline.log_fields import fields
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedStore:
+    """A data directory, its state file as found at start, and its open logs."""
+
+    directory: DataDirectory
+    state: BrokerState
+    environment: LogEnvironment
+    found: LoadedLogs
+
+    @property
+    def has_lost_records(self) -> bool:
+        """Tell whether the disk holds less than it once did, so that the start is unclean."""
+        return bool(self.found.lost)
+
+
+def log_environment(config: StorageConfig, on_flush: Callable[[float], None]) -> LogEnvironment:
+    """Return what all logs of a broker share; on_flush hears the seconds of each fsync."""
+    return LogEnvironment(
+        pool=SegmentPool(open_segments_max=config.open_segments_max),
+        limits=LogLimits(
+            index_interval_bytes=config.index_interval_bytes,
+            index_size_max_bytes=config.index_size_max_bytes,
+        ),
+        on_flush=on_flush,
+    )
+
+
+def load_store(
+    directory: DataDirectory, state: BrokerState, environment: LogEnvironment, *, clean: bool
+) -> LoadedStore:
+    """Open every log; blocking. What is strange is reported and kept."""
+    found = load_logs(
+        directory.path,
+        clean=clean,
+        persisted=state.partitions,
+        environment=environment,
+    )
+    for warning in found.warnings:
+        _log.warning("log loaded with a finding", extra=fields(finding=warning))
+    _log.info("logs loaded", extra=fields(partitions=len(found.logs), clean=clean))
+    return LoadedStore(directory=directory, state=state, environment=environment, found=found)

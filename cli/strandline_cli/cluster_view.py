@@ -1,0 +1,279 @@
+"""What is going on in a cluster, seen through its API server: objects, pods, metrics.
+
+A thread of its own polls and keeps the newest picture and a time line of what changed. Offsets
+come from each partition leader's metrics by way of the API server's pod proxy; a broker that
+does not answer leaves gaps in the picture, nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from strandline import names
+
+from .commands import CommandFailed
+from .kubectl import ApiProxy, Kubernetes, Object
+
+POLL_SECONDS = 0.1
+METRICS_SECONDS = 1.0
+API_LIMIT_SECONDS = 2.0
+METRICS_LIMIT_SECONDS = 1.0
+HTTP_PORT = 8080
+EVENTS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSeen:
+    """A Partition's status, and its leader's offsets if that leader answered."""
+
+    number: int
+    leader: int = -1
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    replicas: tuple[int, ...] = ()
+    high_watermark: int | None = None
+    log_end_offset: int | None = None
+
+    @property
+    def has_full_isr(self) -> bool:
+        """True if every replica is in the ISR and one of them leads."""
+        return self.leader >= 0 and set(self.isr) == set(self.replicas)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSeen:
+    """A broker's pod; restarts counts starts of its container after the first."""
+
+    uid: str
+    ready: bool
+    restarts: int
+    image: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSeen:
+    """One picture; controller is -1 while none is recorded."""
+
+    partitions: dict[int, PartitionSeen]
+    pods: dict[str, PodSeen]
+    controller: int = -1
+    controller_epoch: int = -1
+
+    @property
+    def has_full_isrs(self) -> bool:
+        """True if there are partitions and each has its full ISR."""
+        return bool(self.partitions) and all(each.has_full_isr for each in self.partitions.values())
+
+
+def partition_of(found: Object) -> PartitionSeen:
+    """Return what a Partition object says; one without a status has no leader."""
+    spec, status = found["spec"], found.get("status", {})
+    return PartitionSeen(
+        number=spec["partition"],
+        leader=status.get("leader", -1),
+        leader_epoch=status.get("leaderEpoch", -1),
+        partition_epoch=status.get("partitionEpoch", -1),
+        isr=tuple(status.get("isr", ())),
+        replicas=tuple(status.get("replicas", ())),
+    )
+
+
+def pod_of(found: Object) -> PodSeen:
+    """Return what a broker's pod says."""
+    status = found.get("status", {})
+    containers = status.get("containerStatuses", ())
+    conditions = {each["type"]: each["status"] for each in status.get("conditions", ())}
+    return PodSeen(
+        uid=found["metadata"]["uid"],
+        ready=conditions.get("Ready") == "True" and "deletionTimestamp" not in found["metadata"],
+        restarts=sum(each["restartCount"] for each in containers),
+        image=found["spec"]["containers"][0]["image"],
+    )
+
+
+def differences(before: ClusterSeen, after: ClusterSeen, topic: str) -> list[str]:
+    """Return what changed between two pictures, a sentence each."""
+    said: list[str] = []
+    for number, new in sorted(after.partitions.items()):
+        old = before.partitions.get(number)
+        if old is None:
+            continue
+        name = f"{topic}-{number}"
+        if new.leader_epoch != old.leader_epoch:
+            said.append(f"{name}: leader {old.leader} -> {new.leader}, epoch {new.leader_epoch}")
+        left, joined = set(old.isr) - set(new.isr), set(new.isr) - set(old.isr)
+        if left:
+            said.append(f"{name}: {_listed(left)} left the ISR, now {list(new.isr)}")
+        if joined:
+            said.append(f"{name}: {_listed(joined)} joined the ISR, now {list(new.isr)}")
+    if after.controller_epoch != before.controller_epoch and after.controller >= 0:
+        said.append(f"broker {after.controller} is controller, epoch {after.controller_epoch}")
+    for name in sorted(before.pods.keys() | after.pods.keys()):
+        said += _pod_changes(name, before.pods.get(name), after.pods.get(name))
+    return said
+
+
+def _pod_changes(name: str, old: PodSeen | None, new: PodSeen | None) -> list[str]:
+    if new is None:
+        return [f"pod {name} is gone"]
+    if old is None or old.uid != new.uid:
+        return [f"pod {name} is a new one"]
+    if old.restarts < new.restarts:
+        return [f"pod {name}: container started again"]
+    if new.ready and not old.ready:
+        return [f"pod {name} is ready"]
+    return [f"pod {name} is not ready"] if old.ready and not new.ready else []
+
+
+def _listed(brokers: set[int]) -> str:
+    return ", ".join(str(broker) for broker in sorted(brokers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineEvent:
+    """Something that happened, seconds after the view began."""
+
+    at_seconds: float
+    text: str
+
+
+class ClusterView:
+    """The newest picture of one BrokerCluster and one topic, kept up to date until closed."""
+
+    def __init__(
+        self, kubernetes: Kubernetes, *, cluster: str = "default", topic: str = "orders"
+    ) -> None:
+        self.topic = topic
+        self._cluster = cluster
+        namespace = kubernetes.namespace
+        ours = f"/apis/strandline.dev/v1alpha1/namespaces/{namespace}"
+        self._pods_path = f"/api/v1/namespaces/{namespace}/pods"
+        self._objects_paths = (f"{ours}/partitions", f"{ours}/brokerclusters/{cluster}")
+        self._proxy = ApiProxy(kubernetes)
+        self._started = time.monotonic()
+        self._lock = threading.Lock()
+        self._seen = ClusterSeen(partitions={}, pods={})
+        self._offsets: dict[tuple[int, int], tuple[int, int]] = {}
+        self._events: list[TimelineEvent] = []
+        self._changed: dict[int, None] = {}
+        self._closed = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._poll, args=(self._look, POLL_SECONDS), daemon=True),
+            threading.Thread(target=self._poll, args=(self._measure, METRICS_SECONDS), daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def seen(self) -> ClusterSeen:
+        """Return the newest picture."""
+        with self._lock:
+            seen, offsets = self._seen, dict(self._offsets)
+        partitions = {}
+        for number, each in seen.partitions.items():
+            high_watermark, end = offsets.get((each.leader, number), (None, None))
+            partitions[number] = replace(each, high_watermark=high_watermark, log_end_offset=end)
+        return replace(seen, partitions=partitions)
+
+    def events(self) -> list[TimelineEvent]:
+        """Return the time line."""
+        with self._lock:
+            return list(self._events)
+
+    def say(self, text: str) -> None:
+        """Put something into the time line."""
+        event = TimelineEvent(at_seconds=time.monotonic() - self._started, text=text)
+        with self._lock:
+            self._events = [*self._events[-EVENTS_MAX:], event]
+
+    def mark(self) -> None:
+        """Begin to note partitions whose leader or ISR changes anew."""
+        with self._lock:
+            self._changed = {}
+
+    def changed_since_mark(self) -> list[int]:
+        """Return the partitions whose leader or ISR changed."""
+        with self._lock:
+            return sorted(self._changed)
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._closed.set()
+        for thread in self._threads:
+            thread.join()
+        self._proxy.close()
+
+    def _poll(self, look: Callable[[], None], seconds: float) -> None:
+        while not self._closed.wait(seconds):
+            try:
+                look()
+            except (OSError, CommandFailed, ValueError, KeyError):
+                continue
+
+    def _get(self, path: str) -> Object:
+        found: Object = json.loads(self._proxy.get(path, limit_seconds=API_LIMIT_SECONDS))
+        return found
+
+    def _look(self) -> None:
+        partitions, cluster = (self._get(path) for path in self._objects_paths)
+        pods = self._get(
+            f"{self._pods_path}?labelSelector=strandline.dev%2Fcluster%3D{self._cluster}"
+        )
+        controller = cluster.get("status", {}).get("controller", {})
+        after = ClusterSeen(
+            partitions={
+                each["spec"]["partition"]: partition_of(each)
+                for each in partitions["items"]
+                if each["spec"]["topicName"] == self.topic
+            },
+            pods={each["metadata"]["name"]: pod_of(each) for each in pods["items"]},
+            controller=controller.get("brokerId", -1),
+            controller_epoch=controller.get("epoch", -1),
+        )
+        before, self._seen = self._seen, after
+        changed = [
+            number
+            for number, each in after.partitions.items()
+            if number in before.partitions
+            and (each.leader_epoch, each.isr)
+            != (before.partitions[number].leader_epoch, before.partitions[number].isr)
+        ]
+        with self._lock:
+            self._changed.update(dict.fromkeys(changed))
+        for text in differences(before, after, self.topic) if before.pods else ():
+            self.say(text)
+
+    def _measure(self) -> None:
+        for pod in list(self._seen.pods):
+            broker = int(pod.rpartition("-")[2])
+            path = f"{self._pods_path}/{pod}:{HTTP_PORT}/proxy/metrics"
+            try:
+                text = self._proxy.get(path, limit_seconds=METRICS_LIMIT_SECONDS)
+            except (OSError, CommandFailed):
+                continue
+            found = offsets_of(text, self.topic)
+            with self._lock:
+                for number, offsets in found.items():
+                    self._offsets[broker, number] = offsets
+
+
+def offsets_of(metrics: str, topic: str) -> dict[int, tuple[int, int]]:
+    """Return (high watermark, log end offset) by partition from a broker's metrics."""
+    values: dict[str, dict[int, int]] = {
+        names.PARTITION_HIGH_WATERMARK.name: {},
+        names.PARTITION_LOG_END_OFFSET.name: {},
+    }
+    for family in text_string_to_metric_families(metrics):
+        if family.name in values:
+            for sample in family.samples:
+                if sample.labels[names.TOPIC] == topic:
+                    values[family.name][int(sample.labels[names.PARTITION])] = int(sample.value)
+    watermarks = values[names.PARTITION_HIGH_WATERMARK.name]
+    ends = values[names.PARTITION_LOG_END_OFFSET.name]
+    return {number: (watermarks[number], ends[number]) for number in watermarks.keys() & ends}

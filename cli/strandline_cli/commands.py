@@ -1,0 +1,81 @@
+"""Programs as subprocesses: each call has a bound, and a failure holds what the program wrote."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from strandline.errors import StrandlineError
+
+CALL_SECONDS = 60.0
+"""Bound of one call; an API server that is well answers in a fraction of a second."""
+BUILD_SECONDS = 3600.0
+"""Bound of one build: installing compiles Kubernetes on a machine that never did."""
+_OWN_CLOCK = re.compile(r"^\[ *[0-9.]+s\] ")
+
+Say = Callable[[str], None]
+"""Shows a person a line."""
+
+
+class RunFailed(StrandlineError):
+    """A demo or a bench cannot go on; the message tells a person what to do."""
+
+
+class CommandFailed(StrandlineError):
+    """A program ended with an error or not in time; the message holds what it wrote."""
+
+
+def run(
+    command: Sequence[str],
+    *,
+    stdin: str = "",
+    limit_seconds: float = CALL_SECONDS,
+    path: Path | None = None,
+) -> str:
+    """Run a program to its end and return what it printed; path goes first in PATH.
+
+    Raises:  CommandFailed
+    """
+    environment = dict(os.environ)
+    if path is not None:
+        environment["PATH"] = f"{path}:{environment['PATH']}"
+    shown = " ".join(command[:6])
+    try:
+        done = subprocess.run(
+            command,
+            input=stdin,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=limit_seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CommandFailed(f"{shown}: not done within {limit_seconds:g} s") from error
+    except FileNotFoundError as error:
+        raise CommandFailed(f"{command[0]}: no such program") from error
+    if done.returncode != 0:
+        raise CommandFailed(f"{shown}: status {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def script(program: Path, *args: str, say: Say) -> list[str]:
+    """Run one of our scripts, showing its lines as they come, and return them.
+
+    Raises:  RunFailed
+    """
+    lines: list[str] = []
+    with subprocess.Popen(
+        [str(program), *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        if process.stdout is not None:
+            for line in process.stdout:
+                lines.append(line.rstrip("\n"))
+                # Our scripts count their own seconds; one clock on a screen is enough.
+                say(f"  {_OWN_CLOCK.sub('', lines[-1])}")
+    if process.returncode != 0:
+        raise RunFailed(f"{program.name} failed with status {process.returncode}")
+    return lines

@@ -1,0 +1,203 @@
+"""The demo: a real cluster, a topic under load, two faults, and a verdict on every record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from strandline.checker.judge import HistoryVerdict
+
+from . import clusters, demo_analysis, release, topics, verdict
+from .cluster_view import ClusterView
+from .commands import CommandFailed, RunFailed
+from .environment import Environment
+from .faults import delete_pod, kill_broker
+from .images import NAMES, ImageSource, load_images, push_images
+from .load_pod import LoadPod
+from .pod_diagnostics import ImagesMissing, check_images, explain
+from .screen import Screen
+from .under_load import UnderLoad
+from .verdict import ACKED_MIN, FaultSeen
+
+NAMESPACE = "strandline-demo"
+TOPIC = "orders"
+
+TRY_NEXT = """\
+Try next (KUBECONFIG={kubeconfig}{path}):
+  watch       kubectl -n {namespace} get partitions -w
+  break       kubectl -n {namespace} delete pod default-1
+  read a log  kubectl -n {namespace} exec default-0 -- python -m strandline.dump_log \
+--topic orders --partition 0 | tail
+  produce     kubectl -n {namespace} exec -i load -c keeper -- \
+kcat -b default-bootstrap:9092 -P -t orders -p 0 -X enable.idempotence=true -X acks=all
+  consume     kubectl -n {namespace} exec load -c keeper -- \
+kcat -b default-bootstrap:9092 -C -t orders -p 0 -o beginning -e
+Your own client works from any pod: bootstrap default-bootstrap.{namespace}:9092. There are no
+consumer groups yet: assign partitions instead of subscribing, for example with confluent-kafka
+  consumer.assign([TopicPartition("orders", 0, OFFSET_BEGINNING)])
+with enable.auto.commit off; kafka-python takes group_id=None, kcat -C rather than -G.
+Remove everything: make demo-down"""
+
+
+def run(root: Path, wanted: str, source: ImageSource) -> int:
+    """Run the demo; 0 if nothing was lost and enough happened to say so.
+
+    wanted is the kind of cluster, empty for the first that works.
+
+    Raises:  StrandlineError with what a person can do
+    """
+    screen = Screen()
+    if wanted == "current":
+        source.check()
+    with screen.step("a Kubernetes"):
+        cluster = clusters.choose(root, wanted, screen.say)
+        clusters.remember(cluster)
+    kubernetes = cluster.kubernetes(NAMESPACE)
+    with screen.step("images"):
+        images = load_images(root, cluster, NAMES, screen.say, source=source)
+        observers = demo_analysis.load_observers(root, cluster, screen.say, source=source)
+    with screen.step(f"an empty namespace {NAMESPACE}"):
+        release.remove(kubernetes)
+        kubernetes.kubectl("create", "namespace", NAMESPACE)
+    environment = Environment(
+        root=root, cluster=cluster, kubernetes=kubernetes, images=images, screen=screen
+    )
+    if cluster.kind != "hack":
+        with screen.step("a pod of each image, which ends at once"):
+            found = _check_images(environment, images | observers.images, source)
+            environment = replace(environment, images={name: found[name] for name in images})
+            observers = replace(observers, images={name: found[name] for name in observers.images})
+    try:
+        passed = _carry_out(environment, observers)
+    except CommandFailed as error:
+        raise RunFailed("\n".join([str(error), *explain(kubernetes)])) from error
+    path = f", {cluster.programs} first in PATH" if cluster.programs else ""
+    print(f"\n{TRY_NEXT.format(kubeconfig=cluster.kubeconfig, path=path, namespace=NAMESPACE)}")
+    return 0 if passed else 1
+
+
+def push(root: Path, repository: str) -> int:
+    """Fill the repository from which the nodes of a user's cluster then pull."""
+    screen = Screen()
+    with screen.step(f"our images into {repository or 'a repository'}"):
+        push_images(root, repository, screen.say)
+    return 0
+
+
+def take_down(root: Path) -> int:
+    """Remove what the demo made."""
+    screen = Screen()
+    cluster = clusters.remembered()
+    if cluster is None:
+        screen.say("nothing to remove")
+        return 0
+    if cluster.started:
+        with screen.step("the cluster that the demo started goes"):
+            clusters.remove_cluster(root, cluster, screen.say)
+    else:
+        with screen.step(f"namespace {NAMESPACE} goes, the cluster stays"):
+            kubernetes = cluster.kubernetes(NAMESPACE)
+            release.remove(kubernetes)
+            if cluster.made_crds:
+                release.remove_definitions(kubernetes)
+    clusters.forget()
+    return 0
+
+
+def _check_images(
+    environment: Environment, images: dict[str, str], source: ImageSource
+) -> dict[str, str]:
+    """Return name -> reference, fixed to what the repository has now."""
+    cluster = environment.cluster
+    try:
+        return check_images(
+            environment.kubernetes, images, environment.screen.say, movable=source.movable(cluster)
+        )
+    except ImagesMissing as error:
+        raise RunFailed(f"{error}\n{source.advice(cluster)}".strip()) from error
+
+
+def _carry_out(environment: Environment, observers: demo_analysis.Observers) -> bool:
+    """Install, break, judge and analyse; tell whether the promise was kept."""
+    root, kubernetes, screen = environment.root, environment.kubernetes, environment.screen
+    with screen.step("helm install strandline helm/strandline"):
+        values = release.values(kubernetes, environment.images) + observers.chart_values()
+        # Before they are made: an install that fails leaves them behind.
+        made_crds = release.brings_definitions(kubernetes)
+        clusters.remember(replace(environment.cluster, made_crds=made_crds))
+        release.install(root, kubernetes, values)
+    with screen.step("kubectl apply -f examples/orders.yaml, until the topic is Ready"):
+        kubernetes.kubectl("apply", "-f", str(root / "examples" / "orders.yaml"))
+        topics.wait_ready(kubernetes, f"rtopic/{TOPIC}")
+    since_ms = time.time_ns() // 1_000_000
+    with closing(ClusterView(kubernetes, topic=TOPIC)) as view:
+        with screen.step("a load pod that writes and reads every partition"):
+            load = LoadPod(kubernetes, environment.images["client"], topic=TOPIC)
+        with closing(load):
+            loaded = UnderLoad(
+                kubernetes=kubernetes, topic=TOPIC, view=view, load=load, wait=screen.wait
+            )
+            with screen.watching(view, load):
+                _break(loaded, screen)
+            passed = _judge(loaded, screen)
+    with screen.step("a Spark job reads what Prometheus scraped of it"):
+        said = demo_analysis.analyse(
+            root, kubernetes, values, loaded.faults, observers=observers, since_ms=since_ms
+        )
+    print(said)
+    return passed
+
+
+def _break(loaded: UnderLoad, screen: Screen) -> None:
+    """Break a leader's pod, then the controller's process, each under load."""
+    kubernetes, view = loaded.kubernetes, loaded.view
+    loaded.wait_healthy()
+    loaded.wait_for_acks(ACKED_MIN // 3)
+    screen.table(view, loaded.load)
+    leader = view.seen().partitions[0].leader
+    name = f"delete the pod default-{leader}, which leads {TOPIC}-0"
+    fault = loaded.fault(name, lambda: delete_pod(kubernetes, leader), broker=leader)
+    _announce(fault, loaded, screen)
+    loaded.wait_for_acks(ACKED_MIN // 3)
+    controller = view.seen().controller
+    if controller == leader:
+        raise RunFailed(f"broker {leader}, which came back, is controller again")
+    name = f"kill -9 of broker {controller}, the controller"
+    fault = loaded.fault(name, lambda: kill_broker(kubernetes, controller), broker=controller)
+    _announce(fault, loaded, screen)
+    loaded.wait_for_acks(ACKED_MIN // 3)
+
+
+def _announce(fault: FaultSeen, loaded: UnderLoad, screen: Screen) -> None:
+    screen.say(f"FAULT {fault.name}")
+    gaps = ", ".join(f"{number}: {gap}" for number, gap in sorted(fault.gaps_ms.items()))
+    screen.say(f"  longest gap without acks per partition, ms: {gaps}")
+    screen.table(loaded.view, loaded.load)
+
+
+def _judge(loaded: UnderLoad, screen: Screen) -> bool:
+    with screen.step("the load stops, every ISR fills"):
+        replicas = loaded.settle()
+    with screen.step("every replica's log is read, the history judged against them"):
+        judged = loaded.judge(replicas)
+    return report(judged, loaded.faults, loaded.vacuity(judged), screen)
+
+
+def report(
+    judged: HistoryVerdict, faults: Sequence[FaultSeen], reasons: Sequence[str], screen: Screen
+) -> bool:
+    """Print the verdict; True if nothing was lost and no reason says that the run shows nothing."""
+    for fault in faults:
+        screen.say(f"{fault.name}: longest gap {fault.longest_gap_ms} ms")
+    for sentence in verdict.sentences(judged):
+        screen.say(sentence)
+    for finding in verdict.findings(judged, TOPIC):
+        screen.say(f"  {finding}")
+    for reason in reasons:
+        screen.say(f"  this run shows nothing: {reason}")
+    passed = judged.is_valid and not reasons
+    screen.say("PASSED: every acknowledged record is on every replica" if passed else "FAILED")
+    return passed

@@ -1,0 +1,132 @@
+"""Our images and how they come to the nodes of a cluster.
+
+Under hack/ they are imported into the nodes, with kind they are built with docker and loaded. Into
+a cluster of the user's they come from a repository, or by a command that takes an archive.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .clusters import KIND_NAME, Cluster
+from .commands import BUILD_SECONDS, RunFailed, Say, run, script
+
+NAMES = ("broker", "operator", "client")
+DOCKERFILES = {
+    "broker": "broker_image/Dockerfile",
+    "operator": "operator/Dockerfile",
+    "client": "hack/client/Dockerfile",
+    "analysis": "spark/Dockerfile",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSource:
+    """What a user says of images for a cluster of theirs: a repository, or a command that loads."""
+
+    repository: str = ""
+    load: str = ""
+
+    def check(self) -> None:
+        """Refuse to begin without either.
+
+        Raises:  RunFailed
+        """
+        if not (self.repository or self.load):
+            raise RunFailed(
+                "CLUSTER=current needs IMAGES=<repository> with strandline-broker, "
+                "strandline-operator, strandline-client and strandline-analysis in it, or "
+                "LOAD='command' that brings an image archive into the cluster"
+            )
+
+    def movable(self, cluster: Cluster) -> Collection[str]:
+        """Return the images whose tag a `make push` moves; elsewhere a tag tells the content."""
+        return DOCKERFILES if cluster.kind == "current" and self.repository else ()
+
+    def advice(self, cluster: Cluster) -> str:
+        """Say what a person can do where the nodes of this cluster lack an image."""
+        if cluster.kind != "current":
+            return ""
+        if self.repository:
+            return (
+                f"make push IMAGES={self.repository} builds ours with docker and pushes them; the "
+                "nodes pull them without a secret, and Prometheus from docker.io"
+            )
+        return f"LOAD='{self.load}' must bring an archive to every node of the cluster"
+
+
+def load_images(
+    root: Path,
+    cluster: Cluster,
+    names: Sequence[str],
+    say: Say,
+    *,
+    source: ImageSource,
+    node: str = "",
+) -> dict[str, str]:
+    """Build images and bring them to every node, or under hack/ to one; return name -> reference.
+
+    In a repository they are there already.
+    """
+    images = root / "hack" / "images"
+    if cluster.kind == "hack":
+        where = ("--nodes", node) if node else ()
+        printed = script(images, "load", *where, *names, say=say)
+        return dict(zip(names, printed[-len(names) :], strict=True))
+    if cluster.kind == "kind":
+        return {name: _kind_image(root, name, say) for name in names}
+    if source.repository:
+        return {name: _in_repository(root, source.repository, name) for name in names}
+    script(images, "save", *names, say=say)
+    references = {}
+    for name in names:
+        archive = run([str(images), "archive", name]).strip()
+        say(f"  {source.load} {archive}")
+        run([*shlex.split(source.load), archive], limit_seconds=BUILD_SECONDS)
+        references[name] = run([str(images), "tag", name]).strip()
+    return references
+
+
+def push_images(root: Path, repository: str, say: Say) -> None:
+    """Build our images with docker and push them to where a demo then looks for them."""
+    if not repository:
+        raise RunFailed("make push needs IMAGES=<repository>, as in example.org/team")
+    for name in DOCKERFILES:
+        reference = _in_repository(root, repository, name)
+        run(["docker", "tag", _docker_build(root, name, say), reference])
+        say(f"  docker push {reference}")
+        run(["docker", "push", "--quiet", reference], limit_seconds=BUILD_SECONDS)
+
+
+def _kind_image(root: Path, name: str, say: Say) -> str:
+    """Build with docker; the tag is the content's, so a changed image is another one."""
+    built = _docker_build(root, name, say)
+    reference = f"localhost/strandline-{name}:{_version(root)}-{built.removeprefix('sha256:')[:12]}"
+    run(["docker", "tag", built, reference])
+    say(f"  kind load {reference}")
+    run(
+        ["kind", "load", "docker-image", reference, "--name", KIND_NAME],
+        limit_seconds=BUILD_SECONDS,
+    )
+    return reference
+
+
+def _docker_build(root: Path, name: str, say: Say) -> str:
+    """Build an image and return its id."""
+    say(f"  docker build {name}")
+    command = ["docker", "build", "--quiet", "--file", str(root / DOCKERFILES[name]), str(root)]
+    return run(command, limit_seconds=BUILD_SECONDS).strip()
+
+
+def _in_repository(root: Path, repository: str, name: str) -> str:
+    return f"{repository.rstrip('/')}/strandline-{name}:{_version(root)}"
+
+
+def _version(root: Path) -> str:
+    for line in (root / "pyproject.toml").read_text(encoding="utf-8").splitlines():
+        if line.startswith("version = "):
+            return line.partition("=")[2].strip().strip('"')
+    raise RunFailed("pyproject.toml names no version")

@@ -1,0 +1,118 @@
+"""kubectl and helm as subprocesses, with a kubeconfig file of our own.
+
+Called by the demo, the bench and the tests on real pods. The user's current context is never read
+after the start and never changed: every call names the file and the namespace.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from .commands import CALL_SECONDS, CommandFailed, run
+
+Object = dict[str, Any]
+
+
+class Kubernetes:
+    """One cluster and one namespace in it; programs is where kubectl and helm lie, if not in PATH.
+
+    kubeconfig is a file only we use.
+    """
+
+    def __init__(self, kubeconfig: Path, namespace: str, programs: Path | None = None) -> None:
+        self.kubeconfig = kubeconfig
+        self.namespace = namespace
+        self._programs = programs
+
+    def command(self, program: str, *args: str) -> list[str]:
+        """Return a command line of kubectl or helm for this cluster and namespace."""
+        found = program if self._programs is None else str(self._programs / program)
+        return [found, f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *args]
+
+    def kubectl(self, *args: str, stdin: str = "", limit_seconds: float = CALL_SECONDS) -> str:
+        """Run kubectl; CommandFailed with its message."""
+        return run(self.command("kubectl", *args), stdin=stdin, limit_seconds=limit_seconds)
+
+    def helm(self, *args: str, limit_seconds: float = CALL_SECONDS) -> str:
+        """Run helm; CommandFailed with its message."""
+        return run(self.command("helm", *args), limit_seconds=limit_seconds, path=self._programs)
+
+    def get(self, *args: str) -> Object:
+        """Return what `kubectl get ... -o json` answers."""
+        answer: Object = json.loads(self.kubectl("get", *args, "-o", "json"))
+        return answer
+
+    def apply(self, *manifests: Object) -> None:
+        """Apply objects in the order given."""
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
+
+    def exec(
+        self, pod: str, *command: str, container: str = "", limit_seconds: float = CALL_SECONDS
+    ) -> str:
+        """Run a command in a pod and return what it printed."""
+        chosen = ["-c", container] if container else []
+        return self.kubectl("exec", pod, *chosen, "--", *command, limit_seconds=limit_seconds)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a socket file."""
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+class ApiProxy:
+    """`kubectl proxy` on a socket file that only this user can open: cheap, frequent reads."""
+
+    def __init__(self, kubernetes: Kubernetes) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="strandline-")
+        self._socket = Path(self._folder.name) / "api"
+        self._process = subprocess.Popen(
+            kubernetes.command("kubectl", "proxy", f"--unix-socket={self._socket}"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        said = "" if self._process.stdout is None else self._process.stdout.readline()
+        if not said.startswith("Starting to serve"):
+            self.close()
+            raise CommandFailed(f"kubectl proxy: {said.strip()}")
+
+    def get(self, path: str, *, limit_seconds: float) -> str:
+        """Return the body of an answer with status 200.
+
+        Raises:  OSError if there is none in time; CommandFailed for another status
+        """
+        connection = _UnixConnection(self._socket, limit_seconds)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            body = answer.read().decode()
+        except http.client.HTTPException as error:
+            raise OSError(str(error)) from error
+        finally:
+            connection.close()
+        if answer.status != http.HTTPStatus.OK:
+            raise CommandFailed(f"GET {path}: status {answer.status}")
+        return body
+
+    def close(self) -> None:
+        """End the program and remove the socket."""
+        self._process.terminate()
+        self._process.wait(CALL_SECONDS)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._folder.cleanup()

@@ -1,0 +1,82 @@
+"""Consumes what the load writes, and keeps in the history what it got.
+
+One consumer without a group: it assigns every partition at its beginning. Called between two
+sends by `load_generator`; it never blocks. Its library reconnects by itself.
+"""
+
+from __future__ import annotations
+
+from typing import IO
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from strandline.checker.history import Read, read_line
+
+TAKEN_MAX = 500
+"""Records taken at once: enough to keep up, few enough not to hold the producer up."""
+CONNECT_TIMEOUT_MS = 2_000
+"""A pod that came back has another address, and nobody answers at its old one: by default the
+library would wait there for half a minute."""
+RETRIED_ERRORS = frozenset(
+    {
+        KafkaError._TRANSPORT,  # noqa: SLF001 - the library names its local errors so
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._PARTITION_EOF,  # noqa: SLF001
+    }
+)
+"""News of brokers that come and go; the library goes on by itself."""
+
+
+class LoadConsumer:
+    """Reads all partitions of a topic from the beginning; next_offset is by partition."""
+
+    def __init__(self, bootstrap: str, topic: str, *, partitions: int, name: str) -> None:
+        self._name = name
+        self.next_offset = dict.fromkeys(range(partitions), 0)
+        self.errors: dict[str, int] = {}
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                # The library demands a name; without subscribe or commit no group is joined.
+                "group.id": name,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 100,
+                "fetch.error.backoff.ms": 50,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                "socket.connection.setup.timeout.ms": CONNECT_TIMEOUT_MS,
+                "topic.metadata.refresh.fast.interval.ms": 20,
+            }
+        )
+        self._consumer.assign(
+            [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)]
+        )
+
+    def take(self, history: IO[str], wait_seconds: float = 0.0) -> None:
+        """Write down what has arrived."""
+        for message in self._consumer.consume(TAKEN_MAX, timeout=wait_seconds):
+            error = message.error()
+            if error is not None:
+                if error.code() not in RETRIED_ERRORS:
+                    self.errors[error.name()] = self.errors.get(error.name(), 0) + 1
+                continue
+            value, offset, partition = message.value(), message.offset(), message.partition()
+            if not isinstance(value, bytes) or offset is None or partition is None:
+                continue
+            read = Read(
+                consumer=self._name,
+                partition=partition,
+                offset=offset,
+                value=value.decode(errors="backslashreplace"),
+            )
+            history.write(read_line(read) + "\n")
+            self.next_offset[partition] = offset + 1
+
+    def has_read(self, ends: dict[int, int]) -> bool:
+        """Tell whether every partition was read up to the given offsets."""
+        return all(self.next_offset[partition] >= end for partition, end in ends.items())
+
+    def close(self) -> None:
+        """Leave."""
+        self._consumer.close()

@@ -1,0 +1,236 @@
+"""Write a topic at a steady rate, read it again, and keep a history of what was promised.
+
+One idempotent producer with acks=all; its library retries, this program never does. Every
+send has a line in the history before it is handed to the library and an outcome line when
+the library knows it (see `strandline.checker.history`). A delivery that timed out is unknown.
+From time to time one line of JSON on stdout tells, per partition, the acknowledgements so
+far, the time since the last one, and the longest time without one that passed, in whole or
+in part, since the line before. SIGTERM ends the load early: what is outstanding is waited
+for, up to the delivery timeout. On demand a consumer reads all partitions from their
+beginnings, and at the end up to the last acknowledged record.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from strandline.checker.history import SendOutcome, Sent, outcome_line, sent_line
+
+from .load_consumer import CONNECT_TIMEOUT_MS, LoadConsumer
+
+UNKNOWN_ERRORS = frozenset(
+    {
+        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - the library names its local errors so
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+    }
+)
+"""Ends of a delivery after which the record may be in the log."""
+QUEUE_MAX = 100_000
+"""Records the library may hold; over it the load waits, so the history never grows unbounded."""
+SOCKET_TIMEOUT_MS = 10_000
+READ_OUT_SECONDS = 30.0
+"""How long the consumer may take at the end to read what was acknowledged last."""
+POLL_SECONDS_MAX = 0.01
+"""The longest pause between two looks at what has come due."""
+
+
+def now_ms() -> float:
+    """Return the monotonic clock; histories of one machine share it."""
+    return time.monotonic() * 1000
+
+
+@dataclass(slots=True, kw_only=True)
+class Load:
+    """One producer's run: what was sent, what came back, and when each partition last acked.
+
+    ends holds the offset after the last acknowledged record; gap_ms the longest time without
+    an acknowledgement that ended since the last report.
+    """
+
+    producer: Producer
+    topic: str
+    history: IO[str]
+    name: str
+    consumer: LoadConsumer | None = None
+    acked: dict[int, int] = field(default_factory=dict)
+    unknown: int = 0
+    failed: int = 0
+    last_ack_ms: dict[int, float] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    gap_ms: dict[int, float] = field(default_factory=dict)
+
+    def send(self, partition: int, sequence: int) -> None:
+        """Hand one record to the library, after its line is in the history."""
+        value = f"{self.name}-{partition}-{sequence}"
+        sent = Sent(
+            producer=self.name,
+            partition=partition,
+            sequence=sequence,
+            value=value,
+            sent_ms=now_ms(),
+        )
+        self.history.write(sent_line(sent) + "\n")
+        while True:
+            try:
+                self.producer.produce(
+                    self.topic,
+                    value.encode(),
+                    partition=partition,
+                    on_delivery=lambda error, message: self._done(value, partition, error, message),
+                )
+                return
+            except BufferError:
+                self.producer.poll(0.1)
+
+    def _done(self, value: str, partition: int, error: KafkaError | None, message: Message) -> None:
+        ended = now_ms()
+        if error is None:
+            offset = message.offset()
+            self._acked(partition, ended, -1 if offset is None else offset)
+            line = outcome_line(
+                value, SendOutcome.ACKED, ended_ms=ended, offset=-1 if offset is None else offset
+            )
+        elif error.code() in UNKNOWN_ERRORS:
+            self.unknown += 1
+            line = outcome_line(value, SendOutcome.UNKNOWN, ended_ms=ended)
+        else:
+            self.failed += 1
+            line = outcome_line(value, SendOutcome.FAILED, ended_ms=ended)
+        self.history.write(line + "\n")
+
+    def _acked(self, partition: int, ended: float, offset: int) -> None:
+        gap = ended - self.last_ack_ms.get(partition, ended)
+        self.gap_ms[partition] = max(gap, self.gap_ms.get(partition, 0.0))
+        self.acked[partition] = self.acked.get(partition, 0) + 1
+        self.last_ack_ms[partition] = ended
+        self.ends[partition] = max(offset + 1, self.ends.get(partition, 0))
+
+    def report(self, started_ms: float) -> str:
+        """Return the line of now, and begin to look for longest gaps anew."""
+        now = now_ms()
+        silent = {partition: now - last for partition, last in sorted(self.last_ack_ms.items())}
+        gaps = {
+            partition: max(gap, self.gap_ms.get(partition, 0)) for partition, gap in silent.items()
+        }
+        self.gap_ms = {}
+        return json.dumps(
+            {
+                "at_ms": round(now - started_ms),
+                "acked": dict(sorted(self.acked.items())),
+                "unknown": self.unknown,
+                "failed": self.failed,
+                "silent_ms": {partition: round(gap) for partition, gap in silent.items()},
+                "gap_ms": {partition: round(gap) for partition, gap in gaps.items()},
+                "read": None if self.consumer is None else sum(self.consumer.next_offset.values()),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPlan:
+    """What one run writes and how; rate is records a second and partition."""
+
+    bootstrap: str
+    topic: str
+    partitions: int
+    rate: float
+    seconds: float
+    history: Path
+    consume: bool
+    report_seconds: float
+    delivery_timeout_ms: int
+
+
+def run(load: Load, plan: LoadPlan) -> None:
+    """Send at the plan's rate for as long as it says, then wait for the rest."""
+    stopped = False
+
+    def stop(_signal: int, _frame: object) -> None:
+        nonlocal stopped
+        stopped = True
+
+    signal.signal(signal.SIGTERM, stop)
+    started = now_ms()
+    sent = [0] * plan.partitions
+    next_report = started + plan.report_seconds * 1000
+    while not stopped and now_ms() - started < plan.seconds * 1000:
+        due = int((now_ms() - started) / 1000 * plan.rate)
+        for partition in range(plan.partitions):
+            while sent[partition] < due:
+                load.send(partition, sent[partition])
+                sent[partition] += 1
+        load.producer.poll(min(1 / plan.rate / 2, POLL_SECONDS_MAX))
+        if load.consumer is not None:
+            load.consumer.take(load.history)
+        if now_ms() >= next_report:
+            next_report += plan.report_seconds * 1000
+            load.history.flush()
+            print(load.report(started), flush=True)
+    load.producer.flush()
+    if load.consumer is not None:
+        _read_to_end(load, load.consumer)
+    load.history.flush()
+    print(load.report(started), flush=True)
+
+
+def _read_to_end(load: Load, consumer: LoadConsumer) -> None:
+    deadline = now_ms() + READ_OUT_SECONDS * 1000
+    while not consumer.has_read(load.ends) and now_ms() < deadline:
+        consumer.take(load.history, wait_seconds=0.1)
+    consumer.close()
+    if not consumer.has_read(load.ends):
+        behind = {
+            partition: end - consumer.next_offset[partition]
+            for partition, end in sorted(load.ends.items())
+            if consumer.next_offset[partition] < end
+        }
+        print(f"acknowledged, not read in time: {behind} {consumer.errors}", file=sys.stderr)
+
+
+def generate(plan: LoadPlan) -> int:
+    """Run the load; 0 if every record was answered with an acknowledgement or is unknown."""
+    producer = Producer(
+        {
+            "bootstrap.servers": plan.bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "delivery.timeout.ms": plan.delivery_timeout_ms,
+            # A request to a broker that fell silent is given up long before its records are.
+            "socket.timeout.ms": SOCKET_TIMEOUT_MS,
+            "socket.connection.setup.timeout.ms": CONNECT_TIMEOUT_MS,
+            "queue.buffering.max.messages": QUEUE_MAX,
+            "retry.backoff.ms": 20,
+            "retry.backoff.max.ms": 100,
+            "topic.metadata.refresh.fast.interval.ms": 20,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+        }
+    )
+    name = f"load{uuid.uuid4().hex[:8]}"
+    consumer = None
+    if plan.consume:
+        consumer = LoadConsumer(
+            plan.bootstrap, plan.topic, partitions=plan.partitions, name=f"{name}-reader"
+        )
+    with plan.history.open("w", encoding="utf-8") as history:
+        load = Load(
+            producer=producer, topic=plan.topic, history=history, name=name, consumer=consumer
+        )
+        try:
+            run(load, plan)
+        except KafkaException as error:
+            print(f"the library gave up: {error}", file=sys.stderr)
+            return 1
+    complete = load.failed == 0 and (consumer is None or consumer.has_read(load.ends))
+    return 0 if complete else 1

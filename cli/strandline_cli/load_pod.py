@@ -1,0 +1,243 @@
+"""The load as a pod, followed from outside: its reports, and at the end its history.
+
+The pod has two containers over one volume: `load` writes the history and ends, `keeper` stays,
+so that the history can be read afterwards. All times are those of the load's own monotonic
+clock, so nothing depends on how fast its reports travel.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .commands import CommandFailed
+from .kubectl import Kubernetes, Object
+from .topics import PARTITIONS
+
+HISTORY_PATH = "/history/history.jsonl"
+RATE = 110.0
+"""Records a second and partition; a hundred acknowledgements are promised."""
+REPORT_SECONDS = 0.25
+START_LIMIT_SECONDS = 120.0
+READ_LIMIT_SECONDS = 300.0
+"""Reading a history of a few hundred thousand lines takes seconds."""
+BOOTSTRAP = "default-bootstrap:9092"
+IMAGE_USER = 65532
+
+RESTRICTED: Object = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A line of the load: figures by partition since its start, gap_ms since the line before."""
+
+    at_ms: int
+    acked: dict[int, int]
+    silent_ms: dict[int, int]
+    gap_ms: dict[int, int]
+    unknown: int
+    failed: int
+
+    @property
+    def acked_total(self) -> int:
+        """Acknowledgements of all partitions."""
+        return sum(self.acked.values())
+
+
+def manifest(
+    name: str, image: str, *, topic: str, partitions: int, rate: float, seconds: float
+) -> Object:
+    """Return the pod; it passes the restricted pod security standard."""
+    load = [
+        *("strandline", "load", "--consume"),
+        f"--bootstrap={BOOTSTRAP}",
+        f"--topic={topic}",
+        f"--partitions={partitions}",
+        f"--rate={rate:g}",
+        f"--seconds={seconds:g}",
+        f"--report-seconds={REPORT_SECONDS}",
+        f"--history={HISTORY_PATH}",
+    ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/component": "load"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 2,
+            "securityContext": {"fsGroup": IMAGE_USER},
+            "containers": [
+                _container("load", image, load),
+                _container("keeper", image, ["sleep", "infinity"]),
+            ],
+            "volumes": [{"name": "history", "emptyDir": {}}],
+        },
+    }
+
+
+def _container(name: str, image: str, args: list[str]) -> Object:
+    return {
+        "name": name,
+        "image": image,
+        "args": args,
+        "securityContext": RESTRICTED,
+        "volumeMounts": [{"name": "history", "mountPath": "/history"}],
+    }
+
+
+def parse_report(line: str) -> Report | None:
+    """Return what a line of the load's output reports, None if it is no report."""
+    if not line.startswith("{"):
+        return None
+    try:
+        fields = json.loads(line)
+        by_partition = {
+            key: {int(number): int(value) for number, value in fields[key].items()}
+            for key in ("acked", "silent_ms", "gap_ms")
+        }
+        return Report(
+            at_ms=fields["at_ms"],
+            unknown=fields["unknown"],
+            failed=fields["failed"],
+            **by_partition,
+        )
+    except (ValueError, KeyError, AttributeError):
+        return None
+
+
+class LoadPod:
+    """A running load; `close` ends the following, not the load."""
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        image: str,
+        *,
+        name: str = "load",
+        topic: str,
+        partitions: int = PARTITIONS,
+        rate: float = RATE,
+        seconds: float = 900.0,
+        mutate: Callable[[Object], Object] = lambda pod: pod,
+    ) -> None:
+        self._kubernetes = kubernetes
+        self.name = name
+        self._lock = threading.Lock()
+        self._last: Report | None = None
+        self._per_second: dict[int, float] = {}
+        self._gaps: dict[int, int] = {}
+        pod = manifest(name, image, topic=topic, partitions=partitions, rate=rate, seconds=seconds)
+        kubernetes.apply(mutate(pod))
+        kubernetes.kubectl(
+            "wait",
+            f"pod/{name}",
+            "--for=condition=Ready",
+            f"--timeout={START_LIMIT_SECONDS:g}s",
+            limit_seconds=START_LIMIT_SECONDS + 10,
+        )
+        self._closed = threading.Event()
+        self._process: subprocess.Popen[str] | None = None
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    # --- what it says --------------------------------------------------------------------
+
+    def last(self) -> Report | None:
+        """Return the newest report."""
+        with self._lock:
+            return self._last
+
+    def acks_per_second(self) -> dict[int, float]:
+        """Return the rates over the last second or so."""
+        with self._lock:
+            return dict(self._per_second)
+
+    def mark(self) -> None:
+        """Begin to look for longest gaps anew."""
+        with self._lock:
+            self._gaps = {}
+
+    def gaps_since_mark(self) -> dict[int, int]:
+        """Return the longest time without an acknowledgement per partition, ms."""
+        with self._lock:
+            return dict(self._gaps)
+
+    def _follow(self) -> None:
+        recent: list[Report] = []
+        while not self._closed.is_set():
+            command = self._kubernetes.command(
+                "kubectl", "logs", "--follow", "--tail=1", self.name, "-c", "load"
+            )
+            with subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            ) as self._process:
+                if self._process.stdout is None:
+                    return
+                for line in self._process.stdout:
+                    report = parse_report(line)
+                    if report is not None:
+                        recent = [*recent[-4:], report]
+                        self._take(report, recent[0])
+            if self._closed.is_set() or self.ended():
+                return
+
+    def _take(self, report: Report, before: Report) -> None:
+        passed = (report.at_ms - before.at_ms) / 1000
+        with self._lock:
+            self._last = report
+            for partition, gap in report.gap_ms.items():
+                self._gaps[partition] = max(gap, self._gaps.get(partition, 0))
+            if passed > 0:
+                self._per_second = {
+                    partition: (count - before.acked.get(partition, 0)) / passed
+                    for partition, count in report.acked.items()
+                }
+
+    # --- its end -------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Tell the load to end: it waits for what is outstanding and reads the rest."""
+        terminate = "import os, signal; os.kill(1, signal.SIGTERM)"
+        self._kubernetes.exec(self.name, "python", "-c", terminate, container="load")
+
+    def ended(self) -> bool:
+        """Tell whether the load has ended."""
+        return self.exit_code() is not None
+
+    def exit_code(self) -> int | None:
+        """Return the load's exit code, None while it runs."""
+        try:
+            status = self._kubernetes.get("pod", self.name).get("status", {})
+        except CommandFailed:
+            return None
+        for container in status.get("containerStatuses", ()):
+            if container["name"] == "load" and "terminated" in container["state"]:
+                return int(container["state"]["terminated"]["exitCode"])
+        return None
+
+    def history(self) -> list[str]:
+        """Return the lines of the history, ends of lines kept."""
+        text = self._kubernetes.exec(
+            self.name,
+            *("cat", HISTORY_PATH),
+            container="keeper",
+            limit_seconds=READ_LIMIT_SECONDS,
+        )
+        return text.splitlines(keepends=True)
+
+    def close(self) -> None:
+        """End the following."""
+        self._closed.set()
+        if self._process is not None:
+            self._process.terminate()
+        self._thread.join()

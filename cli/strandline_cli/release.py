@@ -1,0 +1,84 @@
+"""The chart as a release in a namespace of its own: installed, and removed with all it made.
+
+Called by the demo and by the bench. The namespace is that of the `Kubernetes` given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .commands import CommandFailed
+from .kubectl import Kubernetes
+
+RELEASE = "strandline"
+KINDS = ("partitions", "replicatedtopics", "brokers", "brokerclusters")
+INSTALL_SECONDS = 240
+REMOVE_SECONDS = 180.0
+GRACE_SECONDS = 2
+"""Pods of a release that is removed hand nothing over."""
+
+
+def values(kubernetes: Kubernetes, images: dict[str, str]) -> list[str]:
+    """Return the chart's values for these images on this cluster, with the timing `demo`."""
+    chosen = image_values(images, "broker", "operator")
+    chosen.append("defaultCluster.spec.timing=demo")
+    if not brings_definitions(kubernetes):
+        chosen.append("crds.enabled=false")
+    return chosen
+
+
+def image_values(images: dict[str, str], *names: str) -> list[str]:
+    """Return the chart's values that choose these images."""
+    chosen: list[str] = []
+    for name in names:
+        repository, _, tag = images[name].rpartition(":")
+        chosen += [f"{name}.image.repository={repository}", f"{name}.image.tag={tag}"]
+    return chosen
+
+
+def brings_definitions(kubernetes: Kubernetes) -> bool:
+    """Tell whether the custom resource definitions are, or will be, those of this release."""
+    return _owner_of_definitions(kubernetes) in {None, kubernetes.namespace}
+
+
+def install(root: Path, kubernetes: Kubernetes, chosen: Sequence[str]) -> None:
+    """Install the chart."""
+    kubernetes.helm(
+        *("install", RELEASE, str(root / "helm" / "strandline")),
+        *("--create-namespace", "--wait", f"--timeout={INSTALL_SECONDS}s"),
+        *(f"--set={value}" for value in chosen),
+        limit_seconds=INSTALL_SECONDS + 10,
+    )
+
+
+def remove(kubernetes: Kubernetes) -> None:
+    """Remove the namespace, if there is one; the operator first, which would bring pods back."""
+    name = kubernetes.namespace
+    if not kubernetes.kubectl("get", "namespace", name, "--ignore-not-found"):
+        return
+    if RELEASE in kubernetes.helm("list", "--all", "--short").split():
+        kubernetes.helm("uninstall", RELEASE, "--wait", limit_seconds=REMOVE_SECONDS)
+    kubernetes.kubectl("delete", "statefulsets", "--all", "--cascade=orphan")
+    kubernetes.kubectl("delete", "pods", "--all", "--wait=false", f"--grace-period={GRACE_SECONDS}")
+    kubernetes.kubectl("delete", "namespace", name, limit_seconds=REMOVE_SECONDS)
+
+
+def remove_definitions(kubernetes: Kubernetes) -> None:
+    """Remove the definitions unless another release has objects of these kinds by now."""
+    kinds = [f"{kind}.strandline.dev" for kind in KINDS]
+    if _owner_of_definitions(kubernetes) != kubernetes.namespace:
+        return
+    if kubernetes.kubectl("get", ",".join(kinds), "--all-namespaces", "--no-headers"):
+        return
+    kubernetes.kubectl("delete", "--ignore-not-found", *(f"crd/{kind}" for kind in kinds))
+
+
+def _owner_of_definitions(kubernetes: Kubernetes) -> str | None:
+    """Return the namespace of the release that brought the definitions, None without any."""
+    try:
+        found = kubernetes.get("crd", "partitions.strandline.dev")
+    except CommandFailed:
+        return None
+    annotations: dict[str, str] = found["metadata"].get("annotations", {})
+    return annotations.get("meta.helm.sh/release-namespace", "")

@@ -1,0 +1,141 @@
+"""What a person sees of a demo or a bench: steps with elapsed seconds, a live table, a time line.
+
+On a terminal the table is drawn with rich and moves; in a pipe events come as lines and the
+table is printed where it matters.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from . import tables
+from .cluster_view import ClusterSeen, ClusterView, PartitionSeen
+from .load_pod import LoadPod
+
+EVENTS_SHOWN = 12
+DRAW_SECONDS = 0.2
+COLUMNS = ("partition", "leader", "epoch", "ISR", "HW", "LEO", "acks/s", "silent ms")
+
+
+class Screen:
+    """Everything that is printed while a demo or a bench runs goes through here."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._moves = sys.stdout.isatty()
+        self._live: Live | None = None
+        self._watched: tuple[ClusterView, LoadPod] | None = None
+        self._events_shown = 0
+
+    def say(self, text: str) -> None:
+        """Print a line with the seconds since the start."""
+        line = f"[{time.monotonic() - self._started:6.1f}s] {text}"
+        if self._live is not None:
+            self._live.console.print(line, markup=False, highlight=False)
+        else:
+            print(line, flush=True)
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """Announce a step, and at its end how long it took."""
+        begun = time.monotonic()
+        self.say(f"{text} ...")
+        yield
+        self.say(f"{text}: {time.monotonic() - begun:.1f} s")
+
+    @contextmanager
+    def watching(self, view: ClusterView, load: LoadPod) -> Iterator[None]:
+        """Show partitions and events for as long as this lasts."""
+        self._watched = (view, load)
+        self._events_shown = 0
+        try:
+            if self._moves:
+                with Live(console=Console(), refresh_per_second=5, transient=False) as self._live:
+                    yield
+                    self._draw()
+            else:
+                yield
+        finally:
+            self._live = None
+            self._watched = None
+
+    def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait for a condition, drawing meanwhile; tells whether it came true in time."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self._draw()
+            if condition():
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(DRAW_SECONDS)
+
+    def table(self, view: ClusterView, load: LoadPod) -> None:
+        """Print the table once, where it does not move anyway."""
+        if self._live is None:
+            tables.show(COLUMNS, rows(view.seen(), load))
+
+    def _draw(self) -> None:
+        if self._watched is None:
+            return
+        view, load = self._watched
+        if self._live is not None:
+            self._live.update(_drawing(view, load))
+            return
+        events = view.events()
+        for event in events[self._events_shown :]:
+            self.say(f"  {event.text}")
+        self._events_shown = len(events)
+
+
+def rows(seen: ClusterSeen, load: LoadPod) -> list[Sequence[str]]:
+    """Return the cells of the table, one row a partition."""
+    report, rates = load.last(), load.acks_per_second()
+    silent = {} if report is None else report.silent_ms
+    return [
+        _row(each, rates.get(number), silent.get(number))
+        for number, each in sorted(seen.partitions.items())
+    ]
+
+
+def _row(each: PartitionSeen, rate: float | None, silent_ms: int | None) -> Sequence[str]:
+    return (
+        str(each.number),
+        "none" if each.leader < 0 else str(each.leader),
+        str(each.leader_epoch),
+        ",".join(str(broker) for broker in each.isr),
+        _number(each.high_watermark),
+        _number(each.log_end_offset),
+        "-" if rate is None else f"{rate:.0f}",
+        _number(silent_ms),
+    )
+
+
+def _style(each: PartitionSeen) -> str:
+    if each.leader < 0:
+        return "red"
+    return "" if each.has_full_isr else "yellow"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _drawing(view: ClusterView, load: LoadPod) -> Group:
+    seen = view.seen()
+    table = tables.drawn(
+        COLUMNS,
+        rows(seen, load),
+        styles=[_style(each) for _, each in sorted(seen.partitions.items())],
+        title=view.topic,
+        caption=f"controller: broker {seen.controller}",
+    )
+    events = [f"{event.at_seconds:7.1f}s  {event.text}" for event in view.events()]
+    return Group(table, Text("\n".join(events[-EVENTS_SHOWN:])))

@@ -1,0 +1,17 @@
+"""The verbs of `strandline`: each file is one.
+
+A verb loads what it needs only when it is asked for.
+"""
+
+from __future__ import annotations
+
+from strandline_cli.command_line import Verb
+
+from . import analysis, bench, check, demo, dump_log, load, sim
+
+GROUPS: dict[str, tuple[Verb, ...]] = {
+    "On a cluster": (demo.VERB, load.VERB, bench.VERB),
+    "On what was recorded": (dump_log.VERB, check.VERB, analysis.VERB),
+    "On one machine, without a cluster": (sim.VERB,),
+}
+"""In the order of the overview."""

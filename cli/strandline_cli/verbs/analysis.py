@@ -1,0 +1,39 @@
+"""`strandline analysis`: what Prometheus scraped, as intervals and elections."""
+
+from __future__ import annotations
+
+import argparse
+
+from strandline_cli.command_line import Verb
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    from strandline_analysis.task import add_options
+
+    add_options(parser)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from strandline_analysis.task import task_of
+
+    task = task_of(options)
+    from strandline_analysis.job import run
+
+    return run(task)
+
+
+VERB = Verb(
+    name="analysis",
+    summary="tell from scraped samples which brokers led and were in sync, and when",
+    text="""\
+Reads a range of time from Prometheus with Spark, in one process; needs Java, pyspark and pyarrow.
+Exit code 2 means that Prometheus holds no sample of the range.""",
+    examples=(
+        (
+            "strandline analysis --prometheus http://127.0.0.1:9090 --out tables",
+            "the last hour, printed and written as tables",
+        ),
+    ),
+    add_options=_add_options,
+    run=_run,
+)

@@ -1,0 +1,109 @@
+"""The end of a run: every replica's log is read, the history is judged, the run itself too.
+
+A run in which little happened proves little: `vacuity` names what was missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from strandline.checker.history import read_history
+from strandline.checker.judge import HistoryVerdict, judge
+from strandline.model import BrokerId
+
+from .kubectl import Kubernetes
+
+ACKED_MIN = 5_000
+"""A run with fewer acknowledged records shows nothing."""
+SCAN_LIMIT_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultSeen:
+    """A fault and what it did; gaps_ms is the longest time without acknowledgements.
+
+    at_ms is wall time, since the epoch: what was scraped carries no other.
+    """
+
+    name: str
+    changed: tuple[int, ...]
+    broker: int = -1
+    at_ms: int = 0
+    gaps_ms: dict[int, int] = field(default_factory=dict)
+    acked_before: int = 0
+    acked_after: int = 0
+
+    @property
+    def longest_gap_ms(self) -> int:
+        """The longest gap of any partition."""
+        return max(self.gaps_ms.values(), default=0)
+
+
+def scan(kubernetes: Kubernetes, brokers: Iterable[int], *, topic: str) -> list[str]:
+    """Return the records of every broker's logs of a topic, as lines for the checker.
+
+    Raises:  CommandFailed if a log cannot be read to its end
+    """
+    lines: list[str] = []
+    for broker in brokers:
+        printed = kubernetes.exec(
+            f"default-{broker}",
+            *("python", "-m", "strandline.dump_log", "--lines"),
+            f"--broker={broker}",
+            f"--topic={topic}",
+            container="broker",
+            limit_seconds=SCAN_LIMIT_SECONDS,
+        )
+        lines += printed.splitlines(keepends=True)
+    return lines
+
+
+def judge_run(
+    history: Sequence[str], scanned: Sequence[str], replicas: dict[int, tuple[int, ...]]
+) -> HistoryVerdict:
+    """Return the verdict on a history; replicas is by partition."""
+    return judge(
+        read_history([*history, *scanned]),
+        replicas={
+            number: frozenset(BrokerId(broker) for broker in brokers)
+            for number, brokers in replicas.items()
+        },
+    )
+
+
+def sentences(verdict: HistoryVerdict) -> list[str]:
+    """Return the counts of a verdict: what was done, and below it what is wrong."""
+    return [
+        (
+            f"sent {verdict.sent}, acked {verdict.acked}, unknown {verdict.unknown}, "
+            f"failed {verdict.failed}, read {verdict.read}"
+        ),
+        (
+            f"lost {verdict.lost}, duplicated {verdict.duplicated}, out of order "
+            f"{verdict.out_of_order}, diverged {verdict.diverged}, moved {verdict.moved}, "
+            f"phantom {verdict.phantom}, misread {verdict.misread}, unscanned {verdict.unscanned}"
+        ),
+    ]
+
+
+def findings(verdict: HistoryVerdict, topic: str) -> list[str]:
+    """Return a sentence for each anomaly that the verdict lists."""
+    return [f"{each.kind} in {topic}-{each.partition}: {each.detail}" for each in verdict.findings]
+
+
+def vacuity(acked: int, faults: Sequence[FaultSeen], *, load_exit_code: int | None) -> list[str]:
+    """Return why a run shows nothing, empty if it shows what it should."""
+    reasons: list[str] = []
+    if acked < ACKED_MIN:
+        reasons.append(f"only {acked} records were acknowledged, {ACKED_MIN} are needed")
+    if not faults:
+        reasons.append("no fault was injected")
+    for fault in faults:
+        if not fault.changed:
+            reasons.append(f"{fault.name}: neither a leader nor an ISR changed")
+        if fault.acked_after <= fault.acked_before:
+            reasons.append(f"{fault.name}: nothing was acknowledged afterwards")
+    if load_exit_code != 0:
+        reasons.append(f"the load ended with {load_exit_code}: not all was answered, or not read")
+    return reasons

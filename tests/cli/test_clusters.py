@@ -1,0 +1,199 @@
+"""Which cluster the demo takes, and which programs it calls with what to bring images there.
+
+docker, kind and kubectl are scripts here that write down how they were called.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from strandline_cli import clusters, images, release
+from strandline_cli.__main__ import main
+from strandline_cli.clusters import Cluster
+from strandline_cli.commands import CommandFailed, RunFailed
+from strandline_cli.images import ImageSource
+from strandline_cli.kubectl import Kubernetes
+
+BUILT = "sha256:0123456789abcdef0123"
+CALLED = '#!/bin/sh\necho "$(basename "$0") $*" >>"{calls}"\n'
+LACKS = "#!/bin/sh\necho 'This machine lacks: Go' >&2\nexit 1\n"
+
+
+class Programs:
+    """Scripts that are first in PATH, and every call of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+
+    def put(self, name: str, does: str = "") -> None:
+        """Make a program that notes its call, then runs these shell lines."""
+        noting = CALLED.format(calls=self.folder / "calls")
+        (self.folder / name).write_text(f"{noting}{does}\n")
+        (self.folder / name).chmod(0o755)
+
+    def calls(self, beginning: str) -> list[str]:
+        """Return the calls that begin like this."""
+        noted = (self.folder / "calls").read_text().splitlines()
+        return [each for each in noted if each.startswith(beginning)]
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    """Provide all that kind needs, working, without a kind cluster, and an empty cache."""
+    made = Programs(tmp_path / "bin")
+    made.put("docker", f'case $1 in build) echo "{BUILT}" ;; esac')
+    for name in ("kind", "kubectl", "helm"):
+        made.put(name)
+    monkeypatch.setenv("PATH", f"{made.folder}:/usr/bin:/bin")
+    monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path / "cache"))
+    return made
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Make a repository on a machine that lacks what the cluster under hack/ needs."""
+    (tmp_path / "pyproject.toml").write_text('version = "1.2.3"\n')
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci" / "machine").write_text(LACKS)
+    (tmp_path / ".ci" / "machine").chmod(0o755)
+    return tmp_path
+
+
+# --- which cluster ------------------------------------------------------------------------
+
+
+def test_kind_is_taken_where_all_it_needs_works(programs: Programs, root: Path) -> None:
+    environment = clusters.choose(root, "", print)
+    assert (environment.kind, environment.started) == ("kind", True)
+    (created,) = programs.calls("kind create")
+    assert f"--name {clusters.KIND_NAME}" in created
+    assert f"--config {root / 'kind-config.yaml'}" in created
+    assert f"--kubeconfig {environment.kubeconfig}" in created
+
+
+@pytest.mark.parametrize("broken", ["docker", "kind", "kubectl", "helm"])
+def test_without_one_of_them_the_one_is_named(programs: Programs, root: Path, broken: str) -> None:
+    programs.put(broken, "echo 'does not work here' >&2; exit 3")
+    with pytest.raises(RunFailed, match=rf"lacks: Go\n(.*\n)+  - {broken} .*does not work here"):
+        clusters.choose(root, "", print)
+    with pytest.raises(RunFailed, match=rf"CLUSTER=kind needs .*\n  - {broken} .*not work here"):
+        clusters.choose(root, "kind", print)
+    assert programs.calls("kind create") == []
+
+
+def test_a_kind_cluster_that_is_there_stays_another_ones(programs: Programs, root: Path) -> None:
+    programs.put("kind", f'case "$*" in "get clusters") echo {clusters.KIND_NAME} ;; esac')
+    environment = clusters.choose(root, "kind", print)
+    assert not environment.started
+    assert programs.calls("kind create") == []
+    assert programs.calls("kind export kubeconfig")
+
+
+def test_half_a_cluster_is_remembered_so_that_it_goes(programs: Programs, root: Path) -> None:
+    programs.put("kind", 'case "$1" in create) exit 130 ;; esac')
+    with pytest.raises(CommandFailed, match="status 130"):
+        clusters.choose(root, "kind", print)
+    half = clusters.remembered()
+    assert half is not None
+    assert half.started
+    clusters.remove_cluster(root, half, print)
+    (deleted,) = programs.calls("kind delete")
+    assert f"--name {clusters.KIND_NAME}" in deleted
+    assert f"--kubeconfig {half.kubeconfig}" in deleted
+
+
+def test_no_copy_of_how_to_reach_a_cluster_stays_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path))
+    folder = clusters.cache_folder()
+    for name in ("kind.kubeconfig", "current.kubeconfig"):
+        (folder / name).write_text("token: secret")
+    clusters.remember(Cluster(kind="kind", kubeconfig="/k", programs="", started=True))
+    clusters.forget()
+    assert list(folder.iterdir()) == []
+
+
+# --- images -------------------------------------------------------------------------------
+
+
+def test_images_for_kind_are_built_named_by_content_and_loaded(
+    programs: Programs, root: Path
+) -> None:
+    environment = Cluster(kind="kind", kubeconfig="/k", programs="", started=True)
+    found = images.load_images(
+        root, environment, ["broker", "operator"], print, source=ImageSource()
+    )
+    assert found["operator"] == "localhost/strandline-operator:1.2.3-0123456789ab"
+    assert programs.calls("docker build") == [
+        f"docker build --quiet --file {root / images.DOCKERFILES[name]} {root}" for name in found
+    ]
+    assert programs.calls("docker tag") == [f"docker tag {BUILT} {to}" for to in found.values()]
+    assert programs.calls("kind load") == [
+        f"kind load docker-image {reference} --name {clusters.KIND_NAME}"
+        for reference in found.values()
+    ]
+    assert list(ImageSource().movable(environment)) == []
+
+
+def test_what_is_pushed_is_what_the_demo_then_looks_for(programs: Programs, root: Path) -> None:
+    source = ImageSource(repository="example.org/team/")
+    images.push_images(root, source.repository, print)
+    environment = Cluster(kind="current", kubeconfig="/k", programs="", started=False)
+    names = list(source.movable(environment))
+    found = images.load_images(root, environment, names, print, source=source)
+    assert found["analysis"] == "example.org/team/strandline-analysis:1.2.3"
+    assert programs.calls("docker push") == [
+        f"docker push --quiet {reference}" for reference in found.values()
+    ]
+    assert programs.calls("docker tag") == [f"docker tag {BUILT} {to}" for to in found.values()]
+
+
+def test_pushing_needs_to_know_where_to(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    monkeypatch.delenv("IMAGES", raising=False)
+    assert main(["demo", "--push"]) == 1
+    assert "needs IMAGES=<repository>" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("repository", "load", "advice"),
+    [
+        ("example.org/team", "", "make push IMAGES=example.org/team"),
+        ("", "kind load image-archive", "LOAD='kind load image-archive' must bring"),
+    ],
+)
+def test_who_lacks_an_image_is_told_how_it_comes(repository: str, load: str, advice: str) -> None:
+    source = ImageSource(repository=repository, load=load)
+    environment = Cluster(kind="current", kubeconfig="/k", programs="", started=False)
+    assert source.advice(environment).startswith(advice)
+
+
+# --- what goes with the release -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "brings"),
+    [
+        ("exit 1", True),
+        (
+            """echo '{"metadata": {"annotations": {"meta.helm.sh/release-namespace": "ours"}}}'""",
+            True,
+        ),
+        (
+            """echo '{"metadata": {"annotations": {"meta.helm.sh/release-namespace": "b"}}}'""",
+            False,
+        ),
+        ("""echo '{"metadata": {}}'""", False),
+    ],
+)
+def test_definitions_go_with_the_release_that_brought_them(
+    programs: Programs, tmp_path: Path, answer: str, brings: bool
+) -> None:
+    programs.put("kubectl", answer)
+    assert release.brings_definitions(Kubernetes(tmp_path / "k", "ours")) == brings

@@ -1,0 +1,105 @@
+"""What the load writes down of a delivery: acknowledged, failed, or not known."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+
+from strandline.checker.history import SendOutcome, read_history
+from strandline_cli.__main__ import main
+from strandline_cli.load_generator import Load
+
+PARTITION = 3
+OFFSET = 17
+NOBODY_LISTENS = "127.0.0.1:1"
+
+Done = Callable[[KafkaError | None, Message | None], None]
+
+
+class HeldProducer:
+    """A producer whose deliveries end when and as the test says."""
+
+    def __init__(self) -> None:
+        self.done: list[Done] = []
+
+    def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: Done) -> None:
+        del topic, value, partition
+        self.done.append(on_delivery)
+
+
+class AckedMessage:
+    """What the library hands over for a record in the log."""
+
+    def offset(self) -> int:
+        return OFFSET
+
+
+def outcome_of(error: KafkaError | None) -> tuple[Load, list[Any]]:
+    """Return the load after one delivery, and its line in the history."""
+    producer, history = HeldProducer(), io.StringIO()
+    load = Load(producer=cast(Producer, producer), topic="orders", history=history, name="load")
+    load.send(PARTITION, 0)
+    (done,) = producer.done
+    done(error, cast(Message, AckedMessage()))
+    _, line = history.getvalue().splitlines()
+    return load, json.loads(line)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._PURGE_INFLIGHT,
+    ],
+)
+def test_a_delivery_that_may_have_happened_is_unknown(code: int) -> None:
+    load, line = outcome_of(KafkaError(code))
+    assert line[0] == SendOutcome.UNKNOWN.value
+    assert (load.unknown, load.failed, load.acked) == (1, 0, {})
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError._PURGE_QUEUE,
+    ],
+)
+def test_a_delivery_that_was_refused_has_failed(code: int) -> None:
+    load, line = outcome_of(KafkaError(code))
+    assert line[0] == SendOutcome.FAILED.value
+    assert (load.unknown, load.failed, load.acked) == (0, 1, {})
+
+
+def test_a_delivery_that_was_acknowledged_has_its_offset() -> None:
+    load, line = outcome_of(None)
+    assert (line[0], line[-1]) == (SendOutcome.ACKED.value, OFFSET)
+    assert (load.unknown, load.failed, load.acked) == (0, 0, {PARTITION: 1})
+
+
+def test_what_the_library_gives_up_is_unknown_and_never_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The library itself decides here: it finds no broker until the time of delivery is over."""
+    history = tmp_path / "history"
+    status = main(
+        [
+            *("load", f"--bootstrap={NOBODY_LISTENS}", "--topic=orders", "--partitions=1"),
+            *("--rate=20", "--seconds=0.2", "--delivery-timeout-ms=300", f"--history={history}"),
+        ]
+    )
+    capsys.readouterr()
+    assert status == 0
+    outcomes = [json.loads(line)[0] for line in history.read_text().splitlines()]
+    assert SendOutcome.UNKNOWN.value in outcomes
+    assert SendOutcome.FAILED.value not in outcomes
+    assert SendOutcome.ACKED.value not in outcomes
+    assert read_history(history.read_text().splitlines(keepends=True)).sends

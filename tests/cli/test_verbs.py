@@ -1,0 +1,286 @@
+"""The one entry: its overview, every verb's help, the examples shown there, and wrong words."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from strandline.checker.history import SendOutcome, Sent, outcome_line, sent_line
+from strandline_cli.__main__ import main
+from strandline_cli.command_line import Verb
+from strandline_cli.images import ImageSource
+from strandline_cli.load_generator import LoadPlan
+from strandline_cli.verbs import GROUPS
+from tests.dump_log.test_dump_log import batch, write_replica
+
+ROOT = Path(__file__).resolve().parents[2]
+VERBS = {verb.name: verb for verbs in GROUPS.values() for verb in verbs}
+EXAMPLES = [(verb, command) for verb in VERBS.values() for command, _ in verb.examples]
+NEED_A_CLUSTER = {"demo", "load", "bench", "analysis"}
+RUNNABLE = [command for verb, command in EXAMPLES if verb.name not in NEED_A_CLUSTER]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """Provide a shell with `strandline` in PATH, in a folder with what the examples name."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "strandline"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m strandline_cli "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "data").mkdir()
+    write_replica(tmp_path / "data", {0: batch(0, [b"a"])})
+    sent = Sent(producer="p", partition=0, sequence=0, value="a", sent_ms=1.0)
+    acked = outcome_line("a", SendOutcome.ACKED, ended_ms=2.0, offset=0)
+    (tmp_path / "history.jsonl").write_text(f"{sent_line(sent)}\n{acked}\n")
+
+    def run(command: str) -> subprocess.CompletedProcess[str]:
+        path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+        return subprocess.run(
+            ["sh", "-c", command],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    for broker in range(3):
+        scan = tmp_path / f"broker-{broker}.jsonl"
+        with scan.open("w") as file, contextlib.redirect_stdout(file):
+            words = f"dump-log --dir {tmp_path}/data --topic orders --lines --broker {broker}"
+            assert main(words.split()) == 0
+    return run
+
+
+def wrong(words: list[str]) -> int:
+    """Return the exit code of words, whether the parser ends the process or not."""
+    try:
+        return main(words)
+    except SystemExit as end:
+        return int(str(end.code))
+
+
+# --- help ---------------------------------------------------------------------------------
+
+
+def test_the_overview_has_every_verb_with_its_line_and_no_colour_in_a_pipe(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    for group, verbs in GROUPS.items():
+        assert f"\n{group}\n" in printed
+        for verb in verbs:
+            assert f"\n  {verb.name:<10} {verb.summary}\n" in printed
+    assert "\x1b" not in printed
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_help_of_a_verb_tells_what_it_does_and_shows_an_example(
+    verb: Verb, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([verb.name, "--help"])
+    printed = capsys.readouterr().out
+    assert verb.summary[1:] in printed
+    assert verb.text in printed
+    assert verb.examples
+    for command, does in verb.examples:
+        assert f"  {command}\n      {does}" in printed
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_a_verb_is_one_file_of_its_name_and_one_line(verb: Verb) -> None:
+    module = importlib.import_module(f"strandline_cli.verbs.{verb.name.replace('-', '_')}")
+    assert module.VERB is verb
+    assert "\n" not in verb.summary
+    assert not verb.summary.endswith(".")
+
+
+# --- examples -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("verb", "command"), EXAMPLES, ids=[command for _, command in EXAMPLES])
+def test_an_example_means_something(verb: Verb, command: str) -> None:
+    words = shlex.split(command.partition(" > ")[0])
+    assert words[:2] == ["strandline", verb.name]
+    verb.parser().parse_args(words[2:])
+
+
+@pytest.mark.parametrize("command", RUNNABLE)
+def test_an_example_that_needs_no_cluster_runs(
+    shell: Callable[[str], subprocess.CompletedProcess[str]], command: str
+) -> None:
+    done = shell(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "tool", "given"),
+    [
+        ("demo", "strandline_cli.demo.run", (ROOT, "", ImageSource())),
+        (
+            "demo --cluster current --load 'a b'",
+            "strandline_cli.demo.run",
+            (ROOT, "current", ImageSource(load="a b")),
+        ),
+        ("demo --down", "strandline_cli.demo.take_down", (ROOT,)),
+        ("demo --push --images r/t", "strandline_cli.demo.push", (ROOT, "r/t")),
+        ("bench --runs 2", "bench.measure.measure", (ROOT, 2)),
+        (
+            "load --bootstrap b:1 --topic t --partitions 6 --rate 20 --consume --history h",
+            "strandline_cli.load_generator.generate",
+            (
+                LoadPlan(
+                    bootstrap="b:1",
+                    topic="t",
+                    partitions=6,
+                    rate=20.0,
+                    seconds=60.0,
+                    history=Path("h"),
+                    consume=True,
+                    report_seconds=1.0,
+                    delivery_timeout_ms=60_000,
+                ),
+            ),
+        ),
+    ],
+)
+def test_what_needs_a_cluster_is_asked_for_what_the_words_say(
+    words: str, tool: str, given: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def note(*arguments: object) -> int:
+        asked.append(arguments)
+        return 7
+
+    for name in ("CLUSTER", "IMAGES", "LOAD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(tool, note)
+    assert main(shlex.split(words)) == 7
+    assert asked == [given]
+
+
+def test_a_record_that_is_missing_on_one_replica_fails_the_check(
+    shell: Callable[[str], subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "broker-2.jsonl").write_text('["record", 2, 0, 0, 3, "b", 7]\n["rec')
+    files = "history.jsonl broker-0.jsonl broker-1.jsonl broker-2.jsonl"
+    done = shell(f"strandline check {files} --replicas 0,1,2")
+    assert done.returncode == 1
+    assert "lost 1" in done.stdout
+    assert "FAILED" in done.stdout
+
+
+def test_a_check_without_a_scan_or_without_a_record_shows_nothing(
+    shell: Callable[[str], subprocess.CompletedProcess[str]],
+) -> None:
+    assert "unscanned 1" in shell("strandline check history.jsonl --replicas 0").stdout
+    done = shell("strandline check broker-0.jsonl --replicas 0")
+    assert done.returncode == 1
+    assert "no record was acknowledged" in done.stdout
+
+
+# --- wrong words --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["demoo"], "there is no verb 'demoo'"),
+        (["--verbose"], "there is no verb '--verbose'"),
+        (["sim", "--seeds", "many"], "--seeds: invalid int value: 'many'"),
+        (["sim", "--seeds", "0"], "--seeds must be at least 1"),
+        (["sim", "fast"], "unrecognized arguments: fast"),
+        (["bench", "--runs", "0"], "--runs: must be a whole number of at least 1, not '0'"),
+        (["bench", "--runs", "x"], "--runs: must be a whole number of at least 1, not 'x'"),
+        (["demo", "--cluster", "minikube"], "--cluster: invalid choice: 'minikube'"),
+        (["load", "--topic", "t"], "required: --bootstrap, --partitions, --history"),
+        (["check", "f", "--replicas", "0,x"], "must be ids of brokers such as 0,1,2"),
+        (["dump-log", "--lines"], "--lines needs --broker and --topic"),
+        (["analysis", "--prometheus", "u", "--out", "d", "--end", "soon"], "Invalid isoformat"),
+        (["analysis", "--prometheus", "u", "--out", "d", "--end=9", "--start=9"], "is empty"),
+    ],
+)
+def test_wrong_words_are_answered_with_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert wrong(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert sentence in said.err
+    assert "--help)" in said.err
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "fast"])
+def test_a_rate_is_a_number_greater_than_zero(
+    rate: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert wrong(["load", "--rate", rate]) == 2
+    assert f"must be a number greater than 0, not '{rate}'" in capsys.readouterr().err
+
+
+def test_without_a_word_the_overview_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "strandline VERB --help" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["demo", "bench"])
+def test_what_needs_the_repository_says_so_elsewhere(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert wrong([verb]) == 2
+    assert "run this from the repository's root" in capsys.readouterr().err
+
+
+def test_a_library_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    for name in ("load_generator", "load_consumer"):
+        monkeypatch.delitem(sys.modules, f"strandline_cli.{name}", raising=False)
+    words = "load --bootstrap b:1 --topic t --partitions 1 --history /nonexistent/h"
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err == "strandline load: needs confluent_kafka, which is not here\n"
+
+
+def test_what_fails_while_it_runs_is_told_without_a_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["check", "/nonexistent/history", "--replicas", "0"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("strandline check: ")
+
+
+# --- the doors ----------------------------------------------------------------------------
+
+
+def test_the_installed_program_is_this_entry() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module, _, function = project["scripts"]["strandline"].partition(":")
+    assert getattr(importlib.import_module(module), function) is main
+
+
+def test_only_the_clients_image_has_the_tools_and_their_program() -> None:
+    recipes = [*ROOT.glob("*/Dockerfile"), ROOT / "hack" / "client" / "Dockerfile"]
+    assert len(recipes) == 4
+    for recipe in recipes:
+        text = recipe.read_text()
+        has_tools = "COPY cli/strandline_cli " in text
+        assert has_tools == (recipe.parent.name == "client"), recipe
+        assert ("/opt/strandline/bin/strandline\n" in text) != has_tools, recipe

@@ -1,0 +1,190 @@
+"""The states of one broker: each transition that the diagram in `broker_entry` draws."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.controller.broker_entry import (
+    Awaited,
+    BrokerEntry,
+    Dead,
+    InSession,
+    Live,
+    LivenessState,
+    ProbeDue,
+    Unregistered,
+)
+from strandline.controller.brokers import Brokers, HelloVerdict
+from strandline.controller.events import HostedReplica, SessionOpened
+from strandline.errors import InvariantViolation
+from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, StoredBroker
+from tests.support.world.values import entry, registration, tp
+
+ONE = BrokerId(1)
+HOSTED = HostedReplica(
+    tp=tp(),
+    leader_epoch=LeaderEpoch(0),
+    partition_epoch=PartitionEpoch(0),
+    last_epoch=LeaderEpoch(0),
+    log_end_offset=1,
+)
+
+
+def stored(epoch: int | None) -> StoredBroker:
+    found = None if epoch is None else registration(1, epoch)
+    return StoredBroker(name="c-1", resource_version="1", broker_id=ONE, registration=found)
+
+
+def hello(session_id: int = 5, *, epoch: int = 1, incarnation: str | None = None) -> SessionOpened:
+    return SessionOpened(
+        session_id=session_id,
+        broker_id=ONE,
+        broker_epoch=BrokerEpoch(epoch),
+        clean_since_epoch=BrokerEpoch(1),
+        incarnation=incarnation or f"pod-1/{epoch}",
+        hosted=(HOSTED,),
+    )
+
+
+def live(brokers: Brokers) -> Live:
+    found = brokers.entries[ONE]
+    assert isinstance(found, Awaited | InSession)
+    return found
+
+
+def brokers_in(state: type[BrokerEntry]) -> Brokers:
+    brokers = Brokers()
+    brokers.register(stored(None if state is Unregistered else 1), 10)
+    if state in (InSession, Dead):
+        brokers.open_session(hello(), 20)
+    if state is Dead:
+        brokers.declare_dead(ONE, live(brokers), detect_ms=30)
+    assert isinstance(brokers.entries[ONE], state)
+    return brokers
+
+
+STATES = (Unregistered, Awaited, InSession, Dead)
+
+
+@pytest.mark.parametrize(
+    ("state", "ended", "closed_session"),
+    [(Unregistered, None, None), (Awaited, 1, None), (InSession, 1, 5), (Dead, None, None)],
+)
+def test_higher_registration_leads_to_awaited(
+    state: type[BrokerEntry], ended: int | None, closed_session: int | None
+) -> None:
+    brokers = brokers_in(state)
+    begun = brokers.register(stored(2), 100)
+    assert begun is not None
+    assert (begun.ended, begun.closed_session) == (ended, closed_session)
+    assert brokers.entries[ONE] == Awaited(registration=registration(1, 2), heard_ms=100)
+    assert brokers.hosting(tp()) == {}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("epoch", [None, 0, 1])
+def test_registration_that_is_not_higher_changes_no_state(
+    state: type[BrokerEntry], epoch: int | None
+) -> None:
+    if state is Unregistered and epoch is not None:
+        return
+    brokers = brokers_in(state)
+    before = brokers.entries[ONE]
+    assert brokers.register(stored(epoch), 100) is None
+    assert brokers.entries[ONE] == before
+
+
+@pytest.mark.parametrize(
+    ("state", "liveness", "is_sent_as_live"),
+    [
+        (Unregistered, LivenessState.UNKNOWN, False),
+        (Awaited, LivenessState.AWAITED, True),
+        (InSession, LivenessState.IN_SESSION, True),
+        (Dead, LivenessState.DEAD, False),
+    ],
+)
+def test_elections_and_brokers_see_the_state(
+    state: type[BrokerEntry], liveness: LivenessState, *, is_sent_as_live: bool
+) -> None:
+    brokers = brokers_in(state)
+    view = brokers.views[ONE]
+    assert (view.liveness, view.is_live) == (liveness, is_sent_as_live)
+    assert bool(brokers.live()) is is_sent_as_live
+    assert view.covers(entry(1, 1)) is (state is not Unregistered)
+
+
+@pytest.mark.parametrize(("state", "replaced"), [(Awaited, None), (InSession, 5), (Dead, None)])
+def test_hello_leads_to_in_session(state: type[BrokerEntry], replaced: int | None) -> None:
+    brokers = brokers_in(state)
+    session, former = brokers.open_session(hello(6), 100)
+    assert brokers.entries[ONE] == session
+    assert (session.session_id, session.heard_ms, former) == (6, 100, replaced)
+    assert brokers.in_session(ONE, 6) == session
+    assert brokers.in_session(ONE, 5) is None
+    assert brokers.hosting(tp()) == {ONE: HOSTED}
+
+
+def test_hello_of_an_unregistered_broker_opens_no_session() -> None:
+    with pytest.raises(InvariantViolation, match="registered broker"):
+        brokers_in(Unregistered).open_session(hello(), 100)
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "verdict"),
+    [
+        (Awaited, hello(), HelloVerdict.ACCEPTED),
+        (Dead, hello(), HelloVerdict.ACCEPTED),
+        (Awaited, hello(epoch=0), HelloVerdict.STALE),
+        (Awaited, hello(epoch=2), HelloVerdict.VIEW_IS_OLD),
+        (Awaited, hello(incarnation="pod-1/other"), HelloVerdict.VIEW_IS_OLD),
+        (Unregistered, hello(), HelloVerdict.VIEW_IS_OLD),
+    ],
+)
+def test_hello_is_judged_by_the_registration(
+    state: type[BrokerEntry], said: SessionOpened, verdict: HelloVerdict
+) -> None:
+    assert brokers_in(state).judge_hello(said) is verdict
+
+
+def test_broken_stream_leads_to_awaited_with_a_probe_due() -> None:
+    brokers = brokers_in(InSession)
+    brokers.break_session(brokers.sessions()[0], 100)
+    assert brokers.entries[ONE] == Awaited(
+        registration=registration(1),
+        heard_ms=100,
+        suspicion=ProbeDue(suspected_ms=100, due_ms=100),
+    )
+    assert brokers.sessions() == []
+
+
+def test_leaving_broker_stays_so_over_a_new_session_and_not_over_its_death() -> None:
+    brokers = brokers_in(InSession)
+    brokers.begin_shutdown(brokers.sessions()[0])
+    brokers.break_session(brokers.sessions()[0], 100)
+    brokers.open_session(hello(6), 110)
+    assert brokers.views[ONE].shutting_down
+    assert brokers.live() == ()
+    brokers.declare_dead(ONE, live(brokers), detect_ms=1)
+    assert not brokers.views[ONE].shutting_down
+    brokers.open_session(hello(7), 120)
+    assert not brokers.views[ONE].shutting_down
+
+
+def test_sign_of_life_ends_a_suspicion_and_a_hosted_report_does_not() -> None:
+    brokers = brokers_in(InSession)
+    suspicion = ProbeDue(suspected_ms=20, due_ms=30)
+    brokers.suspect(ONE, live(brokers), suspicion)
+    session = brokers.report_hosted(brokers.sessions()[0], (), 40)
+    assert (session.suspicion, session.heard_ms, dict(session.hosted)) == (suspicion, 40, {})
+    brokers.hear(ONE, live(brokers), 50)
+    assert (live(brokers).suspicion, live(brokers).heard_ms) == (None, 50)
+
+
+def test_views_are_another_mapping_after_a_change_that_elections_see() -> None:
+    brokers = brokers_in(InSession)
+    before = brokers.views
+    brokers.hear(ONE, live(brokers), 50)
+    assert brokers.views is before
+    brokers.begin_shutdown(brokers.sessions()[0])
+    assert not before[ONE].shutting_down
+    assert brokers.views[ONE].shutting_down

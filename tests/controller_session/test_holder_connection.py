@@ -1,0 +1,326 @@
+"""How a broker finds the holder of the Lease, dials it, and proves it dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from strandline.controller.events import HostedReplica, ProbeVerdict
+from strandline.controller.store_events import HolderDied
+from strandline.controller_session.effects import (
+    CloseStream,
+    DialHolder,
+    Effect,
+    FindHolder,
+    HolderDead,
+    HolderUnknown,
+    ProbeHolder,
+    SendMessage,
+    StepController,
+)
+from strandline.controller_session.events import (
+    Event,
+    HolderLookedUp,
+    HolderObserved,
+    HolderProbed,
+    MessageReceived,
+    StreamBroken,
+    TimePassed,
+)
+from strandline.controller_session.messages import Heartbeat, Hello, SessionRefused
+from strandline.controller_session.states import LookingUp, NoHolder, Probing, Redialling
+from strandline.errors import ErrorCode
+from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, Registration
+
+from .setups import (
+    CONTROLLER_EPOCH,
+    ENDPOINT,
+    EPOCH,
+    KAFKA_ENDPOINT,
+    ME,
+    SIGNED,
+    SIGNED_BY_3,
+    TIMING,
+    TP,
+    Session,
+    registration,
+    view,
+)
+
+HOSTED = HostedReplica(
+    tp=TP,
+    leader_epoch=LeaderEpoch(4),
+    partition_epoch=PartitionEpoch(7),
+    log_end_offset=99,
+    last_epoch=LeaderEpoch(3),
+)
+REFUSED = SessionRefused(error=ErrorCode.NOT_CONTROLLER, controller_epoch=CONTROLLER_EPOCH)
+
+
+def looking_up() -> Session:
+    session = Session()
+    session.step(HolderObserved(holder_identity=SIGNED))
+    return session
+
+
+def opened() -> Session:
+    session = Session()
+    session.open()
+    return session
+
+
+def probing() -> Session:
+    session = opened()
+    session.step(StreamBroken(session_id=2))
+    return session
+
+
+def awaiting_probe() -> Session:
+    session = probing()
+    session.step(HolderProbed(probe_id=3, verdict=ProbeVerdict.REFUSED))
+    return session
+
+
+def redialling() -> Session:
+    session = looking_up()
+    session.step(HolderLookedUp(lookup_id=1, registration=None))
+    return session
+
+
+def heartbeat(*hosted: HostedReplica) -> list[Effect]:
+    message = Heartbeat(broker_epoch=EPOCH, hosted=hosted or None)
+    return [SendMessage(session_id=2, message=message)]
+
+
+# --- the holder of the Lease ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("identity", "effects"),
+    [
+        ("", []),
+        (SIGNED, [FindHolder(lookup_id=1, broker_id=BrokerId(2))]),
+        ("somebody", [HolderUnknown(holder_identity="somebody")]),
+        ("broker-x/uid/a", [HolderUnknown(holder_identity="broker-x/uid/a")]),
+        ("broker-2", [HolderUnknown(holder_identity="broker-2")]),
+    ],
+)
+def test_only_a_holder_that_is_a_broker_is_looked_up(identity: str, effects: list[Effect]) -> None:
+    session = Session()
+    assert session.step(HolderObserved(holder_identity=identity)) == effects
+    assert session.step(HolderObserved(holder_identity=identity)) == []
+
+
+def test_found_holder_is_dialled_and_greeted() -> None:
+    session = looking_up()
+    session.replicas.shown = (view(),)
+    found = registration(endpoints=(KAFKA_ENDPOINT, ENDPOINT))
+    assert session.step(HolderLookedUp(lookup_id=1, registration=found)) == [
+        DialHolder(session_id=2, broker_id=BrokerId(2), endpoint=ENDPOINT),
+        SendMessage(
+            session_id=2,
+            message=Hello(
+                broker_id=ME,
+                broker_epoch=EPOCH,
+                clean_since_epoch=BrokerEpoch(3),
+                incarnation="uid/me",
+                highest_controller_epoch=CONTROLLER_EPOCH,
+                hosted=(HOSTED,),
+            ),
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(None, id="not registered or not readable"),
+        pytest.param(registration(incarnation="uid/b"), id="other incarnation"),
+        pytest.param(registration(endpoints=(KAFKA_ENDPOINT,)), id="no gRPC listener"),
+    ],
+)
+def test_holder_that_cannot_be_dialled_is_looked_up_again(found: Registration | None) -> None:
+    session = looking_up()
+    assert session.step(HolderLookedUp(lookup_id=1, registration=found)) == []
+    assert session.machine.next_wakeup_ms == TIMING.redial_ms
+    assert session.step(TimePassed(), TIMING.redial_ms - 1) == []
+    again = FindHolder(lookup_id=2, broker_id=BrokerId(2))
+    assert session.step(TimePassed(), TIMING.redial_ms) == [again]
+
+
+def test_pauses_double_up_to_a_bound() -> None:
+    session = looking_up()
+    pauses = []
+    for lookup_id in range(1, 5):
+        session.step(HolderLookedUp(lookup_id=lookup_id, registration=None))
+        due_ms = session.machine.next_wakeup_ms
+        assert due_ms is not None
+        pauses.append(due_ms - session.now_ms)
+        session.step(TimePassed(), due_ms)
+    assert pauses == [50, 100, 150, 150]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(HolderObserved(holder_identity=SIGNED_BY_3), id="another holder"),
+        pytest.param(MessageReceived(session_id=2, message=REFUSED), id="a refusal"),
+    ],
+)
+def test_what_the_holder_answers_makes_the_pause_short_again(event: Event) -> None:
+    session = looking_up()
+    session.step(HolderLookedUp(lookup_id=1, registration=None))
+    session.step(TimePassed(), 50)
+    session.step(HolderLookedUp(lookup_id=2, registration=None))
+    session.step(TimePassed(), 150)
+    if isinstance(event, MessageReceived):
+        session.step(HolderLookedUp(lookup_id=3, registration=registration()))
+        event = MessageReceived(session_id=4, message=event.message)
+        assert session.step(event) == [CloseStream(session_id=4)]
+    else:
+        session.step(event)
+        session.step(HolderLookedUp(lookup_id=4, registration=None))
+    assert session.machine.state == Redialling(due_ms=150 + TIMING.redial_ms)
+
+
+@pytest.mark.parametrize(
+    ("before", "closes"),
+    [(Session, 0), (looking_up, 0), (redialling, 0), (opened, 1), (probing, 0)],
+)
+def test_another_holder_is_followed_from_every_state(
+    before: Callable[[], Session], closes: int
+) -> None:
+    session = before()
+    *closed, find = session.step(HolderObserved(holder_identity=SIGNED_BY_3))
+    assert closed == [CloseStream(session_id=2)] * closes
+    assert isinstance(find, FindHolder)
+    assert find.broker_id == BrokerId(3)
+
+
+@pytest.mark.parametrize("before", [looking_up, redialling, opened, probing, awaiting_probe])
+def test_released_lease_ends_the_search_in_every_state(before: Callable[[], Session]) -> None:
+    session = before()
+    session.step(HolderObserved(holder_identity=""))
+    assert session.machine.state == NoHolder()
+    assert session.machine.next_wakeup_ms is None
+
+
+# --- what belongs to an earlier attempt -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "late"),
+    [
+        (Session, HolderLookedUp(lookup_id=1, registration=registration())),
+        (looking_up, HolderLookedUp(lookup_id=0, registration=registration())),
+        (opened, HolderLookedUp(lookup_id=1, registration=registration())),
+        (opened, StreamBroken(session_id=1)),
+        (redialling, StreamBroken(session_id=2)),
+        (probing, StreamBroken(session_id=2)),
+        (probing, HolderProbed(probe_id=2, verdict=ProbeVerdict.OTHER_INCARNATION)),
+        (opened, HolderProbed(probe_id=3, verdict=ProbeVerdict.OTHER_INCARNATION)),
+        (opened, MessageReceived(session_id=1, message=REFUSED)),
+        (probing, MessageReceived(session_id=2, message=REFUSED)),
+    ],
+)
+def test_what_belongs_to_an_earlier_attempt_changes_nothing(
+    before: Callable[[], Session], late: Event
+) -> None:
+    session = before()
+    state = session.machine.state
+    assert session.step(late) == []
+    assert session.machine.state == state
+
+
+def test_lookup_of_the_former_holder_dials_nobody() -> None:
+    session = looking_up()
+    session.step(HolderObserved(holder_identity=SIGNED_BY_3))
+    assert session.step(HolderLookedUp(lookup_id=1, registration=registration())) == []
+    assert session.machine.state == LookingUp(lookup_id=2)
+
+
+# --- the open session -----------------------------------------------------------------------
+
+
+def test_heartbeats_are_sent_and_carry_what_is_hosted_now_and_then() -> None:
+    session = opened()
+    session.replicas.shown = (view(),)
+    assert session.step(TimePassed(), 499) == []
+    assert session.step(TimePassed(), 500) == heartbeat()
+    assert session.step(TimePassed(), 1_000) == heartbeat()
+    assert session.step(TimePassed(), 1_500) == heartbeat(HOSTED)
+    assert session.step(TimePassed(), 2_000) == heartbeat()
+    assert session.step(TimePassed(), 2_700) == heartbeat(HOSTED)
+
+
+def test_refused_session_is_closed_and_the_holder_dialled_again_without_a_probe() -> None:
+    session = opened()
+    refused = MessageReceived(session_id=2, message=REFUSED)
+    assert session.step(refused) == [CloseStream(session_id=2)]
+    assert session.step(TimePassed(), TIMING.redial_ms) == [
+        FindHolder(lookup_id=3, broker_id=BrokerId(2))
+    ]
+
+
+# --- whether the holder is dead -------------------------------------------------------------
+
+
+def probe_of(probe_id: int) -> ProbeHolder:
+    return ProbeHolder(
+        probe_id=probe_id,
+        broker_id=BrokerId(2),
+        incarnation="uid/a",
+        endpoint=ENDPOINT,
+        deadline_ms=400,
+    )
+
+
+DEAD = [
+    HolderDead(holder_identity=SIGNED),
+    StepController(event=HolderDied(holder_identity=SIGNED)),
+]
+
+
+def test_broken_stream_alone_proves_nothing() -> None:
+    session = opened()
+    assert session.step(StreamBroken(session_id=2)) == [probe_of(3)]
+    assert session.machine.next_wakeup_ms is None
+
+
+@pytest.mark.parametrize("verdict", [ProbeVerdict.ANSWERED, ProbeVerdict.NO_ANSWER])
+def test_answer_and_silence_prove_nothing(verdict: ProbeVerdict) -> None:
+    session = probing()
+    assert session.step(HolderProbed(probe_id=3, verdict=verdict)) == []
+    assert session.machine.state == Redialling(due_ms=TIMING.redial_ms)
+
+
+def test_other_incarnation_proves_death_at_once() -> None:
+    session = probing()
+    probed = HolderProbed(probe_id=3, verdict=ProbeVerdict.OTHER_INCARNATION)
+    assert session.step(probed) == DEAD
+    assert session.machine.state == Redialling(due_ms=TIMING.redial_ms)
+
+
+def test_three_refused_probes_prove_death_and_two_do_not() -> None:
+    session = probing()
+    for probe_id, at_ms in ((3, 0), (4, 30)):
+        refused = HolderProbed(probe_id=probe_id, verdict=ProbeVerdict.REFUSED)
+        assert session.step(refused, at_ms) == []
+        assert session.step(TimePassed(), at_ms + 29) == []
+        assert session.step(TimePassed(), at_ms + 30) == [probe_of(probe_id + 1)]
+    last = HolderProbed(probe_id=5, verdict=ProbeVerdict.REFUSED)
+    assert session.step(last) == DEAD
+
+
+def test_answer_between_refusals_starts_the_count_anew() -> None:
+    session = awaiting_probe()
+    session.step(TimePassed(), 30)
+    session.step(HolderProbed(probe_id=4, verdict=ProbeVerdict.ANSWERED))
+    session.step(TimePassed(), 80)
+    session.step(HolderLookedUp(lookup_id=5, registration=registration()))
+    session.step(StreamBroken(session_id=6))
+    assert session.step(HolderProbed(probe_id=7, verdict=ProbeVerdict.REFUSED)) == []
+    state = session.machine.state
+    assert isinstance(state, Probing)
+    assert state.refusals == 1

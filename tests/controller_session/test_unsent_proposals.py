@@ -1,0 +1,31 @@
+"""Proposals of an outage: one per partition, answered once."""
+
+from __future__ import annotations
+
+from strandline.controller_session.unsent_proposals import UnsentProposals
+from strandline.core.events import AlterPartitionResponseReceived
+from strandline.errors import ErrorCode
+
+from .setups import OTHER_TP, TP, proposal
+
+
+def test_the_latest_proposal_of_each_partition_is_given_up_once() -> None:
+    unsent = UnsentProposals()
+    for tp, request_id in ((TP, 1), (OTHER_TP, 2), (TP, 3)):
+        unsent.keep(proposal(tp, request_id))
+    events = [effect.event for effect in unsent.give_up()]
+    assert events == [
+        AlterPartitionResponseReceived(
+            request_id=request_id, tp=tp, error=ErrorCode.NETWORK_EXCEPTION, stored=None
+        )
+        for tp, request_id in ((TP, 3), (OTHER_TP, 2))
+    ]
+    assert unsent.give_up() == []
+
+
+def test_a_forgotten_proposal_is_not_given_up() -> None:
+    unsent = UnsentProposals()
+    unsent.keep(proposal(TP))
+    unsent.forget(TP)
+    unsent.forget(OTHER_TP)
+    assert unsent.give_up() == []

@@ -1,0 +1,29 @@
+"""The directions that only a client needs: requests to bytes, responses from bytes."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from strandline.kafka_listener.decoder_compiler import Decode, compile_decoder
+from strandline.kafka_listener.encoder_compiler import Encode, compile_encoder
+from strandline.kafka_listener.schemas import APIS
+
+
+@cache
+def request_encoder(api_key: int, version: int) -> Encode:
+    """Return the compiled encoder of a request."""
+    api = APIS[api_key]
+    return compile_encoder(
+        api.request, version,
+        is_flexible=api.is_flexible(version), title=f"{api.name} request {version}",
+    )  # fmt: skip
+
+
+@cache
+def response_decoder(api_key: int, version: int) -> Decode:
+    """Return the compiled decoder of a response."""
+    api = APIS[api_key]
+    return compile_decoder(
+        api.response, version,
+        is_flexible=api.is_flexible(version), title=f"{api.name} response {version}",
+    )  # fmt: skip

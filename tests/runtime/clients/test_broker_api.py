@@ -1,0 +1,377 @@
+"""A producer's pipeline at a broker that refuses its head: what came behind shares the refusal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from strandline.broker_interface import ProducePartition
+from strandline.controller_session.messages import MetadataUpdate
+from strandline.controller_session.metadata_cache import MetadataCache
+from strandline.core.effects import AppendAsLeader, Effect, ReplyProduce
+from strandline.core.events import Event, LeaderAndIsrReceived, StatePersisted, Ticked
+from strandline.core.replicas import Replicas
+from strandline.core.settings import CoreSettings
+from strandline.errors import ErrorCode
+from strandline.kafka_listener.apis.produce import produce
+from strandline.kafka_listener.listener_settings import ListenerSettings
+from strandline.kafka_listener.response import DeferredResponse, RequestContext
+from strandline.kafka_listener.wire import Message
+from strandline.log import record_batch
+from strandline.log.data_directory import BrokerState, DataDirectory
+from strandline.log.log_segments import LogEnvironment
+from strandline.log.recovery import LoadedLogs
+from strandline.log.segment import SegmentPool
+from strandline.model import (
+    Acks,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    IsrEntry,
+    LeaderEpoch,
+    PartitionCommand,
+    PartitionEpoch,
+    PartitionState,
+    TopicId,
+    TopicPartition,
+)
+from strandline.runtime.clients.broker_api import BrokerApi
+from strandline.runtime.clients.producer_ids import ProducerIds
+from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.event_loop.driver import Driver
+from strandline.runtime.storage.loaded_store import LoadedStore
+from strandline.runtime.storage.replica_store import DiskEffect, ReplicaStore
+from tests.log.support.batches import batch
+from tests.log.support.logs import SMALL_INDEX
+from tests.support.eventually import aeventually
+
+TP = TopicPartition(topic_id=TopicId("00000000-0000-4000-8000-000000000001"), partition=0)
+TOPIC = "orders"
+ME, OTHER = BrokerId(1), BrokerId(2)
+EPOCH = BrokerEpoch(1)
+CONTROLLER_EPOCH = ControllerEpoch(1)
+PRODUCER = 9
+RECORDS = 2
+"""Of each batch."""
+LIMIT_MS = 5_000
+NONE = ErrorCode.NONE
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+NOT_ENOUGH = ErrorCode.NOT_ENOUGH_REPLICAS
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class Node:
+    """Broker 1 as its clients see it: the shipped core over real logs; peers are not answered."""
+
+    def __init__(self, folder: Path) -> None:
+        self.directory = DataDirectory.open(folder)
+        self._metadata = MetadataCache("cluster")
+        self._last_request_id = 0
+        self._replicas = Replicas(ME, EPOCH, EPOCH, CoreSettings())
+        clock = Clock()
+        self._driver: Driver[Event, Effect] = Driver(
+            self._replicas,
+            perform=self._perform,
+            tick=Ticked(),
+            now_ms=clock.now_ms,
+            on_storage_error=_fail,
+            on_broken_promise=_fail,
+        )
+        self._store = ReplicaStore(
+            LoadedStore(
+                directory=self.directory,
+                state=BrokerState(),
+                environment=LogEnvironment(
+                    pool=SegmentPool(open_segments_max=128), limits=SMALL_INDEX
+                ),
+                found=LoadedLogs(),
+            ),
+            on_persisted=lambda token: self._driver.submit(StatePersisted(token=token)),
+            on_failure=_fail,
+        )
+        self._store.start()
+        self.broker_api = BrokerApi(
+            replicas=self._replicas,
+            store=self._store,
+            metadata=self._metadata,
+            producer_ids=ProducerIds(ME, EPOCH),
+            clock=clock,
+            submit=self._driver.submit,
+            next_request_id=self._next_request_id,
+            on_produced=lambda *_: None,
+            on_fetched=lambda *_: None,
+        )
+
+    def _next_request_id(self) -> int:
+        self._last_request_id += 1
+        return self._last_request_id
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, DiskEffect):
+                self._store.perform(effect)
+                if isinstance(effect, AppendAsLeader):
+                    self.broker_api.on_appended(effect)
+            elif isinstance(effect, ReplyProduce):
+                self.broker_api.on_produced(effect)
+
+    async def apply_state(
+        self,
+        leader: BrokerId,
+        epoch: int,
+        *,
+        others: tuple[BrokerId, ...] = (),
+        min_insync_replicas: int = 1,
+    ) -> None:
+        """Receive a leader and others in its ISR, and wait until that is applied."""
+        isr = tuple(IsrEntry(broker_id=each, broker_epoch=EPOCH) for each in (leader, *others))
+        state = PartitionState(
+            replicas=(ME, OTHER),
+            leader=leader,
+            leader_epoch=LeaderEpoch(epoch),
+            partition_epoch=PartitionEpoch(epoch),
+            isr=isr,
+            min_insync_replicas=min_insync_replicas,
+            controller_epoch=CONTROLLER_EPOCH,
+        )
+        command = PartitionCommand(tp=TP, topic_name=TOPIC, state=state)
+        update = MetadataUpdate(
+            controller_epoch=CONTROLLER_EPOCH,
+            broker_epoch=EPOCH,
+            controller_id=OTHER,
+            live_brokers=(),
+            partitions=(command,),
+            removed=(),
+            full=False,
+        )
+        assert self._metadata.apply(update)
+        received = LeaderAndIsrReceived(
+            request_id=self._next_request_id(),
+            controller_epoch=CONTROLLER_EPOCH,
+            broker_epoch=EPOCH,
+            partitions=(command,),
+        )
+        self._driver.submit(received)
+
+        async def applied() -> bool:
+            view = self._replicas.view(TP)
+            return view is not None and view.leader_epoch == epoch
+
+        await aeventually(applied, LIMIT_MS, f"leader epoch {epoch}")
+
+    async def send(
+        self,
+        *sequences: int,
+        producer_epoch: int = 0,
+        producer: int = PRODUCER,
+        timeout_ms: int = LIMIT_MS,
+    ) -> list[ErrorCode]:
+        """Send batches one behind the other, each before the one before it is answered."""
+        awaited = [
+            self.broker_api.produce(
+                [
+                    ProducePartition(
+                        topic_name=TOPIC,
+                        partition=0,
+                        batch=batch(
+                            [b"v"] * RECORDS,
+                            producer_id=producer,
+                            producer_epoch=producer_epoch,
+                            base_sequence=sequence,
+                        ),
+                    )
+                ],
+                acks=Acks.ALL,
+                timeout_ms=timeout_ms,
+                codec_max=4,
+            )
+            for sequence in sequences
+        ]
+        answers = [await each for each in awaited]
+        return [answer[0].error for answer in answers]
+
+
+def _fail(error: Exception) -> NoReturn:
+    raise AssertionError from error
+
+
+def with_node(folder: Path, scenario: Callable[[Node], Awaitable[None]]) -> None:
+    async def run() -> None:
+        node = Node(folder)
+        await scenario(node)
+        node.directory.close()
+
+    asyncio.run(run())
+
+
+async def refuse_as_follower(node: Node, epoch: int) -> None:
+    await node.apply_state(OTHER, epoch)
+
+
+async def refuse_under_min_isr(node: Node, epoch: int) -> None:
+    await node.apply_state(ME, epoch, min_insync_replicas=2)
+
+
+@pytest.mark.parametrize(
+    ("refuse", "error"),
+    [
+        pytest.param(refuse_as_follower, NOT_LEADER, id="not leader"),
+        pytest.param(refuse_under_min_isr, NOT_ENOUGH, id="under min ISR"),
+    ],
+)
+def test_what_came_behind_a_refused_batch_is_refused_alike_until_that_comes_again(
+    tmp_path: Path, refuse: Callable[[Node, int], Awaitable[None]], error: ErrorCode
+) -> None:
+    """A client that receives OUT_OF_ORDER_SEQUENCE_NUMBER renumbers what is in doubt elsewhere."""
+
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        assert await node.send(0) == [NONE]
+        await refuse(node, 1)
+        assert await node.send(2, 4) == [error, error]
+        await node.apply_state(ME, 2)
+        assert await node.send(6, 8) == [error, error]
+        assert await node.send(2, 4, 6, 8, 10) == [NONE] * 5
+
+    with_node(tmp_path, scenario)
+
+
+def test_a_producer_not_known_yet_does_not_begin_behind_its_refused_first_batch(
+    tmp_path: Path,
+) -> None:
+    """The client would take the acknowledgement of the second batch for one of both."""
+
+    async def scenario(node: Node) -> None:
+        await node.apply_state(OTHER, 0)
+        assert await node.send(0) == [NOT_LEADER]
+        await node.apply_state(ME, 1)
+        assert await node.send(2) == [NOT_LEADER]
+        assert await node.send(0, 2) == [NONE, NONE]
+
+    with_node(tmp_path, scenario)
+
+
+def test_a_partition_not_known_yet_refuses_what_comes_behind_when_it_is_known(
+    tmp_path: Path,
+) -> None:
+    async def scenario(node: Node) -> None:
+        assert await node.send(0) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        await node.apply_state(ME, 0)
+        assert await node.send(2) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await node.send(0, 2) == [NONE, NONE]
+
+    with_node(tmp_path, scenario)
+
+
+def test_a_gap_that_no_refusal_explains_is_out_of_order(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        assert await node.send(0, 4) == [NONE, OUT_OF_ORDER]
+        await node.apply_state(OTHER, 1)
+        assert await node.send(2) == [NOT_LEADER]
+        await node.apply_state(ME, 2)
+        assert await node.send(6) == [OUT_OF_ORDER], "a batch is missing in between"
+        assert await node.send(4) == [OUT_OF_ORDER], "something else came in between"
+
+    with_node(tmp_path, scenario)
+
+
+def test_a_client_that_gave_the_refused_batch_up_is_told_of_the_gap_at_its_retry(
+    tmp_path: Path,
+) -> None:
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        assert await node.send(0) == [NONE]
+        await node.apply_state(OTHER, 1)
+        assert await node.send(2) == [NOT_LEADER]
+        await node.apply_state(ME, 2)
+        assert await node.send(4) == [NOT_LEADER]
+        assert await node.send(4) == [OUT_OF_ORDER]
+
+    with_node(tmp_path, scenario)
+
+
+def test_no_more_batches_share_a_refusal_than_can_be_in_flight_behind_it(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        assert await node.send(0) == [NONE]
+        await node.apply_state(OTHER, 1)
+        assert await node.send(2) == [NOT_LEADER]
+        await node.apply_state(ME, 2)
+        assert await node.send(4, 6, 8, 10, 12) == [NOT_LEADER] * 4 + [OUT_OF_ORDER]
+
+    with_node(tmp_path, scenario)
+
+
+def test_what_comes_behind_a_batch_that_was_appended_but_not_acknowledged_is_judged_by_itself(
+    tmp_path: Path,
+) -> None:
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0, others=(OTHER,))
+        assert await node.send(0, timeout_ms=0) == [ErrorCode.REQUEST_TIMED_OUT]
+        await node.apply_state(ME, 1)
+        assert await node.send(2, 0) == [NONE, NONE]
+
+    with_node(tmp_path, scenario)
+
+
+def test_neither_another_producer_nor_another_epoch_shares_a_refusal(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        await node.apply_state(OTHER, 0)
+        assert await node.send((1 << 31) - 2) == [NOT_LEADER]
+        await node.apply_state(ME, 1)
+        assert await node.send(0, producer=PRODUCER + 1) == [NONE]
+        assert await node.send(0, producer_epoch=1) == [NONE]
+
+    with_node(tmp_path, scenario)
+
+
+def test_what_comes_behind_a_retry_that_timed_out_is_judged_by_itself(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0, others=(OTHER,))
+        assert await node.send(0, 0, timeout_ms=0) == [ErrorCode.REQUEST_TIMED_OUT] * 2
+        await node.apply_state(ME, 1)
+        assert await node.send(2) == [NONE]
+
+    with_node(tmp_path, scenario)
+
+
+def test_a_leader_reads_a_header_once_and_sums_a_batch_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Counter[str]()
+    for name in ("parse_header", "check_crc"):
+        monkeypatch.setattr(record_batch, name, counting(calls, getattr(record_batch, name)))
+
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        data = batch([b"v"], producer_id=PRODUCER, producer_epoch=0, base_sequence=0)
+        context = RequestContext(
+            broker=node.broker_api, listener_name="INTERNAL", settings=ListenerSettings()
+        )
+        partition = {"index": 0, "records": memoryview(data)}
+        request: Message = {
+            "transactional_id": None,
+            "acks": Acks.ALL.value,
+            "timeout_ms": LIMIT_MS,
+            "topics": [{"name": TOPIC, "partitions": [partition]}],
+        }
+        deferred = produce(context, 9, request)
+        assert isinstance(deferred, DeferredResponse)
+        assert deferred.finish(await deferred.result).error is NONE
+
+    with_node(tmp_path, scenario)
+    assert calls == {"parse_header": 1, "check_crc": 1}
+
+
+def counting(calls: Counter[str], function: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(*arguments: Any) -> Any:
+        calls[function.__name__] += 1
+        return function(*arguments)
+
+    return counted

@@ -1,0 +1,23 @@
+"""A mailbox leads to its driver, and to nothing before there is one."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.errors import InvariantViolation
+from strandline.runtime.event_loop.mailbox import Mailbox
+
+
+def test_events_reach_the_driver_in_order() -> None:
+    delivered: list[int] = []
+    mailbox: Mailbox[int] = Mailbox()
+    mailbox.open(delivered.append)
+    mailbox.send(1)
+    mailbox.send(2)
+    assert delivered == [1, 2]
+
+
+def test_event_before_the_driver_is_made_breaks_a_promise() -> None:
+    mailbox: Mailbox[int] = Mailbox()
+    with pytest.raises(InvariantViolation):
+        mailbox.send(1)

@@ -1,0 +1,49 @@
+"""Pauses double up to a bound; what is waited for is said at once and then at intervals."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from strandline.config.kubernetes import KubernetesConfig
+from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.event_loop.waiting import Pauses, WaitingReport
+
+
+class SetClock(Clock):
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.time_ms = 0
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+
+def test_pauses_double_up_to_a_bound_until_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def scenario() -> None:
+        pauses = Pauses(KubernetesConfig(backoff_ms=50, backoff_max_ms=150))
+        for _ in range(4):
+            await pauses.pause()
+        pauses.reset()
+        await pauses.pause()
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(scenario())
+    assert slept == [0.05, 0.1, 0.15, 0.15, 0.05]
+
+
+def test_waiting_is_said_at_once_and_then_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
+    clock = SetClock()
+    report = WaitingReport(clock, interval_ms=100)
+    said = []
+    for clock.time_ms in (0, 99, 100, 150, 260):
+        report.waiting_for("an object", "it does not exist")
+        said.append(len(caplog.messages))
+    assert said == [1, 1, 2, 2, 3]

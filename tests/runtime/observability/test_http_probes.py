@@ -1,0 +1,92 @@
+"""The HTTP port: whatever is sent there, one log line and a closed connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from strandline.runtime.observability.http_probes import ProbeServer
+from strandline.runtime.observability.logs import BrokerLogFormatter
+from strandline.runtime.observability.metrics import Metrics
+
+GARBAGE = bytes(range(256)) * 16
+LIVE = b"GET /live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+class Lines(logging.Handler):
+    """Everything that reaches the log of a broker, as its lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(BrokerLogFormatter())
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@pytest.fixture
+def written() -> Iterator[Lines]:
+    lines = Lines()
+    root = logging.getLogger()
+    root.addHandler(lines)
+    yield lines
+    root.removeHandler(lines)
+
+
+def answers_to(*sent: bytes) -> list[bytes]:
+    """Return what a server answered on one connection each until it closed them."""
+
+    def ask(port: int, data: bytes) -> bytes:
+        with socket.create_connection(("127.0.0.1", port), 10) as client:
+            answer = b""
+            try:
+                client.sendall(data)
+                while piece := client.recv(65_536):
+                    answer += piece
+            except ConnectionError:
+                pass  # closed with bytes of ours unread
+            return answer
+
+    async def scenario() -> list[bytes]:
+        probes = ProbeServer(Metrics(), ready=lambda: True)
+        port = await probes.start(0)
+        answers = [await asyncio.to_thread(ask, port, data) for data in sent]
+        await probes.stop()
+        return answers
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(GARBAGE, id="bytes"),
+        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + GARBAGE, id="a start of HTTP/2"),
+        pytest.param(b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", id="a long header"),
+        pytest.param(b"GET /live HTTP/9.1\r\n\r\n", id="another version"),
+        pytest.param(b"GET /live HTTP/1.1\r\nContent-Length: x\r\n\r\n", id="a bad length"),
+    ],
+)
+def test_garbage_is_told_in_one_line_and_the_port_goes_on(written: Lines, data: bytes) -> None:
+    _, after = answers_to(data, LIVE)
+    assert after.startswith(b"HTTP/1.1 200")
+    (text,) = written.lines
+    line = json.loads(text)
+    assert (line["level"], line["peer"]) == ("WARNING", "127.0.0.1")
+    assert line["message"] == "malformed request, connection closed"
+    assert line["reason"]
+    assert len(text) < 1_000
+
+
+def test_a_good_request_and_an_unknown_path_are_not_told(written: Lines) -> None:
+    unknown = LIVE.replace(b"/live", b"/../../etc/passwd")
+    live, refused = answers_to(LIVE, unknown)
+    assert live.startswith(b"HTTP/1.1 200")
+    assert refused.startswith((b"HTTP/1.1 404", b"HTTP/1.1 400"))
+    assert written.lines == []

@@ -1,0 +1,154 @@
+"""How the life of a broker ends: whatever ended it, its service is closed, and closed last."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from strandline.config.broker import load_broker_config
+from strandline.errors import StorageError
+from strandline.model import Registration
+from strandline.runtime.observability.logs import BrokerLogFormatter
+from strandline.runtime.process.broker_service import BrokerService
+from strandline.runtime.process.lifecycle import (
+    BrokerProcess,
+    Context,
+    ExitCode,
+    ServiceFactory,
+)
+from strandline.runtime.storage.loaded_store import LoadedStore
+from tests.runtime.conftest import MakeBroker
+from tests.support import strandline_objects as objects
+from tests.support.control_plane import ControlPlane
+
+pytestmark = pytest.mark.processes
+
+LIFE_LIMIT_SECONDS = 20
+CONNECT_LIMIT_SECONDS = 5
+
+
+class Recorder:
+    """A service that writes down what it is asked for, and fails where the test wants it to."""
+
+    def __init__(self, *, fails_in: str = "", at_start: Callable[[], None]) -> None:
+        self.asked: list[str] = []
+        self._fails_in = fails_in
+        self._at_start = at_start
+
+    async def start(self) -> None:
+        self._note("start")
+        await asyncio.to_thread(self._at_start)
+
+    def ready(self) -> bool:
+        return True
+
+    async def drain(self) -> None:
+        self._note("drain")
+
+    async def stop(self) -> None:
+        self._note("stop")
+
+    async def close(self) -> None:
+        self._note("close")
+
+    def _note(self, what: str) -> None:
+        self.asked.append(what)
+        if what == self._fails_in:
+            raise StorageError(f"{what} fails")
+
+
+Live = Callable[[ServiceFactory], ExitCode]
+
+
+@pytest.fixture
+def live(prepared: str, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch) -> Live:
+    """Provide a function that lives one life of a broker in this process, with a service given."""
+    program = make_broker()
+    monkeypatch.setenv("KUBECONFIG", program.environment()["KUBECONFIG"])
+    config = load_broker_config(program.config_path, program.environment())
+
+    async def run(make_service: ServiceFactory) -> ExitCode:
+        async with asyncio.timeout(LIFE_LIMIT_SECONDS):
+            return await BrokerProcess(config, make_service, log_format=BrokerLogFormatter()).run()
+
+    return lambda make_service: asyncio.run(run(make_service))
+
+
+def be_told_to_stop() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.fixture
+def be_superseded(control_plane: ControlPlane, prepared: str) -> Callable[[], None]:
+    """Provide what registers another broker under the same id."""
+    return lambda: objects.patch_status(
+        control_plane, prepared, "broker/demo-0", {"brokerEpoch": 7}
+    )
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), CONNECT_LIMIT_SECONDS).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("fails_in", "end", "asked"),
+    [
+        pytest.param("", ExitCode.STOPPED, ["start", "drain", "stop", "close"], id="stop"),
+        pytest.param("start", ExitCode.FAILED, ["start", "close"], id="start fails"),
+        pytest.param("drain", ExitCode.FAILED, ["start", "drain", "close"], id="drain fails"),
+        pytest.param("stop", ExitCode.FAILED, ["start", "drain", "stop", "close"], id="stop fails"),
+    ],
+)
+def test_service_is_closed_once_after_whatever_was_asked_of_it(
+    live: Live, fails_in: str, end: ExitCode, asked: list[str]
+) -> None:
+    recorder = Recorder(fails_in=fails_in, at_start=be_told_to_stop)
+    assert live(lambda *_: recorder) == end
+    assert recorder.asked == asked
+
+
+def test_service_of_a_superseded_broker_is_closed_without_a_stop(
+    live: Live, be_superseded: Callable[[], None]
+) -> None:
+    recorder = Recorder(at_start=be_superseded)
+    assert live(lambda *_: recorder) is ExitCode.SUPERSEDED
+    assert recorder.asked == ["start", "close"]
+
+
+def test_a_superseded_broker_takes_no_calls_when_its_event_loop_ends(
+    live: Live, be_superseded: Callable[[], None]
+) -> None:
+    # Whatever gRPC took after that would be written into memory which is no longer its own.
+    seen: list[bool] = []
+
+    class Watched(BrokerService):
+        """The shipped service; it is looked at from outside after its start and its close."""
+
+        def __init__(
+            self, context: Context, registration: Registration, loaded: LoadedStore
+        ) -> None:
+            super().__init__(context, registration, loaded)
+            self._port = context.grpc_socket.getsockname()[1]
+
+        async def start(self) -> None:
+            await super().start()
+            await self._look()
+            await asyncio.to_thread(be_superseded)
+
+        async def close(self) -> None:
+            await super().close()
+            await self._look()
+
+        async def _look(self) -> None:
+            seen.append(await asyncio.to_thread(accepts, self._port))
+
+    assert live(Watched) is ExitCode.SUPERSEDED
+    assert seen == [True, False]

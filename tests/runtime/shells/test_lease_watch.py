@@ -1,0 +1,77 @@
+"""What the watch of the controller Lease tells, and that it goes on after an outage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import cast
+
+import pytest
+
+from strandline.controller.events import ControllerEvent
+from strandline.controller.store_events import LeaseObserved
+from strandline.controller_session.events import Event as SessionEvent
+from strandline.controller_session.events import HolderObserved
+from strandline.errors import StoreUnavailable
+from strandline.kube.cluster_store import Change
+from strandline.kube.lease import LeaseStore
+from strandline.model import ControllerEpoch, LeaseRecord
+from strandline.runtime.shells import lease_watch
+from strandline.runtime.shells.lease_watch import LeaseWatch
+from tests.support.eventually import aeventually
+
+LIMIT_MS = 5_000
+
+
+def lease(holder: str) -> LeaseRecord:
+    return LeaseRecord(
+        name="demo-controller",
+        resource_version="7",
+        holder_identity=holder,
+        lease_duration_seconds=3,
+        acquire_time="",
+        renew_time="",
+        lease_transitions=1,
+        controller_epoch=ControllerEpoch(1),
+    )
+
+
+class OneChange:
+    """A Lease that is there, changes hands once, and is then out of reach for a while."""
+
+    async def get(self, _: str) -> LeaseRecord:
+        return lease("broker-1/a")
+
+    async def watch(
+        self, _: str, resource_version: str
+    ) -> AsyncGenerator[Change[LeaseRecord], None]:
+        assert resource_version == "7"
+        yield Change(name="demo-controller", resource_version="8", value=lease("broker-2/b"))
+        yield Change(name="demo-controller", resource_version="9", value=None)
+        raise StoreUnavailable("as planned")
+
+
+def test_both_machines_hear_of_every_change_and_the_watch_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(lease_watch, "WATCH_RESTART_SECONDS", 0)
+        controller: list[ControllerEvent] = []
+        session: list[SessionEvent] = []
+        watch = LeaseWatch(
+            cast(LeaseStore, OneChange()),
+            "demo-controller",
+            step_controller=controller.append,
+            step_session=session.append,
+        )
+        watch.start()
+        await aeventually(lambda: len(controller) >= 4, LIMIT_MS, "a second look")
+        await watch.stop()
+        seen = [lease("broker-1/a"), lease("broker-2/b"), None, lease("broker-1/a")]
+        assert controller[:4] == [LeaseObserved(lease=each) for each in seen]
+        assert session[:4] == [
+            HolderObserved(holder_identity="" if each is None else each.holder_identity)
+            for each in seen
+        ]
+
+    asyncio.run(scenario())

@@ -1,0 +1,293 @@
+"""Commands for stories in which controllers decide: sessions, the store, and faults of both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from strandline.controller import effects
+from strandline.controller.events import (
+    BrokerResponseReceived,
+    HeartbeatReceived,
+    HostedReported,
+    IsrChangeRequested,
+    ProbeVerdict,
+    ShutdownRequested,
+    StopRequested,
+)
+from strandline.controller.store_events import (
+    HolderDied,
+    PartitionDeleted,
+    TopicDeleted,
+    WatchLost,
+)
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    HolderIdentity,
+    LeaderEpoch,
+    PartitionEpoch,
+    PartitionState,
+)
+from tests.support.world.controllers import ControllerNode
+from tests.support.world.network import Mode
+from tests.support.world.session_messages import hosted_by
+from tests.support.world.values import LEASE_FREE, NAME
+
+from .language import ScenarioError
+from .story import Story
+
+MESSAGES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        effects.ReadLease,
+        effects.WriteLease,
+        effects.ReadEpochFloor,
+        effects.WriteControllerRecord,
+        effects.LoadCluster,
+        effects.ReadStoredPartition,
+        effects.WritePartitionStatus,
+        effects.ReadBroker,
+        effects.ReadTopics,
+        effects.SendFullState,
+        effects.SendLeaderAndIsr,
+        effects.SendStopReplica,
+        effects.ReplyAlterPartition,
+        IsrChangeRequested,
+        BrokerResponseReceived,
+    )
+}
+"""What `hold` takes out of the stream: calls of the store, and messages of sessions."""
+
+
+def connect(
+    story: Story, *, brokers: tuple[int, ...], controller: int, broker_epoch: int | None = None
+) -> None:
+    """Open sessions of brokers with a controller; each says what it has on disk."""
+    _node(story, controller)
+    for each in brokers:
+        hosted = hosted_by(story.broker(each))
+        story.world.hello(each, controller, epoch=broker_epoch, hosted=hosted)
+
+
+def disconnect(story: Story, *, broker: int, probe: ProbeVerdict) -> None:
+    """Break the session of a broker; from now on probes of it show this."""
+    story.world.probes[broker] = probe
+    story.world.break_session(broker)
+
+
+def silence(story: Story, *, broker: int) -> None:
+    """Stop a broker's process: no heartbeats, no answers to probes; its session stays open."""
+    story.world.silent.add(broker)
+    story.world.probes[broker] = ProbeVerdict.NO_ANSWER
+
+
+def resume(story: Story, *, broker: int) -> None:
+    """Let a silenced broker go on."""
+    story.world.silent.discard(broker)
+    story.world.probes[broker] = ProbeVerdict.ANSWERED
+
+
+def ask(
+    story: Story,
+    *,
+    broker: int,
+    controller: int,
+    isr: tuple[str, ...],
+    request: int = 1,
+    session: int | None = None,
+    leader_epoch: int | None = None,
+    partition_epoch: int | None = None,
+    broker_epoch: int | None = None,
+) -> None:
+    """Send an AlterPartition made up by hand; epochs are the stored ones unless given."""
+    world, asked = story.world, story.broker(broker)
+    world.alter(
+        broker,
+        controller,
+        story.entries(isr),
+        request_id=request,
+        session_id=session,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        broker_epoch=broker_epoch or asked.broker_epoch,
+    )
+
+
+def report(story: Story, *, broker: int) -> None:
+    """Let a broker say what it hosts, as each does every 30 s."""
+    node_id, session_id = story.world.sessions[broker]
+    reporter = story.broker(broker)
+    story.world.deliver(
+        node_id,
+        HostedReported(
+            session_id=session_id, broker_id=reporter.broker_id, hosted=hosted_by(reporter)
+        ),
+    )
+
+
+def heartbeat(
+    story: Story, *, broker: int, controller: int, session: int, broker_epoch: int
+) -> None:
+    """Send a heartbeat made up by hand."""
+    event = HeartbeatReceived(
+        session_id=session,
+        broker_id=story.broker(broker).broker_id,
+        broker_epoch=BrokerEpoch(broker_epoch),
+    )
+    story.world.deliver(controller, event)
+
+
+def shutdown(story: Story, *, broker: int, broker_epoch: int | None = None) -> None:
+    """Let a broker announce that its process will end."""
+    node_id, session_id = story.world.sessions[broker]
+    leaving = story.broker(broker)
+    story.world.deliver(
+        node_id,
+        ShutdownRequested(
+            session_id=session_id,
+            request_id=story.next_id(),
+            broker_id=leaving.broker_id,
+            broker_epoch=BrokerEpoch(broker_epoch or leaving.broker_epoch),
+        ),
+    )
+
+
+def stop(story: Story, *, controller: int) -> None:
+    """Ask a controller to stop: it resigns and releases the Lease."""
+    _node(story, controller)
+    story.world.deliver(controller, StopRequested())
+
+
+def freeze(story: Story, *, controller: int) -> None:
+    """Stop a controller's process; what is sent to it waits."""
+    _node(story, controller).frozen = True
+
+
+def thaw(story: Story, *, controller: int) -> None:
+    """Let a frozen controller go on."""
+    _node(story, controller).frozen = False
+
+
+def cut_watch(story: Story, *, controller: int) -> None:
+    """Let a controller's watches show nothing from now on: its cache goes stale."""
+    _node(story, controller).cut = True
+
+
+def restore_watch(story: Story, *, controller: int) -> None:
+    """Let a controller's watches work again; it hears that it has missed something."""
+    _node(story, controller).cut = False
+    story.world.deliver(controller, WatchLost())
+
+
+def hold(story: Story, *, message: str, outcome: Mode) -> None:
+    """Take the next message of this kind out of the stream.
+
+    delayed: it waits for `release`. lost: it never arrives. response_lost, response_delayed: it
+    arrives, and its response is lost or waits. The sender of a lost call learns nothing.
+    """
+    if message not in MESSAGES:
+        raise ScenarioError(f"no message {message!r}; messages are: {', '.join(MESSAGES)}")
+    story.world.hold(MESSAGES[message], outcome)
+
+
+def release(story: Story) -> None:
+    """Let the oldest delayed message arrive."""
+    if not story.world.held:
+        raise ScenarioError("no message is delayed")
+    story.world.release()
+
+
+def time_out(story: Story) -> None:
+    """Let the sender of the oldest delayed store call give up; the call is still under way."""
+    if not story.world.held:
+        raise ScenarioError("no message is delayed")
+    story.world.time_out(story.world.held[0])
+
+
+def write(
+    story: Story,
+    *,
+    leader: int,
+    isr: tuple[str, ...],
+    leader_epoch: int = 0,
+    partition_epoch: int = 0,
+    controller_epoch: int = 0,
+    partition: int = 0,
+) -> None:
+    """Write the status of a partition, as another writer does, without any comparison."""
+    found = story.world.store.partitions[f"{NAME}-{partition}"]
+    (configured,) = story.world.store.topics.values()
+    story.world.put_partition(
+        PartitionState(
+            replicas=found.assigned,
+            leader=BrokerId(leader),
+            leader_epoch=LeaderEpoch(leader_epoch),
+            partition_epoch=PartitionEpoch(partition_epoch),
+            isr=story.entries(isr),
+            min_insync_replicas=min(configured.min_insync_replicas, len(found.assigned)),
+            controller_epoch=ControllerEpoch(controller_epoch),
+        ),
+        number=partition,
+        assigned=found.assigned,
+    )
+
+
+def delete_partition(story: Story, *, partition: int) -> None:
+    """Delete a Partition object by hand; the topic and the data are still there."""
+    found = story.world.store.partitions.pop(f"{NAME}-{partition}")
+    story.world.show(PartitionDeleted(name=found.name, tp=found.tp))
+
+
+def make_partition(story: Story, *, partition: int, recover: bool = False) -> None:
+    """Make a Partition object without a status, as the operator does; recover: it was lost."""
+    assigned = tuple(story.world.replication.brokers)
+    story.world.put_partition(None, number=partition, recover=recover, assigned=assigned)
+
+
+def delete_topic(story: Story) -> None:
+    """Delete the topic orders; its Partitions are still there."""
+    story.world.delete_topic()
+
+
+def seem_deleted(story: Story) -> None:
+    """Let the watch show that the topic is gone, though it is not."""
+    (found,) = story.world.store.topics
+    story.world.show(TopicDeleted(topic_id=found))
+
+
+def take_lease(story: Story, *, broker: int) -> None:
+    """Let another process write itself into the Lease, with the epoch that stands there."""
+    holder = str(HolderIdentity(broker_id=BrokerId(broker), incarnation=f"pod-{broker}"))
+    found = story.world.store.lease
+    if found is None or story.world.store.put_lease(replace(found, holder_identity=holder)) is None:
+        raise ScenarioError("there is no Lease")
+    story.world.show_lease()
+
+
+def holder_died(story: Story, *, broker: int, controller: int) -> None:
+    """Tell a candidate that probes found this process dead; it may hold the Lease."""
+    _node(story, controller)
+    holder = HolderIdentity(broker_id=BrokerId(broker), incarnation=f"pod-{broker}")
+    story.world.deliver(controller, HolderDied(holder_identity=str(holder)))
+
+
+def delete_lease(story: Story) -> None:
+    """Delete the Lease."""
+    story.world.store.lease = None
+    story.world.show_lease()
+
+
+def recreate_lease(story: Story) -> None:
+    """Make the Lease anew: free, and without a controller epoch."""
+    version = story.world.store.next_version()
+    story.world.store.lease = replace(LEASE_FREE, resource_version=version)
+    story.world.show_lease()
+
+
+def _node(story: Story, controller: int) -> ControllerNode:
+    found = story.world.nodes.get(controller)
+    if found is None:
+        known = ", ".join(map(str, story.world.nodes)) or "none"
+        raise ScenarioError(f"no controller {controller}; controllers are: {known}")
+    return found

@@ -1,0 +1,81 @@
+"""The disk of a broker, one partition at a time: a log is a list of records by offset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from strandline.core.events import RecordsHandle
+from strandline.model import (
+    EpochStart,
+    HostedPartition,
+    IsrEntry,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicPartition,
+    TopicSettings,
+)
+
+from .values import NAME
+
+Record = tuple[LeaderEpoch, str]
+DELETED: Record = (LeaderEpoch(-1), "")
+
+
+def records_of(handle: RecordsHandle) -> list[Record]:
+    """Return what a handle of this world stands for, one record a batch."""
+    if not isinstance(handle, list):
+        raise TypeError(f"{handle} is no handle of this world")
+    return handle
+
+
+@dataclass(slots=True)
+class Disk:
+    """What a process leaves behind of one partition: log, files, its part of the state file.
+
+    log[n] is the record at offset n; below log_start_offset it holds DELETED.
+    """
+
+    exists: bool = False
+    settings: TopicSettings = TopicSettings()
+    log_start_offset: int = 0
+    log: list[Record] = field(default_factory=list)
+    epochs: tuple[EpochStart, ...] = ()
+    high_watermark: int = 0
+    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+    partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+    isr: tuple[IsrEntry, ...] = ()
+
+    def cut(self, keep: int) -> None:
+        """Lose the records from an offset on, as a crash of the machine does."""
+        del self.log[keep:]
+        self.epochs = tuple(entry for entry in self.epochs if entry.start_offset < keep)
+
+    def begin_at(self, offset: int) -> None:
+        """Delete the records below an offset, as when old segments are removed."""
+        kept = self.log[offset:]
+        self.log = [DELETED] * offset + kept
+        self.log_start_offset = offset
+        epochs: dict[int, EpochStart] = {}
+        for each in self.epochs:
+            start = max(each.start_offset, offset)
+            epochs[start] = replace(each, start_offset=start)
+        self.epochs = tuple(epochs.values())
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything; the next record has this offset."""
+        self.log = [DELETED] * offset
+        self.log_start_offset = offset
+
+    def hosted(self, tp: TopicPartition) -> HostedPartition:
+        """Return what is found at start."""
+        return HostedPartition(
+            tp=tp,
+            topic_name=NAME,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            isr=self.isr,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=len(self.log),
+            high_watermark=min(max(self.high_watermark, self.log_start_offset), len(self.log)),
+            epochs=self.epochs,
+        )

@@ -1,0 +1,166 @@
+"""The brokers of a world, and the streams of fetches between them.
+
+Messages between brokers wait until a test delivers them, so a story says exactly who hears what
+and when. What a core sends to its controller is handed on at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from strandline.core.effects import (
+    Effect,
+    PersistState,
+    ProposeIsr,
+    ReplyFetch,
+    ReplyLeaderAndIsr,
+    ReplyProduce,
+    ReplyStopReplica,
+    SendFetch,
+)
+from strandline.core.events import (
+    Event,
+    FetchFailed,
+    FetchResponseReceived,
+    FollowerFetchReceived,
+    StatePersisted,
+    Ticked,
+)
+from strandline.core.settings import CoreSettings
+from strandline.errors import ErrorCode
+from strandline.model import Acks
+
+from .broker import Broker
+from .invariants import ReplicationInvariants
+from .session_messages import FromBroker
+
+
+class Replication:
+    """Brokers by id; a follower has one outstanding fetch, and responses on their way to it.
+
+    report hears of every effect, to_controller of what a core sends to its controller.
+    """
+
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], int],
+        report: Callable[[int, Effect], None],
+        to_controller: Callable[[Broker, FromBroker], None],
+    ) -> None:
+        self.brokers: dict[int, Broker] = {}
+        self.fetches: dict[int, SendFetch] = {}
+        self.responses: dict[int, deque[FetchResponseReceived]] = {}
+        self.produced: dict[int, tuple[list[str], Acks]] = {}
+        self.persist_held: dict[int, deque[StatePersisted]] = {}
+        self.invariants = ReplicationInvariants()
+        self._now_ms = now_ms
+        self._report = report
+        self._to_controller = to_controller
+
+    # --- processes ----------------------------------------------------------------------
+
+    def add(self, broker_id: int, settings: CoreSettings) -> Broker:
+        broker = self.brokers[broker_id] = Broker(broker_id, settings)
+        return broker
+
+    def start(self, broker_id: int) -> None:
+        broker = self.brokers[broker_id]
+        self._carry_all(broker, broker.start(self._now_ms()))
+
+    def kill(self, broker_id: int) -> None:
+        """End a process; what was under way to or from it is lost."""
+        self.brokers[broker_id].alive = False
+        self.fetches.pop(broker_id, None)
+        self.responses.pop(broker_id, None)
+
+    def step(self, broker_id: int, event: Event) -> None:
+        """Step a core, and send what it wants sent."""
+        broker = self.brokers[broker_id]
+        self._carry_all(broker, broker.step(event, self._now_ms()))
+
+    def next_wakeup(self) -> tuple[int, int] | None:
+        """Return when the next core is due, and whose."""
+        due = [
+            (wakeup_ms, broker_id)
+            for broker_id, broker in self.brokers.items()
+            if broker.alive and (wakeup_ms := broker.replicas.next_wakeup_ms) is not None
+        ]
+        return min(due, default=None)
+
+    def tick(self) -> None:
+        """Tick every core that is due now."""
+        while (due := self.next_wakeup()) is not None and due[0] <= self._now_ms():
+            self.step(due[1], Ticked())
+
+    # --- streams ------------------------------------------------------------------------
+
+    def deliver_fetch(self, follower_id: int) -> None:
+        """Let the fetch of a follower arrive; it fails if the leader's process has ended."""
+        fetch, follower = self.fetches.pop(follower_id), self.brokers[follower_id]
+        if not self.brokers[fetch.leader].alive:
+            failed = FetchFailed(request_id=fetch.request_id, leader=fetch.leader)
+            self.step(follower_id, failed)
+            return
+        event = FollowerFetchReceived(
+            request_id=fetch.request_id,
+            follower=follower.broker_id,
+            broker_epoch=follower.broker_epoch,
+            clean_since_epoch=follower.clean_since_epoch,
+            max_wait_ms=fetch.max_wait_ms,
+            partitions=fetch.partitions,
+        )
+        self.step(fetch.leader, event)
+
+    def deliver_response(self, follower_id: int, *, batches: int | None = None) -> None:
+        """Let the oldest response to a follower arrive, or only its first batches."""
+        response = self.responses[follower_id].popleft()
+        kept = tuple(replace(each, batches=each.batches[:batches]) for each in response.partitions)
+        self.step(follower_id, replace(response, partitions=kept))
+
+    def lose_fetch(self, follower_id: int) -> None:
+        """Break the stream of a follower: its fetch failed."""
+        fetch = self.fetches.pop(follower_id)
+        self.step(follower_id, FetchFailed(request_id=fetch.request_id, leader=fetch.leader))
+
+    # --- effects ------------------------------------------------------------------------
+
+    def _carry_all(self, broker: Broker, effects: list[Effect]) -> None:
+        for effect in effects:
+            self._report(broker.broker_id, effect)
+            self._carry(broker, effect)
+
+    def _carry(self, broker: Broker, effect: Effect) -> None:
+        """Put what was sent where it is found again, or hand it on."""
+        me = broker.broker_id
+        match effect:
+            case SendFetch():
+                self.fetches[me] = effect
+            case ReplyFetch():
+                self._carry_response(broker, effect)
+            case ProposeIsr() | ReplyLeaderAndIsr() | ReplyStopReplica():
+                self._to_controller(broker, effect)
+            case ReplyProduce(request_id=request_id, error=error, base_offset=base):
+                names, acks = self.produced[request_id]
+                if error is ErrorCode.NONE and acks is Acks.ALL:
+                    self.invariants.acknowledged.update(enumerate(names, start=base))
+            case PersistState(token=token):
+                event = StatePersisted(token=token)
+                if me in self.persist_held:
+                    self.persist_held[me].append(event)
+                else:
+                    self.step(me, event)
+            case _:
+                pass
+
+    def _carry_response(self, broker: Broker, effect: ReplyFetch) -> None:
+        if not self.brokers[effect.follower].alive:
+            return
+        response = FetchResponseReceived(
+            request_id=effect.request_id,
+            leader=broker.broker_id,
+            partitions=tuple(broker.fetched(read) for read in effect.partitions),
+        )
+        self.responses.setdefault(effect.follower, deque()).append(response)

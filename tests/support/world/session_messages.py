@@ -1,0 +1,124 @@
+"""What the two ends of a controller session make of each other's effects."""
+
+from __future__ import annotations
+
+from strandline.controller.effects import (
+    ReplyAlterPartition,
+    ReplyControlledShutdown,
+    SendFullState,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+)
+from strandline.controller.events import (
+    BrokerResponseReceived,
+    ControllerEvent,
+    HostedReplica,
+    IsrChangeRequested,
+)
+from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr, ReplyStopReplica
+from strandline.core.events import (
+    AlterPartitionResponseReceived,
+    Event,
+    LeaderAndIsrReceived,
+    LiveBrokersChanged,
+    StopReplicaReceived,
+)
+from strandline.core.views import PartitionView
+from strandline.model import NO_EPOCH
+
+from .broker import Broker
+
+FromController = (
+    SendFullState
+    | SendLeaderAndIsr
+    | SendUpdateMetadata
+    | SendStopReplica
+    | ReplyAlterPartition
+    | ReplyControlledShutdown
+)
+"""What a controller sends on a session."""
+
+FromBroker = ProposeIsr | ReplyLeaderAndIsr | ReplyStopReplica
+"""What a core sends to its controller."""
+
+
+def events_of_the_core(sent: FromController) -> list[Event]:
+    """Return what a core hears of a message from its controller."""
+    match sent:
+        case SendFullState():
+            live = LiveBrokersChanged(controller_epoch=sent.controller_epoch, brokers=sent.brokers)
+            return [live, _leader_and_isr(sent)]
+        case SendLeaderAndIsr():
+            return [_leader_and_isr(sent)]
+        case SendUpdateMetadata():
+            return [
+                LiveBrokersChanged(controller_epoch=sent.controller_epoch, brokers=sent.brokers)
+            ]
+        case SendStopReplica():
+            return [
+                StopReplicaReceived(
+                    request_id=sent.request_id,
+                    controller_epoch=sent.controller_epoch,
+                    broker_epoch=sent.broker_epoch,
+                    partitions=sent.partitions,
+                )
+            ]
+        case ReplyAlterPartition():
+            return [
+                AlterPartitionResponseReceived(
+                    request_id=sent.request_id, tp=sent.tp, error=sent.error, stored=sent.stored
+                )
+            ]
+        case ReplyControlledShutdown():
+            return []
+
+
+def _leader_and_isr(sent: SendFullState | SendLeaderAndIsr) -> LeaderAndIsrReceived:
+    return LeaderAndIsrReceived(
+        request_id=sent.request_id,
+        controller_epoch=sent.controller_epoch,
+        broker_epoch=sent.broker_epoch,
+        partitions=sent.partitions,
+        full=isinstance(sent, SendFullState),
+    )
+
+
+def event_of_the_controller(broker: Broker, session_id: int, sent: FromBroker) -> ControllerEvent:
+    """Return what a controller hears of a message from a core."""
+    match sent:
+        case ProposeIsr():
+            return IsrChangeRequested(
+                session_id=session_id,
+                request_id=sent.request_id,
+                broker_id=broker.broker_id,
+                broker_epoch=broker.broker_epoch,
+                tp=sent.tp,
+                leader_epoch=sent.leader_epoch,
+                partition_epoch=sent.partition_epoch,
+                isr=sent.isr,
+            )
+        case ReplyLeaderAndIsr() | ReplyStopReplica():
+            return BrokerResponseReceived(
+                session_id=session_id,
+                request_id=sent.request_id,
+                broker_id=broker.broker_id,
+                error=sent.error,
+                controller_epoch=broker.replicas.controller_epoch,
+                partitions=sent.partitions,
+            )
+
+
+def hosted_by(broker: Broker) -> tuple[HostedReplica, ...]:
+    """Return what a broker says in its hello about the logs it has."""
+    return tuple(map(_hosted, broker.replicas.views()))
+
+
+def _hosted(view: PartitionView) -> HostedReplica:
+    return HostedReplica(
+        tp=view.tp,
+        leader_epoch=view.leader_epoch,
+        partition_epoch=view.partition_epoch,
+        last_epoch=view.epochs[-1].leader_epoch if view.epochs else NO_EPOCH,
+        log_end_offset=view.log_end_offset,
+    )

@@ -1,0 +1,213 @@
+"""A store whose writes are compare-and-swaps, and its answers: applied, refused, or unknown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from strandline.controller.effects import (
+    LoadCluster,
+    ReadBroker,
+    ReadControllerRecord,
+    ReadEpochFloor,
+    ReadLease,
+    ReadStoredPartition,
+    ReadTopics,
+    WriteControllerRecord,
+    WriteLease,
+    WritePartitionStatus,
+)
+from strandline.controller.store_events import (
+    BrokerRead,
+    ClusterLoaded,
+    ControllerRecordResponseReceived,
+    EpochFloorRead,
+    LeaseResponseReceived,
+    PartitionResponseReceived,
+    StoreOutcome,
+    TopicsRead,
+)
+from strandline.model import (
+    ControllerEpoch,
+    ControllerRecord,
+    LeaseRecord,
+    PartitionState,
+    StoredBroker,
+    StoredPartition,
+    StoredTopic,
+    TopicId,
+    TopicPartition,
+)
+
+from .values import LEASE_FREE, NO_RECORD
+
+StoreRead = (
+    ReadLease
+    | ReadEpochFloor
+    | ReadControllerRecord
+    | LoadCluster
+    | ReadStoredPartition
+    | ReadBroker
+    | ReadTopics
+)
+StoreWrite = WriteLease | WriteControllerRecord | WritePartitionStatus
+StoreCall = StoreRead | StoreWrite
+StoreAnswer = (
+    LeaseResponseReceived
+    | EpochFloorRead
+    | ControllerRecordResponseReceived
+    | ClusterLoaded
+    | PartitionResponseReceived
+    | BrokerRead
+    | TopicsRead
+)
+
+
+class FakeStore:
+    """Kubernetes, as far as a controller sees it: each write is a compare-and-swap."""
+
+    def __init__(self) -> None:
+        self.version = 10
+        self.lease: LeaseRecord | None = LEASE_FREE
+        self.record: ControllerRecord | None = NO_RECORD
+        self.partitions: dict[str, StoredPartition] = {}
+        self.brokers: dict[int, StoredBroker] = {}
+        self.topics: dict[TopicId, StoredTopic] = {}
+        self.status_writes: list[PartitionState] = []
+        self.history: dict[TopicPartition, list[PartitionState]] = {}
+
+    def next_version(self) -> str:
+        self.version += 1
+        return str(self.version)
+
+    def put_lease(self, lease: LeaseRecord) -> LeaseRecord | None:
+        if self.lease is None or self.lease.resource_version != lease.resource_version:
+            return None
+        version = self.next_version()
+        self.lease = replace(
+            lease,
+            resource_version=version,
+            renew_time=lease.renew_time or f"t{version}",
+            acquire_time=lease.acquire_time or f"t{version}",
+        )
+        return self.lease
+
+    def put_record(self, record: ControllerRecord) -> ControllerRecord | None:
+        if self.record is None or self.record.resource_version != record.resource_version:
+            return None
+        assert record.controller_epoch >= self.record.controller_epoch
+        self.record = replace(record, resource_version=self.next_version())
+        return self.record
+
+    def put_status(self, write: WritePartitionStatus) -> StoredPartition | None:
+        found = self.partitions.get(write.name)
+        if found is None or found.resource_version != write.resource_version:
+            return None
+        self.check_rules(found.state, write.state)
+        stored = replace(found, resource_version=self.next_version(), state=write.state)
+        self.partitions[write.name] = stored
+        self.status_writes.append(write.state)
+        self.history.setdefault(found.tp, []).append(write.state)
+        return stored
+
+    @staticmethod
+    def check_rules(old: PartitionState | None, new: PartitionState) -> None:
+        """Refuse what the rules of the CRD refuse."""
+        assert new.leader == -1 or new.leader in new.isr_ids
+        assert new.isr or new.leader == -1
+        assert set(new.isr_ids) <= set(new.replicas)
+        if old is None:
+            return
+        assert new.partition_epoch == old.partition_epoch + 1
+        assert new.leader_epoch >= old.leader_epoch
+        assert new.leader == old.leader or new.leader_epoch > old.leader_epoch
+
+    # --- calls of controllers -----------------------------------------------------------
+
+    def answer(self, call: StoreCall) -> StoreAnswer:
+        """Perform a call and return its answer."""
+        if isinstance(call, StoreWrite):
+            return self._written(call)
+        return self._read(call)
+
+    def _written(self, call: StoreWrite) -> StoreAnswer:
+        match call:
+            case WriteLease():
+                lease = self.put_lease(call.lease)
+                return LeaseResponseReceived(
+                    request_id=call.request_id, outcome=_outcome_of(lease), lease=lease
+                )
+            case WriteControllerRecord():
+                record = self.put_record(call.record)
+                return ControllerRecordResponseReceived(
+                    request_id=call.request_id, outcome=_outcome_of(record), record=record
+                )
+            case WritePartitionStatus():
+                stored = self.put_status(call)
+                return PartitionResponseReceived(
+                    request_id=call.request_id, outcome=_outcome_of(stored), partition=stored
+                )
+
+    def _read(self, call: StoreRead) -> StoreAnswer:
+        request_id, ok = call.request_id, StoreOutcome.OK
+        match call:
+            case ReadLease():
+                return LeaseResponseReceived(request_id=request_id, outcome=ok, lease=self.lease)
+            case ReadEpochFloor():
+                epochs = [p.state.controller_epoch for p in self.partitions.values() if p.state]
+                return EpochFloorRead(
+                    request_id=request_id,
+                    outcome=ok,
+                    partitions_epoch=max(epochs, default=ControllerEpoch(0)),
+                    record=self.record,
+                )
+            case ReadControllerRecord():
+                return ControllerRecordResponseReceived(
+                    request_id=request_id, outcome=ok, record=self.record
+                )
+            case LoadCluster():
+                return ClusterLoaded(
+                    request_id=request_id,
+                    outcome=ok,
+                    partitions=tuple(self.partitions.values()),
+                    brokers=tuple(self.brokers.values()),
+                    topics=tuple(self.topics.values()),
+                )
+            case ReadStoredPartition():
+                return PartitionResponseReceived(
+                    request_id=request_id, outcome=ok, partition=self.partitions.get(call.name)
+                )
+            case ReadBroker():
+                return BrokerRead(
+                    request_id=request_id, outcome=ok, broker=self.brokers.get(call.broker_id)
+                )
+            case ReadTopics():
+                return TopicsRead(
+                    request_id=request_id,
+                    outcome=ok,
+                    topic_ids=frozenset(self.topics),
+                    topics=tuple(self.topics.values()),
+                )
+
+
+def _outcome_of(stored: object) -> StoreOutcome:
+    return StoreOutcome.CONFLICT if stored is None else StoreOutcome.OK
+
+
+def unknown_answer(call: StoreCall) -> StoreAnswer:
+    """Return the answer of a call that may or may not have been applied."""
+    request_id, unknown = call.request_id, StoreOutcome.UNKNOWN
+    match call:
+        case ReadLease() | WriteLease():
+            return LeaseResponseReceived(request_id=request_id, outcome=unknown)
+        case ReadEpochFloor():
+            return EpochFloorRead(request_id=request_id, outcome=unknown)
+        case ReadControllerRecord() | WriteControllerRecord():
+            return ControllerRecordResponseReceived(request_id=request_id, outcome=unknown)
+        case ReadStoredPartition() | WritePartitionStatus():
+            return PartitionResponseReceived(request_id=request_id, outcome=unknown)
+        case LoadCluster():
+            return ClusterLoaded(request_id=request_id, outcome=unknown)
+        case ReadBroker():
+            return BrokerRead(request_id=request_id, outcome=unknown)
+        case ReadTopics():
+            return TopicsRead(request_id=request_id, outcome=unknown)

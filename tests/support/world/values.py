@@ -1,0 +1,95 @@
+"""Values that tests begin with: objects of the store, ids and epochs as plain numbers."""
+
+from __future__ import annotations
+
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerRecord,
+    Endpoint,
+    IsrEntry,
+    LeaderEpoch,
+    LeaseRecord,
+    PartitionEpoch,
+    PartitionState,
+    Registration,
+    StoredTopic,
+    TopicId,
+    TopicPartition,
+    TopicSettings,
+)
+
+TOPIC = TopicId("uid-orders")
+NAME = "orders"
+NO_RECORD = ControllerRecord(
+    resource_version="2",
+    holder_identity="",
+    broker_id=BrokerId(-1),
+    controller_epoch=ControllerEpoch(0),
+)
+LEASE_FREE = LeaseRecord(
+    name="c-controller",
+    resource_version="1",
+    holder_identity="",
+    lease_duration_seconds=3,
+    acquire_time="",
+    renew_time="",
+    lease_transitions=0,
+    controller_epoch=ControllerEpoch(0),
+)
+
+
+def entry(broker_id: int, broker_epoch: int = 1) -> IsrEntry:
+    return IsrEntry(broker_id=BrokerId(broker_id), broker_epoch=BrokerEpoch(broker_epoch))
+
+
+def tp(partition: int = 0, topic_id: TopicId = TOPIC) -> TopicPartition:
+    return TopicPartition(topic_id=topic_id, partition=partition)
+
+
+def registration(broker_id: int, epoch: int = 1, clean_since: int = 1) -> Registration:
+    return Registration(
+        broker_id=BrokerId(broker_id),
+        broker_epoch=BrokerEpoch(epoch),
+        clean_since_epoch=BrokerEpoch(clean_since),
+        incarnation=f"pod-{broker_id}/{epoch}",
+        endpoints=(Endpoint(listener="GRPC", host=f"10.0.0.{broker_id}", port=9090),),
+        log_dir_id=f"dir-{broker_id}",
+        boot_id="boot",
+    )
+
+
+def state(
+    *,
+    leader: int = 0,
+    isr: tuple[IsrEntry, ...] = (entry(0), entry(1), entry(2)),
+    leader_epoch: int = 0,
+    partition_epoch: int = 0,
+    controller_epoch: int = 0,
+    min_isr: int = 2,
+    replicas: tuple[int, ...] = (0, 1, 2),
+    reason: str = "",
+) -> PartitionState:
+    return PartitionState(
+        replicas=tuple(BrokerId(r) for r in replicas),
+        leader=BrokerId(leader),
+        leader_epoch=LeaderEpoch(leader_epoch),
+        partition_epoch=PartitionEpoch(partition_epoch),
+        isr=isr,
+        min_insync_replicas=min_isr,
+        controller_epoch=ControllerEpoch(controller_epoch),
+        reason=reason,
+    )
+
+
+def topic(*, min_isr: int = 2, unclean: bool = False, topic_id: TopicId = TOPIC) -> StoredTopic:
+    return StoredTopic(
+        name=NAME,
+        resource_version="1",
+        topic_id=topic_id,
+        topic_name=NAME,
+        min_insync_replicas=min_isr,
+        unclean_leader_election=unclean,
+        settings=TopicSettings(),
+    )
