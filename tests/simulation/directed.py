@@ -79,6 +79,17 @@ WIPED_FOLLOWER = _plan(
 )
 """A leader does not count a follower that came back empty for the entry of its earlier self."""
 
+LATE_WRITE_OF_A_RESIGNED_CONTROLLER = _plan(
+    # C leaves the ISR and comes back.
+    Fault(at_ms=1_300, kind="cut", target="3", peer=1, for_ms=1_200),
+    # The controller's write that adds C arrives very late, and nothing that it sends after it:
+    # its Lease runs out, it refuses what it had not answered, and then the write is applied.
+    Fault(at_ms=2_450, kind="api_slow", target="0", for_ms=1_290),
+    Fault(at_ms=2_950, kind="api_cut", target="0", for_ms=1_500),
+    produces=(_produce(1_000), _produce(1_400), _produce(4_500)),
+)
+"""A resigning controller knows no outcome of its write: A counts C until it knows (KIP-497)."""
+
 DEPOSED_BUT_NOT_TOLD = replace(
     _plan(
         # A is cut off from all other brokers, goes on leading, and takes a batch.

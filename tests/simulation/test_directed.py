@@ -24,11 +24,12 @@ from strandline.simulation.summary import failure_report
 from tests.simulation import directed
 from tests.simulation.mutants import (
     EVERY_START_IS_UNCLEAN,
-    FOUND_SOON,
+    FOUND_BY_SEARCH,
     JOIN_BEFORE_EPOCH_START,
     LEADER_OUTSIDE_ISR,
     LEAVERS_STOP_COUNTING,
     NEVER_DIAL_AGAIN,
+    NO_ANSWER_MEANS_NOT_APPLIED,
     NO_OWN_ENTRY_CHECK,
     PAGE_CACHE_LOST,
     Mutant,
@@ -46,8 +47,9 @@ KEPT_PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
         directed.CLEAN_RESTART_OF_ALL_BROKERS,
         directed.WIPED_FOLLOWER,
         directed.DEPOSED_BUT_NOT_TOLD,
+        directed.LATE_WRITE_OF_A_RESIGNED_CONTROLLER,
     ],
-    ids=["join", "earlier self", "clean restart", "wiped follower", "deposed"],
+    ids=["join", "earlier self", "clean restart", "wiped follower", "deposed", "late write"],
 )
 def test_every_invariant_holds_and_everything_heals(plan: Plan) -> None:
     result = run(plan)
@@ -89,6 +91,11 @@ PLANTED = {
         LEAVERS_STOP_COUNTING,
         COMMITTED_NEVER_CHANGES,
     ),
+    "late write": (
+        directed.LATE_WRITE_OF_A_RESIGNED_CONTROLLER,
+        NO_ANSWER_MEANS_NOT_APPLIED,
+        MAXIMAL_ISR_COVERS,
+    ),
     "page cache": (directed.CLEAN_RESTART_OF_ALL_BROKERS, PAGE_CACHE_LOST, ACKNOWLEDGED_SURVIVES),
     "unclean starts": (
         directed.CLEAN_RESTART_OF_ALL_BROKERS,
@@ -110,7 +117,7 @@ def test_the_planted_bug_falls(plan: Plan, mutant: Mutant, invariant: str) -> No
 
 def test_every_invariant_falls_by_some_planted_bug() -> None:
     by_plan = {invariant for _, _, invariant in PLANTED.values()}
-    by_search = {mutant.breaks for mutant in FOUND_SOON}
+    by_search = {mutant.breaks for mutant in FOUND_BY_SEARCH}
     assert by_plan | by_search == set(EVERY_INVARIANT)
 
 

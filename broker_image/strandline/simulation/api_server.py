@@ -101,6 +101,7 @@ class ApiServer:
         self._prngs: dict[tuple[BrokerId, str], Prng] = {}
         self._outage_until_ms = 0
         self._cut_until_ms: dict[BrokerId, int] = {}
+        self._slow_until_ms: dict[BrokerId, int] = {}
         self._lease_watches: dict[BrokerId, _Watch[LeaseRecord]] = {}
         self._watches: dict[BrokerId, _Watch[ControllerEvent]] = {}
 
@@ -114,10 +115,15 @@ class ApiServer:
         """Do not answer one broker until then."""
         self._cut_until_ms[broker_id] = max(self._cut_until_ms.get(broker_id, 0), until_ms)
 
+    def hold_back(self, broker_id: BrokerId, until_ms: int) -> None:
+        """Apply what one broker asks for until then only then, long after it gave up."""
+        self._slow_until_ms[broker_id] = max(self._slow_until_ms.get(broker_id, 0), until_ms)
+
     def heal(self) -> None:
         """From now on every call is answered."""
         self._outage_until_ms = 0
         self._cut_until_ms.clear()
+        self._slow_until_ms.clear()
 
     def _unavailable_until_ms(self, broker_id: BrokerId) -> int:
         return max(self._outage_until_ms, self._cut_until_ms.get(broker_id, 0))
@@ -184,6 +190,11 @@ class ApiServer:
         lost = fate % 1000 < conditions.api_loss
         if now_ms < self._unavailable_until_ms(caller.broker_id) or (lost and fate >> 16 & 3 == 0):
             # It never arrived.
+            self._time_out(caller, answer)
+            return
+        slow_ms = self._slow_until_ms.get(caller.broker_id, 0) - now_ms
+        if slow_ms > self._timeout_ms:
+            self._virtual_time.after(slow_ms, apply)
             self._time_out(caller, answer)
             return
         if lost:

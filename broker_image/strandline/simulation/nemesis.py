@@ -22,7 +22,10 @@ from .process import Process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultKind:
-    """One kind of fault; the generator draws it `weight` times as often as one of weight 1."""
+    """One kind of fault; the generator draws it `weight` times as often as one of weight 1.
+
+    One of weight 0 is for directed plans alone: drawing it would change the plan of every seed.
+    """
 
     word: str
     weight: int
@@ -207,6 +210,16 @@ def api_cut(nemesis: Nemesis, fault: Fault) -> str:
     return "api_cut"
 
 
+@_kind("api_slow", weight=0)
+def api_slow(nemesis: Nemesis, fault: Fault) -> str:
+    """Apply what the target asks for at the end of the fault only, long after it gave up."""
+    target = nemesis.target(fault)
+    if target is None:
+        return ""
+    nemesis.environment.api.hold_back(target, nemesis.until_ms(fault))
+    return "api_slow"
+
+
 @_kind("watch_lost")
 def watch_lost(nemesis: Nemesis, fault: Fault) -> str:
     """End the target's watches with 410 Gone."""
@@ -215,3 +228,7 @@ def watch_lost(nemesis: Nemesis, fault: Fault) -> str:
         return ""
     nemesis.environment.api.expire_watches(found[0])
     return "watch_lost"
+
+
+DRAWN_KINDS = tuple(word for word, kind in KINDS.items() if kind.weight)
+"""The kinds that every run of many schedules has."""
