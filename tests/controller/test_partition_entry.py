@@ -10,13 +10,13 @@ from strandline.backoff import Backoff
 from strandline.controller.elections import STATE_LOST
 from strandline.controller.events import IsrChangeRequested
 from strandline.controller.partition_entry import (
-    Idle,
     InDoubt,
+    NoCall,
     PartitionEntry,
-    Reading,
+    ReadInFlight,
     StoreCall,
     Superseded,
-    Writing,
+    WriteInFlight,
 )
 from strandline.controller.partition_table import PartitionTable
 from strandline.controller.write_notices import StatusWrite
@@ -74,9 +74,9 @@ def request(broker_id: int = 0) -> IsrChangeRequested:
     )
 
 
-WRITING = Writing(request_id=7, write=WRITE)
-READING = Reading(request_id=7, write=WRITE)
-OPEN = (WRITING, READING, Reading(request_id=7, write=None), Superseded(request_id=7))
+WRITING = WriteInFlight(request_id=7, write=WRITE)
+READING = ReadInFlight(request_id=7, write=WRITE)
+OPEN = (WRITING, READING, ReadInFlight(request_id=7, write=None), Superseded(request_id=7))
 
 
 @pytest.mark.parametrize("call", OPEN, ids=lambda call: type(call).__name__)
@@ -93,12 +93,12 @@ def test_second_call_of_a_partition_is_refused(call: StoreCall) -> None:
 @pytest.mark.parametrize(
     ("call", "reading"),
     [
-        (Idle(), Reading(request_id=8, write=None)),
-        (InDoubt(write=None), Reading(request_id=8, write=None)),
-        (InDoubt(write=WRITE), Reading(request_id=8, write=WRITE)),
+        (NoCall(), ReadInFlight(request_id=8, write=None)),
+        (InDoubt(write=None), ReadInFlight(request_id=8, write=None)),
+        (InDoubt(write=WRITE), ReadInFlight(request_id=8, write=WRITE)),
     ],
 )
-def test_read_keeps_the_write_in_doubt(call: StoreCall, reading: Reading) -> None:
+def test_read_keeps_the_write_in_doubt(call: StoreCall, reading: ReadInFlight) -> None:
     entry = at(call)
     assert entry.open_request_id is None
     entry.begin_read(8)
@@ -112,7 +112,7 @@ def test_read_keeps_the_write_in_doubt(call: StoreCall, reading: Reading) -> Non
         (READING, AFTER, True, 0),
         (READING, BEFORE, False, 2),
         (READING, None, False, 2),
-        (Reading(request_id=7, write=None), AFTER, False, 2),
+        (ReadInFlight(request_id=7, write=None), AFTER, False, 2),
     ],
 )
 def test_answer_proves_the_write_that_it_shows(
@@ -122,7 +122,7 @@ def test_answer_proves_the_write_that_it_shows(
     finished = entry.end_call(stored(found))
     assert finished is not None
     assert finished.written == (WRITE if proved else None)
-    assert (entry.call, entry.failures) == (Idle(), failures)
+    assert (entry.call, entry.failures) == (NoCall(), failures)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_answer_proves_the_write_that_it_shows(
         (WRITING, 0, WRITE, 0),  # a first failed write is read after at once
         (WRITING, 1, WRITE, 1_100),
         (READING, 0, WRITE, 1_050),
-        (Reading(request_id=7, write=None), 2, None, 1_200),
+        (ReadInFlight(request_id=7, write=None), 2, None, 1_200),
         (Superseded(request_id=7), 0, None, 1_050),
     ],
 )
@@ -150,7 +150,7 @@ def test_failed_call_leaves_its_write_in_doubt(
         (READING, ElectionKind.OFFLINE),
         (InDoubt(write=WRITE), ElectionKind.OFFLINE),
         (InDoubt(write=None), None),
-        (Idle(), None),
+        (NoCall(), None),
         (Superseded(request_id=7), None),
     ],
 )
@@ -173,7 +173,7 @@ def test_read_counts_for_the_requests_that_wait_and_a_write_does_not() -> None:
 
 
 def test_older_object_is_ignored_and_a_lost_state_is_settled_by_its_own_write() -> None:
-    entry = at(Idle())
+    entry = at(NoCall())
     assert entry.adopt(stored(AFTER))
     assert not entry.adopt(stored(BEFORE))
     assert not entry.adopt(stored(None))
@@ -201,4 +201,4 @@ def test_answer_about_a_replaced_object_says_nothing_of_the_present_one() -> Non
 
 
 def test_object_replaced_while_no_call_is_open_is_decided_about_at_once() -> None:
-    assert at(InDoubt(write=WRITE)).replaced_by(stored(None, topic="uid-again"), 5).call == Idle()
+    assert at(InDoubt(write=WRITE)).replaced_by(stored(None, topic="uid-again"), 5).call == NoCall()

@@ -20,6 +20,9 @@ from tests.house.rules import (
     references,
     registers,
     shape,
+    style,
+    vocabulary,
+    walks,
     words,
 )
 from tests.house.test_tree import ROOT, RULES, Rule
@@ -111,6 +114,14 @@ CLASS = f"{DOC}class Machine:\n    {DOC}    def step(self): ...\n"
 
 def decided(page: str = DECISION, row: str = INDEX_ROW) -> dict[str, str]:
     return {PAGE: page, INDEX: row}
+
+
+HOP = f"1. `{CORE.removeprefix('broker_image/strandline/')}` `Machine.step`: it decides.\n"
+
+
+def walked(*hops: str) -> dict[str, str]:
+    walks = "".join(f"### {title}\n{''.join(hops)}\n" for title in ("A", "B", "C"))
+    return {"ARCHITECTURE.md": f"## Walks\n{walks}## Else\n### D\n", CORE: CLASS}
 
 
 class Planted(NamedTuple):
@@ -366,6 +377,22 @@ OFFENCES = (
     Planted(references.dangling_names, {LISTING: "A = 'strandline.y'\n"}, "lists strandline.y"),
     Planted(references.dangling_names, {"pyproject.toml": CONTRACT, CORE: ""}, "strandline.log"),
     Planted(references.dangling_names, {"pyproject.toml": IGNORES, CORE: ""}, "strandline/log/**"),
+    Planted(vocabulary.retired_words, {LOG: "class Offi" + "ce: ...\n"}, "is ControllerElection"),
+    Planted(
+        vocabulary.repeated_classes, {LOG: "class A: ...\n", CORE: "class A: ...\n"}, "class A"
+    ),
+    Planted(vocabulary.long_glossary, {"docs/glossary.md": "a\n" * 61}, "61 lines, at most 60"),
+    Planted(vocabulary.long_glossary, {"docs/glossary.md": "| a | b | c |\n"}, "not four columns"),
+    Planted(style.many_ways, {LOG: "log = logging.getLogger(__name__)\n"}, "is _log, not log"),
+    Planted(style.many_ways, {LOG: "from strandline.log.y import z\n"}, "imported as .y"),
+    Planted(style.many_ways, {LOG: "_log.info('a', extra={'b': 1})\n"}, "extra=fields(...)"),
+    Planted(walks.broken_walks, {"ARCHITECTURE.md": "## Walks\n### A\n"}, "1 walks, at least 3"),
+    Planted(walks.broken_walks, walked(), "A: 0 hops, 1 to 15"),
+    Planted(walks.broken_walks, walked(HOP * 16), "A: 16 hops, 1 to 15"),
+    Planted(walks.broken_walks, walked(HOP, HOP), "C, 2: has the number 1"),
+    Planted(walks.broken_walks, walked(HOP.replace("core/", "x/")), "there is no x/"),
+    Planted(walks.broken_walks, walked(HOP.replace(".step", ".stop")), "no function Machine.stop"),
+    Planted(walks.broken_walks, walked("1. The core decides.\n"), "not `file` `function`: text"),
 )
 
 HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
@@ -445,6 +472,13 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
         {LISTING: "A = tree.BROKER / 'log/x.py', 'strandline.log.x'\n", LOG: ""},
     ),
     (references.dangling_names, {"pyproject.toml": CONTRACT + IGNORES, CORE: "", LOG: ""}),
+    (vocabulary.retired_words, {LOG: "Officer\n", "CHANGELOG.md": "Offi" + "ce\n"}),
+    (vocabulary.repeated_classes, {LOG: "class _A: ...\n", CORE: "class _A: ...\n"}),
+    (vocabulary.long_glossary, {"docs/glossary.md": "| a | b | c | d |\n" * 60}),
+    (style.many_ways, {LOG: "_log = logging.getLogger(__name__)\nx = logging.getLogger('y')\n"}),
+    (style.many_ways, {LOG: "from strandline.core.y import z\nfrom .y import a\n"}),
+    (style.many_ways, {LOG: "_log.info('a', extra=fields(b=1))\n"}),
+    (walks.broken_walks, walked(HOP, HOP.replace("1.", "2."))),
 )
 
 

@@ -26,7 +26,10 @@ from tests.house.rules import (
     references,
     registers,
     shape,
+    style,
     tree,
+    vocabulary,
+    walks,
     words,
 )
 
@@ -60,6 +63,11 @@ RULES: tuple[Rule, ...] = (
     promises.hollow_floor,
     decisions.incomplete_decisions,
     references.dangling_names,
+    vocabulary.retired_words,
+    vocabulary.repeated_classes,
+    vocabulary.long_glossary,
+    style.many_ways,
+    walks.broken_walks,
 )
 VERBS = (
     *("help", "demo", "demo-down", "test", "test-fast", "lint", "types", "proto", "images"),

@@ -16,7 +16,7 @@ from strandline.rpc.replication_client import ReplicationClient
 from strandline.rpc.replication_server import FollowerStream, replication_service
 from strandline.rpc.streams import (
     CoalescingWriter,
-    StreamBroken,
+    StreamClosed,
     StreamOverflow,
     channel_options,
     failure_of,
@@ -188,7 +188,7 @@ def test_a_write_to_a_call_that_is_over_says_that_the_stream_broke() -> None:
             call = channel.stream_stream("/strandline.v1.Replication/Replicate")()
             await call.write(b"no frame of ours")
             assert await call.read() is grpc.aio.EOF
-            with pytest.raises(StreamBroken, match="finished"):
+            with pytest.raises(StreamClosed, match="finished"):
                 await write_message(call.write, b"too late")
         await server.stop(None)
 
@@ -201,7 +201,7 @@ def test_a_broken_stream_is_no_failure_and_a_bug_is_one() -> None:
             raise error
 
         bug = asyncio.InvalidStateError("a future of ours is settled twice")
-        ends = (StreamBroken("over"), asyncio.CancelledError(), bug)
+        ends = (StreamClosed("over"), asyncio.CancelledError(), bug)
         tasks = [asyncio.create_task(fail(error)) for error in ends]
         await asyncio.wait(tasks)
         assert [failure_of(task) for task in tasks] == [None, None, bug]

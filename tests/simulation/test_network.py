@@ -14,7 +14,7 @@ from strandline.simulation.network import (
     Network,
     OnStream,
     Refused,
-    StreamBroken,
+    StreamEnded,
 )
 from strandline.simulation.plan import ANY_PEER, Conditions
 from strandline.simulation.present_conditions import PresentConditions
@@ -115,7 +115,7 @@ def test_a_lost_message_breaks_its_stream_at_both_ends() -> None:
     lab.network.cut(2, 1, until_ms=10)
     lab.network.send_on(stream, TWO, "lost")
     lab.run()
-    broken = StreamBroken(stream=stream)
+    broken = StreamEnded(stream=stream)
     assert (lab.one.heard, lab.two.heard) == ([broken], [broken])
     assert lab.one.heard_ms == [BREAK_DETECTED_MS]
     lab.network.send_on(stream, ONE, "over")
@@ -137,7 +137,7 @@ def test_the_other_end_alone_hears_that_a_stream_was_closed() -> None:
     stream = lab.open()
     lab.network.close_stream(stream, ONE)
     lab.run()
-    assert (lab.one.heard, lab.two.heard) == ([], [StreamBroken(stream=stream)])
+    assert (lab.one.heard, lab.two.heard) == ([], [StreamEnded(stream=stream)])
 
 
 def test_what_was_under_way_when_a_stream_closed_still_arrives() -> None:
@@ -156,7 +156,7 @@ def test_where_nothing_listens_a_value_is_refused_and_a_stream_breaks() -> None:
     lab.send(ONE, TWO, "probe")
     lab.network.send_on(stream, ONE, "hello")
     lab.run()
-    assert lab.one.heard == [Refused(value="probe"), StreamBroken(stream=stream)]
+    assert lab.one.heard == [Refused(value="probe"), StreamEnded(stream=stream)]
 
 
 def test_a_host_without_power_stays_silent_until_it_has_power_again() -> None:
@@ -180,7 +180,7 @@ def test_the_other_end_hears_of_a_death_late_if_the_network_hides_it(hidden: boo
     else:
         lab.network.end_process(2)
     lab.run()
-    assert lab.one.heard == [StreamBroken(stream=stream)]
+    assert lab.one.heard == [StreamEnded(stream=stream)]
     assert (lab.one.heard_ms[0] == SILENCE_DETECTED_MS) is hidden
     assert lab.two.heard == []
 

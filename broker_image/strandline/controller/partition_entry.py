@@ -19,12 +19,12 @@ from .write_notices import StatusWrite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Idle:
+class NoCall:
     """No call is open; decisions rest on the object as it was last read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writing:
+class WriteInFlight:
     """A compare-and-swap of the status is out."""
 
     request_id: int
@@ -39,7 +39,7 @@ class InDoubt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReadInFlight:
     """A quorum read is out; it shows whether the write that was in doubt is stored."""
 
     request_id: int
@@ -53,7 +53,7 @@ class Superseded:
     request_id: int
 
 
-StoreCall = Idle | Writing | InDoubt | Reading | Superseded
+StoreCall = NoCall | WriteInFlight | InDoubt | ReadInFlight | Superseded
 """Where the store call of a partition stands; made by `PartitionEntry` alone."""
 
 
@@ -78,22 +78,22 @@ class Finished:
 class PartitionEntry:
     """The object as last read, and where its store call stands; changed by its own methods only.
 
-        Idle ----- a status must change ----> Writing
-         | ^ ^                                |     |
-         | | '------------- OK ---------------'     | conflict or unknown outcome
-         | |                                        v
-         | '------ OK ------- Reading <--- turn --- InDoubt <--- any answer --- Superseded
-         |                    ^     |               ^
-         '- a request knows --'     '--- failed ----'
-            more than the object
+        NoCall ------ a status must change ------> WriteInFlight
+         | ^ ^                                      |     |
+         | | '---------------- OK -----------------'      | conflict or unknown outcome
+         | |                                              v
+         | '------ OK ------- ReadInFlight <--- turn --- InDoubt <--- any answer --- Superseded
+         |                      ^     |                   ^
+         '-- a request knows ---'     '------ failed -----'
+             more than the object
 
-    Another object under the same name leads to Superseded while a call is open, else to Idle.
+    Another object under the same name leads to Superseded while a call is open, else to NoCall.
     No call begins before not_before_ms. since_ms is when the partition was last queued.
     """
 
     stored: StoredPartition
     first_seen_ms: int
-    call: StoreCall = Idle()
+    call: StoreCall = NoCall()
     requests: Mapping[BrokerId, PendingRequest] = field(default_factory=dict)
     state_lost: bool = False
     failures: int = 0
@@ -104,17 +104,17 @@ class PartitionEntry:
     def open_request_id(self) -> int | None:
         """The id of the call that is out, None without one."""
         match self.call:
-            case Writing() | Reading() | Superseded():
+            case WriteInFlight() | ReadInFlight() | Superseded():
                 return self.call.request_id
-            case Idle() | InDoubt():
+            case NoCall() | InDoubt():
                 return None
 
     def kind_of(self, state: PartitionState | None) -> ElectionKind | None:
         """Return the kind of election that our unanswered write made, if this is its result."""
         match self.call:
-            case Writing(write=write) | InDoubt(write=write) | Reading(write=write):
+            case WriteInFlight(write=write) | InDoubt(write=write) | ReadInFlight(write=write):
                 return write.kind if write is not None and write.after == state else None
-            case Idle() | Superseded():
+            case NoCall() | Superseded():
                 return None
 
     # --- the object -----------------------------------------------------------------------
@@ -140,7 +140,7 @@ class PartitionEntry:
         return PartitionEntry(
             stored=partition,
             first_seen_ms=now_ms,
-            call=Idle() if request_id is None else Superseded(request_id=request_id),
+            call=NoCall() if request_id is None else Superseded(request_id=request_id),
             requests=self.requests,
         )
 
@@ -155,15 +155,15 @@ class PartitionEntry:
         self.since_ms = now_ms
 
     def begin_read(self, request_id: int) -> None:
-        """Go to Reading."""
+        """Go to ReadInFlight."""
         write = self.call.write if isinstance(self.call, InDoubt) else None
         self._check_call_is_not_open()
-        self.call = Reading(request_id=request_id, write=write)
+        self.call = ReadInFlight(request_id=request_id, write=write)
 
     def begin_write(self, request_id: int, write: StatusWrite) -> None:
-        """Go to Writing."""
+        """Go to WriteInFlight."""
         self._check_call_is_not_open()
-        self.call = Writing(request_id=request_id, write=write)
+        self.call = WriteInFlight(request_id=request_id, write=write)
 
     def _check_call_is_not_open(self) -> None:
         if self.open_request_id is not None:
@@ -173,12 +173,12 @@ class PartitionEntry:
 
     def end_call(self, partition: StoredPartition | None) -> Finished | None:
         """Take a successful answer. None: it tells nothing of the present object."""
-        call, self.call = self.call, Idle()
+        call, self.call = self.call, NoCall()
         match call:
-            case Writing(write=write):
+            case WriteInFlight(write=write):
                 self.failures = 0
                 return Finished(entry=self, partition=partition, written=write)
-            case Reading(write=doubted):
+            case ReadInFlight(write=doubted):
                 self.requests = {
                     broker_id: replace(request, read_since=True)
                     for broker_id, request in self.requests.items()
@@ -195,8 +195,10 @@ class PartitionEntry:
     def fail_call(self, now_ms: int, retry: Backoff) -> None:
         """Take a conflict or an unknown outcome; a first failed write is read after at once."""
         call, self.failures = self.call, self.failures + 1
-        self.call = InDoubt(write=call.write if isinstance(call, Writing | Reading) else None)
-        if not isinstance(call, Writing) or self.failures > 1:
+        self.call = InDoubt(
+            write=call.write if isinstance(call, WriteInFlight | ReadInFlight) else None
+        )
+        if not isinstance(call, WriteInFlight) or self.failures > 1:
             self.not_before_ms = now_ms + retry.after_ms(self.failures)
 
     def forgive(self) -> None:

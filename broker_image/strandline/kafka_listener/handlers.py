@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from strandline.kafka_listener import schemas
-from strandline.kafka_listener.apis import (
+
+from .apis import (
     api_versions,
     coordinators,
     fetch,
@@ -17,7 +18,6 @@ from strandline.kafka_listener.apis import (
     offsets,
     produce,
 )
-
 from .response import DeferredResponse, RequestContext, Response
 from .wire import Message
 

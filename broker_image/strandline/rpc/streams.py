@@ -51,7 +51,7 @@ def channel_options(settings: GrpcConfig) -> tuple[tuple[str, int], ...]:
 Message = TypeVar("Message")
 
 
-class StreamBroken(StrandlineError):
+class StreamClosed(StrandlineError):
     """The call was over before a message could be written; its reader says the same."""
 
 
@@ -62,20 +62,20 @@ class StreamOverflow(StrandlineError):
 async def write_message(write: Callable[[Message], Awaitable[object]], message: Message) -> None:
     """Write one message to a stream.
 
-    Raises:  StreamBroken or grpc.RpcError; which of the two depends on whether gRPC learned
+    Raises:  StreamClosed or grpc.RpcError; which of the two depends on whether gRPC learned
              of the end before the call or during it
     """
     try:
         await write(message)
     except (asyncio.InvalidStateError, grpc.aio.InternalError, grpc.aio.UsageError) as error:
-        raise StreamBroken(str(error)) from error
+        raise StreamClosed(str(error)) from error
 
 
 def failure_of(task: asyncio.Task[Any]) -> BaseException | None:
     """Return with what a stream's ended task failed; None if it ended or its stream broke."""
     # gRPC cancels each task that waits on a call that it gave up.
     error = None if task.cancelled() else task.exception()
-    return None if isinstance(error, grpc.RpcError | StreamBroken) else error
+    return None if isinstance(error, grpc.RpcError | StreamClosed) else error
 
 
 class CoalescingWriter:

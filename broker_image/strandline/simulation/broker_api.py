@@ -13,7 +13,7 @@ from strandline.errors import ErrorCode
 from strandline.model import INTERNAL_LISTENER, Acks
 
 from .disk import SimulatedDisk
-from .environment import Environment
+from .environment import SimulatedEnvironment
 from .messages import (
     ConsumeRequest,
     ConsumeResponse,
@@ -31,7 +31,7 @@ class SimulatedBrokerApi:
 
     def __init__(
         self,
-        environment: Environment,
+        environment: SimulatedEnvironment,
         port: ProcessPort,
         *,
         replicas: Replicas,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from strandline.errors import ErrorCode
 from strandline.model import NO_LEADER, BrokerId, TopicPartition
 
-from .environment import Environment
+from .environment import SimulatedEnvironment
 from .messages import (
     ConsumeRequest,
     ConsumeResponse,
@@ -38,7 +38,7 @@ OnResponse = Callable[[ErrorCode, int], None]
 class Client:
     """One client: its address, what it believes of leaders, and its open requests."""
 
-    def __init__(self, environment: Environment, host: int) -> None:
+    def __init__(self, environment: SimulatedEnvironment, host: int) -> None:
         self.positions: dict[TopicPartition, int] = {}
         self._environment = environment
         self._address = Address(host)
@@ -110,7 +110,7 @@ class Client:
 class SimulatedClients:
     """All clients of one schedule, and how many of their operations are not finished."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: SimulatedEnvironment) -> None:
         self.environment = environment
         self.unfinished = 0
         self._last_value = 0

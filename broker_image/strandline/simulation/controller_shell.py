@@ -39,7 +39,7 @@ from strandline.core.events import (
 from strandline.model import BrokerId, ControllerEpoch, HolderIdentity, Registration
 
 from .driver import SimulatedDriver
-from .environment import Environment
+from .environment import SimulatedEnvironment
 from .fault_counts import Anomaly
 from .network import Address, Delivery
 from .plan import Timing
@@ -81,7 +81,12 @@ class SimulatedControllerShell:
     """What one process does for its controller, acting or waiting."""
 
     def __init__(
-        self, environment: Environment, port: ProcessPort, *, controller: Controller, prober: Prober
+        self,
+        environment: SimulatedEnvironment,
+        port: ProcessPort,
+        *,
+        controller: Controller,
+        prober: Prober,
     ) -> None:
         self._environment = environment
         self._store = environment.api.store

@@ -35,7 +35,7 @@ from strandline.model import BrokerId, Registration
 from .broker_api import SimulatedBrokerApi
 from .disk import RecordLog, SimulatedDisk, StoredBatch, new_batch
 from .driver import SimulatedDriver
-from .environment import Environment
+from .environment import SimulatedEnvironment
 from .network import Address, Channel, Delivery
 from .plan import Timing
 from .prng import Prng, key_of
@@ -89,7 +89,7 @@ class SimulatedCoreShell:
 
     def __init__(
         self,
-        environment: Environment,
+        environment: SimulatedEnvironment,
         port: ProcessPort,
         *,
         replicas: Replicas,

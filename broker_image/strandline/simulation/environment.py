@@ -16,7 +16,7 @@ from .virtual_time import VirtualTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class SimulatedEnvironment:
     """The parts are shared and change; which ones there are does not."""
 
     plan: Plan

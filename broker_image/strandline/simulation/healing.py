@@ -10,7 +10,7 @@ from strandline.model import NO_LEADER, BrokerId, PartitionState, StoredPartitio
 
 from .clients import SimulatedClients
 from .disk import SimulatedDisk
-from .environment import Environment
+from .environment import SimulatedEnvironment
 from .hosts import Hosts
 from .invariants import OFFLINE_NEEDS_LOSS, InvariantBroken
 from .serving_broker import ServingBroker
@@ -21,7 +21,7 @@ class Healing:
 
     def __init__(
         self,
-        environment: Environment,
+        environment: SimulatedEnvironment,
         hosts: Hosts,
         disks: Mapping[BrokerId, SimulatedDisk],
         clients: SimulatedClients,

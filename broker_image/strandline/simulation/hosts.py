@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from strandline.model import BrokerId
 
 from .disk import SimulatedDisk
-from .environment import Environment
+from .environment import SimulatedEnvironment
 from .process import Process
 from .serving_broker import ServingBroker
 
@@ -26,7 +26,9 @@ class Host:
 class Hosts:
     """All hosts of one schedule."""
 
-    def __init__(self, environment: Environment, disks: Mapping[BrokerId, SimulatedDisk]) -> None:
+    def __init__(
+        self, environment: SimulatedEnvironment, disks: Mapping[BrokerId, SimulatedDisk]
+    ) -> None:
         self._environment = environment
         self._hosts = {broker_id: Host(disk) for broker_id, disk in disks.items()}
 

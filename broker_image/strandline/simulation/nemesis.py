@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from strandline.model import NO_LEADER, BrokerId, HolderIdentity
 
-from .environment import Environment
+from .environment import SimulatedEnvironment
 from .fault_counts import Anomaly
 from .hosts import Hosts
 from .loss_budget import LossBudget
@@ -51,7 +51,7 @@ class Nemesis:
 
     def __init__(
         self,
-        environment: Environment,
+        environment: SimulatedEnvironment,
         hosts: Hosts,
         loss_budget: LossBudget,
         faults: tuple[Fault, ...],

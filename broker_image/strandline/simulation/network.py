@@ -1,8 +1,8 @@
 """The network: values go to addresses, over links that lose, repeat, delay and cut them.
 
-An endpoint listens at an address; a sender knows the address alone and learns nothing of the
+A receiver listens at an address; a sender knows the address alone and learns nothing of the
 fate of what it sent, but for what a real network tells it: `Refused` if nothing listens there,
-`StreamBroken` at both ends of a stream that lost something or whose other end died. A link is
+`StreamEnded` at both ends of a stream that lost something or whose other end died. A link is
 (source host, destination host, channel) and keeps the order of first copies; late copies come
 whenever they come. What was under way when a stream broke may still arrive: the fences of the
 machines must hold against that. A host always reaches itself.
@@ -36,7 +36,7 @@ class Address(NamedTuple):
     port: int = LISTENER
 
 
-class Endpoint(Protocol):
+class Receiver(Protocol):
     """What listens at an address."""
 
     def receive(self, source: Address, value: object) -> None:
@@ -73,7 +73,7 @@ class OnStream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamBroken:
+class StreamEnded:
     """A stream ended, and the receiver of this value did not close it."""
 
     stream: int
@@ -125,7 +125,7 @@ class Network:
         self._conditions = conditions
         self._break_detected_ms = break_detected_ms
         self._silence_detected_ms = silence_detected_ms
-        self._endpoints: dict[Address, Endpoint] = {}
+        self._receivers: dict[Address, Receiver] = {}
         self._silent_hosts: set[int] = set()
         self._links: dict[tuple[int, int, Channel], _Link] = {}
         self._streams: dict[int, _Stream] = {}
@@ -134,13 +134,13 @@ class Network:
 
     # --- hosts ----------------------------------------------------------------------------
 
-    def register(self, address: Address, endpoint: Endpoint) -> None:
-        """Let an endpoint listen at an address."""
-        self._endpoints[address] = endpoint
+    def register(self, address: Address, receiver: Receiver) -> None:
+        """Let a receiver listen at an address."""
+        self._receivers[address] = receiver
 
     def unregister(self, address: Address) -> None:
         """Listen no more; what arrives there is refused."""
-        self._endpoints.pop(address, None)
+        self._receivers.pop(address, None)
 
     def power_on(self, host: int) -> None:
         """Let a host refuse what nothing on it listens for."""
@@ -153,8 +153,8 @@ class Network:
 
     def end_process(self, host: int) -> None:
         """Let nothing listen on a host; the other ends of its streams hear of it."""
-        for address in [each for each in self._endpoints if each.host == host]:
-            del self._endpoints[address]
+        for address in [each for each in self._receivers if each.host == host]:
+            del self._receivers[address]
         for number, stream in self._streams.items():
             if host in (stream.client.host, stream.server.host):
                 other = stream.server.host if stream.client.host == host else stream.client.host
@@ -201,7 +201,7 @@ class Network:
         """Close a stream; the other end hears of it."""
         stream = self._streams.pop(number, None)
         if stream is not None:
-            other, broken = stream.other_end(end), StreamBroken(stream=number)
+            other, broken = stream.other_end(end), StreamEnded(stream=number)
             self._virtual_time.after(CLOSED_AFTER_MS, self._tell, other, end, broken)
 
     def send_on(
@@ -248,9 +248,9 @@ class Network:
         return True
 
     def _arrive(self, source: Address, destination: Address, value: object) -> None:
-        endpoint = self._endpoints.get(destination)
-        if endpoint is not None:
-            endpoint.receive(source, value)
+        receiver = self._receivers.get(destination)
+        if receiver is not None:
+            receiver.receive(source, value)
             return
         silent = destination.host in self._silent_hosts
         silent = silent or self.is_cut(destination.host, source.host)
@@ -266,14 +266,14 @@ class Network:
     def _break(self, number: int) -> None:
         stream = self._streams.pop(number, None)
         if stream is not None:
-            broken = StreamBroken(stream=number)
+            broken = StreamEnded(stream=number)
             self._tell(stream.client, stream.server, broken)
             self._tell(stream.server, stream.client, broken)
 
     def _tell(self, destination: Address, source: Address, value: object) -> None:
-        endpoint = self._endpoints.get(destination)
-        if endpoint is not None:
-            endpoint.receive(source, value)
+        receiver = self._receivers.get(destination)
+        if receiver is not None:
+            receiver.receive(source, value)
 
     def _link(self, source: int, destination: int, channel: Channel) -> _Link:
         key = (source, destination, channel)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from strandline.controller.events import ProbeVerdict
 from strandline.model import BrokerId
 
-from .environment import Environment
+from .environment import SimulatedEnvironment
 from .messages import Probe, ProbeResponse
 from .network import Address, Channel
 from .process_port import ProcessPort
@@ -18,7 +18,7 @@ OnVerdict = Callable[[ProbeVerdict], None]
 class Prober:
     """The probes of one process; each has one verdict, at its deadline at the latest."""
 
-    def __init__(self, environment: Environment, port: ProcessPort) -> None:
+    def __init__(self, environment: SimulatedEnvironment, port: ProcessPort) -> None:
         self._environment = environment
         self._port = port
         self._last_probe_id = 0

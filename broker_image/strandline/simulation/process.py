@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.model import BrokerId, Registration
 
 from .disk import SimulatedDisk
-from .environment import Environment
+from .environment import SimulatedEnvironment
 from .prng import Prng, key_of
 from .process_life import ProcessLife
 from .registration import SimulatedRegistration
@@ -17,7 +17,7 @@ class Process:
 
     def __init__(
         self,
-        environment: Environment,
+        environment: SimulatedEnvironment,
         *,
         broker_id: BrokerId,
         disk: SimulatedDisk,

@@ -19,7 +19,7 @@ from strandline.model import (
 from strandline.start_decision import FoundOnDisk, damaged, decide_registration
 
 from .disk import SimulatedDisk
-from .environment import Environment
+from .environment import SimulatedEnvironment
 from .process_life import ProcessLife
 
 RETRY_MS = 100
@@ -30,7 +30,7 @@ class SimulatedRegistration:
 
     def __init__(
         self,
-        environment: Environment,
+        environment: SimulatedEnvironment,
         life: ProcessLife,
         *,
         disk: SimulatedDisk,

@@ -48,7 +48,7 @@ from .controller_shell import SimulatedControllerShell, new_controller
 from .core_shell import SimulatedCoreShell, new_replicas
 from .disk import SimulatedDisk
 from .driver import StepQueue
-from .environment import Environment
+from .environment import SimulatedEnvironment
 from .messages import (
     ConsumeRequest,
     MetadataRequest,
@@ -56,7 +56,7 @@ from .messages import (
     ProbeResponse,
     ProduceRequest,
 )
-from .network import Address, Channel, OnStream, Refused, StreamBroken
+from .network import Address, Channel, OnStream, Refused, StreamEnded
 from .probes import Prober
 from .process_life import ProcessLife
 from .request_ids import RequestIds
@@ -79,7 +79,7 @@ class ServingBroker:
 
     def __init__(
         self,
-        environment: Environment,
+        environment: SimulatedEnvironment,
         life: ProcessLife,
         *,
         registration: Registration,
@@ -200,7 +200,7 @@ class ServingBroker:
         """Hand a message to the part that it is for."""
         _STREAM_RECEIVERS[type(value.message)](self, value.stream, value.message)
 
-    def on_stream_broken(self, _: Address, value: StreamBroken) -> None:
+    def on_stream_broken(self, _: Address, value: StreamEnded) -> None:
         """Hand the end of a stream to all: each knows its own streams."""
         self._core_shell.on_stream_broken(value.stream)
         self._session_shell.on_stream_broken(value.stream)
@@ -242,7 +242,7 @@ class ServingBroker:
 
 _RECEIVERS: dict[type, Callable[[ServingBroker, Address, Any], None]] = {
     OnStream: ServingBroker.on_stream,
-    StreamBroken: ServingBroker.on_stream_broken,
+    StreamEnded: ServingBroker.on_stream_broken,
     ProduceRequest: lambda self, source, value: self._broker_api.on_produce(source, value),
     ConsumeRequest: lambda self, source, value: self._broker_api.on_consume(source, value),
     MetadataRequest: lambda self, source, _: self._broker_api.on_metadata(source),

@@ -33,7 +33,7 @@ from strandline.controller_session.timing import ControllerSessionTiming
 from strandline.model import StoredBroker
 
 from .driver import SimulatedDriver
-from .environment import Environment
+from .environment import SimulatedEnvironment
 from .network import Address, Channel, Delivery
 from .plan import Timing
 from .probes import Prober
@@ -72,7 +72,7 @@ class SimulatedSessionShell:
 
     def __init__(
         self,
-        environment: Environment,
+        environment: SimulatedEnvironment,
         port: ProcessPort,
         *,
         session: ControllerSession,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .api_server import ApiServer
 from .clients import SimulatedClients
 from .disk import SimulatedDisk
-from .environment import Environment
+from .environment import SimulatedEnvironment
 from .fault_counts import FaultCounts
 from .healing import Healing
 from .hosts import Hosts
@@ -53,7 +53,7 @@ class World:
             observers=(trace, invariants, tally, self.loss_budget),
             on_status_refused=invariants.on_status_refused,
         )
-        self.environment = Environment(
+        self.environment = SimulatedEnvironment(
             plan=plan,
             virtual_time=virtual_time,
             conditions=conditions,

@@ -29,7 +29,8 @@ def files(root: Path, under: Path = Path()) -> Iterator[Path]:
     for folder, folders, names in os.walk(root / under):
         folders[:] = sorted(name for name in folders if _is_ours(name))
         for name in sorted(names):
-            if not name.endswith(GENERATED_ENDINGS):
+            # A worktree of git has a file where a clone has the folder.
+            if not name.endswith(GENERATED_ENDINGS) and name != ".git":
                 yield (Path(folder) / name).relative_to(root)
 
 

@@ -1,0 +1,93 @@
+"""One word for one thing: words that gave way to the field's terms, and classes named twice.
+
+`docs/glossary.md` is the vocabulary. A private word that gave way to a term does not come back, and
+a search for the name of a class finds one class.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.house.rules import tree
+
+GLOSSARY = Path("docs/glossary.md")
+GLOSSARY_LINES_MAX = 60
+THIS = Path("tests/house/rules/vocabulary.py")
+PAST = (Path("CHANGELOG.md"), Path("docs/acceptance.md"), Path("docs/acceptance"))
+"""What was promised or released stands in the words of its day."""
+
+RETIRED = {
+    "Surroundings": "BrokerContext",
+    "CommandWork": "ControllerRequests",
+    "IsrKeeper": "IsrProposer",
+    "PartitionWork": "PartitionReconciler",
+    "Hands": "CoreShell",
+    "Office": "ControllerElection",
+    "InOffice": "Active",
+    "Standing": "LivenessState",
+    "ControllerHost": "ControllerShell",
+    "ControllerLink": "ControllerSession",
+    "ClientRequests": "BrokerApi",
+    "Payloads": "RecordBuffers",
+    "SessionUp": "BrokerMessage",
+    "SessionDown": "ControllerMessage",
+    "Happenings": "FaultCounts",
+    "Executor": "Applier",
+    "ailments": "unhealthy",
+    "distrusted": "stale_incarnations",
+    "holding_ends": "counted_end_offsets",
+    "led_epoch_floor": "fenced_leader_epoch",
+    "fresh_progress": "reset_progress",
+    "WakeFetch": "CompleteFetch",
+    "swarm": "plan_generator",
+    "pod_trouble": "pod_diagnostics",
+}
+"""Identifiers of ours that have a term of the field instead; the value is that term."""
+
+REPEATED = {"Ticked": "an event of two machines; its name is a label value of a metric"}
+"""Classes that may stand twice, with the reason."""
+
+
+def retired_words(root: Path) -> list[str]:
+    """Find words that gave way to a term, in any text of the tree but its past."""
+    words = re.compile(rf"\b(?:{'|'.join(RETIRED)})\b")
+    return [
+        f"{path}:{number}: {match[0]}, the term is {RETIRED[match[0]]}"
+        for path in tree.files(root)
+        if path != THIS and not any(path.is_relative_to(past) for past in PAST)
+        for number, line in enumerate(tree.lines(root, path), start=1)
+        if (match := words.search(line))
+    ]
+
+
+def repeated_classes(root: Path) -> list[str]:
+    """Find classes of one name in several shipped files."""
+    homes = defaultdict[str, list[Path]](list)
+    for path in tree.shipped_files(root):
+        for name in _public_classes(tree.parse(root, path)):
+            homes[name].append(path)
+    return [
+        f"class {name} stands in {', '.join(map(str, paths))}"
+        for name, paths in sorted(homes.items())
+        if len(paths) > 1 and name not in REPEATED
+    ]
+
+
+def long_glossary(root: Path) -> list[str]:
+    """Find a glossary that is longer than a page, or a row without its four parts."""
+    lines = tree.lines(root, GLOSSARY) if (root / GLOSSARY).exists() else []
+    rows = [line for line in lines if line.startswith("|")]
+    found = [f"{GLOSSARY}: not four columns: {row}" for row in rows if row.count("|") != 5]
+    if len(lines) > GLOSSARY_LINES_MAX:
+        found.append(f"{GLOSSARY}: {len(lines)} lines, at most {GLOSSARY_LINES_MAX}")
+    return found
+
+
+def _public_classes(module: ast.Module) -> Iterator[str]:
+    for node in module.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
