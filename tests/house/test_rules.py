@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.house import owned_things
+from tests.house import circular_imports, owned_things
 from tests.house.rules import (
     circles,
     conduct,
@@ -28,7 +28,6 @@ from tests.house.rules import (
 from tests.house.test_tree import ROOT, RULES, Rule
 
 CORE = "broker_image/strandline/core/x.py"
-CORE_Y = "broker_image/strandline/core/y.py"
 LOG = "broker_image/strandline/log/x.py"
 ANALYSIS = "spark/strandline_analysis/x.py"
 OPERATOR = "operator/strandline_operator/x.py"
@@ -189,25 +188,8 @@ OFFENCES = (
     Planted(layers.forbidden_imports, {OPERATOR: "import strandline.core.leader\n"}, "core.leader"),
     Planted(layers.forbidden_imports, {ANALYSIS: "import strandline.model\n"}, "strandline.model"),
     Planted(layers.forbidden_imports, {METRICS: "import strandline_api\n"}, "strandline_api"),
-    Planted(
-        circles.import_circles,
-        {CORE: "from . import y\n", CORE_Y: "from .x import thing\n"},
-        "strandline.core.x -> strandline.core.y -> strandline.core.x",
-    ),
-    Planted(
-        circles.import_circles,
-        {CORE: "import strandline.core.y\n", CORE_Y: "if TYPE_CHECKING:\n    from .x import A\n"},
-        "import circle",
-    ),
-    Planted(
-        circles.import_circles,
-        {CORE: "def f():\n    from .y import A\n", CORE_Y: "from .x import f\n"},
-        "import circle",
-    ),
-    *(
-        Planted(ownership.broken_ownership, files, sentence)
-        for files, sentence in owned_things.OFFENCES
-    ),
+    *(Planted(circles.import_circles, *offence) for offence in circular_imports.OFFENCES),
+    *(Planted(ownership.broken_ownership, *offence) for offence in owned_things.OFFENCES),
     Planted(layers.ambiguous_names, {"broker_image/strandline/types.py": ""}, "misleads"),
     Planted(layers.ambiguous_names, {"operator/__init__.py": ""}, "operator module"),
     Planted(words.forbidden_words, {"docs/x.md": f"as told in {NUMBER}"}, NUMBER),
@@ -411,6 +393,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (layers.forbidden_imports, {OPERATOR: "from strandline.kube import api\n"}),
     (layers.forbidden_imports, {ANALYSIS: "from strandline import names\n"}),
     (layers.ambiguous_names, {OPERATOR: ""}),
+    *((circles.import_circles, files) for files in circular_imports.HARMLESS),
     *((ownership.broken_ownership, files) for files in owned_things.HARMLESS),
     (words.forbidden_words, {LOG: "struct 10+ #0", "x.json": '"#7eb26d"', "x.sh": "${#a[@]}"}),
     (registers.metric_names_elsewhere, {LOG: "x = 'strandline_operator.plan'\n"}),

@@ -1,6 +1,6 @@
 """A broker's answers to clients: produce, consume and metadata requests over the network.
 
-The simulator's counterpart of `runtime/broker_api.py` and of the listener before it.
+The simulator's counterpart of `runtime/clients/broker_api.py` and of the listener before it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from .plan import Conditions
 
 @dataclass(slots=True)
 class PresentConditions:
-    """Read by network, API server and disks; changed by `end_faults` alone, which `heal` calls."""
+    """Read by network, API server and shells; changed by its own methods alone."""
 
     now: Conditions
 

@@ -14,7 +14,7 @@ LINE_MAX = 700
 
 
 class Trace:
-    """Changed by `record` alone; equal digests mean the same events in the same order."""
+    """Changed by its own methods alone; equal digests mean the same events in the same order."""
 
     __slots__ = ("_last", "_virtual_time", "digest")
 
