@@ -23,7 +23,7 @@ SCAN_LIMIT_SECONDS = 300.0
 class FaultSeen:
     """A fault and its effects; gaps_ms is the longest time without acknowledgements.
 
-    at_ms is wall time, as in the samples of Prometheus.
+    at_ms is wall time since 1970, as in the samples of Prometheus.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the bench makes of what it sees: rows and their remarks, events, targets, failures."""
+"""The bench as pure functions: rows and their remarks, events, targets, failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo makes of what it sees: reports, offsets, events, and when a run shows nothing."""
+"""The demo as pure functions: reports, offsets, events, and when a run shows nothing."""
 
 from __future__ import annotations
 

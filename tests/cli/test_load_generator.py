@@ -1,4 +1,4 @@
-"""What the load writes down of a delivery: acknowledged, failed, or not known."""
+"""The outcome of a delivery in the history: acknowledged, failed or unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a pod from running, read from statuses that real nodes and schedulers wrote."""
+"""Why a pod does not run, read from statuses of real nodes and schedulers."""
 
 from __future__ import annotations
 

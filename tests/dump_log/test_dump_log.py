@@ -1,4 +1,4 @@
-"""A log written by a broker's own code is read back whole; damage is told, a torn end is not."""
+"""The reader reads a broker's log back whole; it reports damage, but no torn end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of connections ask a running listener and its broker."""
+"""A running listener and its broker, for tests of connections."""
 
 from __future__ import annotations
 

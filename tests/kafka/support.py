@@ -94,7 +94,7 @@ class MemoryLog:
     def append(
         self, batch: bytes | bytearray | memoryview, codec_max: int = 4
     ) -> ProducedPartition:
-        """Append what is sound; answer a repeated batch with the offset it got before."""
+        """Append sound batches; give a repeated batch the offset that it got before."""
         try:
             checked = read_client_batch(batch)
             check_client_batch(
@@ -319,7 +319,7 @@ class MemoryBroker:
 
 
 class CountingObserver:
-    """Keeps what a listener told."""
+    """Keeps the facts that a listener reported."""
 
     def __init__(self) -> None:
         self.responses: list[tuple[str, ErrorCode]] = []

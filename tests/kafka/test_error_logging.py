@@ -1,4 +1,4 @@
-"""What is logged for a response with an error: one line, or none."""
+"""The log of a response with an error: one line, or none."""
 
 from __future__ import annotations
 

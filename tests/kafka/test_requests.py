@@ -1,4 +1,4 @@
-"""Every API answers what it should, and refuses what it must, over a real socket."""
+"""Every API serves good requests and refuses bad ones, over a real socket."""
 
 from __future__ import annotations
 

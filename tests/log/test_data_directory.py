@@ -1,4 +1,4 @@
-"""The data directory: one owner, files that are whole or refused, errors that say what to do."""
+"""The data directory: one owner, files that are whole or refused, errors with a remedy."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._exposed())
     @rule(data=st.data(), flip=st.booleans())
     def power_lost(self, data: st.DataObject, flip: bool) -> None:
-        """Cut what was not flushed at some byte, or change one byte of it."""
+        """Cut the unflushed bytes at some byte, or change one of them."""
         recovery_point = self.log.recovery_point
         self.log._segments.release_all()
         position = data.draw(st.integers(0, sum(len(each.data) for each in self._exposed()) - 1))

@@ -1,4 +1,4 @@
-"""One log: what is appended is read, rolled, cut, reopened; what must not be is refused."""
+"""One log: it appends, reads, rolls, cuts and reopens batches, and refuses bad ones."""
 
 from __future__ import annotations
 

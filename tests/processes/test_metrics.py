@@ -32,7 +32,7 @@ RISES = (
     names.KUBERNETES_REQUESTS_TOTAL,
     names.KUBERNETES_REQUEST_SECONDS,
 )
-"""What an ordinary life brings about: a flushed topic, a consumer, a machine that boots."""
+"""Ordinary events: a flushed topic, a consumer, a machine that boots."""
 
 
 def families(group: BrokerGroup, broker: int) -> dict[str, str]:

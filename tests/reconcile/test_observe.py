@@ -1,4 +1,4 @@
-"""The cache: dicts become values at its edge, and snapshots hold what concerns one object."""
+"""The cache: it turns dicts into values, and its snapshots hold the facts about one object."""
 
 from __future__ import annotations
 

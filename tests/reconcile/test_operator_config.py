@@ -1,4 +1,4 @@
-"""The operator's configuration: what the chart writes is read, anything else is refused."""
+"""The operator's configuration: it reads the chart's settings and refuses any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans as values: what is desired and observed, and the sentences of what will be done."""
+"""Plans as values: from desired and observed state to the sentences of actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests as values: what brokers are told, how their pods run, and what carries a version."""
+"""Manifests as values: the brokers' settings, how their pods run, and which carry a version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a topic's partitions obey: its own settings, the cluster's, Kafka's."""
+"""The settings of a topic's partitions: its own, the cluster's, Kafka's."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tests of what travels between brokers."""
+"""Tests of the messages between brokers."""

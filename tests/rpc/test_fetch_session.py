@@ -74,7 +74,7 @@ def test_what_did_not_change_is_not_sent_again() -> None:
 
 
 def test_what_changed_is_read_last() -> None:
-    """The follower puts what got records behind the rest; the leader reads in the same turn."""
+    """The follower moves partitions that got records to the back; so does the leader."""
     follower, leader = FollowerFetchSession(), LeaderFetchSession()
     leader.fetch_of(follower.frame_of(fetch_with(part(0), part(1), part(2))))
     sent = fetch_with(part(1), part(2), part(0, offset=9))

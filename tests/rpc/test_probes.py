@@ -1,4 +1,4 @@
-"""What a probe takes for evidence: refusal and another incarnation, never silence."""
+"""The evidence of probes: refusal and another incarnation, never silence."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the tests of the log are made with."""
+"""Helpers for the tests of the log."""

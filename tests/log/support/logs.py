@@ -1,4 +1,4 @@
-"""Logs in a temporary data directory, and what stands in them."""
+"""Logs in a temporary data directory, and their contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A producer's pipeline at a broker that refuses its head: what came behind shares the refusal."""
+"""A producer's pipeline whose head a broker refuses: the next batches share the refusal."""
 
 from __future__ import annotations
 

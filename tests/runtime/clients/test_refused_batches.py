@@ -1,4 +1,4 @@
-"""Bounds and arithmetic of shared refusals; what clients see of them is in test_broker_api."""
+"""Bounds and arithmetic of shared refusals; test_broker_api has the clients' view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pauses double up to a bound; what is waited for is said at once and then at intervals."""
+"""Pauses double up to a bound; log lines name the wait at once and then at intervals."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def written() -> Iterator[Lines]:
 
 
 def answers_to(*sent: bytes) -> list[bytes]:
-    """Return what a server answered on one connection each until it closed them."""
+    """Return a server's response on each connection until it closed them."""
 
     def ask(port: int, data: bytes) -> bytes:
         with socket.create_connection(("127.0.0.1", port), 10) as client:

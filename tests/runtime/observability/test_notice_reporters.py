@@ -1,4 +1,4 @@
-"""What is remembered of leaderships: from its beginning until it ends, however it ends."""
+"""The reporter remembers a leadership from its beginning until any end of it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ CONNECT_LIMIT_SECONDS = 5
 
 
 class Recorder:
-    """A service that writes down what it is asked for, and fails where the test wants it to."""
+    """A service that records its calls, and fails where the test wants it to."""
 
     def __init__(self, *, fails_in: str = "", at_start: Callable[[], None]) -> None:
         self.asked: list[str] = []
@@ -84,7 +84,7 @@ def be_told_to_stop() -> None:
 
 @pytest.fixture
 def be_superseded(control_plane: ControlPlane, prepared: str) -> Callable[[], None]:
-    """Provide what registers another broker under the same id."""
+    """Provide a function that registers another broker under the same id."""
     return lambda: objects.patch_status(
         control_plane, prepared, "broker/demo-0", {"brokerEpoch": 7}
     )

@@ -1,4 +1,4 @@
-"""What the watch of the controller Lease tells, and that it goes on after an outage."""
+"""The events of the watch of the controller Lease, which goes on after an outage."""
 
 from __future__ import annotations
 

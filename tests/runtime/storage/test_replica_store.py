@@ -1,4 +1,4 @@
-"""Replicas on disk: the order in which things come and go, and what a kill in between leaves."""
+"""Replicas on disk: the order of creations and deletions, and the disk after a kill between."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LIMIT_MS = 5_000
 
 
 class Opened:
-    """A store over a data directory, and what it reported."""
+    """A store over a data directory, and its reports."""
 
     def __init__(self, folder: Path) -> None:
         self.directory = DataDirectory.open(folder)

@@ -95,7 +95,7 @@ class Context:
 
 
 class Service(Protocol):
-    """What a registered broker does; methods are called in this order, all but `ready` once."""
+    """What a registered broker does; called in this order, each but `ready` at most once."""
 
     async def start(self) -> None:
         """Begin work."""
