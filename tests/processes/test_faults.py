@@ -170,7 +170,7 @@ def produces_refused(group: BrokerGroup, brokers: list[int]) -> float:
 def test_what_is_in_doubt_at_a_silent_leader_is_not_written_twice_after_refusals_elsewhere(
     group: BrokerGroup,
 ) -> None:
-    """A client that must renumber sends records under new numbers that the followers have already."""
+    """A client that must renumber sends again records that the followers have already."""
     topic = "in-doubt"
     topic_id = group.create_topic(topic, partitions=PARTITIONS, min_insync_replicas=3)
     group.wait_full_isr(topic, PARTITIONS)

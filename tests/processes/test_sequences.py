@@ -91,7 +91,7 @@ def test_every_replica_knows_the_last_five_batches_of_a_producer(group: BrokerGr
         group.brokers[leader].kill()
         leader = group.wait_leader(TOPIC, other_than=leader)
         led.append(leader)
-        # A retry of a batch that the dead leader acknowledged gets its offset, and is not written again.
+        # A retry of a batch that the dead leader acknowledged gets its offset, without a write.
         producer.wait_acked(leader, newest)
         for number in range(newest - REMEMBERED + 1, newest + 1):
             assert producer.send_batch(leader, number) == (ErrorCode.NONE, offset_of(number))
