@@ -10,10 +10,10 @@ from strandline.controller.broker_entry import BrokerView, LivenessState
 from strandline.controller.events import IsrChangeRequested
 from strandline.controller.isr_changes import (
     Accept,
-    AnswerNow,
     IsrChangeVerdict,
     ReadFirst,
     Refuse,
+    RespondNow,
     judge,
 )
 from strandline.errors import ErrorCode
@@ -121,7 +121,7 @@ def test_already_so_is_success_before_the_partition_epoch_is_compared(
     partition_epoch: int,
 ) -> None:
     found = verdict((entry(1), entry(0)), partition_epoch=partition_epoch)
-    assert found == AnswerNow(error=ErrorCode.NONE)
+    assert found == RespondNow(error=ErrorCode.NONE)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_already_so_is_success_before_the_partition_epoch_is_compared(
     ],
 )
 def test_answers_that_commit_nothing(error: ErrorCode, changes: dict[str, Any]) -> None:
-    assert verdict(ABC, **changes) == AnswerNow(error=error)
+    assert verdict(ABC, **changes) == RespondNow(error=error)
 
 
 @pytest.mark.parametrize("changes", [{"leader_epoch": 5}, {"partition_epoch": 8}, {"found": None}])

@@ -26,9 +26,9 @@ def counted_end_offsets(
     """Return the log end of every follower that counts for the high watermark.
 
     A member whose present process may lack what its entry stands for counts with UNKNOWN_END
-    (ADR 0002). Followers outside the ISR count while caught up and eligible. Otherwise the high watermark would stay one fetch
-    ahead of them, and they could never rejoin. A fenced follower does not count, however
-    recently it was caught up (KAFKA-15021).
+    (ADR 0002). Followers outside the ISR count while caught up and eligible. Otherwise the high
+    watermark would stay one fetch ahead of them, and they could never rejoin. A fenced follower
+    does not count, however recently it was caught up (KAFKA-15021).
 
     Shape:   followers maps every remote assigned broker
     """
