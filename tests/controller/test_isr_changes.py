@@ -1,4 +1,4 @@
-"""AlterPartition: the table of answers, and the commits behind them."""
+"""AlterPartition: the table of responses, and the commits behind them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_member_that_restarted_clean_may_renew_its_entry() -> None:
     assert found.state.isr == renewed
 
 
-def test_shrink_is_allowed_whoever_is_dead() -> None:
+def test_shrink_is_allowed_while_another_member_is_dead() -> None:
     found = verdict(A, view(0), view(1, LivenessState.DEAD))
     assert isinstance(found, Accept)
 

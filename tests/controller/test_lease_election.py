@@ -1,4 +1,4 @@
-"""The elector alone: what it does with each answer, and what it never does."""
+"""The elector alone: what it does with each response, and what it never does."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_each_change_is_a_sign_of_life(change: dict[str, Any]) -> None:
     assert one.next_wakeup_ms == 4_000
 
 
-def test_lease_of_a_dead_holder_is_offered_early_but_not_to_everybody_at_once() -> None:
+def test_lease_of_a_dead_holder_is_offered_early_but_by_rank() -> None:
     one = seen(OTHERS, rank=1)
     one.holder_died("third", 100)
     assert one.next_wakeup_ms == 3_050
@@ -154,14 +154,14 @@ def test_taking_write_in_doubt_is_settled_by_a_quorum_read(outcome: StoreOutcome
         assert bool(one.release(960)) is won
 
 
-def test_taking_write_in_doubt_with_a_failed_read_is_nobodys() -> None:
+def test_taking_write_in_doubt_with_a_failed_read_proves_no_holder() -> None:
     one = seen(LEASE_FREE)
     one.tick(0)
     put = request_of(one.take(ControllerEpoch(2), 0))
     read = request_of(one.on_lease_response(put, StoreOutcome.UNKNOWN, None, 900))
     assert one.on_lease_response(read, StoreOutcome.UNKNOWN, None, 1_000) == []
     assert one.release(1_000) == []
-    # The write has landed after all: the Lease is our own, and is taken anew.
+    # The write has landed after all: the Lease is ours, and the elector takes it again.
     read = request_of(one.tick(1_500))
     own = replace(LEASE_FREE, holder_identity="me", resource_version="8")
     one.on_lease_response(read, StoreOutcome.OK, own, 1_500)
@@ -223,7 +223,7 @@ def test_watch_event_of_another_holder_alone_ends_nothing() -> None:
     assert written(one.release(112)).holder_identity == ""
 
 
-def test_late_answer_of_an_abandoned_request_is_ignored() -> None:
+def test_late_response_to_an_abandoned_request_is_ignored() -> None:
     one, stored = holding()
     assert one.on_lease_response(77, StoreOutcome.OK, OTHERS, 10) == []
     assert one.lease == stored

@@ -198,13 +198,13 @@ class ReplicationTransport:
         self, broker_id: BrokerId, request_id: int, frames: list[RecordsFrame]
     ) -> None:
         partitions = tuple(self._checked(frame) for frame in frames)
-        answer = FetchResponseReceived(
+        response = FetchResponseReceived(
             request_id=request_id, leader=broker_id, partitions=partitions
         )
-        self._submit(answer)
+        self._submit(response)
 
     def _checked(self, frame: RecordsFrame) -> FetchedPartition:
-        """Return what the core may see of an answer: every batch has been checked by its CRC."""
+        """Return what the core may see of a response: every batch has been checked by its CRC."""
         error = frame.error
         batches = FetchedBatches((), b"")
         try:
