@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.house import owned_things
+from tests.house import circular_imports, owned_things
 from tests.house.rules import (
+    circles,
     conduct,
     decisions,
     layers,
@@ -187,10 +188,8 @@ OFFENCES = (
     Planted(layers.forbidden_imports, {OPERATOR: "import strandline.core.leader\n"}, "core.leader"),
     Planted(layers.forbidden_imports, {ANALYSIS: "import strandline.model\n"}, "strandline.model"),
     Planted(layers.forbidden_imports, {METRICS: "import strandline_api\n"}, "strandline_api"),
-    *(
-        Planted(ownership.broken_ownership, files, sentence)
-        for files, sentence in owned_things.OFFENCES
-    ),
+    *(Planted(circles.import_circles, *offence) for offence in circular_imports.OFFENCES),
+    *(Planted(ownership.broken_ownership, *offence) for offence in owned_things.OFFENCES),
     Planted(layers.ambiguous_names, {"broker_image/strandline/types.py": ""}, "misleads"),
     Planted(layers.ambiguous_names, {"operator/__init__.py": ""}, "operator module"),
     Planted(words.forbidden_words, {"docs/x.md": f"as told in {NUMBER}"}, NUMBER),
@@ -394,6 +393,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (layers.forbidden_imports, {OPERATOR: "from strandline.kube import api\n"}),
     (layers.forbidden_imports, {ANALYSIS: "from strandline import names\n"}),
     (layers.ambiguous_names, {OPERATOR: ""}),
+    *((circles.import_circles, files) for files in circular_imports.HARMLESS),
     *((ownership.broken_ownership, files) for files in owned_things.HARMLESS),
     (words.forbidden_words, {LOG: "struct 10+ #0", "x.json": '"#7eb26d"', "x.sh": "${#a[@]}"}),
     (registers.metric_names_elsewhere, {LOG: "x = 'strandline_operator.plan'\n"}),

@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode as KafkaErrorCode
 from strandline.errors import ErrorCode
 from strandline.names import ALL_METRICS, Metric, MetricKind
 from tests.house.rules import (
+    circles,
     conduct,
     decisions,
     layers,
@@ -44,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     conduct.unexplained_type_ignores,
     layers.forbidden_imports,
     layers.ambiguous_names,
+    circles.import_circles,
     ownership.foreign_changes,
     ownership.broken_ownership,
     words.forbidden_words,

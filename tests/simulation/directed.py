@@ -6,7 +6,9 @@ are brokers 1, 2 and 3. Nothing is lost or late on the network unless a plan say
 
 from __future__ import annotations
 
-from strandline.simulation.plan import Conditions, Fault, FaultKind, Plan, Produce, Timing
+from dataclasses import replace
+
+from strandline.simulation.plan import Conditions, Fault, Plan, Produce, Timing
 
 LONG_MS = 10_000
 
@@ -33,29 +35,29 @@ def _plan(
 
 JOIN_BELOW_EPOCH_START = _plan(
     # C dies with five records; the next five are committed by A and B alone.
-    Fault(at_ms=1_300, kind=FaultKind.CRASH, target="3", for_ms=700),
+    Fault(at_ms=1_300, kind="crash", target="3", for_ms=700),
     # A dies before B has heard of their high watermark.
-    Fault(at_ms=1_960, kind=FaultKind.CRASH, target="1", for_ms=LONG_MS),
+    Fault(at_ms=1_960, kind="crash", target="1", for_ms=LONG_MS),
     # C comes back and asks B, but gets no answer: it stays at the inherited high watermark.
-    Fault(at_ms=1_990, kind=FaultKind.CUT, target="2", peer=3, for_ms=1_000),
+    Fault(at_ms=1_990, kind="cut", target="2", peer=3, for_ms=1_000),
     produces=(_produce(1_000), _produce(1_950), _produce(4_100)),
 )
 """KAFKA-7128: a follower joins only from the epoch start on, not from an old high watermark."""
 
 LEADERSHIP_OF_AN_EARLIER_SELF = _plan(
     # A leads; its disk is gone, and it is back before its session expired.
-    Fault(at_ms=1_500, kind=FaultKind.WIPE, target="1", for_ms=50),
+    Fault(at_ms=1_500, kind="wipe", target="1", for_ms=50),
     produces=(_produce(1_000), _produce(1_700), _produce(4_100)),
     watch_delay_max_ms=400,
 )
 """A process does not take up what an earlier one of its broker was given (ADR 0002)."""
 
 ELECTED_WHILE_LOSING_DATA = _plan(
-    Fault(at_ms=1_300, kind=FaultKind.CRASH, target="3", for_ms=LONG_MS),
+    Fault(at_ms=1_300, kind="crash", target="3", for_ms=LONG_MS),
     # B loses power and with it records that A and B committed; then A dies. A controller
     # that still takes B for the process it was elects it.
-    Fault(at_ms=2_000, kind=FaultKind.POWER_LOSS, target="2", for_ms=400, keep_per_mille=0),
-    Fault(at_ms=2_005, kind=FaultKind.CRASH, target="1", for_ms=LONG_MS),
+    Fault(at_ms=2_000, kind="power_loss", target="2", for_ms=400, keep_per_mille=0),
+    Fault(at_ms=2_005, kind="crash", target="1", for_ms=LONG_MS),
     produces=(_produce(1_000), _produce(1_900)),
     watch_delay_max_ms=400,
 )
@@ -63,7 +65,7 @@ ELECTED_WHILE_LOSING_DATA = _plan(
 
 CLEAN_RESTART_OF_ALL_BROKERS = _plan(
     *(
-        Fault(at_ms=1_500, kind=FaultKind.CRASH, target=str(broker), for_ms=100 + 50 * broker)
+        Fault(at_ms=1_500, kind="crash", target=str(broker), for_ms=100 + 50 * broker)
         for broker in range(4)
     ),
     produces=(_produce(1_000), _produce(1_600), _produce(4_100)),
@@ -71,8 +73,35 @@ CLEAN_RESTART_OF_ALL_BROKERS = _plan(
 """Every entry of every ISR carries an older broker epoch; nothing was lost, all goes on."""
 
 WIPED_FOLLOWER = _plan(
-    Fault(at_ms=1_500, kind=FaultKind.WIPE, target="2", for_ms=30),
-    Fault(at_ms=1_505, kind=FaultKind.PAUSE, target="controller", for_ms=1_500),
+    Fault(at_ms=1_500, kind="wipe", target="2", for_ms=30),
+    Fault(at_ms=1_505, kind="pause", target="controller", for_ms=1_500),
     produces=(_produce(1_000), _produce(1_520), _produce(1_800), _produce(4_100)),
 )
 """A leader does not count a follower that came back empty for the entry of its earlier self."""
+
+LATE_WRITE_OF_A_RESIGNED_CONTROLLER = _plan(
+    # C leaves the ISR and comes back.
+    Fault(at_ms=1_300, kind="cut", target="3", peer=1, for_ms=1_200),
+    # The controller's write that adds C arrives very late, and nothing that it sends after it:
+    # its Lease runs out, it refuses what it had not answered, and then the write is applied.
+    Fault(at_ms=2_450, kind="api_slow", target="0", for_ms=1_290),
+    Fault(at_ms=2_950, kind="api_cut", target="0", for_ms=1_500),
+    produces=(_produce(1_000), _produce(1_400), _produce(4_500)),
+)
+"""A resigning controller knows no outcome of its write: A counts C until it knows (KIP-497)."""
+
+DEPOSED_BUT_NOT_TOLD = replace(
+    _plan(
+        # A is cut off from all other brokers, goes on leading, and takes a batch.
+        *(
+            Fault(at_ms=1_500, kind="cut", target=str(source), peer=peer, for_ms=4_500)
+            for other in (0, 2, 3)
+            for source, peer in ((1, other), (other, 1))
+        ),
+        produces=(_produce(1_000), _produce(1_600), _produce(2_900)),
+    ),
+    min_insync_replicas=1,
+    heal_at_ms=7_000,
+    timing=Timing(session_timeout_ms=900, fetch_wait_ms=400, lag_max_ms=3_000),
+)
+"""Two leaders at a time: the deposed one may commit nothing, however long it waits (KIP-497)."""

@@ -1,37 +1,69 @@
 """Planted bugs: each replaces one named function for the time of a test.
 
 What is shipped knows nothing of them. A mutant stands for a mistake that was really made
-once, in Kafka or in an early model of this project; the simulator has to find it.
+once, in Kafka or in an early model of this project, or for one that a shell, a disk or a
+controller could make; the simulator has to find it, and to say which invariant it breaks.
+Together they break every invariant that there is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
-from strandline.controller.broker_entry import BrokerView
+from strandline.controller import elections
+from strandline.controller.broker_entry import BrokerView, LivenessState
+from strandline.controller_session.holder_connection import HolderConnection
+from strandline.controller_session.states import NoHolder
+from strandline.core import leader as leader_module
+from strandline.core import reads
 from strandline.core.broker_context import BrokerContext
-from strandline.core.effects import Effect
+from strandline.core.effects import Effect, LogReadInfo, Notice, PersistState
 from strandline.core.events import AlterPartitionResponseReceived
 from strandline.core.fetchers import Fetcher, OutstandingFetch
 from strandline.core.isr import PendingShrink, Stable
 from strandline.core.isr_proposer import IsrProposer
 from strandline.core.leader import LeaderReplica
 from strandline.core.live_brokers import LiveBrokers
-from strandline.model import BrokerId, IsrEntry, PartitionState, StoredPartition
+from strandline.core.partition import Partition
+from strandline.core.purgatory import DelayedProduce, Purgatory
+from strandline.errors import ErrorCode
+from strandline.model import BrokerId, IsrEntry, PartitionState, StoredPartition, TopicPartition
+from strandline.simulation.core_shell import SimulatedCoreShell
+from strandline.simulation.disk import SimulatedDisk
+from strandline.simulation.invariants import (
+    ACKNOWLEDGED_IS_COMMITTED,
+    ACKNOWLEDGED_SURVIVES,
+    CORE_HOLDS,
+    EPOCHS_NEVER_FALL,
+    EVERYTHING_HEALS,
+    ISR_IS_COMPLETE,
+    LEADER_IN_ISR,
+    MAXIMAL_ISR_COVERS,
+    NOTHING_ELSE_RAISES,
+    OFFLINE_NEEDS_LOSS,
+    ONE_LEADER_PER_EPOCH,
+    READS_ARE_COMMITTED,
+    WATERMARK_WITHIN_LOG,
+)
 from strandline.simulation.store import SimulatedStore
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake: `name` of `owner` becomes `function`."""
+    """One mistake: `name` of `owner` becomes `function`, and `breaks` is the invariant to fall.
+
+    A directed plan may let another invariant fall by the same mistake; it says so itself.
+    """
 
     title: str
-    owner: type
+    owner: type | ModuleType
     name: str
     function: Callable[..., Any] | property
+    breaks: str
 
 
 @contextmanager
@@ -44,6 +76,8 @@ def planted(mutant: Mutant) -> Iterator[None]:
     finally:
         setattr(mutant.owner, mutant.name, original)
 
+
+# --- the core -----------------------------------------------------------------------------
 
 _ADVANCE = LeaderReplica.advance_high_watermark
 _MAY_JOIN = LeaderReplica._may_join
@@ -106,53 +140,228 @@ def _any_own_entry(self: BrokerContext, entry: IsrEntry | None) -> bool:
     return entry is not None and entry.broker_id == self.broker_id
 
 
+_READ_FOR_CONSUMER = reads.read_for_consumer
+
+
+def _reads_to_the_log_end(
+    partition: Partition | None, tp: TopicPartition, **asked: Any
+) -> LogReadInfo:
+    """Let consumers read as far as followers."""
+    read = _READ_FOR_CONSUMER(partition, tp, **asked)
+    leader = reads.find_leader(partition, None)
+    if read.error is not ErrorCode.NONE or isinstance(leader, ErrorCode):
+        return read
+    return replace(read, up_to_offset=leader.log.log_end_offset)
+
+
+def _acknowledged_at_the_next_step(
+    self: Purgatory, tp: TopicPartition, *, high_watermark: int
+) -> list[DelayedProduce]:
+    """Take every append, whatever the high watermark."""
+    del high_watermark
+    return self.take_all_produce(tp)
+
+
+def _watermark_that_falls(ends: Sequence[int], *, leader_end: int, **_: int) -> int:
+    """Forget the high watermark that was."""
+    return min(ends, default=leader_end)
+
+
+def _waiting_requests_stay(_: Purgatory, delayed: Sequence[Any]) -> list[Any]:
+    """Answer requests and let them wait on: each would be answered twice."""
+    return list(delayed)
+
+
+# --- the controller and the session -------------------------------------------------------
+
+
+def _first_live_replica(
+    state: PartitionState, brokers: Mapping[BrokerId, BrokerView]
+) -> BrokerView | None:
+    """Elect a live replica, in sync or not."""
+    views = (brokers.get(broker_id) for broker_id in state.replicas)
+    live = [view for view in views if view is not None and view.is_live]
+    return min(live, key=lambda view: view.liveness is not LivenessState.IN_SESSION, default=None)
+
+
+def _never_dial_again(self: HolderConnection, now_ms: int) -> None:
+    """Wait for another holder after the first failure."""
+    del now_ms
+    self._state = NoHolder()
+
+
+# --- the shell ----------------------------------------------------------------------------
+
+_PERFORM = SimulatedCoreShell._perform
+
+
+def _notices_first(self: SimulatedCoreShell, effects: Sequence[Effect]) -> None:
+    """Report before the disk is written: the order of the effects is a contract."""
+    _PERFORM(self, sorted(effects, key=lambda effect: not isinstance(effect, Notice)))
+
+
+# --- the disk -----------------------------------------------------------------------------
+
+_END_OF_PROCESS = SimulatedDisk.end_of_process
+
+
+def _page_cache_dies_with_the_process(
+    self: SimulatedDisk, reached_disk: Callable[[], bool]
+) -> None:
+    """Lose half of what was not flushed, on a host that never lost power."""
+    _END_OF_PROCESS(self, reached_disk)
+    for log in self.logs.values():
+        log.lose_tail(500)
+
+
+def _state_file_keeps_first_epochs(self: SimulatedDisk, effect: PersistState) -> None:
+    """Write each partition to the state file once."""
+    self.state_writes.remove(effect)
+    self.controller_epoch = max(self.controller_epoch, effect.controller_epoch)
+    for tp, entry in effect.partitions:
+        self.persisted.setdefault(tp, entry)
+
+
 WATERMARK_OVER_COMMITTED_ISR = Mutant(
     "high watermark over the committed ISR only",
     LeaderReplica,
     "advance_high_watermark",
     _watermark_over_committed_isr,
+    ISR_IS_COMPLETE,
 )
 WRITE_WITHOUT_VERSION = Mutant(
     "status write without resourceVersion check",
     SimulatedStore,
     "put_partition_status",
     _write_without_version,
+    EPOCHS_NEVER_FALL,
 )
 JOIN_BEFORE_EPOCH_START = Mutant(
-    "join before the epoch start", LeaderReplica, "_may_join", _join_before_epoch_start
+    "join before the epoch start",
+    LeaderReplica,
+    "_may_join",
+    _join_before_epoch_start,
+    ISR_IS_COMPLETE,
 )
 NO_OWN_ENTRY_CHECK = Mutant(
-    "missing own-entry check", BrokerContext, "is_own_incarnation", _any_own_entry
+    "missing own-entry check",
+    BrokerContext,
+    "is_own_incarnation",
+    _any_own_entry,
+    ONE_LEADER_PER_EPOCH,
 )
 NO_ANSWER_MEANS_NOT_APPLIED = Mutant(
     "a proposal without an accepting response counts as not applied",
     IsrProposer,
     "wait_on",
     _no_answer_means_not_applied,
+    MAXIMAL_ISR_COVERS,
 )
 LEAVERS_STOP_COUNTING = Mutant(
     "leavers stop counting before the controller has answered",
     PendingShrink,
     "maximal_entries",
     property(lambda self: self.proposed),
+    MAXIMAL_ISR_COVERS,
 )
 ANSWERS_WITHOUT_REQUEST_ID = Mutant(
     "fetch responses taken without their request id",
     Fetcher,
     "take_outstanding",
     _any_answer_is_ours,
+    EVERYTHING_HEALS,
 )
 LOST_DATA_TRUSTED = Mutant(
-    "ISR entries of lost data trusted", BrokerView, "covers", lambda *_: True
+    "ISR entries of lost data trusted",
+    BrokerView,
+    "covers",
+    lambda *_: True,
+    LEADER_IN_ISR,
 )
 
-FOUND_SOON = (
+READS_TO_THE_LOG_END = Mutant(
+    "consumers read up to the log end",
+    reads,
+    "read_for_consumer",
+    _reads_to_the_log_end,
+    READS_ARE_COMMITTED,
+)
+ACKNOWLEDGED_AT_ONCE = Mutant(
+    "acks=all acknowledged before the high watermark",
+    Purgatory,
+    "take_produce",
+    _acknowledged_at_the_next_step,
+    ACKNOWLEDGED_IS_COMMITTED,
+)
+WATERMARK_FALLS = Mutant(
+    "a high watermark that may fall",
+    leader_module,
+    "next_high_watermark",
+    _watermark_that_falls,
+    CORE_HOLDS,
+)
+WAITING_REQUESTS_STAY = Mutant(
+    "requests wait on after their response",
+    Purgatory,
+    "_take",
+    _waiting_requests_stay,
+    NOTHING_ELSE_RAISES,
+)
+LEADER_OUTSIDE_ISR = Mutant(
+    "a leader elected outside the ISR",
+    elections,
+    "choose_leader",
+    _first_live_replica,
+    LEADER_IN_ISR,
+)
+NEVER_DIAL_AGAIN = Mutant(
+    "a session that is not dialled again",
+    HolderConnection,
+    "_redial",
+    _never_dial_again,
+    EVERYTHING_HEALS,
+)
+PAGE_CACHE_LOST = Mutant(
+    "a page cache that dies with its process",
+    SimulatedDisk,
+    "end_of_process",
+    _page_cache_dies_with_the_process,
+    ACKNOWLEDGED_SURVIVES,
+)
+STATE_FILE_KEEPS_FIRST_EPOCHS = Mutant(
+    "a state file that keeps the first epochs",
+    SimulatedDisk,
+    "write_state",
+    _state_file_keeps_first_epochs,
+    CORE_HOLDS,
+)
+EVERY_START_IS_UNCLEAN = Mutant(
+    "every start taken for one that lost data",
+    SimulatedDisk,
+    "has_lost_logs",
+    lambda _: True,
+    OFFLINE_NEEDS_LOSS,
+)
+
+NOTICES_FIRST = Mutant(
+    "a shell that reports before it performs",
+    SimulatedCoreShell,
+    "_perform",
+    _notices_first,
+    WATERMARK_WITHIN_LOG,
+)
+
+FOUND_BY_SEARCH = (
+    NOTICES_FIRST,
     WATERMARK_OVER_COMMITTED_ISR,
     WRITE_WITHOUT_VERSION,
     LEAVERS_STOP_COUNTING,
     LOST_DATA_TRUSTED,
+    ANSWERS_WITHOUT_REQUEST_ID,
+    READS_TO_THE_LOG_END,
+    ACKNOWLEDGED_AT_ONCE,
+    WATERMARK_FALLS,
+    WAITING_REQUESTS_STAY,
+    STATE_FILE_KEEPS_FIRST_EPOCHS,
 )
-"""Found by random search within so few schedules that the fast tier looks for them."""
-
-FOUND_LATE = (NO_ANSWER_MEANS_NOT_APPLIED, ANSWERS_WITHOUT_REQUEST_ID)
-"""Found by random search, but by so many schedules that only the full gate looks for them."""
+"""Found by random search, too; the others fall by directed plans."""

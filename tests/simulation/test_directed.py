@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from strandline.simulation.invariants import (
+    ACKNOWLEDGED_SURVIVES,
+    COMMITTED_NEVER_CHANGES,
+    EVERY_INVARIANT,
+    EVERYTHING_HEALS,
     ISR_IS_COMPLETE,
+    LEADER_IN_ISR,
     LEADER_IS_COMPLETE,
+    MAXIMAL_ISR_COVERS,
+    OFFLINE_NEEDS_LOSS,
     ONE_LEADER_PER_EPOCH,
 )
 from strandline.simulation.plan import Plan, from_json
@@ -16,8 +23,15 @@ from strandline.simulation.run import run
 from strandline.simulation.summary import failure_report
 from tests.simulation import directed
 from tests.simulation.mutants import (
+    EVERY_START_IS_UNCLEAN,
+    FOUND_BY_SEARCH,
     JOIN_BEFORE_EPOCH_START,
+    LEADER_OUTSIDE_ISR,
+    LEAVERS_STOP_COUNTING,
+    NEVER_DIAL_AGAIN,
+    NO_ANSWER_MEANS_NOT_APPLIED,
     NO_OWN_ENTRY_CHECK,
+    PAGE_CACHE_LOST,
     Mutant,
     planted,
 )
@@ -32,8 +46,10 @@ KEPT_PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
         directed.LEADERSHIP_OF_AN_EARLIER_SELF,
         directed.CLEAN_RESTART_OF_ALL_BROKERS,
         directed.WIPED_FOLLOWER,
+        directed.DEPOSED_BUT_NOT_TOLD,
+        directed.LATE_WRITE_OF_A_RESIGNED_CONTROLLER,
     ],
-    ids=["join", "earlier self", "clean restart", "wiped follower"],
+    ids=["join", "earlier self", "clean restart", "wiped follower", "deposed", "late write"],
 )
 def test_every_invariant_holds_and_everything_heals(plan: Plan) -> None:
     result = run(plan)
@@ -48,20 +64,61 @@ def test_a_partition_goes_offline_rather_than_lose_records() -> None:
     assert (result.offline, result.data_losses, result.acknowledged) == (1, 1, 10)
 
 
-@pytest.mark.parametrize(
-    "plan, mutant, invariant",
-    [
-        (directed.JOIN_BELOW_EPOCH_START, JOIN_BEFORE_EPOCH_START, ISR_IS_COMPLETE),
-        (directed.LEADERSHIP_OF_AN_EARLIER_SELF, NO_OWN_ENTRY_CHECK, ONE_LEADER_PER_EPOCH),
-        (directed.ELECTED_WHILE_LOSING_DATA, NO_OWN_ENTRY_CHECK, LEADER_IS_COMPLETE),
-    ],
-    ids=["join", "earlier self", "elected while losing data"],
-)
+PLANTED = {
+    "join": (directed.JOIN_BELOW_EPOCH_START, JOIN_BEFORE_EPOCH_START, ISR_IS_COMPLETE),
+    "earlier self": (
+        directed.LEADERSHIP_OF_AN_EARLIER_SELF,
+        NO_OWN_ENTRY_CHECK,
+        ONE_LEADER_PER_EPOCH,
+    ),
+    "elected while losing data": (
+        directed.ELECTED_WHILE_LOSING_DATA,
+        NO_OWN_ENTRY_CHECK,
+        LEADER_IS_COMPLETE,
+    ),
+    "elected outside the ISR": (
+        directed.ELECTED_WHILE_LOSING_DATA,
+        LEADER_OUTSIDE_ISR,
+        LEADER_IN_ISR,
+    ),
+    "leavers of a wiped follower": (
+        directed.WIPED_FOLLOWER,
+        LEAVERS_STOP_COUNTING,
+        MAXIMAL_ISR_COVERS,
+    ),
+    "leavers of a deposed leader": (
+        directed.DEPOSED_BUT_NOT_TOLD,
+        LEAVERS_STOP_COUNTING,
+        COMMITTED_NEVER_CHANGES,
+    ),
+    "late write": (
+        directed.LATE_WRITE_OF_A_RESIGNED_CONTROLLER,
+        NO_ANSWER_MEANS_NOT_APPLIED,
+        MAXIMAL_ISR_COVERS,
+    ),
+    "page cache": (directed.CLEAN_RESTART_OF_ALL_BROKERS, PAGE_CACHE_LOST, ACKNOWLEDGED_SURVIVES),
+    "unclean starts": (
+        directed.CLEAN_RESTART_OF_ALL_BROKERS,
+        EVERY_START_IS_UNCLEAN,
+        OFFLINE_NEEDS_LOSS,
+    ),
+    "no dialling": (directed.CLEAN_RESTART_OF_ALL_BROKERS, NEVER_DIAL_AGAIN, EVERYTHING_HEALS),
+}
+"""By story: the plan, the mistake, and the one invariant that falls."""
+
+
+@pytest.mark.parametrize(("plan", "mutant", "invariant"), PLANTED.values(), ids=PLANTED)
 def test_the_planted_bug_falls(plan: Plan, mutant: Mutant, invariant: str) -> None:
     with planted(mutant):
         result = run(plan)
     assert result.broken_invariant == invariant, result.detail
     assert result.trace, "a broken invariant comes with its last events"
+
+
+def test_every_invariant_falls_by_some_planted_bug() -> None:
+    by_plan = {invariant for _, _, invariant in PLANTED.values()}
+    by_search = {mutant.breaks for mutant in FOUND_BY_SEARCH}
+    assert by_plan | by_search == set(EVERY_INVARIANT)
 
 
 @pytest.mark.parametrize("path", KEPT_PLANS, ids=lambda path: path.stem)

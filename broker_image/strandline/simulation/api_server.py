@@ -4,75 +4,106 @@ A call is applied once or never; its answer may be lost, and a call that was giv
 still be applied up to two seconds later. Reads are quorum reads at the moment they arrive.
 A list takes its time to come back, as long as a watch may lag behind, so it may be old when it
 arrives. Watches deliver each change after a delay, sometimes twice, and not in order if so
-planned.
+planned. Every write of the store goes through here: it is applied, judged and shown to watches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from strandline.controller.effects import WritePartitionStatus
 from strandline.controller.events import ControllerEvent
-from strandline.controller.store_events import StoreOutcome, WatchLost
-from strandline.model import BrokerId, LeaseRecord
+from strandline.controller.store_events import (
+    BrokerObserved,
+    PartitionObserved,
+    StoreOutcome,
+    WatchLost,
+)
+from strandline.model import (
+    BrokerId,
+    LeaseRecord,
+    PartitionState,
+    Registration,
+    StoredBroker,
+    StoredPartition,
+)
 
 from .fault_counts import Anomaly, FaultCounts
-from .plan import Conditions
+from .present_conditions import PresentConditions
 from .prng import Prng, key_of
+from .store import SimulatedStore
 from .virtual_time import Callback, VirtualTime
 
 Value = TypeVar("Value")
 
 
 class Caller(Protocol):
-    """A process, as far as the API server answers it."""
+    """The process that called: what it asked for is handed to callbacks of its own."""
 
-    broker_id: BrokerId
+    @property
+    def broker_id(self) -> BrokerId:
+        """Its broker."""
+        ...
 
     def deliver(self, callback: Callback, *arguments: object) -> None:
         """Run a callback in the process, unless it is dead; later, if it is paused."""
         ...
 
-    def step_controller(self, event: ControllerEvent) -> None:
-        """Step the controller of the process."""
-        ...
 
-    def observe_lease(self, lease: LeaseRecord) -> None:
-        """Hear of the controller Lease."""
+class StatusObserver(Protocol):
+    """What looks at every status write that is applied."""
+
+    def on_status_written(
+        self, writer: BrokerId, before: StoredPartition, state: PartitionState
+    ) -> None:
+        """Look at the write, before any watch shows it."""
         ...
 
 
 @dataclass(slots=True)
-class _Watch:
+class _Watch(Generic[Value]):
     caller: Caller
+    on_change: Callable[[Value], None]
     prng: Prng
     from_ms: int = 0
     last_arrival_ms: int = 0
 
 
 class ApiServer:
-    """One API server."""
+    """One API server, and the store behind it."""
 
     def __init__(
         self,
         virtual_time: VirtualTime,
         *,
+        store: SimulatedStore,
         seed: int,
-        conditions: Conditions,
+        conditions: PresentConditions,
         timeout_ms: int,
         fault_counts: FaultCounts,
+        observers: Sequence[StatusObserver],
+        on_status_refused: Callable[[StoredPartition, PartitionState], None],
     ) -> None:
+        """Begin without watches.
+
+        on_status_refused: takes a write of the current version that the CRD's rules refuse
+        """
+        self.store = store
         self._virtual_time = virtual_time
         self._fault_counts = fault_counts
         self._seed = seed
         self._conditions = conditions
         self._timeout_ms = timeout_ms
+        self._observers = observers
+        self._on_status_refused = on_status_refused
         self._prngs: dict[tuple[BrokerId, str], Prng] = {}
         self._outage_until_ms = 0
         self._cut_until_ms: dict[BrokerId, int] = {}
-        self._lease_watches: dict[BrokerId, _Watch] = {}
-        self._watches: dict[BrokerId, _Watch] = {}
+        self._slow_until_ms: dict[BrokerId, int] = {}
+        self._lease_watches: dict[BrokerId, _Watch[LeaseRecord]] = {}
+        self._watches: dict[BrokerId, _Watch[ControllerEvent]] = {}
 
     # --- faults ---------------------------------------------------------------------------
 
@@ -84,21 +115,58 @@ class ApiServer:
         """Do not answer one broker until then."""
         self._cut_until_ms[broker_id] = max(self._cut_until_ms.get(broker_id, 0), until_ms)
 
+    def hold_back(self, broker_id: BrokerId, until_ms: int) -> None:
+        """Apply what one broker asks for until then only then, long after it gave up."""
+        self._slow_until_ms[broker_id] = max(self._slow_until_ms.get(broker_id, 0), until_ms)
+
     def heal(self) -> None:
-        """From now on every call is answered soon."""
-        self._conditions = Conditions()
+        """From now on every call is answered."""
         self._outage_until_ms = 0
         self._cut_until_ms.clear()
+        self._slow_until_ms.clear()
 
     def _unavailable_until_ms(self, broker_id: BrokerId) -> int:
         return max(self._outage_until_ms, self._cut_until_ms.get(broker_id, 0))
 
-    def expire_watches(self, caller: Caller) -> None:
-        """End a process's watches with 410 Gone."""
-        watch = self._watches.get(caller.broker_id)
-        if watch is not None and watch.caller is caller:
-            del self._watches[caller.broker_id]
-            self._virtual_time.after(1, caller.deliver, caller.step_controller, WatchLost())
+    def expire_watches(self, broker_id: BrokerId) -> None:
+        """End a broker's watches with 410 Gone."""
+        watch = self._watches.pop(broker_id, None)
+        if watch is not None:
+            self._virtual_time.after(1, watch.caller.deliver, watch.on_change, WatchLost())
+
+    # --- writes: None is a refusal --------------------------------------------------------
+
+    def write_lease(self, lease: LeaseRecord) -> LeaseRecord | None:
+        """Apply a write of the Lease and show it."""
+        stored = self.store.put_lease(lease)
+        if stored is not None:
+            for _, watch in sorted(self._lease_watches.items()):
+                self._notify(watch, stored)
+        return stored
+
+    def write_registration(
+        self, found: StoredBroker, registration: Registration
+    ) -> StoredBroker | None:
+        """Apply a registration and show it."""
+        stored = self.store.put_registration(found, registration)
+        if stored is not None:
+            self._notify_watches(BrokerObserved(broker=stored))
+        return stored
+
+    def write_status(
+        self, writer: BrokerId, effect: WritePartitionStatus
+    ) -> StoredPartition | None:
+        """Apply a status write, let it be judged, and show it."""
+        before = self.store.partitions[effect.name]
+        stored = self.store.put_partition_status(effect.name, effect.resource_version, effect.state)
+        if stored is None:
+            if before.resource_version == effect.resource_version:
+                self._on_status_refused(before, effect.state)
+            return None
+        for observer in self._observers:
+            observer.on_status_written(writer, before, effect.state)
+        self._notify_watches(PartitionObserved(partition=stored))
+        return stored
 
     # --- calls ----------------------------------------------------------------------------
 
@@ -108,20 +176,25 @@ class ApiServer:
         apply: Callable[[], Value | None],
         answer: Callable[[StoreOutcome, Value | None], None],
         *,
-        watch: bool = False,
+        watch: Callable[[ControllerEvent], None] | None = None,
     ) -> None:
         """Have a call applied and answered; None from apply means it was refused.
 
-        watch: the answer is a list from which the caller watches on.
+        watch: takes the changes after the answer, which is a list of everything.
         """
         now_ms, prng = self._virtual_time.now_ms, self._prng(caller.broker_id)
-        conditions, fate = self._conditions, prng.draw()
+        conditions, fate = self._conditions.now, prng.draw()
         there_ms = prng.between(1, conditions.api_delay_max_ms)
         back_ms = prng.between(1, conditions.api_delay_max_ms)
         late_ms = prng.between(0, conditions.api_late_max_ms)
         lost = fate % 1000 < conditions.api_loss
         if now_ms < self._unavailable_until_ms(caller.broker_id) or (lost and fate >> 16 & 3 == 0):
             # It never arrived.
+            self._time_out(caller, answer)
+            return
+        slow_ms = self._slow_until_ms.get(caller.broker_id, 0) - now_ms
+        if slow_ms > self._timeout_ms:
+            self._virtual_time.after(slow_ms, apply)
             self._time_out(caller, answer)
             return
         if lost:
@@ -131,7 +204,20 @@ class ApiServer:
             self._virtual_time.after(there_ms, apply)
             self._time_out(caller, answer)
             return
-        self._virtual_time.after(there_ms, self._apply, caller, apply, answer, back_ms, watch)
+
+        def arrive() -> None:
+            found = apply()
+            outcome = StoreOutcome.OK
+            if found is None:
+                outcome = StoreOutcome.CONFLICT
+                self._fault_counts[Anomaly.WRITE_REFUSED] += 1
+            total_ms = back_ms if watch is None else self._list_back_ms(caller.broker_id, back_ms)
+            if watch is not None:
+                from_ms = self._virtual_time.now_ms + total_ms
+                self._watches[caller.broker_id] = self._new_watch(caller, watch, from_ms)
+            self._virtual_time.after(total_ms, caller.deliver, answer, outcome, found)
+
+        self._virtual_time.after(there_ms, arrive)
 
     def _time_out(
         self, caller: Caller, answer: Callable[[StoreOutcome, Value | None], None]
@@ -141,40 +227,20 @@ class ApiServer:
             self._timeout_ms, caller.deliver, answer, StoreOutcome.UNKNOWN, None
         )
 
-    def _apply(
-        self,
-        caller: Caller,
-        apply: Callable[[], Value | None],
-        answer: Callable[[StoreOutcome, Value | None], None],
-        back_ms: int,
-        watch: bool,  # noqa: FBT001  # travels through virtual time by position
-    ) -> None:
-        found = apply()
-        now_ms = self._virtual_time.now_ms
-        arrival_ms = now_ms + back_ms
-        if watch:
-            arrival_ms = now_ms + self._list_back_ms(caller.broker_id, back_ms)
-            self._watches[caller.broker_id] = self._new_watch(caller, arrival_ms)
-        outcome = StoreOutcome.OK
-        if found is None:
-            outcome = StoreOutcome.CONFLICT
-            self._fault_counts[Anomaly.WRITE_REFUSED] += 1
-        self._virtual_time.at(arrival_ms, caller.deliver, answer, outcome, found)
-
     def _list_back_ms(self, broker_id: BrokerId, back_ms: int) -> int:
         """Return how long the answer of a list takes; in time for a caller that waits for it."""
-        conditions, prng = self._conditions, self._prng(broker_id, "list")
+        conditions, prng = self._conditions.now, self._prng(broker_id, "list")
         slow_ms = prng.between(1, conditions.watch_delay_max_ms)
         return max(back_ms, min(slow_ms, self._timeout_ms - conditions.api_delay_max_ms - 1))
 
     # --- watches --------------------------------------------------------------------------
 
-    def watch_lease(self, caller: Caller, lease: LeaseRecord) -> None:
+    def watch_lease(self, caller: Caller, on_change: Callable[[LeaseRecord], None]) -> None:
         """Give a process the Lease as a read shows it, and then each change."""
         now_ms, silent_ms = self._virtual_time.now_ms, self._unavailable_until_ms(caller.broker_id)
-        read_ms = max(now_ms, silent_ms) + self._conditions.api_delay_max_ms
-        self._lease_watches[caller.broker_id] = self._new_watch(caller, read_ms)
-        self._virtual_time.at(read_ms, caller.deliver, caller.observe_lease, lease)
+        read_ms = max(now_ms, silent_ms) + self._conditions.now.api_delay_max_ms
+        self._lease_watches[caller.broker_id] = self._new_watch(caller, on_change, read_ms)
+        self._virtual_time.at(read_ms, caller.deliver, on_change, self.store.lease)
 
     def stop_watching(self, caller: Caller) -> None:
         """End the watches of a process on partitions, brokers and topics."""
@@ -182,18 +248,13 @@ class ApiServer:
         if watch is not None and watch.caller is caller:
             del self._watches[caller.broker_id]
 
-    def notify_watches(self, event: ControllerEvent) -> None:
-        """Send a change to every watch."""
+    def _notify_watches(self, event: ControllerEvent) -> None:
         for _, watch in sorted(self._watches.items()):
-            self._notify(watch, watch.caller.step_controller, event)
+            self._notify(watch, event)
 
-    def notify_lease_watches(self, lease: LeaseRecord) -> None:
-        """Send the Lease to every watch of it."""
-        for _, watch in sorted(self._lease_watches.items()):
-            self._notify(watch, watch.caller.observe_lease, lease)
-
-    def _notify(self, watch: _Watch, callback: Callback, *arguments: object) -> None:
-        conditions, prng, now_ms = self._conditions, watch.prng, self._virtual_time.now_ms
+    def _notify(self, watch: _Watch[Value], value: Value) -> None:
+        conditions, prng, now_ms = self._conditions.now, watch.prng, self._virtual_time.now_ms
+        deliver, on_change = watch.caller.deliver, watch.on_change
         delay_ms = prng.between(1, conditions.watch_delay_max_ms)
         silent_ms = self._unavailable_until_ms(watch.caller.broker_id)
         arrival_ms = max(now_ms + delay_ms, silent_ms + delay_ms, watch.from_ms)
@@ -202,14 +263,16 @@ class ApiServer:
         elif arrival_ms < watch.last_arrival_ms:
             self._fault_counts[Anomaly.WATCH_OVERTAKEN] += 1
         watch.last_arrival_ms = max(arrival_ms, watch.last_arrival_ms)
-        self._virtual_time.at(arrival_ms, watch.caller.deliver, callback, *arguments)
+        self._virtual_time.at(arrival_ms, deliver, on_change, value)
         if prng.chance(conditions.watch_duplicates):
             late_ms = prng.between(0, conditions.api_late_max_ms)
-            self._virtual_time.at(arrival_ms + late_ms, watch.caller.deliver, callback, *arguments)
+            self._virtual_time.at(arrival_ms + late_ms, deliver, on_change, value)
 
-    def _new_watch(self, caller: Caller, from_ms: int) -> _Watch:
+    def _new_watch(
+        self, caller: Caller, on_change: Callable[[Value], None], from_ms: int
+    ) -> _Watch[Value]:
         key = key_of(self._seed, "watch", caller.broker_id, self._virtual_time.now_ms)
-        return _Watch(caller, Prng(key), from_ms=from_ms)
+        return _Watch(caller, on_change, Prng(key), from_ms=from_ms)
 
     def _prng(self, broker_id: BrokerId, kind: str = "api") -> Prng:
         prng = self._prngs.get((broker_id, kind))

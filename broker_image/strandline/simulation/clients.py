@@ -1,51 +1,134 @@
 """Producers and consumers: believe old metadata, try again, never know more than an answer.
 
-A batch that is sent again carries new values, so that each value is appended at most once and
-names one append. What was acknowledged is judged where the broker says it, not here.
+They ask brokers over the network, for metadata, too. A batch that is sent again carries new
+values, so that each value is appended at most once and names one append. What was acknowledged
+is judged where the broker says it, not here.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from strandline.errors import ErrorCode
 from strandline.model import NO_LEADER, BrokerId, TopicPartition
 
+from .environment import SimulatedEnvironment
+from .messages import (
+    ConsumeRequest,
+    ConsumeResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from .network import Address, Channel, Refused
 from .plan import Consume, Produce
 from .prng import Prng, key_of
 
-if TYPE_CHECKING:
-    from .world import World
-
+REQUEST_TIMEOUT_MS = 600
 RETRY_MS = 40
 SILENCE_MS = 150
 """A client takes silence for an error so long after the request's own time limit."""
 READS_MAX = 6
 
+OnResponse = Callable[[ErrorCode, int], None]
+"""Takes the error, and for a consumer the next position."""
+
+
+class Client:
+    """One client: its address, what it believes of leaders, and its open requests."""
+
+    def __init__(self, environment: SimulatedEnvironment, host: int) -> None:
+        self.positions: dict[TopicPartition, int] = {}
+        self._environment = environment
+        self._address = Address(host)
+        self._prng = Prng(key_of(environment.plan.seed, "client", host))
+        self._leaders: dict[TopicPartition, BrokerId] = {}
+        self._last_request_id = 0
+        self._waiting: dict[int, tuple[TopicPartition, BrokerId, OnResponse]] = {}
+        environment.network.register(self._address, self)
+
+    def new_request_id(self) -> int:
+        """Return a number that no request of this client has."""
+        self._last_request_id += 1
+        return self._last_request_id
+
+    def ask_leader(
+        self, request: ProduceRequest | ConsumeRequest, timeout_ms: int, on_response: OnResponse
+    ) -> None:
+        """Send a request to the believed leader; it has one response, the lack of one included."""
+        leader = self._leaders.get(request.tp, NO_LEADER)
+        if leader == NO_LEADER:
+            leader = self._any_broker()
+        self._waiting[request.request_id] = (request.tp, leader, on_response)
+        self._send(leader, request)
+        self._environment.virtual_time.after(
+            timeout_ms + SILENCE_MS,
+            self._answer,
+            request.request_id,
+            ErrorCode.NETWORK_EXCEPTION,
+        )
+
+    def receive(self, source: Address, value: object) -> None:
+        """Take what a broker answers, or that nothing listens there."""
+        del source
+        match value:
+            case ProduceResponse(request_id=request_id, error=error):
+                self._answer(request_id, error)
+            case ConsumeResponse(request_id=request_id, error=error, next_position=position):
+                self._answer(request_id, error, position)
+            case MetadataResponse(snapshot=snapshot):
+                for topic in snapshot.topics:
+                    for each in topic.partitions:
+                        tp = TopicPartition(topic_id=topic.topic_id, partition=each.partition)
+                        self._leaders[tp] = each.leader
+            case Refused(value=ProduceRequest() | ConsumeRequest() as request):
+                self._answer(request.request_id, ErrorCode.NETWORK_EXCEPTION)
+            case _:
+                pass
+
+    def _answer(self, request_id: int, error: ErrorCode, next_position: int = -1) -> None:
+        """Answer a request once; after an error ask some broker who leads, it may not know."""
+        waiting = self._waiting.pop(request_id, None)
+        if waiting is None:
+            return
+        tp, leader, on_response = waiting
+        if error is ErrorCode.NONE:
+            self._leaders[tp] = leader
+        else:
+            self._leaders.pop(tp, None)
+            self._send(self._any_broker(), MetadataRequest())
+        on_response(error, next_position)
+
+    def _any_broker(self) -> BrokerId:
+        return BrokerId(self._prng.between(0, self._environment.plan.brokers - 1))
+
+    def _send(self, broker_id: BrokerId, request: object) -> None:
+        self._environment.network.send(self._address, Address(broker_id), request, Channel.CLIENT)
+
 
 class SimulatedClients:
-    """All clients of one schedule."""
+    """All clients of one schedule, and how many of their operations are not finished."""
 
-    def __init__(self, world: World) -> None:
-        plan = world.plan
-        self.world = world
-        self.request_timeout_ms = 600
+    def __init__(self, environment: SimulatedEnvironment) -> None:
+        self.environment = environment
         self.unfinished = 0
-        self.positions: dict[tuple[int, TopicPartition], int] = {}
         self._last_value = 0
-        self._leaders: dict[tuple[int, TopicPartition], BrokerId] = {}
-        self._prngs: dict[int, Prng] = {}
-        for produce in plan.produces:
+        self._clients: dict[int, Client] = {}
+        for produce in environment.plan.produces:
             self.unfinished += 1
-            producer_request = ProducerRequest(self, produce, self._tp(produce.partition))
-            world.virtual_time.at(produce.at_ms, producer_request.send)
-        for consume in plan.consumes:
+            producer = ProducerOperation(self, self._client(-2 - produce.producer), produce)
+            environment.virtual_time.at(produce.at_ms, producer.send)
+        for consume in environment.plan.consumes:
             self.unfinished += 1
-            consumer_request = ConsumerRequest(self, consume, self._tp(consume.partition))
-            world.virtual_time.at(consume.at_ms, consumer_request.begin)
+            consumer = ConsumerOperation(self, self._client(-100 - consume.consumer), consume)
+            environment.virtual_time.at(consume.at_ms, consumer.begin)
 
-    def _tp(self, partition: int) -> TopicPartition:
-        return self.world.store.partitions[f"topic-{partition}"].tp
+    def _client(self, host: int) -> Client:
+        client = self._clients.get(host)
+        if client is None:
+            client = self._clients[host] = Client(self.environment, host)
+        return client
 
     def new_values(self, count: int) -> tuple[int, ...]:
         """Return values that no record has yet."""
@@ -53,132 +136,74 @@ class SimulatedClients:
         self._last_value += count
         return tuple(range(first, first + count))
 
-    def believed_leader(self, client: int, tp: TopicPartition) -> BrokerId:
-        """Return the leader a client believes in; without metadata it guesses."""
-        known = self._leaders.get((client, tp))
-        if known is None or known == NO_LEADER:
-            known = BrokerId(self._prng(client).between(0, self.world.plan.brokers - 1))
-        return known
-
-    def remember_leader(self, client: int, tp: TopicPartition, leader: BrokerId) -> None:
-        """Remember the broker that answered as the leader."""
-        self._leaders[client, tp] = leader
-
-    def refresh_metadata(self, client: int, tp: TopicPartition) -> None:
-        """Ask some broker who leads; its answer may be old."""
-        prng, plan = self._prng(client), self.world.plan
-        asked = self.world.serving(BrokerId(prng.between(0, plan.brokers - 1)))
-        state = None if asked is None or asked.paused else asked.metadata.get(tp)
-        if state is None:
-            self._leaders.pop((client, tp), None)
-        else:
-            self._leaders[client, tp] = state.leader
-
-    def _prng(self, client: int) -> Prng:
-        prng = self._prngs.get(client)
-        if prng is None:
-            key = key_of(self.world.plan.seed, "client", client)
-            prng = self._prngs[client] = Prng(key)
-        return prng
+    def on_finished(self) -> None:
+        """Count an operation that is over."""
+        self.unfinished -= 1
 
 
-class ProducerRequest:
-    """One batch on its way."""
+class ProducerOperation:
+    """One batch on its way, sent again until it is acknowledged or given up."""
 
-    def __init__(self, clients: SimulatedClients, op: Produce, tp: TopicPartition) -> None:
+    def __init__(self, clients: SimulatedClients, client: Client, produce: Produce) -> None:
         self._clients = clients
-        self._op = op
-        self._tp = tp
-        self._attempt = 0
-        self._target = NO_LEADER
-        self._done = False
-        self.client = -2 - op.producer
+        self._client = client
+        self._produce = produce
+        self._tp = clients.environment.api.store.tp(produce.partition)
 
     def send(self) -> None:
         """Send it, or give up if it was tried for too long."""
-        clients, world = self._clients, self._clients.world
-        if self._done:
+        produce = self._produce
+        now_ms = self._clients.environment.virtual_time.now_ms
+        if now_ms > produce.at_ms + produce.tries_for_ms:
+            self._clients.on_finished()
             return
-        if world.virtual_time.now_ms > self._op.at_ms + self._op.tries_for_ms:
-            self._finish()
-            return
-        self._attempt += 1
-        values = clients.new_values(self._op.record_count)
-        broker_id = self._target = clients.believed_leader(self.client, self._tp)
-        arguments = (broker_id, self, self._attempt, self._tp, values)
-        world.network.send(self.client, broker_id, "client", world.deliver_produce, *arguments)
-        silence_ms = clients.request_timeout_ms + SILENCE_MS
-        world.virtual_time.after(
-            silence_ms, self.on_response, self._attempt, ErrorCode.NETWORK_EXCEPTION
+        request = ProduceRequest(
+            request_id=self._client.new_request_id(),
+            tp=self._tp,
+            values=self._clients.new_values(produce.record_count),
+            timeout_ms=REQUEST_TIMEOUT_MS,
         )
+        self._client.ask_leader(request, REQUEST_TIMEOUT_MS, self._on_response)
 
-    def on_response(self, attempt: int, error: ErrorCode) -> None:
-        """Take an answer, or the lack of one."""
-        if self._done or attempt != self._attempt:
-            return
+    def _on_response(self, error: ErrorCode, _: int) -> None:
         if error is ErrorCode.NONE:
-            self._clients.remember_leader(self.client, self._tp, self._target)
-            self._finish()
-            return
-        self._attempt += 1
-        self._clients.refresh_metadata(self.client, self._tp)
-        self._clients.world.virtual_time.after(RETRY_MS, self.send)
-
-    def _finish(self) -> None:
-        self._done = True
-        self._clients.unfinished -= 1
+            self._clients.on_finished()
+        else:
+            self._clients.environment.virtual_time.after(RETRY_MS, self.send)
 
 
-class ConsumerRequest:
-    """One read of a consumer; waited tells that it has waited for more once."""
+class ConsumerOperation:
+    """One read of a consumer, sent again until it is answered or given up."""
 
-    def __init__(self, clients: SimulatedClients, op: Consume, tp: TopicPartition) -> None:
+    def __init__(self, clients: SimulatedClients, client: Client, consume: Consume) -> None:
         self._clients = clients
-        self._tp = tp
+        self._client = client
+        self._consume = consume
+        self._tp = clients.environment.api.store.tp(consume.partition)
         self._reads = 0
-        self._done = False
-        self.op = op
-        self.waited = False
-        self.client = -100 - op.consumer
 
     def begin(self) -> None:
         """Read on, or from the start."""
-        if self.op.from_start:
-            self._clients.positions[self.client, self._tp] = 0
-        self.send_again()
+        if self._consume.from_start:
+            self._client.positions[self._tp] = 0
+        self._send()
 
-    def send_again(self) -> None:
-        """Ask the believed leader."""
-        if self._done:
-            return
+    def _send(self) -> None:
         self._reads += 1
         if self._reads > READS_MAX:
-            self._finish()
+            self._clients.on_finished()
             return
-        world, clients = self._clients.world, self._clients
-        position = clients.positions.get((self.client, self._tp), 0)
-        broker_id = clients.believed_leader(self.client, self._tp)
-        arguments = (broker_id, self, self._tp, position)
-        world.network.send(self.client, broker_id, "client", world.deliver_consume, *arguments)
-        silence_ms = self.op.wait_ms + SILENCE_MS
-        world.virtual_time.after(silence_ms, self._on_silence, self._reads)
+        request = ConsumeRequest(
+            request_id=self._client.new_request_id(),
+            tp=self._tp,
+            position=self._client.positions.get(self._tp, 0),
+            max_wait_ms=self._consume.wait_ms,
+        )
+        self._client.ask_leader(request, self._consume.wait_ms, self._on_response)
 
-    def on_read(self, error: ErrorCode, position: int) -> None:
-        """Take what was read."""
-        if self._done:
-            return
+    def _on_response(self, error: ErrorCode, next_position: int) -> None:
         if error is ErrorCode.NONE:
-            self._clients.positions[self.client, self._tp] = position
-            self._finish()
-            return
-        self._clients.refresh_metadata(self.client, self._tp)
-        self._clients.world.virtual_time.after(RETRY_MS, self.send_again)
-
-    def _on_silence(self, reads: int) -> None:
-        if not self._done and reads == self._reads:
-            self._clients.refresh_metadata(self.client, self._tp)
-            self.send_again()
-
-    def _finish(self) -> None:
-        self._done = True
-        self._clients.unfinished -= 1
+            self._client.positions[self._tp] = next_position
+            self._clients.on_finished()
+        else:
+            self._clients.environment.virtual_time.after(RETRY_MS, self._send)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from strandline import component_settings
 from strandline.config.replication import ControllerConfig, ReplicationConfig
@@ -18,6 +18,7 @@ from strandline.controller.events import (
     SessionBroken,
     Ticked,
 )
+from strandline.controller.notices import ControllerElected
 from strandline.controller.store_events import (
     BrokerRead,
     ClusterLoaded,
@@ -29,21 +30,24 @@ from strandline.controller.store_events import (
     TopicsRead,
 )
 from strandline.controller.timing import ControllerTiming, LeaseTiming
+from strandline.controller_session.messages import BrokerMessage, Hello
 from strandline.core.events import (
     AlterPartitionResponseReceived,
     LeaderAndIsrReceived,
     StopReplicaReceived,
 )
-from strandline.model import ControllerEpoch
+from strandline.model import BrokerId, ControllerEpoch, HolderIdentity, Registration
 
-from .controller_session import identity_of
 from .driver import SimulatedDriver
+from .environment import SimulatedEnvironment
 from .fault_counts import Anomaly
+from .network import Address, Delivery
 from .plan import Timing
-from .session_stream import SessionStream
+from .probes import Prober
+from .process_port import ProcessPort
+from .session_messages import SessionEffect, events_of, messages_of
 
-if TYPE_CHECKING:
-    from .process import Process
+_REPEATABLE = (LeaderAndIsrReceived, StopReplicaReceived, AlterPartitionResponseReceived)
 
 
 def controller_timing(timing: Timing) -> ControllerTiming:
@@ -62,72 +66,94 @@ def controller_timing(timing: Timing) -> ControllerTiming:
     )
 
 
-class SimulatedControllerShell:
-    """The controller of one process, acting or waiting."""
+def new_controller(timing: Timing, registration: Registration) -> Controller:
+    """Return the controller of a process, a candidate."""
+    broker_id, incarnation = registration.broker_id, registration.incarnation
+    return Controller(
+        broker_id=broker_id,
+        identity=str(HolderIdentity(broker_id=broker_id, incarnation=incarnation)),
+        rank=broker_id,
+        timing=controller_timing(timing),
+    )
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self._world = process.world
-        self._sessions: dict[int, SessionStream] = {}
-        self.controller = Controller(
-            broker_id=process.broker_id,
-            identity=identity_of(process.broker_id, process.incarnation),
-            rank=process.broker_id,
-            timing=controller_timing(process.world.plan.timing),
-        )
+
+class SimulatedControllerShell:
+    """What one process does for its controller, acting or waiting."""
+
+    def __init__(
+        self,
+        environment: SimulatedEnvironment,
+        port: ProcessPort,
+        *,
+        controller: Controller,
+        prober: Prober,
+    ) -> None:
+        self._environment = environment
+        self._store = environment.api.store
+        self._port = port
+        self._prober = prober
+        self._sessions: dict[int, BrokerId] = {}
+        """By stream, whose number is the session id."""
         self._driver: SimulatedDriver[ControllerEvent, done.ControllerEffect] = SimulatedDriver(
-            self.controller,
-            virtual_time=process.world.virtual_time,
-            deliver=process.deliver,
+            controller,
+            virtual_time=environment.virtual_time,
+            queue=port.queue,
+            deliver=port.deliver,
             perform=self._perform,
             tick=Ticked(),
         )
 
-    def step_controller(self, event: ControllerEvent) -> None:
+    def step(self, event: ControllerEvent) -> None:
         """Step the controller."""
-        self._world.trace_event(self._process.broker_id, event)
+        self._environment.trace.record(self._port.broker_id, event)
         self._driver.step(event)
 
     # --- the server's end of sessions -----------------------------------------------------
 
-    def on_hello(self, session: SessionStream, events: tuple[ControllerEvent, ...]) -> None:
-        """Open a session."""
-        self._sessions[session.number] = session
-        self.on_broker_message(session, events)
+    def on_broker_message(self, stream: int, message: BrokerMessage) -> None:
+        """Take what a broker says; a hello opens its session."""
+        if isinstance(message, Hello):
+            self._sessions[stream] = message.broker_id
+        broker_id = self._sessions.get(stream)
+        if broker_id is not None:
+            for event in events_of(message, session_id=stream, broker_id=broker_id):
+                self._port.step_controller(event)
 
-    def on_broker_message(
-        self, session: SessionStream, events: tuple[ControllerEvent, ...]
-    ) -> None:
-        """Take the events of a broker."""
-        if session.number in self._sessions:
-            for event in events:
-                self.step_controller(event)
-
-    def on_broken(self, session: SessionStream) -> None:
-        """Hear that a stream ended."""
-        if self._sessions.pop(session.number, None) is not None:
-            self.step_controller(
-                SessionBroken(session_id=session.number, broker_id=session.client.broker_id)
-            )
-
-    def _send(self, session_id: int, *message: object, repeatable: bool = False) -> None:
-        session = self._sessions.get(session_id)
-        if session is not None:
-            session.send_to_broker(message, repeatable=repeatable)
+    def on_stream_broken(self, stream: int) -> None:
+        """Take note that a stream ended."""
+        broker_id = self._sessions.pop(stream, None)
+        if broker_id is not None:
+            self._port.step_controller(SessionBroken(session_id=stream, broker_id=broker_id))
 
     # --- effects --------------------------------------------------------------------------
 
     def _perform(self, effects: Sequence[done.ControllerEffect]) -> None:
         for effect in effects:
             perform = _PERFORMERS.get(type(effect))
-            if perform is None:
-                self._world.on_controller_notice(self._process, effect)
-            else:
+            if perform is not None:
                 perform(self, effect)
+            elif isinstance(effect, ControllerElected):
+                self._environment.trace.record(self._port.incarnation, effect)
+                self._environment.tally.controllers_elected += 1
+
+    def send(self, effect: SessionEffect) -> None:
+        """Perform an effect on a session; one that is gone takes nothing."""
+        if effect.session_id not in self._sessions:
+            return
+        own = Address(self._port.broker_id)
+        for message in messages_of(effect, controller_id=self._port.broker_id):
+            repeatable = isinstance(message, _REPEATABLE)
+            delivery = Delivery.REPEATABLE if repeatable else Delivery.ONCE
+            self._environment.network.send_on(effect.session_id, own, message, delivery)
+
+    def close(self, effect: done.CloseSession) -> None:
+        """Perform CloseSession; no SessionBroken follows."""
+        self.send(effect)
+        self._sessions.pop(effect.session_id, None)
 
     def read_lease(self, effect: done.ReadLease) -> None:
         """Perform ReadLease."""
-        store, request_id = self._world.store, effect.request_id
+        store, request_id = self._store, effect.request_id
         self._call(
             lambda: store.lease,
             lambda outcome, lease: LeaseResponseReceived(
@@ -139,7 +165,7 @@ class SimulatedControllerShell:
         """Perform WriteLease."""
         request_id = effect.request_id
         self._call(
-            lambda: self._world.write_lease(effect.lease),
+            lambda: self._environment.api.write_lease(effect.lease),
             lambda outcome, lease: LeaseResponseReceived(
                 request_id=request_id, outcome=outcome, lease=lease
             ),
@@ -147,7 +173,7 @@ class SimulatedControllerShell:
 
     def read_floor(self, effect: done.ReadEpochFloor) -> None:
         """Perform ReadEpochFloor."""
-        store = self._world.store
+        store = self._store
         self._call(
             lambda: (store.partitions_epoch(), store.record),
             lambda outcome, found: EpochFloorRead(
@@ -161,7 +187,7 @@ class SimulatedControllerShell:
     def read_record(self, effect: done.ReadControllerRecord) -> None:
         """Perform ReadControllerRecord."""
         self._call(
-            lambda: self._world.store.record,
+            lambda: self._store.record,
             lambda outcome, record: ControllerRecordResponseReceived(
                 request_id=effect.request_id, outcome=outcome, record=record
             ),
@@ -170,7 +196,7 @@ class SimulatedControllerShell:
     def write_record(self, effect: done.WriteControllerRecord) -> None:
         """Perform WriteControllerRecord."""
         self._call(
-            lambda: self._world.store.put_record(effect.record),
+            lambda: self._store.put_record(effect.record),
             lambda outcome, record: ControllerRecordResponseReceived(
                 request_id=effect.request_id, outcome=outcome, record=record
             ),
@@ -178,12 +204,12 @@ class SimulatedControllerShell:
 
     def load(self, effect: done.LoadCluster) -> None:
         """Perform LoadCluster: quorum lists, then watches from there."""
-        store = self._world.store
+        store = self._store
 
         def loaded(outcome: StoreOutcome, found: Any) -> ControllerEvent:
             partitions, brokers, version = found or ((), (), store.version)
             if version != store.version:
-                self._world.fault_counts[Anomaly.LIST_STALE] += 1
+                self._environment.fault_counts[Anomaly.LIST_STALE] += 1
             return ClusterLoaded(
                 request_id=effect.request_id,
                 outcome=outcome,
@@ -199,17 +225,17 @@ class SimulatedControllerShell:
                 store.version,
             ),
             loaded,
-            watch=True,
+            watch=self._port.step_controller,
         )
 
     def stop_watching(self, _: done.StopWatching) -> None:
         """Perform StopWatching."""
-        self._world.api.stop_watching(self._process)
+        self._environment.api.stop_watching(self._port)
 
     def read_partition(self, effect: done.ReadStoredPartition) -> None:
         """Perform ReadStoredPartition."""
         self._call(
-            lambda: self._world.store.partitions[effect.name],
+            lambda: self._store.partitions[effect.name],
             lambda outcome, found: PartitionResponseReceived(
                 request_id=effect.request_id, outcome=outcome, partition=found
             ),
@@ -218,7 +244,7 @@ class SimulatedControllerShell:
     def write_status(self, effect: done.WritePartitionStatus) -> None:
         """Perform WritePartitionStatus."""
         self._call(
-            lambda: self._world.write_status(self._process, effect),
+            lambda: self._environment.api.write_status(self._port.broker_id, effect),
             lambda outcome, found: PartitionResponseReceived(
                 request_id=effect.request_id, outcome=outcome, partition=found
             ),
@@ -227,7 +253,7 @@ class SimulatedControllerShell:
     def read_broker(self, effect: done.ReadBroker) -> None:
         """Perform ReadBroker."""
         self._call(
-            lambda: self._world.store.brokers[effect.broker_id],
+            lambda: self._store.brokers[effect.broker_id],
             lambda outcome, found: BrokerRead(
                 request_id=effect.request_id, outcome=outcome, broker=found
             ),
@@ -236,7 +262,7 @@ class SimulatedControllerShell:
     def read_topics(self, effect: done.ReadTopics) -> None:
         """Perform ReadTopics."""
         self._call(
-            lambda: (self._world.store.topic,),
+            lambda: (self._store.topic,),
             lambda outcome, found: TopicsRead(
                 request_id=effect.request_id,
                 outcome=outcome,
@@ -249,84 +275,25 @@ class SimulatedControllerShell:
         """Perform ProbeBroker."""
 
         def on_verdict(verdict: ProbeVerdict) -> None:
-            self.step_controller(
+            self._port.step_controller(
                 ProbeResponseReceived(
                     request_id=effect.request_id, broker_id=effect.broker_id, verdict=verdict
                 )
             )
 
-        self._world.probe(
-            self._process, effect.broker_id, effect.incarnation, effect.deadline_ms, on_verdict
-        )
-
-    def close(self, effect: done.CloseSession) -> None:
-        """Perform CloseSession; no SessionBroken follows."""
-        self._send(effect.session_id, "refused")
-        self._sessions.pop(effect.session_id, None)
-
-    def send_full_state(self, effect: done.SendFullState) -> None:
-        """Perform SendFullState: metadata first, then the command."""
-        epoch = effect.controller_epoch
-        self._send(effect.session_id, "metadata", epoch, effect.brokers, effect.metadata)
-        command = LeaderAndIsrReceived(
-            request_id=effect.request_id,
-            controller_epoch=epoch,
-            broker_epoch=effect.broker_epoch,
-            partitions=effect.partitions,
-            full=True,
-        )
-        self._send(effect.session_id, "command", command, repeatable=True)
-
-    def send_leader_and_isr(self, effect: done.SendLeaderAndIsr) -> None:
-        """Perform SendLeaderAndIsr."""
-        command = LeaderAndIsrReceived(
-            request_id=effect.request_id,
-            controller_epoch=effect.controller_epoch,
-            broker_epoch=effect.broker_epoch,
-            partitions=effect.partitions,
-        )
-        self._send(effect.session_id, "command", command, repeatable=True)
-
-    def send_metadata(self, effect: done.SendUpdateMetadata) -> None:
-        """Perform SendUpdateMetadata."""
-        epoch = effect.controller_epoch
-        self._send(effect.session_id, "metadata", epoch, effect.brokers, effect.partitions)
-
-    def send_stop_replica(self, effect: done.SendStopReplica) -> None:
-        """Perform SendStopReplica."""
-        command = StopReplicaReceived(
-            request_id=effect.request_id,
-            controller_epoch=effect.controller_epoch,
-            broker_epoch=effect.broker_epoch,
-            partitions=effect.partitions,
-        )
-        self._send(effect.session_id, "command", command, repeatable=True)
-
-    def reply_alter_partition(self, effect: done.ReplyAlterPartition) -> None:
-        """Perform ReplyAlterPartition."""
-        answer = AlterPartitionResponseReceived(
-            request_id=effect.request_id,
-            tp=effect.tp,
-            error=effect.error,
-            stored=effect.stored,
-        )
-        self._send(effect.session_id, "command", answer, repeatable=True)
-
-    def reply_controlled_shutdown(self, effect: done.ReplyControlledShutdown) -> None:
-        """Perform ReplyControlledShutdown."""
-        self._send(effect.session_id, "shutdown", effect.request_id, effect.error, effect.remaining)
+        self._prober.probe(effect.broker_id, effect.incarnation, effect.deadline_ms, on_verdict)
 
     def _call(
         self,
         apply: Callable[[], Any],
         event: Callable[[StoreOutcome, Any], ControllerEvent],
         *,
-        watch: bool = False,
+        watch: Callable[[ControllerEvent], None] | None = None,
     ) -> None:
         def answer(outcome: StoreOutcome, found: Any) -> None:
-            self.step_controller(event(outcome, found))
+            self._port.step_controller(event(outcome, found))
 
-        self._world.api.call(self._process, apply, answer, watch=watch)
+        self._environment.api.call(self._port, apply, answer, watch=watch)
 
 
 _PERFORMERS: dict[type, Callable[[SimulatedControllerShell, Any], None]] = {
@@ -343,10 +310,10 @@ _PERFORMERS: dict[type, Callable[[SimulatedControllerShell, Any], None]] = {
     done.ReadTopics: SimulatedControllerShell.read_topics,
     done.ProbeBroker: SimulatedControllerShell.probe,
     done.CloseSession: SimulatedControllerShell.close,
-    done.SendFullState: SimulatedControllerShell.send_full_state,
-    done.SendLeaderAndIsr: SimulatedControllerShell.send_leader_and_isr,
-    done.SendUpdateMetadata: SimulatedControllerShell.send_metadata,
-    done.SendStopReplica: SimulatedControllerShell.send_stop_replica,
-    done.ReplyAlterPartition: SimulatedControllerShell.reply_alter_partition,
-    done.ReplyControlledShutdown: SimulatedControllerShell.reply_controlled_shutdown,
+    done.SendFullState: SimulatedControllerShell.send,
+    done.SendLeaderAndIsr: SimulatedControllerShell.send,
+    done.SendUpdateMetadata: SimulatedControllerShell.send,
+    done.SendStopReplica: SimulatedControllerShell.send,
+    done.ReplyAlterPartition: SimulatedControllerShell.send,
+    done.ReplyControlledShutdown: SimulatedControllerShell.send,
 }

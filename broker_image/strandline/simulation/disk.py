@@ -72,6 +72,11 @@ class RecordLog:
                 found.append(EpochStart(leader_epoch=newest, start_offset=start_offset))
         return tuple(found)
 
+    def value_at(self, offset: int) -> int | None:
+        """Return the record at an offset, None if it is not here."""
+        index = offset - self.start
+        return self.values[index] if 0 <= index < len(self.values) else None
+
     def append(self, batch: StoredBatch) -> None:
         """Append a batch; it must continue the log."""
         if batch.span.base_offset != self.end:

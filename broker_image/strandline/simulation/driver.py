@@ -1,11 +1,12 @@
 """Drives one pure machine: steps it, performs its effects, wakes it when it asked to be woken.
 
-The simulator's counterpart of the runtime's driver. A step never nests, because performing
-only schedules.
+The simulator's counterpart of the runtime's driver. The machines of one process share a
+`StepQueue`, so that a step never nests in the performing of another one.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
@@ -18,7 +19,7 @@ Effect_co = TypeVar("Effect_co", covariant=True)
 
 
 class DrivenMachine(Protocol[Event_contra, Effect_co]):
-    """A pure state machine: `Replicas` or `Controller`."""
+    """A pure state machine: `Replicas`, `Controller` or `ControllerSession`."""
 
     def step(self, event: Event_contra, now_ms: int) -> Sequence[Effect_co]:
         """Take one event, return what is to be done."""
@@ -30,29 +31,64 @@ class DrivenMachine(Protocol[Event_contra, Effect_co]):
         ...
 
 
+class StepQueue:
+    """Runs the steps of one process one after the other, in the order in which they were asked."""
+
+    __slots__ = ("_is_stepping", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_stepping = False
+        self._waiting: deque[tuple[Callback, object]] = deque()
+
+    def run(self, step: Callback, event: object) -> None:
+        """Run a step now, or after those that are under way."""
+        if self._is_stepping:
+            self._waiting.append((step, event))
+            return
+        self._is_stepping = True
+        step(event)
+        while self._waiting:
+            step, event = self._waiting.popleft()
+            step(event)
+        self._is_stepping = False
+
+
 class SimulatedDriver(Generic[Event, Effect]):
     """A machine with its timer; deliver runs a callback in the process that owns it."""
 
-    __slots__ = ("_deliver", "_machine", "_perform", "_tick", "_virtual_time", "_wakeup_at_ms")
+    __slots__ = (
+        "_deliver",
+        "_machine",
+        "_perform",
+        "_queue",
+        "_tick",
+        "_virtual_time",
+        "_wakeup_at_ms",
+    )
 
     def __init__(
         self,
         machine: DrivenMachine[Event, Effect],
         *,
         virtual_time: VirtualTime,
+        queue: StepQueue,
         deliver: Callable[..., None],
         perform: Callable[[Sequence[Effect]], None],
         tick: Event,
     ) -> None:
         self._machine = machine
         self._virtual_time = virtual_time
+        self._queue = queue
         self._deliver: Callback = deliver
         self._perform = perform
         self._tick = tick
         self._wakeup_at_ms: int | None = None
 
     def step(self, event: Event) -> None:
-        """Take one event now."""
+        """Take one event now, or after the steps that are under way."""
+        self._queue.run(self._step, event)
+
+    def _step(self, event: Event) -> None:
         self._perform(self._machine.step(event, self._virtual_time.now_ms))
         self._arm()
 

@@ -1,16 +1,26 @@
-"""The invariants of the cluster, checked after every event that touches state.
+"""The invariants of the cluster, checked after every event that can break them.
 
 The oracle is the committed log: filled the first time a high watermark passes an offset, never
-changed again. Each invariant is named by what it says, and is checked as soon as an effect
-can have broken it. Which ISR entries a lossy crash excuses is known here from the disks, not
-from what brokers registered.
+changed again. Each invariant is named by what it says. What is checked when:
+
+- at each status write: epochs, leader and ISR, and for that partition all of the next two lines;
+- after each step of a core that made a leader, moved a high watermark, changed an ISR or cut a
+  log, for those partitions alone: ISR members are complete, the leader counts every electable
+  replica and shows consumers nothing uncommitted;
+- at the notice or the answer itself: one leader per epoch, leaders are complete, the high
+  watermark, what is committed, acknowledged and read;
+- at each election, each loss of data and the end: acknowledged records, read from the disks;
+- at the end, by `healing`: everything heals, and what stays offline has lost data.
+
+Which ISR entries a lossy crash excuses is known here from the disks, not from what brokers
+registered. Of a process this module sees a `Replica`, never the process itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from strandline.core.effects import (
     BecameFollower,
@@ -26,14 +36,12 @@ from strandline.model import (
     BrokerId,
     LeaderEpoch,
     PartitionState,
+    StoredPartition,
     TopicPartition,
 )
 
-from .disk import SimulatedDisk
-
-if TYPE_CHECKING:
-    from .process import Process
-    from .store import SimulatedStore
+from .disk import RecordLog, SimulatedDisk
+from .store import SimulatedStore
 
 ONE_LEADER_PER_EPOCH = "one leader per epoch"
 EPOCHS_NEVER_FALL = "epochs never fall"
@@ -49,6 +57,24 @@ ACKNOWLEDGED_SURVIVES = "an acknowledged record survives at its offset"
 EVERYTHING_HEALS = "when faults end, the cluster heals and everything is answered"
 OFFLINE_NEEDS_LOSS = "a partition stays offline only if its whole ISR lost data"
 CORE_HOLDS = "no invariant of our own code is broken"
+NOTHING_ELSE_RAISES = "our own code raises nothing but what it declares"
+EVERY_INVARIANT = (
+    ONE_LEADER_PER_EPOCH,
+    EPOCHS_NEVER_FALL,
+    LEADER_IN_ISR,
+    WATERMARK_WITHIN_LOG,
+    COMMITTED_NEVER_CHANGES,
+    LEADER_IS_COMPLETE,
+    ISR_IS_COMPLETE,
+    MAXIMAL_ISR_COVERS,
+    READS_ARE_COMMITTED,
+    ACKNOWLEDGED_IS_COMMITTED,
+    ACKNOWLEDGED_SURVIVES,
+    EVERYTHING_HEALS,
+    OFFLINE_NEEDS_LOSS,
+    CORE_HOLDS,
+    NOTHING_ELSE_RAISES,
+)
 
 
 class InvariantBroken(Exception):
@@ -58,6 +84,29 @@ class InvariantBroken(Exception):
         self.invariant = invariant
         detail = ", ".join(f"{name}={value}" for name, value in values.items())
         super().__init__(f"{invariant}: {detail}")
+
+
+class Replica(Protocol):
+    """A process of a broker, as far as the invariants look at it."""
+
+    @property
+    def broker_id(self) -> BrokerId:
+        """Its broker."""
+        ...
+
+    @property
+    def incarnation(self) -> str:
+        """Its name among all processes of the schedule."""
+        ...
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        ...
+
+    def view(self, tp: TopicPartition) -> PartitionView | None:
+        """Return what its core has of a partition, None without a replica."""
+        ...
 
 
 @dataclass(slots=True)
@@ -79,7 +128,7 @@ class CommittedLog:
 class ObservedLeadership:
     """A leadership that a process took up."""
 
-    process: Process
+    replica: Replica
     epoch: LeaderEpoch
     high_watermark: int
 
@@ -97,22 +146,20 @@ class Invariants:
         self.acknowledged_after = dict.fromkeys(tps, 0)
         """Records acknowledged after an election that was not the first."""
         self._matching_ends: dict[tuple[BrokerId, TopicPartition], int] = {}
-        self._leaders: dict[tuple[TopicPartition, LeaderEpoch], Process] = {}
+        self._leaders: dict[tuple[TopicPartition, LeaderEpoch], Replica] = {}
         self._leaderships: dict[tuple[BrokerId, TopicPartition], ObservedLeadership] = {}
         self._accepted_epochs: dict[tuple[BrokerId, TopicPartition], LeaderEpoch] = {}
         self._unchecked: dict[TopicPartition, None] = {}
 
     # --- the store ------------------------------------------------------------------------
 
-    def on_committed_state(
-        self, tp: TopicPartition, old: PartitionState | None, new: PartitionState
+    def on_status_written(
+        self, writer: BrokerId, before: StoredPartition, state: PartitionState
     ) -> None:
         """Judge a status write that was applied."""
-        members = new.isr_ids
-        if not set(members) <= set(new.replicas) or (
-            new.leader != NO_LEADER and new.leader not in members
-        ):
-            raise InvariantBroken(LEADER_IN_ISR, tp=tp, state=new)
+        del writer
+        old, new, tp = before.state, state, before.tp
+        _check_leader_in_isr(tp, new)
         rises = old is None or (
             new.partition_epoch == old.partition_epoch + 1
             and new.leader_epoch >= old.leader_epoch
@@ -120,10 +167,16 @@ class Invariants:
         )
         if not rises:
             raise InvariantBroken(EPOCHS_NEVER_FALL, tp=tp, old=old, new=new)
-        if new.leader != NO_LEADER and (old is None or new.leader_epoch != old.leader_epoch):
-            self.elections[tp] += 1
         self._check_isr(tp)
         self._check_maximal_isr(tp)
+        if new.leader != NO_LEADER and (old is None or new.leader_epoch != old.leader_epoch):
+            self.elections[tp] += 1
+            self._check_acknowledged(tp, self._trusted_logs(tp, new))
+
+    def on_status_refused(self, before: StoredPartition, state: PartitionState) -> None:
+        """Judge a status write of a current version that the CRD's rules refuse."""
+        _check_leader_in_isr(before.tp, state)
+        raise InvariantBroken(EPOCHS_NEVER_FALL, old=before.state, new=state)
 
     # --- disks ----------------------------------------------------------------------------
 
@@ -140,89 +193,90 @@ class Invariants:
             self.on_truncated(broker_id, tp, 0 if log is None else log.end)
             if wiped:
                 self._accepted_epochs.pop((broker_id, tp), None)
+            self._check_acknowledged_somewhere(tp)
 
     # --- processes ------------------------------------------------------------------------
 
-    def on_notice(self, process: Process, notice: Notice) -> None:
+    def on_notice(self, replica: Replica, notice: Notice) -> None:
         """Judge a notice of a core."""
         match notice:
             case HighWatermarkAdvanced():
-                self._on_high_watermark(process, notice.tp, notice.high_watermark)
+                self._on_high_watermark(replica, notice.tp, notice.high_watermark)
             case BecameLeader():
-                self._on_accepted_epoch(process, notice.tp, notice.leader_epoch)
-                self._on_leader(process, notice.tp, notice.leader_epoch)
+                self._on_accepted_epoch(replica, notice.tp, notice.leader_epoch)
+                self._on_leader(replica, notice.tp, notice.leader_epoch)
             case BecameFollower():
-                self._on_accepted_epoch(process, notice.tp, notice.leader_epoch)
-                self._leaderships.pop((process.broker_id, notice.tp), None)
+                self._on_accepted_epoch(replica, notice.tp, notice.leader_epoch)
+                self._leaderships.pop((replica.broker_id, notice.tp), None)
             case IsrChanged():
                 self._unchecked[notice.tp] = None
             case _:
                 pass
 
-    def on_proposed(self, process: Process, effect: ProposeIsr) -> None:
+    def on_proposed(self, replica: Replica, effect: ProposeIsr) -> None:
         """Take note that a leader changes its maximal ISR."""
-        del process
+        del replica
         self._unchecked[effect.tp] = None
 
-    def after_step(self, process: Process) -> None:
+    def after_step(self, replica: Replica) -> None:
         """Judge what needs the whole step to be performed."""
         if self._unchecked:
             unchecked, self._unchecked = self._unchecked, {}
             for tp in unchecked:
                 self._check_isr(tp)
                 self._check_maximal_isr(tp)
-                leadership = self._leaderships.get((process.broker_id, tp))
-                if leadership is not None and leadership.process is process:
-                    self._check_leader(process, tp)
+                leadership = self._leaderships.get((replica.broker_id, tp))
+                if leadership is not None and leadership.replica is replica:
+                    self._check_leader(replica, tp)
 
-    def _check_leader(self, process: Process, tp: TopicPartition) -> None:
+    def _check_leader(self, replica: Replica, tp: TopicPartition) -> None:
         """Judge what a leader shows consumers, the inherited high watermark included."""
-        view = self._view(process, tp)
+        view = self._view(replica, tp)
         visible = view.high_watermark
         if view.role is RoleName.LEADER and not self._holds_committed(
-            process.broker_id, tp, visible
+            replica.broker_id, tp, visible
         ):
             raise InvariantBroken(
-                WATERMARK_WITHIN_LOG, leader=process.incarnation, tp=tp, visible=visible
+                WATERMARK_WITHIN_LOG, leader=replica.incarnation, tp=tp, visible=visible
             )
 
-    def _on_accepted_epoch(self, process: Process, tp: TopicPartition, epoch: LeaderEpoch) -> None:
-        key = (process.broker_id, tp)
+    def _on_accepted_epoch(self, replica: Replica, tp: TopicPartition, epoch: LeaderEpoch) -> None:
+        key = (replica.broker_id, tp)
         if epoch < self._accepted_epochs.get(key, epoch):
-            raise InvariantBroken(EPOCHS_NEVER_FALL, broker=process.broker_id, tp=tp, epoch=epoch)
+            raise InvariantBroken(EPOCHS_NEVER_FALL, broker=replica.broker_id, tp=tp, epoch=epoch)
         self._accepted_epochs[key] = epoch
 
-    def _on_leader(self, process: Process, tp: TopicPartition, epoch: LeaderEpoch) -> None:
-        other = self._leaders.setdefault((tp, epoch), process)
-        if other is not process:
+    def _on_leader(self, replica: Replica, tp: TopicPartition, epoch: LeaderEpoch) -> None:
+        other = self._leaders.setdefault((tp, epoch), replica)
+        if other is not replica:
             raise InvariantBroken(
                 ONE_LEADER_PER_EPOCH,
                 tp=tp,
                 epoch=epoch,
-                leaders=(other.incarnation, process.incarnation),
+                leaders=(other.incarnation, replica.incarnation),
             )
         end = self.committed[tp].end_below(epoch)
-        if not self._holds_committed(process.broker_id, tp, end):
+        if not self._holds_committed(replica.broker_id, tp, end):
             raise InvariantBroken(
                 LEADER_IS_COMPLETE,
-                leader=process.incarnation,
+                leader=replica.incarnation,
                 tp=tp,
                 epoch=epoch,
                 committed=end,
-                has=self._matching_ends[process.broker_id, tp],
+                has=self._matching_ends[replica.broker_id, tp],
             )
-        self._leaderships[process.broker_id, tp] = ObservedLeadership(process, epoch, 0)
+        self._leaderships[replica.broker_id, tp] = ObservedLeadership(replica, epoch, 0)
         self._unchecked[tp] = None
 
-    def _on_high_watermark(self, process: Process, tp: TopicPartition, offset: int) -> None:
+    def _on_high_watermark(self, replica: Replica, tp: TopicPartition, offset: int) -> None:
         log, leadership = (
-            self._disks[process.broker_id].logs[tp],
-            self._leaderships[process.broker_id, tp],
+            self._disks[replica.broker_id].logs[tp],
+            self._leaderships[replica.broker_id, tp],
         )
         if not leadership.high_watermark <= offset <= log.end:
             raise InvariantBroken(
                 WATERMARK_WITHIN_LOG,
-                leader=process.incarnation,
+                leader=replica.incarnation,
                 tp=tp,
                 before=leadership.high_watermark,
                 after=offset,
@@ -231,30 +285,30 @@ class Invariants:
         leadership.high_watermark = offset
         committed = self.committed[tp]
         known = len(committed.values)
-        if not self._holds_committed(process.broker_id, tp, min(known, offset)):
+        if not self._holds_committed(replica.broker_id, tp, min(known, offset)):
             raise InvariantBroken(
                 COMMITTED_NEVER_CHANGES,
-                leader=process.incarnation,
+                leader=replica.incarnation,
                 tp=tp,
                 epoch=leadership.epoch,
-                offset=self._matching_ends[process.broker_id, tp],
+                offset=self._matching_ends[replica.broker_id, tp],
             )
         if offset <= known:
             return
         added = log.values[known - log.start : offset - log.start]
         committed.values.extend(added)
         committed.epochs.extend([leadership.epoch] * len(added))
-        self._matching_ends[process.broker_id, tp] = offset
+        self._matching_ends[replica.broker_id, tp] = offset
         self._unchecked[tp] = None
         self._check_later_leaders(tp, leadership.epoch, offset)
 
     def _check_later_leaders(self, tp: TopicPartition, epoch: LeaderEpoch, end: int) -> None:
         for (broker_id, other), leadership in self._leaderships.items():
-            later = other == tp and leadership.epoch > epoch and leadership.process.alive
+            later = other == tp and leadership.epoch > epoch and leadership.replica.alive
             if later and not self._holds_committed(broker_id, tp, end):
                 raise InvariantBroken(
                     LEADER_IS_COMPLETE,
-                    leader=leadership.process.incarnation,
+                    leader=leadership.replica.incarnation,
                     tp=tp,
                     epoch=leadership.epoch,
                     committed=end,
@@ -262,25 +316,25 @@ class Invariants:
                 )
 
     def on_acknowledged(
-        self, process: Process, tp: TopicPartition, base_offset: int, values: tuple[int, ...]
+        self, replica: Replica, tp: TopicPartition, base_offset: int, values: tuple[int, ...]
     ) -> None:
         """Judge an answer that says "committed"."""
         end = base_offset + len(values)
         if tuple(self.committed[tp].values[base_offset:end]) != values:
             raise InvariantBroken(
-                ACKNOWLEDGED_IS_COMMITTED, leader=process.incarnation, tp=tp, offset=base_offset
+                ACKNOWLEDGED_IS_COMMITTED, leader=replica.incarnation, tp=tp, offset=base_offset
             )
         self.acknowledged[tp].update(enumerate(values, start=base_offset))
         if self.elections[tp] > 1:
             self.acknowledged_after[tp] += len(values)
 
     def on_read(
-        self, process: Process, tp: TopicPartition, position: int, values: list[int]
+        self, replica: Replica, tp: TopicPartition, position: int, values: list[int]
     ) -> None:
         """Judge what a consumer is given."""
         if values and self.committed[tp].values[position : position + len(values)] != values:
             raise InvariantBroken(
-                READS_ARE_COMMITTED, leader=process.incarnation, tp=tp, offset=position
+                READS_ARE_COMMITTED, leader=replica.incarnation, tp=tp, offset=position
             )
 
     # --- whole states ---------------------------------------------------------------------
@@ -306,10 +360,10 @@ class Invariants:
         if (
             leadership is None
             or leadership.epoch != state.leader_epoch
-            or not leadership.process.alive
+            or not leadership.replica.alive
         ):
             return
-        view = self._view(leadership.process, tp)
+        view = self._view(leadership.replica, tp)
         counted = view.maximal_isr
         if view.role is RoleName.LEADER and not counted.issuperset(state.isr_ids):
             raise InvariantBroken(
@@ -317,23 +371,46 @@ class Invariants:
             )
 
     def check_survival(self, tp: TopicPartition) -> None:
-        """Judge the end: acknowledged records are where they were, in every in-sync replica."""
+        """Judge the end: every in-sync replica has what was acknowledged; offline, some disk."""
         state = self._store.state(tp)
-        offline = state is None or state.leader == NO_LEADER
-        holders = list(self._disks) if state is None or offline else list(state.isr_ids)
-        logs = [log for b in holders if (log := self._disks[b].logs.get(tp)) is not None]
+        if state is None or state.leader == NO_LEADER:
+            self._check_acknowledged_somewhere(tp)
+        else:
+            self._check_acknowledged(tp, self._logs(tp, state.isr_ids))
+
+    def _trusted_logs(self, tp: TopicPartition, state: PartitionState) -> list[RecordLog]:
+        """Return the logs of the ISR members that lost nothing since they joined."""
+        return self._logs(
+            tp,
+            [
+                entry.broker_id
+                for entry in state.isr
+                if entry.broker_epoch > self._disks[entry.broker_id].unclean_up_to_epoch
+            ],
+        )
+
+    def _logs(self, tp: TopicPartition, brokers: Iterable[BrokerId]) -> list[RecordLog]:
+        found = (self._disks[broker_id].logs.get(tp) for broker_id in brokers)
+        return [RecordLog() if log is None else log for log in found]
+
+    def _check_acknowledged(self, tp: TopicPartition, logs: Iterable[RecordLog]) -> None:
+        """Judge that each of these logs has every acknowledged record at its offset."""
+        for log in logs:
+            for offset, value in self.acknowledged[tp].items():
+                if log.value_at(offset) != value:
+                    raise InvariantBroken(ACKNOWLEDGED_SURVIVES, tp=tp, offset=offset, value=value)
+
+    def _check_acknowledged_somewhere(self, tp: TopicPartition) -> None:
+        """Judge that each acknowledged record is at its offset on some disk."""
+        logs = self._logs(tp, self._disks)
         for offset, value in self.acknowledged[tp].items():
-            found = [
-                log.start <= offset < log.end and log.values[offset - log.start] == value
-                for log in logs
-            ]
-            if not (any(found) if offline else all(found) and found):
+            if all(log.value_at(offset) != value for log in logs):
                 raise InvariantBroken(ACKNOWLEDGED_SURVIVES, tp=tp, offset=offset, value=value)
 
-    def _view(self, process: Process, tp: TopicPartition) -> PartitionView:
-        view = process.replicas.view(tp)
+    def _view(self, replica: Replica, tp: TopicPartition) -> PartitionView:
+        view = replica.view(tp)
         if view is None:
-            raise InvariantBroken(CORE_HOLDS, broker=process.incarnation, tp=tp, view=None)
+            raise InvariantBroken(CORE_HOLDS, broker=replica.incarnation, tp=tp, view=None)
         return view
 
     def _holds_committed(self, broker_id: BrokerId, tp: TopicPartition, end: int) -> bool:
@@ -357,3 +434,11 @@ class Invariants:
                 matching_end += 1
         self._matching_ends[key] = matching_end
         return matching_end >= end
+
+
+def _check_leader_in_isr(tp: TopicPartition, state: PartitionState) -> None:
+    members = state.isr_ids
+    if not set(members) <= set(state.replicas) or (
+        state.leader != NO_LEADER and state.leader not in members
+    ):
+        raise InvariantBroken(LEADER_IN_ISR, tp=tp, state=state)

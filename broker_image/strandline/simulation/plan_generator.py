@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from random import Random
 
-from .plan import ANY_PEER, Conditions, Consume, Fault, FaultKind, Plan, Produce, Timing
+from .nemesis import DRAWN_KINDS, KINDS
+from .plan import ANY_PEER, Conditions, Consume, Fault, Plan, Produce, Timing
 
 WARM_UP_MS = 700
 REQUESTS_AFTER_HEALING_MS = 1_500
@@ -82,8 +83,8 @@ def _timing(prng: Random) -> Timing:
 def _faults(
     prng: Random, brokers: int, partitions: int, heal_at_ms: int, *, harsh: bool
 ) -> tuple[Fault, ...]:
-    kinds = [kind for kind in FaultKind if prng.random() < 0.6] or [FaultKind.CRASH]
-    weights = [_WEIGHTS.get(kind, 1) for kind in kinds]
+    kinds = [kind for kind in DRAWN_KINDS if prng.random() < 0.6] or ["crash"]
+    weights = [KINDS[kind].weight for kind in kinds]
     count = prng.randrange(4, 11) if harsh else prng.randrange(1, 5)
     # One fault that ends a leadership, so that there is an election to survive.
     faults = [_fault(prng, prng.choice(_ENDS_LEADERSHIP), "leader:0", brokers, heal_at_ms * 2 // 3)]
@@ -101,11 +102,10 @@ def _faults(
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
 
-_ENDS_LEADERSHIP = (FaultKind.CRASH, FaultKind.CRASH, FaultKind.STOP, FaultKind.POWER_LOSS)
-_WEIGHTS = {FaultKind.CRASH: 4, FaultKind.POWER_LOSS: 3, FaultKind.CUT: 3, FaultKind.PAUSE: 2}
+_ENDS_LEADERSHIP = ("crash", "crash", "stop", "power_loss")
 
 
-def _fault(prng: Random, kind: FaultKind, target: str, brokers: int, latest_ms: int) -> Fault:
+def _fault(prng: Random, kind: str, target: str, brokers: int, latest_ms: int) -> Fault:
     long_ms = prng.choice((200, 800, 2_500))
     return Fault(
         at_ms=prng.randrange(WARM_UP_MS, max(latest_ms, WARM_UP_MS + 1)),

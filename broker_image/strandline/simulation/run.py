@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from strandline.errors import InvariantViolation
 
 from .fault_counts import FaultCounts
-from .invariants import CORE_HOLDS, EVERYTHING_HEALS, InvariantBroken
+from .invariants import CORE_HOLDS, EVERYTHING_HEALS, NOTHING_ELSE_RAISES, InvariantBroken
 from .plan import Plan
 from .virtual_time import VirtualTime
 from .world import World
@@ -21,11 +21,10 @@ from .world import World
 SETTLED_CHECK_INTERVAL_MS = 50
 EVENTS_MAX = 200_000
 """A schedule that needs more than this goes in circles."""
-TRACE_LINE_MAX = 700
 VACUOUS_BELOW = 20
 """Records acknowledged after an election that was not the first: fewer prove nothing."""
 
-_SIGNS_OF_A_BUG = (InvariantViolation, LookupError, TypeError, ValueError, AttributeError)
+_UNDECLARED = (LookupError, TypeError, ValueError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +65,15 @@ def run(plan: Plan) -> ScheduleResult:
         _run_to_end(world)
     except InvariantBroken as broken:
         invariant, detail = broken.invariant, str(broken)
-    except _SIGNS_OF_A_BUG as error:
-        invariant, detail = CORE_HOLDS, f"{type(error).__name__}: {error}\n{_last_frames(error)}"
+    except InvariantViolation as error:
+        invariant, detail = CORE_HOLDS, _describe(error)
+    except _UNDECLARED as error:
+        invariant, detail = NOTHING_ELSE_RAISES, _describe(error)
     return _result(world, invariant, detail)
 
 
 def _run_to_end(world: World) -> None:
-    virtual_time, plan = world.virtual_time, world.plan
+    virtual_time, plan = world.environment.virtual_time, world.environment.plan
     while virtual_time.now_ms < plan.heal_at_ms:
         _run_next(virtual_time)
     end_ms, check_ms = plan.heal_at_ms + plan.settle_max_ms, virtual_time.now_ms
@@ -81,13 +82,13 @@ def _run_to_end(world: World) -> None:
         _run_next(virtual_time)
         if virtual_time.now_ms >= check_ms:
             check_ms = virtual_time.now_ms + SETTLED_CHECK_INTERVAL_MS
-            missing = world.unsettled()
+            missing = world.healing.unsettled()
             if not missing:
                 break
     else:
         raise InvariantBroken(EVERYTHING_HEALS, missing=missing)
-    for tp in world.invariants.committed:
-        world.invariants.check_survival(tp)
+    for tp in world.environment.invariants.committed:
+        world.environment.invariants.check_survival(tp)
 
 
 def _run_next(virtual_time: VirtualTime) -> None:
@@ -95,37 +96,40 @@ def _run_next(virtual_time: VirtualTime) -> None:
         raise InvariantBroken(EVERYTHING_HEALS, missing="an end", events=virtual_time.count)
 
 
-def _last_frames(error: BaseException) -> str:
-    """Return the last lines of the stack, from where the error comes."""
-    return "".join(traceback.format_tb(error.__traceback__)[-3:]).rstrip()
+def _describe(error: BaseException) -> str:
+    """Return the error and the last lines of the stack, from where it comes."""
+    frames = "".join(traceback.format_tb(error.__traceback__)[-3:]).rstrip()
+    return f"{type(error).__name__}: {error}\n{frames}"
 
 
 def _result(world: World, invariant: str, detail: str) -> ScheduleResult:
-    invariants, plan = world.invariants, world.plan
-    states = [found.state for found in world.store.partitions.values()]
+    environment = world.environment
+    invariants, plan, tally = environment.invariants, environment.plan, environment.tally
+    virtual_time = environment.virtual_time
+    states = [found.state for found in environment.api.store.partitions.values()]
     logs = [
         (broker_id, str(tp), log.values)
-        for broker_id, host in world.hosts.items()
-        for tp, log in sorted(host.disk.logs.items())
+        for broker_id, disk in world.disks.items()
+        for tp, log in sorted(disk.logs.items())
     ]
-    last = zlib.crc32(f"{states} {logs} {world.virtual_time.count}".encode(), world.digest)
-    shown = world.trace if invariant else ()
+    text = f"{states} {logs} {virtual_time.count}"
+    digest = zlib.crc32(text.encode(), environment.trace.digest)
     return ScheduleResult(
         seed=plan.seed,
         broken_invariant=invariant,
         detail=detail,
-        trace=tuple(f"{ms:>6} {who}: {what}"[:TRACE_LINE_MAX] for ms, who, what in shown),
-        events=world.virtual_time.count,
-        virtual_ms=world.virtual_time.now_ms,
-        healed_after_ms=world.virtual_time.now_ms - plan.heal_at_ms,
+        trace=environment.trace.lines() if invariant else (),
+        events=virtual_time.count,
+        virtual_ms=virtual_time.now_ms,
+        healed_after_ms=virtual_time.now_ms - plan.heal_at_ms,
         elections=sum(invariants.elections.values()),
-        controllers=world.controllers_elected,
-        deciding_brokers=len(world.deciding_brokers),
-        data_losses=world.data_losses,
-        awaiting_rejoin_max=world.awaiting_rejoin_max,
-        fault_counts=world.fault_counts,
+        controllers=tally.controllers_elected,
+        deciding_brokers=len(tally.deciding_brokers),
+        data_losses=world.loss_budget.losses,
+        awaiting_rejoin_max=world.loss_budget.awaiting_rejoin_max,
+        fault_counts=environment.fault_counts,
         acknowledged=sum(map(len, invariants.acknowledged.values())),
         acknowledged_after_election=max(invariants.acknowledged_after.values()),
         offline=sum(1 for state in states if state is None or state.leader < 0),
-        digest=f"{last:08x}",
+        digest=f"{digest:08x}",
     )

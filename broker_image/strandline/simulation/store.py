@@ -88,6 +88,10 @@ class SimulatedStore:
         self.version += 1
         return str(self.version)
 
+    def tp(self, partition: int) -> TopicPartition:
+        """Return a partition of the one topic by its number."""
+        return self.partitions[f"topic-{partition}"].tp
+
     def state(self, tp: TopicPartition) -> PartitionState | None:
         """Return the committed state of a partition."""
         return self.partitions[self.partition_names[tp]].state

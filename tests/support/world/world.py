@@ -241,7 +241,7 @@ class World:
         return due
 
     def _check_wakeups(self) -> None:
-        """A tick leaves no due work undone: a driver would spin."""
+        """Check that a tick leaves no due work undone: a driver would spin."""
         for node in self.nodes.values():
             wakeup_ms = node.controller.next_wakeup_ms
             assert node.frozen or wakeup_ms is None or wakeup_ms > self.now_ms

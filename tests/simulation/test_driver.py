@@ -1,0 +1,63 @@
+"""The simulator's driver: steps of one process never nest, a machine is woken when it asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strandline.simulation.driver import SimulatedDriver, StepQueue
+from strandline.simulation.virtual_time import VirtualTime
+
+
+class Machine:
+    """Returns each event as its only effect; "wake me" asks for a tick."""
+
+    next_wakeup_ms: int | None = None
+
+    def step(self, event: str, now_ms: int) -> Sequence[str]:
+        self.next_wakeup_ms = 30 if event == "wake me" else None
+        return [f"{event} at {now_ms}"]
+
+
+class Lab:
+    """Two machines of one process; an effect of the first is an event of the second."""
+
+    def __init__(self) -> None:
+        self.time = VirtualTime()
+        self.log: list[str] = []
+        queue = StepQueue()
+        self.first = SimulatedDriver(
+            Machine(),
+            virtual_time=self.time,
+            queue=queue,
+            deliver=lambda callback, *arguments: callback(*arguments),
+            perform=self.perform_first,
+            tick="tick",
+        )
+        self.second = SimulatedDriver(
+            Machine(),
+            virtual_time=self.time,
+            queue=queue,
+            deliver=lambda callback, *arguments: callback(*arguments),
+            perform=self.log.extend,
+            tick="tick",
+        )
+
+    def perform_first(self, effects: Sequence[str]) -> None:
+        self.log.append("begun")
+        for effect in effects:
+            self.second.step(effect)
+        self.log.append("done")
+
+
+def test_a_step_that_performing_asks_for_comes_after_the_performing() -> None:
+    lab = Lab()
+    lab.first.step("a")
+    assert lab.log == ["begun", "done", "a at 0 at 0"]
+
+
+def test_a_tick_does_not_nest_either_and_comes_when_it_was_asked_for() -> None:
+    lab = Lab()
+    lab.first.step("wake me")
+    lab.log.clear()
+    lab.time.run_next()
+    assert (lab.time.now_ms, lab.log) == (30, ["begun", "done", "tick at 30 at 30"])

@@ -1,0 +1,134 @@
+"""The invariants take values and a small protocol: judged here without any process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from strandline.core.effects import BecameLeader, HighWatermarkAdvanced
+from strandline.core.views import PartitionView
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    IsrEntry,
+    LeaderEpoch,
+    PartitionEpoch,
+    PartitionState,
+    TopicPartition,
+)
+from strandline.simulation.disk import RecordLog, SimulatedDisk, new_batch
+from strandline.simulation.invariants import (
+    ACKNOWLEDGED_SURVIVES,
+    EPOCHS_NEVER_FALL,
+    LEADER_IN_ISR,
+    InvariantBroken,
+    Invariants,
+)
+from strandline.simulation.store import TOPIC, SimulatedStore
+from tests.simulation.directed import JOIN_BELOW_EPOCH_START
+
+TP = TopicPartition(topic_id=TOPIC, partition=0)
+ENTRIES = tuple(
+    IsrEntry(broker_id=BrokerId(number), broker_epoch=BrokerEpoch(1)) for number in (1, 2)
+)
+STATE = PartitionState(
+    replicas=(BrokerId(1), BrokerId(2), BrokerId(3)),
+    leader=BrokerId(1),
+    leader_epoch=LeaderEpoch(0),
+    partition_epoch=PartitionEpoch(0),
+    isr=ENTRIES,
+    min_insync_replicas=2,
+    controller_epoch=ControllerEpoch(1),
+)
+
+
+@dataclass(frozen=True)
+class Pictured:
+    """A replica that shows nothing: the invariants tried here look at disks alone."""
+
+    broker_id: BrokerId = BrokerId(1)
+    incarnation: str = "pod-1.1"
+    alive: bool = True
+
+    def view(self, tp: TopicPartition) -> PartitionView | None:
+        del tp
+        return None
+
+
+class Lab:
+    """Broker 1 leads, 1 and 2 have three acknowledged records, 3 has nothing."""
+
+    def __init__(self) -> None:
+        store = SimulatedStore(JOIN_BELOW_EPOCH_START)
+        self.before = store.partitions["topic-0"]
+        self.disks = {broker_id: SimulatedDisk(log_dir_id="x") for broker_id in store.brokers}
+        self.invariants = Invariants(store, self.disks)
+        for broker_id in (1, 2):
+            log = self.disks[BrokerId(broker_id)].logs[TP] = RecordLog()
+            log.append(new_batch(0, LeaderEpoch(0), (7, 8, 9)))
+        leader = Pictured()
+        self.invariants.on_notice(
+            leader,
+            BecameLeader(
+                tp=TP, topic_name="topic", leader_epoch=LeaderEpoch(0), start_offset=0, isr=ENTRIES
+            ),
+        )
+        self.invariants.on_notice(leader, HighWatermarkAdvanced(tp=TP, high_watermark=3))
+        self.invariants.on_acknowledged(leader, TP, 0, (7, 8, 9))
+
+    def lose(self, broker_id: int) -> None:
+        self.disks[BrokerId(broker_id)].wipe("y")
+        self.invariants.on_data_lost(BrokerId(broker_id), wiped=True)
+
+    def elect(self, leader: int) -> None:
+        state = replace(STATE, leader=BrokerId(leader), leader_epoch=LeaderEpoch(1))
+        self.invariants.on_status_written(BrokerId(0), replace(self.before, state=None), state)
+
+
+def broken_by(lab: Lab) -> str:
+    """Return which invariant an election of broker 2 breaks."""
+    with pytest.raises(InvariantBroken) as raised:
+        lab.elect(2)
+    return raised.value.invariant
+
+
+def test_records_survive_while_some_disk_has_them() -> None:
+    lab = Lab()
+    lab.lose(1)
+    with pytest.raises(InvariantBroken, match="offset=0") as raised:
+        lab.lose(2)
+    assert raised.value.invariant == ACKNOWLEDGED_SURVIVES
+
+
+def test_an_election_finds_a_record_missing_on_a_disk_that_admits_no_loss() -> None:
+    lab = Lab()
+    lab.elect(2)
+    lab.disks[BrokerId(2)].logs[TP].truncate_to(0)
+    assert broken_by(lab) == ACKNOWLEDGED_SURVIVES
+
+
+def test_an_election_excuses_a_member_whose_loss_is_not_known_yet() -> None:
+    lab = Lab()
+    lab.disks[BrokerId(2)].meta_epoch = BrokerEpoch(1)
+    lab.lose(2)
+    lab.elect(1)
+
+
+@pytest.mark.parametrize(
+    ("state", "invariant"),
+    [
+        (replace(STATE, leader=BrokerId(3)), LEADER_IN_ISR),
+        (replace(STATE, replicas=(BrokerId(1), BrokerId(3))), LEADER_IN_ISR),
+        (STATE, EPOCHS_NEVER_FALL),
+    ],
+    ids=["leader outside the ISR", "ISR outside the replicas", "epoch stays"],
+)
+def test_a_refused_write_names_what_it_would_have_broken(
+    state: PartitionState, invariant: str
+) -> None:
+    lab = Lab()
+    with pytest.raises(InvariantBroken) as raised:
+        lab.invariants.on_status_refused(replace(lab.before, state=STATE), state)
+    assert raised.value.invariant == invariant

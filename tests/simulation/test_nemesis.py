@@ -1,0 +1,72 @@
+"""Faults: what they do to hosts, which data they may take, and that unknown ones are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from strandline.model import BrokerId
+from strandline.simulation.nemesis import KINDS
+from strandline.simulation.plan import Fault, Plan
+from strandline.simulation.world import World
+from tests.simulation.directed import JOIN_BELOW_EPOCH_START
+
+
+def _world(*faults: Fault, plan: Plan = JOIN_BELOW_EPOCH_START) -> World:
+    return World(replace(plan, faults=faults))
+
+
+def _run_until(world: World, ms: int) -> None:
+    while world.environment.virtual_time.now_ms < ms:
+        world.environment.virtual_time.run_next()
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_another_boot"),
+    [("power_loss", True), ("wipe", True), ("stop", True), ("crash", False), ("pause", False)],
+    ids=lambda value: value if isinstance(value, str) else f"another boot: {value}",
+)
+def test_what_loses_data_boots_the_host(kind: str, is_another_boot: bool) -> None:
+    world = _world(Fault(at_ms=1_500, kind=kind, target="2", for_ms=100))
+
+    def boot_id_at(ms: int) -> str:
+        _run_until(world, ms)
+        registration = world.environment.api.store.brokers[BrokerId(2)].registration
+        assert registration is not None
+        return registration.boot_id
+
+    before = boot_id_at(1_400)
+    assert (boot_id_at(3_000) != before) is is_another_boot
+    assert world.environment.fault_counts[kind] == 1
+
+
+def test_a_broker_may_lose_data_only_as_far_as_the_guarantee_goes() -> None:
+    faults = [
+        Fault(at_ms=1_500, kind="wipe", target=str(broker), for_ms=2_000) for broker in (1, 2)
+    ]
+    world = _world(*faults)
+    _run_until(world, 1_600)
+    assert world.loss_budget.losses == 1
+    assert (world.environment.fault_counts["wipe"], world.environment.fault_counts["crash"]) == (
+        1,
+        1,
+    )
+
+
+def test_with_one_replica_in_sync_no_broker_may_lose_data() -> None:
+    world = _world(plan=replace(JOIN_BELOW_EPOCH_START, min_insync_replicas=1))
+    assert not world.loss_budget.may_lose(BrokerId(1))
+    assert world.loss_budget.may_lose(BrokerId(0)), "it hosts nothing"
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_fault_whose_target_does_not_exist_counts_as_none(kind: str) -> None:
+    world = _world(Fault(at_ms=1, kind=kind, target="leader:0", for_ms=100))
+    _run_until(world, 100)
+    assert world.environment.fault_counts[kind] == (1 if kind == "api_outage" else 0)
+
+
+def test_an_unknown_kind_of_fault_is_refused() -> None:
+    with pytest.raises(ValueError, match="earthquake"):
+        _world(Fault(at_ms=1, kind="earthquake"))

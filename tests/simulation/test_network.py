@@ -1,0 +1,197 @@
+"""The simulated network: values go to addresses, and senders learn no more than real ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from strandline.simulation.fault_counts import Anomaly, FaultCounts
+from strandline.simulation.network import (
+    Address,
+    Channel,
+    Delivery,
+    Network,
+    OnStream,
+    Refused,
+    StreamEnded,
+)
+from strandline.simulation.plan import ANY_PEER, Conditions
+from strandline.simulation.present_conditions import PresentConditions
+from strandline.simulation.virtual_time import VirtualTime
+
+ONE, TWO = Address(1), Address(2)
+BREAK_DETECTED_MS = 50
+SILENCE_DETECTED_MS = 200
+
+
+@dataclass
+class Ear:
+    """An endpoint that remembers what it was given, and when."""
+
+    time: VirtualTime
+    heard: list[object] = field(default_factory=list)
+    heard_ms: list[int] = field(default_factory=list)
+
+    def receive(self, source: Address, value: object) -> None:
+        del source
+        self.heard.append(value)
+        self.heard_ms.append(self.time.now_ms)
+
+
+class Lab:
+    """A network with an endpoint at the addresses ONE and TWO."""
+
+    def __init__(self, conditions: Conditions | None = None) -> None:
+        self.time = VirtualTime()
+        self.fault_counts = FaultCounts()
+        self.network = Network(
+            self.time,
+            seed=1,
+            conditions=PresentConditions(conditions or Conditions()),
+            fault_counts=self.fault_counts,
+            break_detected_ms=BREAK_DETECTED_MS,
+            silence_detected_ms=SILENCE_DETECTED_MS,
+        )
+        self.one, self.two = Ear(self.time), Ear(self.time)
+        self.network.register(ONE, self.one)
+        self.network.register(TWO, self.two)
+
+    def send(self, source: Address, destination: Address, value: object) -> None:
+        self.network.send(source, destination, value, Channel.CLIENT)
+
+    def open(self) -> int:
+        return self.network.open_stream(ONE, TWO, Channel.SESSION)
+
+    def run(self) -> None:
+        while self.time.run_next():
+            pass
+
+
+def test_a_cut_loses_one_direction_and_ends() -> None:
+    lab = Lab()
+    lab.network.cut(1, 2, until_ms=10)
+    lab.send(ONE, TWO, "lost")
+    lab.send(TWO, ONE, "back")
+    lab.send(ONE, ONE, "self")
+    lab.time.at(10, lab.send, ONE, TWO, "later")
+    lab.run()
+    assert lab.two.heard == ["later"]
+    assert sorted(map(str, lab.one.heard)) == ["back", "self"]
+
+
+def test_a_broker_can_be_cut_off_from_all_others() -> None:
+    lab = Lab()
+    lab.network.cut(ANY_PEER, 2, until_ms=10)
+    lab.send(ONE, TWO, "lost")
+    lab.send(TWO, ONE, "heard")
+    lab.run()
+    assert (lab.one.heard, lab.two.heard) == (["heard"], [])
+
+
+def test_first_copies_keep_their_order_and_late_ones_do_not() -> None:
+    lab = Lab(Conditions(delay_max_ms=20, duplicates=500, slow=100, slow_max_ms=200))
+    stream = lab.open()
+    for number in range(100):
+        lab.network.send_on(stream, ONE, number, Delivery.REPEATABLE)
+    lab.run()
+    heard = [value.message for value in lab.two.heard if isinstance(value, OnStream)]
+    assert list(dict.fromkeys(heard)) != heard
+    assert set(heard) == set(range(100))
+    assert len(heard) == 100 + lab.fault_counts[Anomaly.MESSAGE_REPEATED] > 100
+
+
+def test_only_what_may_repeat_comes_twice() -> None:
+    lab = Lab(Conditions(duplicates=1_000, slow_max_ms=5))
+    stream = lab.open()
+    lab.network.send_on(stream, ONE, "hello")
+    lab.run()
+    assert lab.two.heard == [OnStream(stream=stream, message="hello")]
+
+
+def test_a_lost_message_breaks_its_stream_at_both_ends() -> None:
+    lab = Lab()
+    stream = lab.open()
+    lab.network.cut(2, 1, until_ms=10)
+    lab.network.send_on(stream, TWO, "lost")
+    lab.run()
+    broken = StreamEnded(stream=stream)
+    assert (lab.one.heard, lab.two.heard) == ([broken], [broken])
+    assert lab.one.heard_ms == [BREAK_DETECTED_MS]
+    lab.network.send_on(stream, ONE, "over")
+    lab.run()
+    assert lab.two.heard == [broken]
+
+
+def test_a_lost_heartbeat_breaks_nothing() -> None:
+    lab = Lab()
+    stream = lab.open()
+    lab.network.cut(1, 2, until_ms=10)
+    lab.network.send_on(stream, ONE, "beat", Delivery.SKIPPABLE)
+    lab.run()
+    assert (lab.one.heard, lab.two.heard) == ([], [])
+
+
+def test_the_other_end_alone_hears_that_a_stream_was_closed() -> None:
+    lab = Lab()
+    stream = lab.open()
+    lab.network.close_stream(stream, ONE)
+    lab.run()
+    assert (lab.one.heard, lab.two.heard) == ([], [StreamEnded(stream=stream)])
+
+
+def test_what_was_under_way_when_a_stream_closed_still_arrives() -> None:
+    lab = Lab(Conditions(delay_min_ms=5, delay_max_ms=5))
+    stream = lab.open()
+    lab.network.send_on(stream, TWO, "late")
+    lab.network.close_stream(stream, ONE)
+    lab.run()
+    assert lab.one.heard == [OnStream(stream=stream, message="late")]
+
+
+def test_where_nothing_listens_a_value_is_refused_and_a_stream_breaks() -> None:
+    lab = Lab()
+    lab.network.unregister(TWO)
+    stream = lab.open()
+    lab.send(ONE, TWO, "probe")
+    lab.network.send_on(stream, ONE, "hello")
+    lab.run()
+    assert lab.one.heard == [Refused(value="probe"), StreamEnded(stream=stream)]
+
+
+def test_a_host_without_power_stays_silent_until_it_has_power_again() -> None:
+    lab = Lab()
+    lab.network.power_off(2)
+    lab.send(ONE, TWO, "silence")
+    lab.run()
+    assert lab.one.heard == []
+    lab.network.power_on(2)
+    lab.send(ONE, TWO, "refusal")
+    lab.run()
+    assert lab.one.heard == [Refused(value="refusal")]
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["seen", "hidden"])
+def test_the_other_end_hears_of_a_death_late_if_the_network_hides_it(hidden: bool) -> None:
+    lab = Lab()
+    stream = lab.open()
+    if hidden:
+        lab.network.power_off(2)
+    else:
+        lab.network.end_process(2)
+    lab.run()
+    assert lab.one.heard == [StreamEnded(stream=stream)]
+    assert (lab.one.heard_ms[0] == SILENCE_DETECTED_MS) is hidden
+    assert lab.two.heard == []
+
+
+def test_what_was_sent_to_a_certain_process_does_not_reach_a_later_one() -> None:
+    lab = Lab()
+    former, later = Ear(lab.time), Ear(lab.time)
+    lab.network.register(Address(2, 1), former)
+    lab.send(ONE, Address(2, 1), "response")
+    lab.network.end_process(2)
+    lab.network.register(Address(2, 2), later)
+    lab.network.register(TWO, later)
+    lab.run()
+    assert (former.heard, later.heard, lab.one.heard) == ([], [], [])
