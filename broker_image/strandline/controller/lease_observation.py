@@ -41,7 +41,7 @@ LeaseDecision = MayTake | LeaseWon | LeaseLost
 class LeaseObservation:
     """The Lease as last seen, and when this process saw its last change.
 
-    Its own methods alone change the fields.
+    Changed by its own methods alone.
     """
 
     identity: str

@@ -76,7 +76,7 @@ class Finished:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionEntry:
-    """The object as last read, and where its store call stands; its own methods alone change it.
+    """The object as last read, and where its store call stands; changed by its own methods alone.
 
         NoCall ------ a status must change ------> WriteInFlight
          | ^ ^                                      |     |

@@ -17,7 +17,7 @@ from .timing import ControllerSessionTiming
 
 
 class ControlledShutdown:
-    """The requests of one stop; its own methods alone change the fields.
+    """The requests of one stop; changed by its own methods alone.
 
     due_ms is the time limit of the request in flight, or when the next one is due.
     """

@@ -52,7 +52,7 @@ from .unsent_proposals import UnsentProposals
 
 
 class ControllerSession:
-    """One broker's side of the session; its own methods alone change the fields."""
+    """One broker's side of the session; changed by its own methods alone."""
 
     def __init__(
         self,

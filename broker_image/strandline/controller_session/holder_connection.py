@@ -44,7 +44,7 @@ from .timing import ControllerSessionTiming
 
 
 class HolderConnection:
-    """The way to the present holder; its own methods alone change the fields."""
+    """The way to the present holder; changed by its own methods alone."""
 
     def __init__(
         self,

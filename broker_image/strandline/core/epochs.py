@@ -1,6 +1,6 @@
 """Where each leader epoch began in a log: by these entries two histories are compared.
 
-A leader finds where an epoch ended, a follower finds the common prefix. `LocalLog` alone changes
+A leader finds where an epoch ended, a follower finds the common prefix. Only `LocalLog` changes
 the entries.
 Invariant: epochs and start offsets strictly ascend, the last start is not beyond the log
 end. `EpochCache` knows no files; `WriteEpochCheckpoint` carries the entries to them.

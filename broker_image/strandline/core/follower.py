@@ -1,6 +1,6 @@
 """A replica that follows: what it fetches, and what it does with the response.
 
-`Partition` makes a follower for one leader epoch; its own methods alone change it. The follower
+`Partition` makes a follower for one leader epoch; changed by its own methods alone. The follower
 fetches from its log end, so each fetch is also an acknowledgement. It writes only what the leader
 sent, and cuts what the leader never had.
 

@@ -1,7 +1,7 @@
 """A leader's ISR proposals to the controller.
 
 `LeaderReplica` decides which brokers join and leave; `IsrProposer` decides when a proposal is sent,
-when it is sent again, and what settles it. Its own methods alone change a proposer.
+when it is sent again, and what settles it. Changed by its own methods alone.
 
     stable   --propose---------------------------->  pending
     pending  --higher partition epoch------------->  stable (accepted, refused or overtaken)

@@ -1,7 +1,7 @@
 """A replica that leads: appends, counts its followers, decides who is in sync.
 
 `Partition` makes a leader when the controller names this broker, and drops it when the controller
-names another or a later leadership. Its own methods alone change a leader; they also move the high
+names another or a later leadership. Changed by its own methods alone; they also move the high
 watermark of its log. A re-elected leader begins with unknown followers: another leader may have cut
 their logs in the meantime.
 Invariant: the high watermark never falls, and never passes a member of the maximal ISR.

@@ -1,6 +1,6 @@
 """What the core knows of a log on this broker: offsets and epochs, never bytes.
 
-Its own methods alone change a log. The partition's present role calls those that move offsets;
+Changed by its own methods alone. The partition's present role calls those that move offsets;
 `ControllerRequests` hands over settings. A method returns the commands that make the disk follow,
 in performing order. The role adds the command that appends: the role knows the request.
 Invariant: 0 <= log_start_offset <= high_watermark <= log_end_offset.
