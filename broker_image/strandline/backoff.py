@@ -1,6 +1,6 @@
 """How long to pause after failures in a row: one shape for every back-off.
 
-Used by core, controller and the shells. Pure: says how long, and waits for nothing.
+Used by core, controller and the shells. Pure: it returns pauses, and does not wait.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _DOUBLINGS_MAX = 32
-"""More of them would only make numbers larger that max_ms bounds anyway."""
+"""More doublings would only raise numbers that max_ms bounds anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

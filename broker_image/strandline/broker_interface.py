@@ -1,8 +1,8 @@
 """The narrow interface through which clients' requests reach a broker.
 
-Implemented by `runtime`; used by `kafka_listener` and by tests. It speaks in offsets,
-epochs and Kafka's error numbers, and hands records through as buffers. The core never
-imports a listener; a listener never sees the core.
+`runtime` implements it; `kafka_listener` and tests use it. The interface speaks in offsets, epochs
+and Kafka's error numbers, and passes records as buffers. The core never imports a listener; a
+listener never sees the core.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """One partition as Metadata answers it; leader NO_LEADER travels as LEADER_NOT_AVAILABLE."""
+    """One partition of a Metadata response; NO_LEADER travels as LEADER_NOT_AVAILABLE."""
 
     partition: int
     leader: BrokerId
@@ -47,7 +47,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataSnapshot:
-    """What this broker knows of the cluster; endpoints are those of the listener asked for."""
+    """What this broker knows of the cluster; endpoints are those of the requested listener."""
 
     cluster_id: str
     controller: BrokerId
@@ -64,9 +64,9 @@ class MetadataSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducePartition:
-    """What a client sent for one partition: exactly one record batch v2, or it is refused.
+    """What a client sent for one partition; the broker refuses all but one record batch v2.
 
-    topic_name is resolved here; the buffer stays untouched until the response.
+    The broker resolves topic_name; the buffer stays unchanged until the response.
     """
 
     topic_name: str
@@ -113,7 +113,7 @@ class ConsumerFetchedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedOffset:
-    """Answer of list_offset; offset -1 on error."""
+    """Result of list_offset; offset is -1 on error."""
 
     error: ErrorCode
     offset: int = -1
@@ -137,8 +137,8 @@ class Broker(Protocol):
     ) -> Awaitable[tuple[ProducedPartition, ...]]:
         """Append now, in call order; await the result for the acknowledgement.
 
-        The append happens before this returns, so calls made one after another on a
-        connection keep their order although their acknowledgements are awaited later.
+        `produce` appends before it returns, so the calls of a connection keep their order although
+        the caller awaits their acknowledgements later.
         codec_max is the highest compression codec that the version of the request knows.
         Never raises: every outcome is an error code per partition.
         """
@@ -158,7 +158,7 @@ class Broker(Protocol):
     def list_offset(
         self, topic_name: str, partition: int, timestamp: int, leader_epoch: LeaderEpoch | None
     ) -> ListedOffset:
-        """Return the earliest offset, or the latest (HW) unless it is under the epoch start."""
+        """Return the earliest offset, or the latest (HW), unknown while below the epoch start."""
         ...
 
     def end_offset_for_epoch(

@@ -1,6 +1,6 @@
 """What each pure machine decides with, taken from the configuration: the only way to its defaults.
 
-Used by `runtime`, by the simulator and by tests: the last two replace what they vary.
+`runtime`, the simulator and tests use it; the last two replace the values that they vary.
 """
 
 from __future__ import annotations

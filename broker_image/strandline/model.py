@@ -1,7 +1,7 @@
 """Values every layer shares: ids, epochs, and the state of a partition and of a broker.
 
-Called by everyone; imports nothing of ours. Every value is frozen, so it can be
-passed between the pure core, the shells and the tests without copying.
+Every layer uses it; it imports nothing of ours. Every value is frozen, so that the pure machines,
+the shells and the tests share it without copying.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LeaderEpoch = NewType("LeaderEpoch", int)
 PartitionEpoch = NewType("PartitionEpoch", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
 TopicId = NewType("TopicId", str)
-"""The uid of the ReplicatedTopic object: a topic created again under its name has another."""
+"""The uid of the ReplicatedTopic object: a topic created again under its name has another uid."""
 
 NO_LEADER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
@@ -71,7 +71,7 @@ class IsrEntry:
 def covers(entry: IsrEntry, *, clean_since_epoch: BrokerEpoch, broker_epoch: BrokerEpoch) -> bool:
     """Tell whether an ISR entry is in sync, given the start of its broker (ADR 0002).
 
-    A broker lost nothing since clean_since_epoch, and broker_epoch is its present epoch.
+    The broker lost no records since clean_since_epoch; broker_epoch is its present epoch.
     """
     return clean_since_epoch <= entry.broker_epoch <= broker_epoch
 
@@ -118,7 +118,7 @@ class EpochStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEndOffset:
-    """Greatest known epoch not above the one asked for, and the offset where it ends (exclusive).
+    """Greatest known epoch not above the requested one, and its exclusive end offset.
 
     leader_epoch NO_EPOCH with end_offset -1 means "unknown".
     """
@@ -159,7 +159,7 @@ class LiveBroker:
     endpoints: tuple[Endpoint, ...]
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Return the endpoint with that listener name, None if it has none."""
+        """Return the endpoint with that listener name, None without one."""
         for endpoint in self.endpoints:
             if endpoint.listener == listener:
                 return endpoint
@@ -168,7 +168,7 @@ class LiveBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration(LiveBroker):
-    """What a broker wrote into `Broker.status` when it started: more than is announced.
+    """What a broker wrote into `Broker.status` at its start: a LiveBroker, and more.
 
     incarnation is "<pod uid>/<nonce>", new with each process.
     """
@@ -195,7 +195,7 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCommand:
-    """One partition of a LeaderAndIsr or FullState: what the controller wants a replica to obey."""
+    """One partition of a LeaderAndIsr or FullState: the state for a replica to apply."""
 
     tp: TopicPartition
     topic_name: str
@@ -206,9 +206,9 @@ class PartitionCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSpan:
-    """A record batch as the core sees it: where it lies, never its bytes.
+    """A record batch as the core sees it: its place, never its bytes.
 
-    Offsets are exclusive at the end: it covers [base_offset, next_offset).
+    The batch covers [base_offset, next_offset).
     """
 
     base_offset: int
@@ -220,7 +220,7 @@ class BatchSpan:
 class HostedPartition:
     """A replica found on disk: what its log and the state file of its log directory say.
 
-    leader_epoch, partition_epoch and isr are the last the broker was told (state file);
+    leader_epoch, partition_epoch and isr are the last that the broker accepted (state file);
     log_start_offset <= high_watermark <= log_end_offset; epochs ascend in both fields.
     """
 
@@ -243,8 +243,8 @@ class HostedPartition:
 class StoredPartition:
     """A Partition object: the operator's wish (assigned, recover) and the controller's state.
 
-    state is None until a controller wrote the status for the first time; recover is read
-    only while it is None (ADR 0004).
+    state is None until a controller first wrote the status; the controller reads recover only while
+    state is None (ADR 0004).
     """
 
     name: str
@@ -312,7 +312,7 @@ class HolderIdentity:
 
     @classmethod
     def parse(cls, text: str) -> HolderIdentity | None:
-        """Return the identity, None if nobody holds the Lease or no broker signed it."""
+        """Return the identity, None for a free Lease or one that no broker signed."""
         name, _, incarnation = text.partition("/")
         number = name.removeprefix(_HOLDER_PREFIX)
         if not incarnation or number == name or not number.isdecimal():

@@ -242,7 +242,7 @@ def test_silent_broker_with_an_open_session_is_dead_after_timeout_and_probe() ->
     assert dead(world) == [1]
     assert (session_id, ErrorCode.NOT_CONTROLLER) in closed(world)
     assert world.state().leader == 0
-    # It was only stopped: it dials again, with everything it had.
+    # The process was only stopped: it dials again, with all its data.
     world.silent.clear()
     world.hello(1, 0)
     world.alter(0, 0, (*world.state().isr, entry(1)))
@@ -346,7 +346,7 @@ def test_data_of_a_topic_is_deleted_only_after_a_quorum_list() -> None:
     assert len(world.nodes[0].sent(SendLeaderAndIsr)) == count
 
 
-def test_topic_that_still_exists_keeps_its_data_whatever_the_watch_says() -> None:
+def test_topic_that_still_exists_keeps_its_data_against_the_watch() -> None:
     world = with_active_controller(state(), nodes=(0,))
     found = world.store.topics[TOPIC]
     world.delete_topic()
@@ -406,7 +406,7 @@ def test_lost_object_that_a_broker_has_on_disk_is_not_new() -> None:
 
 
 def test_t38_stale_registration_is_read_again_when_the_broker_says_so() -> None:
-    """Python, as the response is made up: in a story a stream ends with its process."""
+    """The test makes the response up; in a scenario a stream ends with its process."""
     world = with_active_controller(state(leader=1), nodes=(0,))
     world.nodes[0].cut = True
     world.register(1, epoch=2, clean_since=2)

@@ -1,4 +1,4 @@
-"""Controller elections and resignations: two candidates, a store that loses answers.
+"""Controller elections and resignations: two candidates, a store that loses responses.
 
 T39, T43 and other stories of two controllers are text, in `tests/scenarios`.
 """
@@ -238,7 +238,7 @@ def test_lost_watch_lists_again_and_finds_what_was_missed() -> None:
 
 
 def test_commands_of_two_controllers_never_share_an_id() -> None:
-    """A late answer to the former's command must not be taken for one to ours."""
+    """A late response to the former's command must not pass for one to ours."""
     world = with_active_controller(state())
     world.nodes[0].frozen = True
     world.advance(4_000)

@@ -167,19 +167,19 @@ def test_partition_refused_as_new_goes_offline_and_stays_so() -> None:
     [
         ((view(0, DEAD), view(1), view(2)), 1, (entry(1), entry(2))),
         ((view(0, DEAD), view(1, DEAD), view(2)), 2, (entry(2),)),
-        # Awaited counts as live, but who is in session goes first.
+        # Awaited counts as live, but a broker in session goes first.
         ((view(0, DEAD), view(1, AWAITED), view(2)), 2, (entry(1), entry(2))),
         ((view(0, DEAD), view(1, AWAITED), view(2, AWAITED)), 1, (entry(1), entry(2))),
-        # Neither known live nor known dead stays in the ISR and does not lead.
+        # A broker neither known live nor known dead stays in the ISR and does not lead.
         ((view(0, DEAD), view(1, UNKNOWN), view(2)), 2, (entry(1), entry(2))),
         ((view(0, DEAD), view(2)), 2, (entry(1), entry(2))),
         # A clean restart keeps the others' entries; the leader's gets its present epoch.
         ((view(0, epoch=2), view(1), view(2)), 0, (entry(0, 2), entry(1), entry(2))),
         ((view(0, DEAD), view(1, epoch=5), view(2, epoch=5)), 1, (entry(1, 5), entry(2))),
-        # Who lost data since its entry was written neither leads nor stays.
+        # A broker that lost data since its entry neither leads nor stays.
         ((view(0, epoch=2, clean=2), view(1), view(2)), 1, (entry(1), entry(2))),
         ((view(0, DEAD), view(1, epoch=2, clean=2), view(2)), 2, (entry(2),)),
-        # Who is shutting down is no candidate.
+        # A broker that shuts down is no candidate.
         ((view(0, DEAD), view(1, leaving=True), view(2)), 2, (entry(2),)),
     ],
 )

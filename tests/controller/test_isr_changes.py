@@ -1,4 +1,4 @@
-"""AlterPartition: the table of answers, and the commits behind them."""
+"""AlterPartition: the table of responses, and the commits behind them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from strandline.controller.broker_entry import BrokerView, LivenessState
 from strandline.controller.events import IsrChangeRequested
 from strandline.controller.isr_changes import (
     Accept,
-    AnswerNow,
     IsrChangeVerdict,
     ReadFirst,
     Refuse,
+    RespondNow,
     judge,
 )
 from strandline.errors import ErrorCode
@@ -111,7 +111,7 @@ def test_member_that_restarted_clean_may_renew_its_entry() -> None:
     assert found.state.isr == renewed
 
 
-def test_shrink_is_allowed_whoever_is_dead() -> None:
+def test_shrink_is_allowed_while_another_member_is_dead() -> None:
     found = verdict(A, view(0), view(1, LivenessState.DEAD))
     assert isinstance(found, Accept)
 
@@ -121,7 +121,7 @@ def test_already_so_is_success_before_the_partition_epoch_is_compared(
     partition_epoch: int,
 ) -> None:
     found = verdict((entry(1), entry(0)), partition_epoch=partition_epoch)
-    assert found == AnswerNow(error=ErrorCode.NONE)
+    assert found == RespondNow(error=ErrorCode.NONE)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_already_so_is_success_before_the_partition_epoch_is_compared(
     ],
 )
 def test_answers_that_commit_nothing(error: ErrorCode, changes: dict[str, Any]) -> None:
-    assert verdict(ABC, **changes) == AnswerNow(error=error)
+    assert verdict(ABC, **changes) == RespondNow(error=error)
 
 
 @pytest.mark.parametrize("changes", [{"leader_epoch": 5}, {"partition_epoch": 8}, {"found": None}])

@@ -1,4 +1,4 @@
-"""The elector alone: what it does with each answer, and what it never does."""
+"""The elector alone: what it does with each response, and what it never does."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def seen(found: LeaseRecord | None, *, rank: int = 0, now_ms: int = 0) -> LeaseE
     """Return an elector that read this Lease."""
     one = elector(rank=rank)
     request_id = request_of(one.tick(now_ms))
-    assert one.answered(request_id, StoreOutcome.OK, found, now_ms) == []
+    assert one.on_lease_response(request_id, StoreOutcome.OK, found, now_ms) == []
     return one
 
 
@@ -52,7 +52,7 @@ def holding(*, now_ms: int = 0) -> tuple[LeaseElector, LeaseRecord]:
     assert one.tick(now_ms) == [MayTake(lease=LEASE_FREE)]
     effects = one.take(ControllerEpoch(4), now_ms)
     stored = replace(written(effects), resource_version="9", renew_time="t9")
-    assert one.answered(request_of(effects), StoreOutcome.OK, stored, now_ms) == [
+    assert one.on_lease_response(request_of(effects), StoreOutcome.OK, stored, now_ms) == [
         LeaseWon(lease=stored)
     ]
     return one, stored
@@ -69,7 +69,7 @@ def test_first_thing_is_a_quorum_read_and_nothing_is_offered_before() -> None:
 def test_failed_read_is_repeated_after_a_retry_period() -> None:
     one = elector()
     request_id = request_of(one.tick(0))
-    assert one.answered(request_id, StoreOutcome.UNKNOWN, None, 0) == []
+    assert one.on_lease_response(request_id, StoreOutcome.UNKNOWN, None, 0) == []
     assert one.tick(499) == []
     request_of(one.tick(500))
 
@@ -100,7 +100,7 @@ def test_each_change_is_a_sign_of_life(change: dict[str, Any]) -> None:
     assert one.next_wakeup_ms == 4_000
 
 
-def test_lease_of_a_dead_holder_is_offered_early_but_not_to_everybody_at_once() -> None:
+def test_lease_of_a_dead_holder_is_offered_early_but_by_rank() -> None:
     one = seen(OTHERS, rank=1)
     one.holder_died("third", 100)
     assert one.next_wakeup_ms == 3_050
@@ -148,23 +148,23 @@ def test_taking_write_in_doubt_is_settled_by_a_quorum_read(outcome: StoreOutcome
         one = seen(LEASE_FREE)
         one.tick(0)
         put = request_of(one.take(ControllerEpoch(2), 0))
-        read = request_of(one.answered(put, outcome, None, 900))
-        effects = one.answered(read, StoreOutcome.OK, found, 950)
+        read = request_of(one.on_lease_response(put, outcome, None, 900))
+        effects = one.on_lease_response(read, StoreOutcome.OK, found, 950)
         assert effects == ([LeaseWon(lease=found)] if won else [])
         assert bool(one.release(960)) is won
 
 
-def test_taking_write_in_doubt_with_a_failed_read_is_nobodys() -> None:
+def test_taking_write_in_doubt_with_a_failed_read_proves_no_holder() -> None:
     one = seen(LEASE_FREE)
     one.tick(0)
     put = request_of(one.take(ControllerEpoch(2), 0))
-    read = request_of(one.answered(put, StoreOutcome.UNKNOWN, None, 900))
-    assert one.answered(read, StoreOutcome.UNKNOWN, None, 1_000) == []
+    read = request_of(one.on_lease_response(put, StoreOutcome.UNKNOWN, None, 900))
+    assert one.on_lease_response(read, StoreOutcome.UNKNOWN, None, 1_000) == []
     assert one.release(1_000) == []
-    # The write has landed after all: the Lease is our own, and is taken anew.
+    # The write has landed after all: the Lease is ours, and the elector takes it again.
     read = request_of(one.tick(1_500))
     own = replace(LEASE_FREE, holder_identity="me", resource_version="8")
-    one.answered(read, StoreOutcome.OK, own, 1_500)
+    one.on_lease_response(read, StoreOutcome.OK, own, 1_500)
     assert one.tick(1_500) == [MayTake(lease=own)]
 
 
@@ -175,7 +175,7 @@ def test_renewals_come_each_retry_period_and_count_from_when_they_were_sent() ->
     lease = written(effects)
     assert (lease.resource_version, lease.renew_time) == ("9", "")
     assert lease.acquire_time == stored.acquire_time
-    one.answered(
+    one.on_lease_response(
         request_of(effects), StoreOutcome.OK, replace(stored, resource_version="10"), 1_800
     )
     renewal = one.tick(1_800)
@@ -183,23 +183,23 @@ def test_renewals_come_each_retry_period_and_count_from_when_they_were_sent() ->
     # The last proved renewal was sent at 500.
     assert one.tick(2_499) == []
     assert one.tick(2_500) == [LeaseLost(reason="renew deadline passed")]
-    assert one.answered(request_of(renewal), StoreOutcome.OK, stored, 2_501) == []
+    assert one.on_lease_response(request_of(renewal), StoreOutcome.OK, stored, 2_501) == []
 
 
 def test_renewal_in_doubt_is_read_and_tried_again_at_once() -> None:
     one, stored = holding()
     put = request_of(one.tick(500))
-    read = request_of(one.answered(put, StoreOutcome.CONFLICT, None, 510))
+    read = request_of(one.on_lease_response(put, StoreOutcome.CONFLICT, None, 510))
     edited = replace(stored, resource_version="20")
-    assert one.answered(read, StoreOutcome.OK, edited, 520) == []
+    assert one.on_lease_response(read, StoreOutcome.OK, edited, 520) == []
     assert written(one.tick(520)).resource_version == "20"
 
 
 def test_failed_read_while_holding_is_repeated_until_the_deadline() -> None:
     one, _ = holding()
     put = request_of(one.tick(500))
-    read = request_of(one.answered(put, StoreOutcome.UNKNOWN, None, 700))
-    assert one.answered(read, StoreOutcome.UNKNOWN, None, 900) == []
+    read = request_of(one.on_lease_response(put, StoreOutcome.UNKNOWN, None, 700))
+    assert one.on_lease_response(read, StoreOutcome.UNKNOWN, None, 900) == []
     assert one.tick(1_399) == []
     request_of(one.tick(1_400))
     assert one.tick(2_000) == [LeaseLost(reason="renew deadline passed")]
@@ -209,21 +209,23 @@ def test_failed_read_while_holding_is_repeated_until_the_deadline() -> None:
 def test_quorum_read_that_does_not_name_us_ends_it(found: LeaseRecord | None) -> None:
     one, _ = holding()
     read = request_of(one.observe(OTHERS, 100))
-    assert one.answered(read, StoreOutcome.OK, found, 110) == [LeaseLost(reason="another holder")]
+    assert one.on_lease_response(read, StoreOutcome.OK, found, 110) == [
+        LeaseLost(reason="another holder")
+    ]
 
 
 def test_watch_event_of_another_holder_alone_ends_nothing() -> None:
     one, stored = holding()
     read = request_of(one.observe(OTHERS, 100))
     assert one.observe(OTHERS, 101) == []
-    assert one.answered(read, StoreOutcome.OK, stored, 110) == []
+    assert one.on_lease_response(read, StoreOutcome.OK, stored, 110) == []
     assert one.observe(stored, 111) == []
     assert written(one.release(112)).holder_identity == ""
 
 
-def test_late_answer_of_an_abandoned_request_is_ignored() -> None:
+def test_late_response_to_an_abandoned_request_is_ignored() -> None:
     one, stored = holding()
-    assert one.answered(77, StoreOutcome.OK, OTHERS, 10) == []
+    assert one.on_lease_response(77, StoreOutcome.OK, OTHERS, 10) == []
     assert one.lease == stored
 
 
@@ -233,7 +235,7 @@ def test_release_empties_the_holder_and_keeps_the_epoch() -> None:
     lease = written(effects)
     assert (lease.holder_identity, lease.controller_epoch) == ("", 4)
     free = replace(lease, resource_version="11")
-    assert one.answered(request_of(effects), StoreOutcome.OK, free, 110) == []
+    assert one.on_lease_response(request_of(effects), StoreOutcome.OK, free, 110) == []
     assert one.release(111) == []
     assert one.tick(111) == [MayTake(lease=free)]
 
@@ -243,9 +245,11 @@ def test_release_is_tried_again_after_a_conflict_and_not_for_ever() -> None:
     effects = one.stop(100)
     for version in range(20, 23):
         assert not one.is_stopped
-        read = request_of(one.answered(request_of(effects), StoreOutcome.CONFLICT, None, 110))
+        read = request_of(
+            one.on_lease_response(request_of(effects), StoreOutcome.CONFLICT, None, 110)
+        )
         found = replace(stored, resource_version=str(version))
-        effects = one.answered(read, StoreOutcome.OK, found, 120)
+        effects = one.on_lease_response(read, StoreOutcome.OK, found, 120)
     assert effects == []
     assert one.is_stopped
 
@@ -258,8 +262,8 @@ def test_release_ends_when_the_lease_is_anothers_or_unreadable() -> None:
     ):
         one, _ = holding()
         put = request_of(one.stop(100))
-        read = request_of(one.answered(put, StoreOutcome.UNKNOWN, None, 110))
-        assert one.answered(read, outcome, found, 120) == []
+        read = request_of(one.on_lease_response(put, StoreOutcome.UNKNOWN, None, 110))
+        assert one.on_lease_response(read, outcome, found, 120) == []
         assert one.is_stopped
         assert one.tick(90_000) == []
 
@@ -270,11 +274,11 @@ def test_stop_while_taking_releases_what_may_have_been_taken() -> None:
     put = request_of(one.take(ControllerEpoch(2), 0))
     read = request_of(one.stop(1))
     own = replace(LEASE_FREE, holder_identity="me", resource_version="3")
-    assert one.answered(put, StoreOutcome.OK, own, 2) == []
-    release = one.answered(read, StoreOutcome.OK, own, 3)
+    assert one.on_lease_response(put, StoreOutcome.OK, own, 2) == []
+    release = one.on_lease_response(read, StoreOutcome.OK, own, 3)
     assert written(release).holder_identity == ""
     assert one.stop(4) == []
-    one.answered(request_of(release), StoreOutcome.OK, replace(own, holder_identity=""), 5)
+    one.on_lease_response(request_of(release), StoreOutcome.OK, replace(own, holder_identity=""), 5)
     assert one.is_stopped
 
 

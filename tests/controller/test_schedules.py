@@ -1,4 +1,4 @@
-"""Seeded schedules: two controllers, brokers that die and lose disks, a store that lies low.
+"""Seeded schedules: two controllers, brokers that die and lose disks, a store that delays calls.
 
 Checked at every store write and every message: the rules of the CRD, one holder per
 recorded epoch, only committed states are sent, and a refusal at the stored partition epoch
@@ -102,7 +102,7 @@ class Schedule:
         self.world.hold(kind, self.random.choice((Mode.LOSE, Mode.LOSE_ANSWER, Mode.DELAY)))
 
     def land(self) -> None:
-        """Let a delayed call time out, land, or both in this order."""
+        """Let a delayed call time out, land, or time out and then land."""
         if not self.world.held:
             return
         held = self.world.held[0]

@@ -28,7 +28,7 @@ def test_a_topic_that_is_not_usable_yet_is_not_gone() -> None:
     answer = TopicsRead(
         request_id=request_id, outcome=StoreOutcome.OK, topic_ids=frozenset({TOPIC}), topics=()
     )
-    assert deletion.answered(answer, 0) == []
+    assert deletion.on_topics_read(answer, 0) == []
     assert not deletion.is_confirmed(TOPIC)
 
 
@@ -37,12 +37,12 @@ def test_a_topic_whose_uid_is_missing_is_gone() -> None:
     answer = TopicsRead(
         request_id=request_id, outcome=StoreOutcome.OK, topic_ids=frozenset({OTHER}), topics=()
     )
-    assert deletion.answered(answer, 0) == [TOPIC]
+    assert deletion.on_topics_read(answer, 0) == [TOPIC]
     assert deletion.is_confirmed(TOPIC)
 
 
 @pytest.mark.parametrize("outcome", [StoreOutcome.UNKNOWN, StoreOutcome.CONFLICT])
 def test_a_list_that_was_not_read_proves_nothing(outcome: StoreOutcome) -> None:
     deletion, request_id = asked()
-    assert deletion.answered(TopicsRead(request_id=request_id, outcome=outcome), 0) == []
+    assert deletion.on_topics_read(TopicsRead(request_id=request_id, outcome=outcome), 0) == []
     assert not deletion.is_confirmed(TOPIC)

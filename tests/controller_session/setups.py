@@ -34,7 +34,7 @@ CONTROLLER_EPOCH = ControllerEpoch(12)
 TP = TopicPartition(topic_id=TopicId(str(uuid.UUID(int=5))), partition=3)
 OTHER_TP = TopicPartition(topic_id=TP.topic_id, partition=4)
 SIGNED = "broker-2/uid/a"
-"""How the process of broker 2 that is registered signs the Lease."""
+"""How the registered process of broker 2 signs the Lease."""
 SIGNED_BY_3 = "broker-3/uid/b"
 TIMING = ControllerSessionTiming(
     heartbeat_interval_ms=500,
@@ -68,7 +68,7 @@ def registration(
 
 
 def view(tp: TopicPartition = TP, role: RoleName = RoleName.FOLLOWER) -> PartitionView:
-    """Return the picture of a replica of which little matters here."""
+    """Return the view of a replica, with values that no test reads."""
     return PartitionView(
         tp=tp,
         topic_name="orders",

@@ -1,4 +1,4 @@
-"""What is said on a session: where it goes, what is too old, what waits for the next session."""
+"""Messages on a session: their receivers, those too old, those that wait for the next session."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def test_what_belongs_to_an_earlier_attempt_changes_nothing(
     assert session.machine.state == state
 
 
-def test_lookup_of_the_former_holder_dials_nobody() -> None:
+def test_lookup_of_the_former_holder_dials_no_broker() -> None:
     session = looking_up()
     session.step(HolderObserved(holder_identity=SIGNED_BY_3))
     assert session.step(HolderLookedUp(lookup_id=1, registration=registration())) == []

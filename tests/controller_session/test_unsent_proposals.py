@@ -1,4 +1,4 @@
-"""Proposals of an outage: one per partition, answered once."""
+"""Proposals of an outage: one per partition, failed once."""
 
 from __future__ import annotations
 

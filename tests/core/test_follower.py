@@ -124,7 +124,7 @@ def test_fenced_follower_waits_for_a_controller_request() -> None:
 @pytest.mark.parametrize(
     ("mine", "leaders_start", "restarts"),
     [
-        ((5, 0, "0@0"), 9, True),  # the leader no longer keeps what we end with
+        ((5, 0, "0@0"), 9, True),  # the leader's log starts above our end
         ((5, 0, "0@0"), 5, False),
         ((7, 7, ""), 3, True),  # an empty log may begin anywhere
         ((3, 3, ""), 3, False),

@@ -1,7 +1,7 @@
 """One run of a scenario: the world, and what the script's own controller remembers.
 
 A story without controllers plays the controller itself: it commits states, announces them and
-answers proposals, also as a controller must not. In a story with controllers those decide.
+responds to proposals, also as a controller must not. In a story with controllers these decide.
 """
 
 from __future__ import annotations

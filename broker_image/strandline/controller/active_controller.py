@@ -1,7 +1,7 @@
 """The active controller: the parts that decide, and the objects they decide about.
 
-Made when a controller has loaded the cluster, dropped when it resigns: no state survives a
-resignation. `broker_events.py` and `object_events.py` handle its events.
+`Controller` makes one when it has loaded the cluster, and drops it when it resigns: no state
+survives a resignation. `broker_events.py` and `object_events.py` handle its events.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ActiveController:
         return effects
 
     def resign(self) -> list[ControllerEffect]:
-        """Answer what is open and end the sessions."""
+        """Respond to all open requests, and end the sessions."""
         effects: list[ControllerEffect] = [*self.reconciler.resign(), *self.shutdowns.resign()]
         for session in self.brokers.sessions():
             effects.extend(self.close(session.session_id, ErrorCode.NOT_CONTROLLER))
@@ -114,7 +114,7 @@ class ActiveController:
             self.higher_epoch = epoch
 
     def keep_topic(self, topic: StoredTopic) -> StoredTopic | None:
-        """Take note of a topic. Returns what was known of it."""
+        """Take note of a topic. Returns the former version."""
         known = self._topics.get(topic.topic_id)
         self._topics[topic.topic_id] = topic
         return known
@@ -124,7 +124,7 @@ class ActiveController:
         self._topics.pop(topic_id, None)
 
     def register_broker(self, stored: StoredBroker, now_ms: int) -> list[ControllerEffect]:
-        """Take note of a Broker. A higher broker epoch ends the one before (KIP-380)."""
+        """Take note of a Broker. A higher broker epoch ends the former one (KIP-380)."""
         begun = self.brokers.register(stored, now_ms)
         if begun is None:
             return []
@@ -144,7 +144,7 @@ class ActiveController:
         return effects
 
     def queue_partitions_of(self, broker_id: BrokerId, now_ms: int) -> list[str]:
-        """Reconcile all partitions of a broker, those it leads first. Returns all their names."""
+        """Reconcile all partitions of a broker, first those that it leads. Returns their names."""
         led = self.table.led_by(broker_id)
         for name in led:
             self.reconciler.queue_first(name, now_ms)
@@ -154,16 +154,16 @@ class ActiveController:
         return names
 
     def read_brokers(self, broker_ids: Iterable[BrokerId]) -> list[ControllerEffect]:
-        """Ask for quorum reads of these Brokers, at most one at a time of each."""
+        """Read these Brokers by quorum, unless such a read is out."""
         wanted = set(broker_ids) - set(self._broker_reads.values())
         return [self.read_broker(broker_id) for broker_id in sorted(wanted)]
 
     def read_broker(self, broker_id: BrokerId) -> ReadBroker:
-        """Ask for a quorum read of a Broker that begins now."""
+        """Begin a quorum read of a Broker now."""
         request_id = self._new_request_id()
         self._broker_reads[request_id] = broker_id
         return ReadBroker(request_id=request_id, broker_id=broker_id)
 
     def broker_of_read(self, request_id: int) -> BrokerId | None:
-        """Return whose read this answers, once."""
+        """Return the broker of a read; a second response finds None."""
         return self._broker_reads.pop(request_id, None)

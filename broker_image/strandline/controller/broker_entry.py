@@ -7,9 +7,8 @@
                                         |                        |    |     | hello
                                         '-- proved dead -----> Dead <-'-----'
 
-A registration with a higher broker epoch leads from every state to Awaited: what was known
-belongs to a process that has ended (KIP-380). Awaited and InSession count as live; `liveness`
-says what proves a broker dead.
+A registration with a higher broker epoch leads from every state to Awaited: the former process has
+ended (KIP-380). Awaited and InSession count as live; `liveness` says what proves a broker dead.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from .events import HostedReplica
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeDue:
-    """A silent or disconnected broker is to be probed; refusals are those of this suspicion."""
+    """A probe of a silent or disconnected broker is due; refusals counts refused probes so far."""
 
     suspected_ms: int
     due_ms: int
@@ -41,7 +40,7 @@ class ProbeDue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeOut:
-    """Its probe is out."""
+    """A probe of the suspected broker is out."""
 
     suspected_ms: int
     request_id: int
@@ -58,7 +57,7 @@ class Unregistered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """Registered, without a session, and not known dead."""
+    """Registered, without a session, not known to be dead."""
 
     registration: Registration
     heard_ms: int
@@ -79,7 +78,7 @@ class InSession:
 
     @property
     def broker_id(self) -> BrokerId:
-        """Whose session it is."""
+        """The broker that has this session."""
         return self.registration.broker_id
 
     @property
@@ -90,7 +89,7 @@ class InSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dead:
-    """The process of the registered broker epoch is gone; detect_ms is how long that took."""
+    """The process of the registered broker epoch is gone; the controller found out in detect_ms."""
 
     registration: Registration
     detect_ms: int
@@ -109,7 +108,7 @@ class LivenessState(Enum):
     """Registered and not known dead: counts as live."""
     DEAD = "dead"
     UNKNOWN = "unknown"
-    """Never registered, as far as is known: neither live nor dead."""
+    """No registration is known: neither live nor dead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +123,7 @@ class BrokerView:
 
     @property
     def is_live(self) -> bool:
-        """Whether it counts as live."""
+        """Whether the broker counts as live."""
         return self.liveness in (LivenessState.IN_SESSION, LivenessState.AWAITED)
 
     def covers(self, entry: IsrEntry) -> bool:
@@ -134,9 +133,9 @@ class BrokerView:
         )
 
     def lost_data_of(self, entry: IsrEntry) -> bool:
-        """Tell whether the log behind this entry is known to have lost something since.
+        """Tell whether the broker's log is known to have lost records since this entry.
 
-        An entry above the registered epoch is no evidence: our view is old then.
+        An entry above the registered epoch proves no loss: the controller's view is old.
         """
         return self.liveness is not LivenessState.UNKNOWN and (
             entry.broker_epoch < self.clean_since_epoch
@@ -144,7 +143,7 @@ class BrokerView:
 
 
 def registration_of(entry: BrokerEntry | None) -> Registration | None:
-    """Return the newest registration that is known."""
+    """Return the newest known registration."""
     return None if entry is None or isinstance(entry, Unregistered) else entry.registration
 
 

@@ -35,7 +35,7 @@ from .store_events import BrokerObserved, BrokerRead, StoreOutcome
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A hello, and the read of its Broker that began after it came."""
+    """A hello, and the read of its Broker that began after the hello."""
 
     hello: SessionOpened
     request_id: int
@@ -75,7 +75,7 @@ class BrokerEventHandler:
                 assert_never(event)
 
     def _on_hello(self, event: SessionOpened, now_ms: int) -> list[ControllerEffect]:
-        """Accept a hello of the registered broker epoch; read the Broker if it knows more."""
+        """Accept a hello of the registered broker epoch; read the Broker if that is unknown."""
         match self._active.brokers.judge_hello(event):
             case HelloVerdict.ACCEPTED:
                 return self._accept(event, now_ms)
@@ -148,7 +148,7 @@ class BrokerEventHandler:
         )
 
     def _on_hosted(self, event: HostedReported, now_ms: int) -> list[ControllerEffect]:
-        """Compare what a broker hosts with what was sent; resend where the broker is behind."""
+        """Send again the partitions whose sent state a broker does not host."""
         active = self._active
         session = active.brokers.in_session(event.broker_id, event.session_id)
         if session is None:
@@ -167,7 +167,7 @@ class BrokerEventHandler:
         return found is None or found.partition_epoch < sent.partition_epoch
 
     def _on_heartbeat(self, event: HeartbeatReceived, now_ms: int) -> list[ControllerEffect]:
-        """Count a sign of life; one of another broker epoch is fenced."""
+        """Count a sign of life; fence one of another broker epoch."""
         active = self._active
         session = active.brokers.in_session(event.broker_id, event.session_id)
         if session is None:
@@ -183,7 +183,7 @@ class BrokerEventHandler:
         return [fenced, *active.close(event.session_id, ErrorCode.STALE_BROKER_EPOCH)]
 
     def _on_broken(self, event: SessionBroken, now_ms: int) -> list[ControllerEffect]:
-        """Probe a broker whose stream ended; the break of an older stream means nothing."""
+        """Probe a broker whose stream ended; ignore the end of an older stream."""
         waiting = self._waiting.get(event.broker_id)
         if waiting is not None and waiting.hello.session_id == event.session_id:
             del self._waiting[event.broker_id]
@@ -214,7 +214,7 @@ class BrokerEventHandler:
         return [notice, *self._active.close(death.closed_session, ErrorCode.NOT_CONTROLLER)]
 
     def _on_isr_change(self, event: IsrChangeRequested, now_ms: int) -> list[ControllerEffect]:
-        """Queue an AlterPartition of a broker in session; answer any other at once."""
+        """Queue an AlterPartition of a broker in session; refuse any other at once."""
         found = self._active.table.entry_of(event.tp)
         if found is None:
             return [reply_alter_partition(event, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
@@ -226,7 +226,7 @@ class BrokerEventHandler:
         return []
 
     def _on_shutdown(self, event: ShutdownRequested, now_ms: int) -> list[ControllerEffect]:
-        """Move the leaderships of a leaving broker; `Shutdowns` answers."""
+        """Move the leaderships of a leaving broker; `Shutdowns` responds."""
         active = self._active
         session = active.brokers.in_session(event.broker_id, event.session_id)
         if session is None or event.broker_epoch != session.broker_epoch:
@@ -239,7 +239,7 @@ class BrokerEventHandler:
     def _on_broker_response(
         self, event: BrokerResponseReceived, now_ms: int
     ) -> list[ControllerEffect]:
-        """Note a higher epoch, or older data, that a broker's answer shows."""
+        """Note a higher epoch, or older data, that a broker's response shows."""
         active = self._active
         active.see_epoch(event.controller_epoch)
         for tp in active.propagator.refused_as_known(event):
@@ -251,7 +251,7 @@ class BrokerEventHandler:
         return []
 
     def resign(self) -> list[ControllerEffect]:
-        """End the streams whose hello was not accepted yet."""
+        """End the streams whose hello still waits."""
         effects: list[ControllerEffect] = []
         for broker_id in sorted(self._waiting):
             session_id = self._waiting[broker_id].hello.session_id

@@ -1,9 +1,9 @@
 """Which brokers there are, which of them are alive, and what they host.
 
-A broker counts as live while its session lives, and after a take-over, a registration or a
-broken session until a probe or the session timeout says otherwise. Dead is: refused probes or
-another incarnation (`death_probes.py`), a higher broker epoch, or the session timeout plus one
-failed probe. Never a Lease, never readiness. `liveness.py` drives the probes.
+A broker counts as live while its session lasts, and after a take-over, a registration or a broken
+session until its death is proved. Proofs are refused probes or another incarnation
+(`death_probes.py`), a higher broker epoch, or the session timeout and one failed probe. A Lease or
+readiness proves nothing. `liveness.py` drives the probes.
 Invariant: at most one session per broker, and it carries the registered broker epoch.
 """
 
@@ -44,7 +44,7 @@ class HelloVerdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRegistration:
-    """A broker epoch began; ended is the one that ended with it, unless that was known dead."""
+    """A broker epoch began; ended is the former epoch, None if its process was known dead."""
 
     ended: BrokerEpoch | None
     closed_session: int | None
@@ -59,7 +59,7 @@ class Brokers:
 
     @property
     def entries(self) -> Mapping[BrokerId, BrokerEntry]:
-        """What is known of each broker."""
+        """The entry of each broker."""
         return self._entries
 
     @property
@@ -74,7 +74,7 @@ class Brokers:
             self._views = dict(sorted({**self._views, broker_id: view}.items()))
 
     def live(self) -> tuple[LiveBroker, ...]:
-        """Return the brokers that are sent as live: counted so, and not shutting down."""
+        """Return the brokers to announce as live: those that count as live and do not shut down."""
         return tuple(
             LiveBroker(
                 broker_id=broker_id,
@@ -92,7 +92,7 @@ class Brokers:
         return [entry for entry in found if isinstance(entry, InSession)]
 
     def in_session(self, broker_id: BrokerId, session_id: int) -> InSession | None:
-        """Return the broker if this is its session, None otherwise."""
+        """Return the broker's session if it has this id, None otherwise."""
         entry = self._entries.get(broker_id)
         if isinstance(entry, InSession) and entry.session_id == session_id:
             return entry
@@ -105,7 +105,7 @@ class Brokers:
     # --- registrations and sessions -------------------------------------------------------
 
     def register(self, stored: StoredBroker, now_ms: int) -> NewRegistration | None:
-        """Take note of a Broker object; older registrations than the known one are ignored.
+        """Take note of a Broker object; ignore a registration older than the known one.
 
         Returns: None if no broker epoch began
         """
@@ -126,7 +126,7 @@ class Brokers:
         )
 
     def judge_hello(self, hello: SessionOpened) -> HelloVerdict:
-        """Judge a hello by the registration that is known."""
+        """Judge a hello by the known registration."""
         known = registration_of(self._entries.get(hello.broker_id))
         if known is None or hello.broker_epoch > known.broker_epoch:
             return HelloVerdict.VIEW_IS_OLD
@@ -137,7 +137,7 @@ class Brokers:
         return HelloVerdict.ACCEPTED
 
     def open_session(self, hello: SessionOpened, now_ms: int) -> tuple[InSession, int | None]:
-        """Begin the session of an accepted hello. Returns: it, and the session it replaces."""
+        """Begin the session of an accepted hello. Returns: the session, and the id it replaces."""
         entry = self._entries.get(hello.broker_id)
         registration = registration_of(entry)
         if registration is None:
@@ -165,7 +165,7 @@ class Brokers:
     def report_hosted(
         self, session: InSession, hosted: Iterable[HostedReplica], now_ms: int
     ) -> InSession:
-        """Take what a broker has on disk. Returns the session as it is now."""
+        """Take what a broker has on disk. Returns the changed session."""
         replicas = {replica.tp: replica for replica in hosted}
         reported = replace(session, hosted=replicas, heard_ms=now_ms)
         self._put(session.broker_id, reported)
@@ -178,7 +178,7 @@ class Brokers:
         self._put(session.broker_id, replace(session, hosted=hosted))
 
     def begin_shutdown(self, session: InSession) -> None:
-        """Choose this broker for nothing any more: it is about to stop."""
+        """Mark a broker that is about to stop: elections choose it no more."""
         self._put(session.broker_id, replace(session, shutting_down=True))
 
     # --- liveness -------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Brokers:
         self._put(broker_id, replace(live, heard_ms=now_ms, suspicion=None))
 
     def suspect(self, broker_id: BrokerId, live: Live, suspicion: Suspicion | None) -> None:
-        """Begin, go on with, or end a suspicion."""
+        """Replace a suspicion; None ends it."""
         self._put(broker_id, replace(live, suspicion=suspicion))
 
     def await_again(self, broker_id: BrokerId, awaited: Awaited, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""When an active controller lists everything again: after a watch was lost, one list at a time."""
+"""When an active controller loads the cluster again: after a lost watch, one load at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .timing import ControllerTiming
 
 
 class ClusterReload:
-    """The list that is due, and the list that is asked for."""
+    """The load that is due, and the load that is out."""
 
     def __init__(self, *, timing: ControllerTiming, new_request_id: Callable[[], int]) -> None:
         self._timing = timing
@@ -20,22 +20,22 @@ class ClusterReload:
 
     @property
     def next_wakeup_ms(self) -> int | None:
-        """When the next list may be asked for."""
+        """When the next load may begin."""
         return self._due_ms if self._request_id is None else None
 
     def ask(self, now_ms: int) -> None:
-        """List everything once more, beginning from now on."""
+        """Load the cluster again, with a load that begins from now on."""
         self._due_ms = now_ms
 
     def tick(self, now_ms: int) -> list[LoadCluster]:
-        """Ask for the list that is due."""
+        """Begin the load that is due."""
         if self._due_ms is None or self._due_ms > now_ms or self._request_id is not None:
             return []
         self._due_ms, self._request_id = None, self._new_request_id()
         return [LoadCluster(request_id=self._request_id)]
 
-    def answered(self, event: ClusterLoaded, now_ms: int) -> bool:
-        """Tell whether these are the lists that were asked for; ask again if that failed."""
+    def on_cluster_loaded(self, event: ClusterLoaded, now_ms: int) -> bool:
+        """Tell whether this load is the one that was out; repeat it later if it failed."""
         if event.request_id != self._request_id:
             return False
         self._request_id = None

@@ -1,7 +1,7 @@
-"""Partitions whose metadata changed in the ISR alone, and when the brokers hear of it.
+"""Partitions whose metadata changed in the ISR alone, and when the controller sends them.
 
-Used by `propagation`. Source: Kafka's isr-change-propagation: a period at which the changes are
-looked at, the quiet time after which they are sent, and the longest that they may wait.
+Used by `propagation`. Source: Kafka's isr-change-propagation: the period of looking at the changes,
+the quiet time after which they leave, and their longest wait.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CoalescedMetadata:
 
     @property
     def next_wakeup_ms(self) -> int | None:
-        """When they are looked at next."""
+        """When `take_due` looks at the partitions next."""
         return self._look_ms if self._partitions else None
 
     def add(self, tp: TopicPartition, now_ms: int) -> None:
@@ -40,7 +40,7 @@ class CoalescedMetadata:
         self._partitions.difference_update(tps)
 
     def take_due(self, now_ms: int) -> set[TopicPartition]:
-        """Return the partitions if they were quiet, or waited, long enough; they wait no more."""
+        """Take the partitions if they were quiet, or waited, for long enough."""
         if not self._partitions or now_ms < self._look_ms:
             return set()
         quiet = now_ms - self._changed_ms > self._timing.metadata_quiet_ms

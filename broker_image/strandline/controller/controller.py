@@ -2,8 +2,9 @@
 
 Driven by `runtime` and by the simulator: one event in, effects out, time as an argument.
 `ControllerElection` makes it active and inactive; while active an `ActiveController` decides.
-An inactive controller answers every broker NOT_CONTROLLER.
-Invariant: the Lease's renew deadline is checked before every event.
+An inactive controller refuses every broker with NOT_CONTROLLER.
+
+Invariant: the controller checks the Lease's renew deadline before every event.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _COUNTER_BITS = 32  # the controller epoch stands above them, 0 while inactive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ActiveParts:
-    """What exists only while this controller is active: what decides, and what handles events."""
+    """The parts of an active controller: the one that decides, and the handlers of events."""
 
     active: ActiveController
     brokers: BrokerEventHandler
@@ -65,7 +66,7 @@ class Controller:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the release that `StopRequested` asked for is done."""
+        """Whether the controller has stopped, as `StopRequested` asked."""
         return self._election.elector.is_stopped
 
     @property
@@ -101,7 +102,7 @@ class Controller:
         return effects
 
     def _handle(self, event: ControllerEvent, now_ms: int) -> list[ControllerEffect]:
-        """Give an event to the handler of its family, which asks for its type."""
+        """Give an event to the handler of its family."""
         parts = self._parts
         if isinstance(event, ElectionEvent):
             return self._election.handle(event, now_ms)
@@ -147,6 +148,6 @@ class Controller:
         return [*parts.brokers.resign(), *parts.active.resign()]
 
     def _new_request_id(self) -> int:
-        """Return an id that a late answer to another controller's command does not have."""
+        """Return an id that no late response to another controller's command carries."""
         self._last_request_id = (self._last_request_id + 1) % (1 << _COUNTER_BITS)
         return (self._election.epoch or 0) << _COUNTER_BITS | self._last_request_id

@@ -1,10 +1,9 @@
 """Controller election: Lease, controller epoch, record, quorum lists.
 
 A candidate becomes active in this order (ADR 0003): read the epoch floor; take the Lease and
-the epoch with one write; record both in the BrokerCluster by compare-and-swap; list
-everything; only then decide. Two processes can not record one epoch: the record's write fails
-for the second, which releases the Lease and tries with a higher one. A controller that sees a
-higher epoch resigns.
+the epoch with one write; record both in the BrokerCluster by compare-and-swap; load the cluster;
+only then decide. Two processes can not record one epoch: the second one's write fails, and it
+releases the Lease and tries with a higher epoch. A controller that sees a higher epoch resigns.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class ControllerElection:
 
     @property
     def highest_epoch_known(self) -> ControllerEpoch:
-        """The epoch sent to a refused broker; never above an epoch that a controller took."""
+        """The epoch to send to a refused broker."""
         return self._seen_epoch
 
     @property
@@ -100,7 +99,7 @@ class ControllerElection:
             case LeaseObserved():
                 return self._follow(self.elector.observe(event.lease, now_ms), now_ms)
             case LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=lease):
-                decisions = self.elector.answered(request_id, outcome, lease, now_ms)
+                decisions = self.elector.on_lease_response(request_id, outcome, lease, now_ms)
                 return self._follow(decisions, now_ms)
             case ControllerEpochSeen():
                 return self.see_epoch(event.controller_epoch, now_ms)
@@ -125,7 +124,7 @@ class ControllerElection:
         return effects
 
     def _follow(self, decisions: list[LeaseEffect], now_ms: int) -> list[ControllerEffect]:
-        """Turn what the elector decided into phases; pass its calls on."""
+        """Turn the elector's decisions into phases; pass its store calls on."""
         effects: list[ControllerEffect] = []
         for decision in decisions:
             match decision:
@@ -142,7 +141,7 @@ class ControllerElection:
         return effects
 
     def _on_floor(self, event: EpochFloorRead, now_ms: int) -> list[ControllerEffect]:
-        """Take the Lease with an epoch above everything that is known."""
+        """Take the Lease with an epoch above every known one."""
         if not isinstance(self.phase, ReadingFloor) or self.phase.request_id != event.request_id:
             return []
         self.phase = Candidate()
@@ -176,7 +175,7 @@ class ControllerElection:
     def _record(
         self, epoch: ControllerEpoch, found: ControllerRecord, since_ms: int
     ) -> list[ControllerEffect]:
-        """Write our record over the one found, which is lower."""
+        """Write our record over the found one, whose epoch is lower."""
         record = replace(
             found,
             holder_identity=self.elector.identity,
@@ -190,7 +189,7 @@ class ControllerElection:
     def _on_record(
         self, event: ControllerRecordResponseReceived, now_ms: int
     ) -> list[ControllerEffect]:
-        """Go on when the record is ours; otherwise find out, try again, or give up."""
+        """Load the cluster when the record is ours; otherwise read it, try again, or resign."""
         phase = self.phase
         if isinstance(phase, Recording) and phase.request_id == event.request_id:
             if event.outcome is StoreOutcome.OK:
@@ -249,7 +248,7 @@ class ControllerElection:
         return []
 
     def see_epoch(self, epoch: ControllerEpoch, now_ms: int) -> list[ControllerEffect]:
-        """Remember an epoch that was seen; resign if it is above ours."""
+        """Remember an epoch; resign if it is above ours."""
         self._seen_epoch = max(self._seen_epoch, epoch)
         phase = self.phase
         if isinstance(phase, Candidate | ReadingFloor | AwaitingLease):

@@ -1,8 +1,8 @@
-"""When probes prove that a process whose stream broke, or that is silent, is dead.
+"""When probes prove that a process is dead, after its stream broke or it fell silent.
 
-So many refused probes in a row, or another process behind the same address. An answer or a
-silence proves nothing: a stopped process still accepts TCP. The controller judges its brokers by
-this rule, and each broker the holder of the controller Lease.
+The proof is a number of refused probes in a row, or another process at the same address. A response
+or a silence proves nothing: a stopped process still accepts TCP. The controller judges its brokers
+by this rule, and each broker the holder of the controller Lease.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class DeathEvidence(Enum):
 def judge_probe(
     verdict: ProbeVerdict, *, refusals_before: int, refused_probes_dead: int
 ) -> DeathEvidence:
-    """Judge the answer of one probe; NOT_YET asks for another one."""
+    """Judge one probe; NOT_YET asks for another."""
     match verdict:
         case ProbeVerdict.OTHER_INCARNATION:
             return DeathEvidence.PROVEN

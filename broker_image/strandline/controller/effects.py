@@ -1,8 +1,8 @@
 """What the controller wants done; `notices.py` holds what it reports.
 
-Performed in list order. Every command is complete in itself: the performer decides
-nothing. Store calls run concurrently with each other; their answers may come in any order.
-Messages on one session are sent in the order of the effects.
+A shell performs them in list order. Every command is complete in itself: the shell decides nothing.
+Store calls run concurrently; their responses may come in any order. Messages on one session leave
+in the order of the effects.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class ReadLease:
 class WriteLease:
     """PUT the Lease if it still has lease.resource_version; then `LeaseResponseReceived`.
 
-    An empty acquire_time or renew_time is to be stamped with the wall clock's time now; an
-    empty holder releases the Lease. Never creates one.
+    The shell stamps an empty acquire_time or renew_time with the wall clock's time. An empty holder
+    releases the Lease. The write never creates one.
     """
 
     request_id: int
@@ -65,8 +65,7 @@ class ReadControllerRecord:
 class WriteControllerRecord:
     """PUT `BrokerCluster.status.controller` if it still has record.resource_version.
 
-    Everything else of the status stays as it was at that version. Answered by
-    `ControllerRecordResponseReceived`.
+    The rest of the status stays as it was at that version. Then `ControllerRecordResponseReceived`.
     """
 
     request_id: int
@@ -77,7 +76,7 @@ class WriteControllerRecord:
 class LoadCluster:
     """Quorum lists of Partitions, Brokers and ReplicatedTopics, then watches from those lists.
 
-    Answered by `ClusterLoaded`. Watches of an earlier load end.
+    Then `ClusterLoaded`. Watches of an earlier load end.
     """
 
     request_id: int
@@ -100,7 +99,7 @@ class ReadStoredPartition:
 class WritePartitionStatus:
     """PUT `Partition.status` if the object still has resource_version.
 
-    tp is the identity the object had when it was read. Answered by `PartitionResponseReceived`.
+    tp is the identity the object had when it was read. Then `PartitionResponseReceived`.
     """
 
     request_id: int
@@ -120,7 +119,7 @@ class ReadBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTopics:
-    """Quorum list of all ReplicatedTopics, whatever their state; then `TopicsRead`."""
+    """Quorum list of all ReplicatedTopics, also unusable ones; then `TopicsRead`."""
 
     request_id: int
 
@@ -141,7 +140,7 @@ class ProbeBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseSession:
-    """Send the error with the highest controller epoch known here, then end the stream.
+    """Send the error with the highest known controller epoch, then end the stream.
 
     NOT_CONTROLLER: dial the present Lease holder again. STALE_BROKER_EPOCH: a newer process
     of that id is registered. BROKER_ID_NOT_REGISTERED: write the registration back first.
@@ -155,9 +154,9 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendFullState:
-    """First command of a session: the partitions it hosts, and all metadata.
+    """First command of a session: the partitions that the broker hosts, and all metadata.
 
-    A hosted partition that is absent from `partitions` is not to be deleted.
+    The broker deletes no hosted partition that `partitions` leaves out.
     """
 
     session_id: int
@@ -172,7 +171,7 @@ class SendFullState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendLeaderAndIsr:
-    """Partitions of this broker as they are committed now; then `BrokerResponseReceived`."""
+    """Committed states of a broker's partitions; then `BrokerResponseReceived`."""
 
     session_id: int
     request_id: int
@@ -184,7 +183,7 @@ class SendLeaderAndIsr:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendUpdateMetadata:
-    """Live brokers (replaces the list) and partitions (merged); not answered."""
+    """Live brokers (replaces the list) and partitions (merged); without a response."""
 
     session_id: int
     broker_id: BrokerId
@@ -209,7 +208,7 @@ class SendStopReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyAlterPartition:
-    """Answer an AlterPartition; stored is what is committed, None if nothing is known of it."""
+    """Respond to an AlterPartition; stored is the committed state, None if unknown."""
 
     session_id: int
     request_id: int
@@ -221,7 +220,7 @@ class ReplyAlterPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyControlledShutdown:
-    """Answer how many partitions with other replicas a leaving broker still leads."""
+    """Respond with how many partitions with other replicas a leaving broker still leads."""
 
     session_id: int
     request_id: int

@@ -1,7 +1,7 @@
 """The phases of a candidate on its way to become the active controller; a type for each.
 
 Candidate -> ReadingFloor -> AwaitingLease -> Recording (<-> CheckingRecord) -> Loading -> Active.
-Every phase can fall back to Candidate. Changed by `ControllerElection` alone.
+Every phase can fall back to Candidate. `ControllerElection` alone changes the phase.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingFloor:
-    """The Lease may be taken; the epochs in use are being read."""
+    """The Lease may be taken; a read of the epochs in use is out."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwaitingLease:
-    """The Lease is being written; record is what its compare-and-swap starts from."""
+    """A write of the Lease is out; our record will replace this one by compare-and-swap."""
 
     record: ControllerRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """The Lease is ours; the record is being written, or is written again at retry_ms."""
+    """The Lease is ours; a write of the record is out."""
 
     epoch: ControllerEpoch
     record: ControllerRecord
@@ -42,7 +42,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckingRecord:
-    """Whether our record is stored is being read; retry_ms is set after a failed read."""
+    """A read shows whether our record is stored; retry_ms is set after a failed read."""
 
     epoch: ControllerEpoch
     request_id: int
@@ -52,7 +52,7 @@ class CheckingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loading:
-    """The epoch is recorded; everything is being listed; retry_ms is set after a failed list."""
+    """The epoch is recorded; quorum lists are out; retry_ms is set after a failed list."""
 
     epoch: ControllerEpoch
     request_id: int

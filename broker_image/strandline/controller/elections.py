@@ -1,12 +1,11 @@
-"""Which status a partition must have, given the brokers that are alive.
+"""Which status a partition must have, given the live brokers.
 
-Pure functions of values, called by `partition_reconciler` on the very object that its write
-will be compared with. They return None when nothing must change: a new controller writes
-only what must change.
+Pure functions; `partition_reconciler` calls them on the object that its write compares with. They
+return None when nothing must change: a new controller writes only what must change.
 
-An ISR entry (id, e) is in sync iff cleanSince <= e <= brokerEpoch of that broker. Entries
-known dead or known to have lost data are dropped, an elected leader's entry gets its
-present epoch, every other one is kept: neither known live nor known dead stays.
+An ISR entry (id, e) is in sync iff cleanSince <= e <= brokerEpoch of that broker. The controller
+drops entries known dead or known to have lost data, gives an elected leader's entry its present
+epoch, and keeps all others, also those of unknown brokers.
 Source: Kafka PartitionLeaderElectionAlgorithms; KAFKA-708 for the last ISR member; ADR 0002.
 """
 
@@ -33,7 +32,7 @@ from .broker_entry import BrokerView, LivenessState
 from .events import HostedReplica
 
 STATE_LOST = "StateLost"
-"""The object was lost while brokers hold data of it (ADR 0004)."""
+"""The object was lost while brokers hold its data (ADR 0004)."""
 UNCLEAN_LAST_REPLICA = "UncleanLastReplica"
 """Every member of the last ISR has lost data since."""
 NO_LIVE_ISR_MEMBER = "NoLiveIsrMember"
@@ -44,8 +43,8 @@ NO_LIVE_ISR_MEMBER = "NoLiveIsrMember"
 class ElectionInput:
     """What an election depends on, beside the stored partition itself.
 
-    hosted: what brokers in session have on disk of this partition. waited: a new partition
-    has waited long enough for its brokers. state_lost: a broker refused it as new.
+    hosted: the partition's replicas on the disks of brokers in session. waited: a new partition has
+    waited long enough for its brokers. state_lost: a broker refused the partition as new.
     """
 
     brokers: Mapping[BrokerId, BrokerView]
@@ -65,7 +64,7 @@ class ElectionDecision:
 
 
 def decide(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision | None:
-    """Return the status that must be committed now, None if the stored one stands."""
+    """Return the status to commit now, None if the stored one stands."""
     state = stored.state
     if state is None:
         return decide_new(stored, inputs)
@@ -81,8 +80,8 @@ def decide(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision |
 def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision | None:
     """Give a partition without status its first one.
 
-    All assigned brokers in session form the ISR, the first of them leads. One that must be
-    recovered, or that a broker has on disk, is a lost one: it stays offline.
+    All assigned brokers in session form the ISR; the first of them leads. A partition that must be
+    recovered, or that a broker has on disk, is lost, not new: it stays offline.
     """
     brokers, topic = inputs.brokers, inputs.topic
     if stored.recover or inputs.hosted:
@@ -103,9 +102,9 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
 
 
 def may_keep_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerView]) -> bool:
-    """Tell whether the leader stands: not known dead, and in the ISR with its present epoch.
+    """Tell whether the leader stays: not known dead, and in the ISR with its present epoch.
 
-    An entry above the registered epoch means that our view is old, not that the leader is.
+    An entry above the registered epoch means that the controller's view is old.
     """
     entry = state.entry_of(state.leader)
     if entry is None:
@@ -123,7 +122,7 @@ def choose_leader(
 ) -> BrokerView | None:
     """Return the first replica that is live, not shutting down and in sync.
 
-    One in session goes before one that is only awaited.
+    A broker in session goes before one that is awaited.
     """
     in_sync = []
     for broker_id in state.replicas:
@@ -138,10 +137,9 @@ def choose_leader(
 
 
 def choose_unclean_leader(state: PartitionState, inputs: ElectionInput) -> BrokerView | None:
-    """Return the broker with most data by (last epoch, log end offset): the rest is given up.
+    """Return the broker with most data by (last epoch, log end offset); other data is lost.
 
-    Members of the last ISR go before other replicas. None while one that is awaited may
-    still have more.
+    Members of the last ISR go before other replicas. None while an awaited broker may have more.
     """
     for pool in (state.isr_ids, state.replicas):
         views = [inputs.brokers.get(b) for b in state.replicas if b in pool]
@@ -156,7 +154,7 @@ def choose_unclean_leader(state: PartitionState, inputs: ElectionInput) -> Broke
 def entries_kept(
     state: PartitionState, brokers: Mapping[BrokerId, BrokerView], leader: BrokerId
 ) -> tuple[IsrEntry, ...]:
-    """Return the ISR without those known dead, known to have lost data, or leaving."""
+    """Return the ISR without members known dead, known to have lost data, or leaving."""
     kept = []
     for entry in state.isr:
         view = brokers.get(entry.broker_id)
@@ -172,13 +170,13 @@ def entries_kept(
 def entries_above_registration(
     state: PartitionState, brokers: Mapping[BrokerId, BrokerView]
 ) -> list[IsrEntry]:
-    """Return the entries whose epoch is above the registered one: our view of them is old."""
+    """Return the entries above the registered epoch: the controller's view of them is old."""
     views = ((entry, brokers.get(entry.broker_id)) for entry in state.isr)
     return [e for e, view in views if view is not None and e.broker_epoch > view.broker_epoch]
 
 
 def effective_min_isr(state: PartitionState, topic: StoredTopic | None) -> int:
-    """Return min(configured, replicas); what is stored while the topic is not known."""
+    """Return min(configured, replicas); the stored value while the topic is unknown."""
     if topic is None:
         return state.min_insync_replicas
     return min(topic.min_insync_replicas, len(state.replicas))

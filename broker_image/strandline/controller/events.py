@@ -1,8 +1,8 @@
 """Everything that can happen to a controller, active or candidate.
 
-Made by the shells (`kube`, `rpc`, `runtime`) and by the simulator; consumed by
-`Controller.step` alone. Times are ms of the driver's monotonic clock. `store_events.py`
-holds the part that comes from Kubernetes.
+The shells (`kube`, `rpc`, `runtime`) and the simulator make events; `Controller.step` alone
+consumes them. Times are ms of the driver's monotonic clock. `store_events.py` holds the part that
+comes from Kubernetes.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ class ProbeVerdict(Enum):
     REFUSED = "refused"
     """The connection was refused: no process listens there."""
     OTHER_INCARNATION = "other_incarnation"
-    """A process answered that is not the one asked for."""
+    """Another process than the probed one responded."""
     ANSWERED = "answered"
-    """The process asked for answered."""
+    """The probed process responded."""
     NO_ANSWER = "no_answer"
     """Silence up to the deadline: a stopped process still accepts TCP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedReplica:
-    """A replica on a broker's disk; leader and partition epoch are the last it applied.
+    """A replica on a broker's disk; its epochs are the last that the broker applied.
 
     last_epoch is the leader epoch of the last batch, NO_EPOCH for an empty log.
     """
@@ -91,7 +91,7 @@ class HeartbeatReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionBroken:
-    """The stream of a session ended without our doing."""
+    """The stream of a session ended without `CloseSession`."""
 
     session_id: int
     broker_id: BrokerId
@@ -99,7 +99,7 @@ class SessionBroken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResponseReceived:
-    """Answer to `ProbeBroker`."""
+    """Response to `ProbeBroker`."""
 
     request_id: int
     broker_id: BrokerId
@@ -108,7 +108,7 @@ class ProbeResponseReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChangeRequested:
-    """AlterPartition of one partition; answered by `ReplyAlterPartition` with the same ids."""
+    """AlterPartition of one partition; then `ReplyAlterPartition` with the same ids."""
 
     session_id: int
     request_id: int
@@ -122,7 +122,7 @@ class IsrChangeRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownRequested:
-    """A broker is about to stop; then `ReplyControlledShutdown` when its leaders were moved."""
+    """A broker is about to stop; then `ReplyControlledShutdown` when its leaders have moved."""
 
     session_id: int
     request_id: int
@@ -132,7 +132,7 @@ class ShutdownRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedReported:
-    """What a broker hosts, sent every 30 s; compared with what is stored."""
+    """What a broker hosts, sent every 30 s; the controller compares it with what it sent."""
 
     session_id: int
     broker_id: BrokerId
@@ -141,9 +141,9 @@ class HostedReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerResponseReceived:
-    """Answer to `SendFullState`, `SendLeaderAndIsr` or `SendStopReplica`.
+    """Response to `SendFullState`, `SendLeaderAndIsr` or `SendStopReplica`.
 
-    controller_epoch is the highest that broker has seen.
+    controller_epoch is the highest that the broker has seen.
     """
 
     session_id: int

@@ -1,9 +1,9 @@
-"""Whether an AlterPartition is accepted, and what is answered.
+"""Whether the controller accepts an AlterPartition, and how it responds.
 
-Pure: one request against one stored partition. There is no refusal of a change at the
-stored partition epoch without a commit: the controller commits the next epoch with the ISR
-unchanged, so that no earlier write of this change can land any more (ADR 0001, ADR 0006).
-Requests are judged again after every read; a committed one is found "already so".
+Pure: one request against one stored partition. To refuse a change at the stored partition epoch,
+the controller commits the next epoch with the ISR unchanged, so that no earlier write of this
+change can land any more (ADR 0001, ADR 0006). The controller judges a request again after every
+read, and finds a committed change "already so".
 Source: Kafka 3.9 ReplicationControlManager.alterPartition; KAFKA-14144, KAFKA-14154; KIP-903.
 """
 
@@ -28,20 +28,20 @@ from .events import IsrChangeRequested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerNow:
-    """Answer with this error and the stored state; nothing is written."""
+class RespondNow:
+    """Respond with this error and the stored state; write nothing."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFirst:
-    """The requester knows more than our last read: a quorum read decides."""
+    """The requester knows more than the last read: a quorum read decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accept:
-    """Commit the ISR that was asked for, then judge again."""
+    """Commit the requested ISR, then judge again."""
 
     state: PartitionState
 
@@ -54,7 +54,7 @@ class Refuse:
     reason: str
 
 
-IsrChangeVerdict = AnswerNow | ReadFirst | Accept | Refuse
+IsrChangeVerdict = RespondNow | ReadFirst | Accept | Refuse
 
 
 def judge(
@@ -65,28 +65,28 @@ def judge(
     controller_epoch: ControllerEpoch,
     read_since_request: bool,
 ) -> IsrChangeVerdict:
-    """Return what becomes of a request, checked against the object that was read."""
+    """Judge a request against the object as last read."""
     state = stored.state
     view = brokers.get(request.broker_id)
     if view is None or request.broker_epoch != view.broker_epoch:
-        return AnswerNow(error=ErrorCode.STALE_BROKER_EPOCH)
+        return RespondNow(error=ErrorCode.STALE_BROKER_EPOCH)
     if state is None:
         if read_since_request:
-            return AnswerNow(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return RespondNow(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return ReadFirst()
     ahead = (
         request.leader_epoch > state.leader_epoch or request.partition_epoch > state.partition_epoch
     )
     if ahead:
-        return AnswerNow(error=ErrorCode.NOT_CONTROLLER) if read_since_request else ReadFirst()
+        return RespondNow(error=ErrorCode.NOT_CONTROLLER) if read_since_request else ReadFirst()
     if request.leader_epoch < state.leader_epoch:
-        return AnswerNow(error=ErrorCode.FENCED_LEADER_EPOCH)
+        return RespondNow(error=ErrorCode.FENCED_LEADER_EPOCH)
     if request.broker_id != state.leader:
-        return AnswerNow(error=ErrorCode.INVALID_REQUEST)
+        return RespondNow(error=ErrorCode.INVALID_REQUEST)
     if frozenset(request.isr) == frozenset(state.isr):
-        return AnswerNow(error=ErrorCode.NONE)
+        return RespondNow(error=ErrorCode.NONE)
     if request.partition_epoch < state.partition_epoch:
-        return AnswerNow(error=ErrorCode.INVALID_UPDATE_VERSION)
+        return RespondNow(error=ErrorCode.INVALID_UPDATE_VERSION)
     return _judge_members(request.isr, state, brokers, controller_epoch)
 
 
@@ -96,7 +96,7 @@ def _judge_members(
     brokers: Mapping[BrokerId, BrokerView],
     controller_epoch: ControllerEpoch,
 ) -> IsrChangeVerdict:
-    """Commit what a request of the stored epochs asks for, or commit its refusal."""
+    """Commit the ISR that a request at the stored epochs asks for, or commit its refusal."""
     reason = _objection(isr, state, brokers)
     if reason is None:
         accepted = next_state(state, controller_epoch, isr, state.min_insync_replicas)
@@ -131,7 +131,7 @@ def _objection(
 def reply_alter_partition(
     request: IsrChangeRequested, error: ErrorCode, *, stored: PartitionState | None = None
 ) -> ReplyAlterPartition:
-    """Return the answer to a request."""
+    """Return the response to a request."""
     return ReplyAlterPartition(
         session_id=request.session_id,
         request_id=request.request_id,

@@ -1,9 +1,9 @@
 """Who holds a Lease: the elector of the controller.
 
 The API server never expires a Lease, so a candidate judges by its own monotonic clock from
-the moment it saw the last change. Nothing here makes anything safe: epochs do that; the
-Lease decides only when to try. Lives on times it is given and on answers with request ids;
-knows nothing of brokers and partitions.
+the moment it saw the last change. Epochs make decisions safe; the Lease decides only when to try.
+The elector lives on the times and responses that it is given; it knows no brokers and no
+partitions.
 
 Invariants: at most one write is in flight; each carries the resourceVersion of the last
 Lease seen; a holder counts the validity of a renewal from the moment it was *sent*.
@@ -39,14 +39,14 @@ class _InFlight:
     request_id: int
     sent_ms: int
     contested: bool = False
-    """The watch showed another holder after this was sent: an OK proves nothing."""
+    """The watch showed another holder after this call left: an OK proves nothing."""
 
 
 class _Role(Enum):
     """WATCHING -> OFFERED -> TAKING -> HOLDING -> (RELEASING ->) WATCHING; STOPPED is final.
 
-    OFFERED: `MayTake` was given out. TAKING ends with the answer of the write, or with a
-    quorum read when that answer proves nothing. HOLDING ends with the renew deadline, with a
+    OFFERED: the elector returned `MayTake`. TAKING ends with the response to the write, or with a
+    quorum read when that response proves nothing. HOLDING ends with the renew deadline, with a
     quorum read that names another holder, or with `release`.
     """
 
@@ -83,7 +83,7 @@ class LeaseElector:
 
     @property
     def lease(self) -> LeaseRecord | None:
-        """The Lease as last seen; None before the first read and while there is none."""
+        """The Lease as last seen; None before the first read and without a Lease."""
         return self._seen.lease
 
     @property
@@ -93,7 +93,7 @@ class LeaseElector:
 
     @property
     def next_wakeup_ms(self) -> int | None:
-        """When `tick` has something to do; None while only an answer can change anything."""
+        """When `tick` has something to do; None while only a response can change anything."""
         due_ms = self._due_ms()
         if self._role is not _Role.HOLDING:
             return due_ms
@@ -128,7 +128,7 @@ class LeaseElector:
     def observe(self, lease: LeaseRecord | None, now_ms: int) -> list[LeaseEffect]:
         """Take note of a watch event, which may be late.
 
-        Another holder while ours is believed or asked for is checked by a quorum read.
+        A quorum read checks another holder while this one holds, takes or releases the Lease.
         """
         foreign = lease is None or lease.holder_identity not in ("", self.identity)
         if self._role in (_Role.TAKING, _Role.HOLDING, _Role.RELEASING):
@@ -141,11 +141,11 @@ class LeaseElector:
         return []
 
     def holder_died(self, holder_identity: str, now_ms: int) -> None:
-        """Allow to take early from a holder that a probe proved to be gone."""
+        """Allow an early take from a holder that a probe proved to be gone."""
         self._seen.note_death(holder_identity, now_ms)
 
     def take(self, controller_epoch: ControllerEpoch, now_ms: int) -> list[LeaseEffect]:
-        """Try to take the offered Lease with this epoch; nothing if it is no longer free."""
+        """Try to take the offered Lease with this epoch; do nothing if it is no longer free."""
         if self._role is not _Role.OFFERED:
             return []
         lease = self.lease
@@ -169,13 +169,13 @@ class LeaseElector:
         )
 
     def decline(self, now_ms: int) -> None:
-        """Do not take the offered Lease now; it is offered again after a retry period."""
+        """Do not take the offered Lease now; offer it again after a retry period."""
         if self._role is _Role.OFFERED:
             self._role = _Role.WATCHING
             self._take_not_before_ms = now_ms + self._timing.retry_period_ms
 
     def release(self, now_ms: int) -> list[LeaseEffect]:
-        """Give the Lease up and stay a candidate; nothing if it is not ours."""
+        """Give the Lease up and stay a candidate; do nothing if it is not ours."""
         if self._role is not _Role.HOLDING:
             return []
         in_doubt = self._in_flight is not None
@@ -194,26 +194,26 @@ class LeaseElector:
             self._role = _Role.STOPPED
         return []
 
-    def answered(
+    def on_lease_response(
         self, request_id: int, outcome: StoreOutcome, lease: LeaseRecord | None, now_ms: int
     ) -> list[LeaseEffect]:
-        """Take the answer of the one request in flight; any other answer is ignored."""
-        answer = self._in_flight
-        if answer is None or answer.request_id != request_id:
+        """Take the response to the one request in flight; ignore any other response."""
+        sent = self._in_flight
+        if sent is None or sent.request_id != request_id:
             return []
         self._in_flight = None
-        if answer.call is _Call.READ:
+        if sent.call is _Call.READ:
             return self._on_read(outcome, lease, now_ms)
-        if answer.call is _Call.RELEASE:
+        if sent.call is _Call.RELEASE:
             return self._on_released(outcome, lease, now_ms)
-        if outcome is not StoreOutcome.OK or lease is None or answer.contested:
+        if outcome is not StoreOutcome.OK or lease is None or sent.contested:
             return self._read(now_ms)
-        return self._confirm(lease, answer.sent_ms, now_ms)
+        return self._confirm(lease, sent.sent_ms, now_ms)
 
-    # --- answers ----------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------
 
     def _confirm(self, lease: LeaseRecord, sent_ms: int, now_ms: int) -> list[LeaseEffect]:
-        """Hold the Lease by a write that is proved to be stored, from when it was sent."""
+        """Hold the Lease by a write that is proved stored, from the time of its sending."""
         self._note(lease, now_ms)
         won = self._role is _Role.TAKING
         self._role = _Role.HOLDING
@@ -241,7 +241,7 @@ class LeaseElector:
         return []
 
     def _read_failed(self, now_ms: int) -> list[LeaseEffect]:
-        """Still unknown: read again later; a take in doubt is settled like any other Lease."""
+        """Read again later; a write in doubt then counts like any other holder's."""
         self._read_due_ms = now_ms + self._timing.retry_period_ms
         if self._role is _Role.TAKING:
             self._role = _Role.WATCHING
@@ -262,7 +262,7 @@ class LeaseElector:
         return []
 
     def _lose(self, reason: str, now_ms: int) -> list[LeaseEffect]:
-        """Stop acting. A renewal still in flight is forgotten; the next read shows its fate."""
+        """Stop acting; forget a renewal in flight, whose fate the next read shows."""
         self._role, self._in_flight, self._read_due_ms = _Role.WATCHING, None, now_ms
         return [LeaseLost(reason=reason)]
 

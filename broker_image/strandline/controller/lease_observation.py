@@ -1,7 +1,7 @@
-"""What one candidate has seen of a Lease, and when it may be taken by that alone.
+"""What one candidate has seen of a Lease, and when the candidate may take it.
 
-Used by `lease_election`. Compares no wall clocks: the times in a Lease are opaque strings
-whose change is a sign of life.
+Used by `lease_election`. It compares no wall clocks: the times in a Lease are opaque strings whose
+change is a sign of life.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .timing import LeaseTiming
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MayTake:
-    """The Lease is free as far as this candidate knows: answer with `take` or `decline`."""
+    """The Lease is free as far as this candidate knows: call `take` or `decline`."""
 
     lease: LeaseRecord
 
@@ -29,7 +29,7 @@ class LeaseWon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseLost:
-    """The Lease is not, or may soon not be, this candidate's: stop acting."""
+    """The Lease is lost, or may be lost soon: stop acting."""
 
     reason: str
 
@@ -39,9 +39,9 @@ LeaseDecision = MayTake | LeaseWon | LeaseLost
 
 @dataclass(slots=True, kw_only=True)
 class LeaseObservation:
-    """The Lease as last seen, and the time of this process when it was last seen to change.
+    """The Lease as last seen, and when this process saw its last change.
 
-    Fields are changed by its own methods only.
+    Changed by its own methods alone.
     """
 
     identity: str
@@ -53,7 +53,7 @@ class LeaseObservation:
     dead_ms: int = 0
 
     def note(self, lease: LeaseRecord | None, now_ms: int) -> None:
-        """Remember the Lease; None: there is none."""
+        """Remember the Lease, None if there is none."""
         known = self.lease
         self.lease = lease
         if lease is None:
@@ -71,8 +71,8 @@ class LeaseObservation:
     def takeable_ms(self, lease: LeaseRecord) -> int:
         """Return when this candidate may take the Lease.
 
-        At once if it is released, names a dead holder, or names this very process (a write
-        of ours that was given up has landed); otherwise a full duration after its last change.
+        At once if the Lease is released, names a dead holder, or names this process (its abandoned
+        write has landed); otherwise a full duration after its last change. A rank delay is added.
         """
         if lease.holder_identity in ("", self.identity):
             free_ms = self.changed_ms

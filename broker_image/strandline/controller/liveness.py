@@ -1,8 +1,8 @@
 """Probes and timeouts: when a broker stops counting as live.
 
-Judges the brokers that count as live; returns probes to send and brokers found dead. A stopped
-process still accepts TCP, so silence alone never kills before the session timeout; an
-answered probe restarts that timeout. `Brokers` notes what is judged here.
+`Liveness` judges the brokers that count as live; it returns probes to send and brokers found dead.
+A stopped process still accepts TCP, so silence proves nothing before the session timeout; a probe
+that gets a response then restarts that timeout. `Brokers` keeps the verdicts.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Liveness:
         return True
 
     def tick(self, now_ms: int) -> list[ProbeBroker]:
-        """Suspect each broker that was silent too long; send the probes that are due."""
+        """Suspect each broker that is silent for too long; send the probes that are due."""
         probes: list[ProbeBroker] = []
         for broker_id, entry in sorted(self._brokers.entries.items()):
             if not isinstance(entry, Live):
@@ -88,7 +88,7 @@ class Liveness:
         return probes
 
     def on_probe(self, event: ProbeResponseReceived, now_ms: int) -> Death | None:
-        """Judge a probe; an answer to no open probe proves nothing."""
+        """Judge a probe; a response to no open probe proves nothing."""
         broker_id, entry = event.broker_id, self._brokers.entries.get(event.broker_id)
         if not isinstance(entry, Live) or not isinstance(entry.suspicion, ProbeOut):
             return None

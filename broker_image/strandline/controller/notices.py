@@ -1,6 +1,6 @@
 """What the controller reports: logs, metrics and Events are views of these facts.
 
-Nothing here must be performed; nothing else of the controller reports.
+A notice asks for nothing, and the controller reports in no other way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strandline.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTaken:
-    """The Lease names this process; it is active from `ControllerElected` on."""
+    """The Lease names this process; the controller is active from `ControllerElected` on."""
 
     holder_identity: str
     controller_epoch: ControllerEpoch
@@ -63,7 +63,7 @@ class BrokerRegistered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDead:
-    """A broker epoch is known dead; detect_ms since the last sign of life that was trusted."""
+    """A broker epoch is known dead; detect_ms counts from its last sign of life."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -73,7 +73,7 @@ class BrokerDead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElected:
-    """A new leader is committed; elect_ms from the broker's death (or the wish) to the commit."""
+    """A new leader is committed; elect_ms lasts from queueing the partition to the commit."""
 
     tp: TopicPartition
     topic_name: str
@@ -113,7 +113,7 @@ class IsrAccepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrRefused:
-    """An ISR change was refused by committing the next partition epoch (ADR 0006)."""
+    """The controller refused an ISR change and committed the next partition epoch (ADR 0006)."""
 
     tp: TopicPartition
     topic_name: str
@@ -142,7 +142,7 @@ class StoreConflicted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFenced:
-    """A broker's message was refused by an epoch; fence is the metric label."""
+    """An epoch refused a broker's message; fence is the metric label."""
 
     broker_id: BrokerId
     fence: str
@@ -151,7 +151,7 @@ class RequestFenced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDeletionConfirmed:
-    """A quorum list confirmed that no topic has that uid; its logs are being deleted."""
+    """A quorum list confirmed that no topic has that uid; the brokers delete its logs."""
 
     partitions: tuple[TopicPartition, ...]
 

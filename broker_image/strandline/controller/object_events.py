@@ -1,8 +1,9 @@
 """Handlers of Partitions and topics while the controller is active: lists, reads, watch events.
 
-Watch events are hints: an object is adopted when it is not older than the known one, and
-the compare-and-swap of a write checks every decision that follows.
-Invariant: every newer state of a partition is propagated here, whichever process wrote it.
+Watch events are hints: the handler adopts an object that is not older than the known one, and the
+compare-and-swap of a write checks every decision that follows.
+
+Invariant: the handler propagates every newer state of a partition, also another process's.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class ObjectEventHandler:
             case WatchLost():
                 self._active.reload.ask(now_ms)
             case ClusterLoaded():
-                is_asked_for = self._active.reload.answered(event, now_ms)
+                is_asked_for = self._active.reload.on_cluster_loaded(event, now_ms)
                 return self.on_loaded(event, now_ms) if is_asked_for else []
             case _:
                 assert_never(event)
@@ -64,7 +65,8 @@ class ObjectEventHandler:
     def on_loaded(self, event: ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
         """Adopt the quorum lists, the first ones of an epoch or those after a lost watch.
 
-        Every registered broker counts as live, and is probed, until it opens a session.
+        Every registered broker counts as live, and the controller probes it, until it opens a
+        session.
         """
         active = self._active
         effects: list[ControllerEffect] = []
@@ -85,7 +87,7 @@ class ObjectEventHandler:
     # --- Partitions -----------------------------------------------------------------------
 
     def _on_partition(self, partition: StoredPartition, now_ms: int) -> list[ControllerEffect]:
-        """Take note of a Partition; it may be our own write, seen before its answer."""
+        """Take note of a Partition; it may show our own write before the response to it."""
         active = self._active
         if active.deletion.is_confirmed(partition.tp.topic_id):
             return []
@@ -97,8 +99,8 @@ class ObjectEventHandler:
     def _on_partition_response(
         self, event: PartitionResponseReceived, now_ms: int
     ) -> list[ControllerEffect]:
-        """Take the answer of a read or a write of ours."""
-        finished, effects = self._active.reconciler.answered(event, now_ms)
+        """Take the response to a read or a write of ours."""
+        finished, effects = self._active.reconciler.on_partition_response(event, now_ms)
         if finished is None:
             return effects
         if finished.partition is None:
@@ -127,7 +129,7 @@ class ObjectEventHandler:
     ) -> list[ControllerEffect]:
         """Propagate an object that is newer than the known one, and reconcile it.
 
-        kind is that of our own write, if this is its result.
+        kind is the election of our own write, if the object is its result.
         """
         active, state = self._active, partition.state
         if state is None:
@@ -159,7 +161,7 @@ class ObjectEventHandler:
     # --- ReplicatedTopics -----------------------------------------------------------------
 
     def _on_topic(self, topic: StoredTopic, now_ms: int) -> None:
-        """Follow a topic's configuration: min ISR is a status write, the rest is sent."""
+        """Follow a topic's configuration: write a changed min ISR, send other settings."""
         active = self._active
         if active.deletion.is_confirmed(topic.topic_id):
             return
@@ -172,7 +174,7 @@ class ObjectEventHandler:
     def _on_topics_read(self, event: TopicsRead, now_ms: int) -> list[ControllerEffect]:
         """Delete the logs of the topics that a quorum list proves deleted."""
         effects: list[ControllerEffect] = []
-        confirmed = self._active.deletion.answered(event, now_ms)
+        confirmed = self._active.deletion.on_topics_read(event, now_ms)
         for topic in event.topics:
             self._on_topic(topic, now_ms)
         for topic_id in confirmed:

@@ -33,7 +33,7 @@ class WriteInFlight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InDoubt:
-    """A call failed, so a quorum read must follow; write is a write of ours that may be stored."""
+    """A call failed, and a quorum read must follow; write is ours, and may be stored."""
 
     write: StatusWrite | None
 
@@ -48,18 +48,18 @@ class ReadInFlight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Superseded:
-    """A call is out about an object that another one has replaced under the same name."""
+    """A call is out about a former object; another one has its name now."""
 
     request_id: int
 
 
 StoreCall = NoCall | WriteInFlight | InDoubt | ReadInFlight | Superseded
-"""Where the store call of a partition stands; made by `PartitionEntry` alone."""
+"""Where the store call of a partition stands; `PartitionEntry` alone makes these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequest:
-    """An AlterPartition that is not answered; read_since: the object was read after it came."""
+    """An AlterPartition without a response; read_since: a read of the object followed it."""
 
     event: IsrChangeRequested
     read_since: bool = False
@@ -76,7 +76,7 @@ class Finished:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionEntry:
-    """The object as last read, and where its store call stands; changed by its own methods only.
+    """The object as last read, and where its store call stands; changed by its own methods alone.
 
         NoCall ------ a status must change ------> WriteInFlight
          | ^ ^                                      |     |
@@ -110,7 +110,7 @@ class PartitionEntry:
                 return None
 
     def kind_of(self, state: PartitionState | None) -> ElectionKind | None:
-        """Return the kind of election that our unanswered write made, if this is its result."""
+        """Return the kind of election of our write in flight, if this state is its result."""
         match self.call:
             case WriteInFlight(write=write) | InDoubt(write=write) | ReadInFlight(write=write):
                 return write.kind if write is not None and write.after == state else None
@@ -120,7 +120,7 @@ class PartitionEntry:
     # --- the object -----------------------------------------------------------------------
 
     def adopt(self, partition: StoredPartition) -> bool:
-        """Take another version of the object. Returns: False for an older one, which is ignored."""
+        """Take another version of the object. Returns: False for an older one."""
         known, found = self.stored.state, partition.state
         if known is not None and (found is None or found.partition_epoch < known.partition_epoch):
             return False
@@ -130,12 +130,12 @@ class PartitionEntry:
         return True
 
     def adopt_without_status(self, partition: StoredPartition, now_ms: int) -> None:
-        """Take an object that a quorum read showed without the status it had: it is new again."""
+        """Take an object that lost its status, as a quorum read showed: it is new again."""
         self.stored = partition
         self.first_seen_ms = now_ms
 
     def replaced_by(self, partition: StoredPartition, now_ms: int) -> PartitionEntry:
-        """Return the entry of another object under this name; it inherits what is unanswered."""
+        """Return the entry of another object under this name; it inherits requests and call."""
         request_id = self.open_request_id
         return PartitionEntry(
             stored=partition,
@@ -145,13 +145,13 @@ class PartitionEntry:
         )
 
     def mark_state_lost(self) -> None:
-        """Remember that a broker refused this partition as new: it has data of it on disk."""
+        """Remember that a broker refused this partition as new, for it has its data on disk."""
         self.state_lost = True
 
     # --- the store call -------------------------------------------------------------------
 
     def mark_queued(self, now_ms: int) -> None:
-        """Remember when the work that comes was first asked for."""
+        """Remember when the partition was queued."""
         self.since_ms = now_ms
 
     def begin_read(self, request_id: int) -> None:
@@ -172,7 +172,7 @@ class PartitionEntry:
             )
 
     def end_call(self, partition: StoredPartition | None) -> Finished | None:
-        """Take a successful answer. None: it tells nothing of the present object."""
+        """Take a success. None: the response is about a former object."""
         call, self.call = self.call, NoCall()
         match call:
             case WriteInFlight(write=write):
@@ -193,7 +193,7 @@ class PartitionEntry:
                 return None
 
     def fail_call(self, now_ms: int, retry: Backoff) -> None:
-        """Take a conflict or an unknown outcome; a first failed write is read after at once."""
+        """Take a conflict or an unknown outcome; after a first failed write, read at once."""
         call, self.failures = self.call, self.failures + 1
         self.call = InDoubt(
             write=call.write if isinstance(call, WriteInFlight | ReadInFlight) else None
@@ -202,22 +202,22 @@ class PartitionEntry:
             self.not_before_ms = now_ms + retry.after_ms(self.failures)
 
     def forgive(self) -> None:
-        """Forget former failures: the stored status stands, and nothing else is asked."""
+        """Forget former failures: the stored status stands, and no request waits."""
         self.failures = 0
 
     # --- requests -------------------------------------------------------------------------
 
     def add_request(self, event: IsrChangeRequested) -> None:
-        """Keep an AlterPartition; a later one of the same broker replaces an earlier one."""
+        """Keep an AlterPartition; it replaces an earlier one of the same broker."""
         self.requests = {**self.requests, event.broker_id: PendingRequest(event=event)}
 
     def take_request(self, broker_id: BrokerId) -> IsrChangeRequested:
-        """Remove a broker's request, to be answered now."""
+        """Remove a broker's request, for a response now."""
         requests = dict(self.requests)
         taken = requests.pop(broker_id)
         self.requests = requests
         return taken.event
 
     def take_requests(self) -> list[IsrChangeRequested]:
-        """Remove all requests, to be answered now, in the order of the brokers."""
+        """Remove all requests, for responses now, in the order of the brokers."""
         return [self.take_request(broker_id) for broker_id in sorted(self.requests)]

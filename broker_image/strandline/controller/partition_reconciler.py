@@ -1,10 +1,9 @@
 """Reconciles partitions: one keyed state machine, one store call in flight per partition.
 
-A partition that may need something is queued; `run` decides about the object that was last
-read and writes by compare-and-swap on its resourceVersion, the very read whose leader and
-partition epoch were compared. A conflict and an unknown outcome have one cure: a quorum
-read, then the decision anew. Nothing remembers what a write was meant to do: an ISR request
-whose write landed is found "already so", a refused one finds a higher partition epoch.
+A partition that may need something is queued; `run` decides about the object as last read, and
+writes by compare-and-swap on the resourceVersion of that read. A conflict and an unknown outcome
+have one cure: a quorum read, then a new decision. No state remembers the purpose of a write: an ISR
+request whose write landed is found "already so", a refused one meets a higher partition epoch.
 
 The states of one partition's call are drawn in `partition_entry`.
 """
@@ -27,7 +26,7 @@ from .brokers import Brokers
 from .effects import ControllerEffect, ReadStoredPartition, WritePartitionStatus
 from .elections import ElectionInput, decide
 from .events import IsrChangeRequested
-from .isr_changes import Accept, AnswerNow, ReadFirst, Refuse, judge, reply_alter_partition
+from .isr_changes import Accept, ReadFirst, Refuse, RespondNow, judge, reply_alter_partition
 from .notices import StoreConflicted
 from .partition_entry import Finished, InDoubt, PartitionEntry
 from .partition_table import PartitionTable
@@ -71,13 +70,13 @@ class PartitionReconciler:
         return len(self._urgent) + len(self._queue)
 
     def is_busy(self, name: str) -> bool:
-        """Tell whether anything is still to be done for a partition."""
+        """Tell whether a partition is queued or has a store call out."""
         entry = self._table.entries.get(name)
         waits = name in self._urgent or name in self._queue or name in self._delayed
         return waits or (entry is not None and entry.open_request_id is not None)
 
     def forget(self, name: str) -> list[ControllerEffect]:
-        """Forget a partition whose object is gone; its requests are answered."""
+        """Forget a partition whose object is gone; refuse its requests."""
         entry = self._table.remove(name)
         if entry is None:
             return []
@@ -85,7 +84,7 @@ class PartitionReconciler:
             queue.pop(name, None)
         if entry.open_request_id is not None:
             self._calls.pop(entry.open_request_id, None)
-        return _answer_all(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        return _respond_to_all(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
 
     def queue(self, name: str, now_ms: int) -> None:
         """Reconcile a partition soon."""
@@ -111,14 +110,14 @@ class PartitionReconciler:
         self.queue(name, now_ms)
 
     def refused_as_known(self, name: str, now_ms: int) -> None:
-        """Take a partition offline that a broker refused as new: it has data of it (ADR 0004)."""
+        """Take a partition offline that a broker refused as new, for it has its data (ADR 0004)."""
         self._table.entries[name].mark_state_lost()
         self.queue_first(name, now_ms)
 
-    def answered(
+    def on_partition_response(
         self, event: PartitionResponseReceived, now_ms: int
     ) -> tuple[Finished | None, list[ControllerEffect]]:
-        """Take a store answer. None: no call waits for it, or the state is still unknown."""
+        """Take a store response. None: no call waits for it, or the call failed."""
         name = self._calls.pop(event.request_id, None)
         entry = None if name is None else self._table.entries.get(name)
         if name is None or entry is None or entry.open_request_id != event.request_id:
@@ -181,7 +180,7 @@ class PartitionReconciler:
         for broker_id in sorted(entry.requests):
             pending = entry.requests[broker_id]
             if pending.event.tp != entry.stored.tp:
-                # The name belongs to another incarnation of the topic by now.
+                # The name now belongs to another incarnation of the topic.
                 request = entry.take_request(broker_id)
                 effects.append(reply_alter_partition(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 continue
@@ -193,7 +192,7 @@ class PartitionReconciler:
                 read_since_request=pending.read_since,
             )
             match verdict:
-                case AnswerNow():
+                case RespondNow():
                     request = entry.take_request(broker_id)
                     effects.append(
                         reply_alter_partition(request, verdict.error, stored=entry.stored.state)
@@ -249,15 +248,15 @@ class PartitionReconciler:
         return request_id
 
     def resign(self) -> list[ControllerEffect]:
-        """Answer every pending request: another controller decides from now on."""
+        """Refuse every pending request: another controller decides from now on."""
         effects: list[ControllerEffect] = []
         for name in sorted(self._table.entries):
             entry = self._table.entries[name]
-            effects.extend(_answer_all(entry, ErrorCode.NOT_CONTROLLER, entry.stored.state))
+            effects.extend(_respond_to_all(entry, ErrorCode.NOT_CONTROLLER, entry.stored.state))
         return effects
 
 
-def _answer_all(
+def _respond_to_all(
     entry: PartitionEntry, error: ErrorCode, stored: PartitionState | None
 ) -> list[ControllerEffect]:
     return [reply_alter_partition(each, error, stored=stored) for each in entry.take_requests()]

@@ -1,9 +1,8 @@
 """The partitions as they were last read, by object name.
 
-Filled from quorum lists, quorum reads and watches; `partition_reconciler` works on it. An
-object is only ever replaced by one that is not older, judged by its partition epoch:
-resourceVersions are opaque and can not be ordered. The compare-and-swap of the next write
-finds any mistake here.
+Quorum lists, quorum reads and watches fill the table; `partition_reconciler` works on it. Only an
+object with the same or a higher partition epoch replaces another: resourceVersions are opaque and
+have no order. The compare-and-swap of the next write finds a mistake in the table.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ class PartitionTable:
         return sorted(self.entries.items(), key=lambda item: item[1].stored.tp)
 
     def adopt(self, partition: StoredPartition, now_ms: int) -> bool:
-        """Adopt an object that was read or shown by a watch.
+        """Adopt an object that a read or a watch showed.
 
-        Returns: False for an older state of the same partition, which is ignored
+        Returns: False for an older state of the same partition, which the table ignores
         """
         entry = self.entries.get(partition.name)
         if entry is not None and entry.stored.tp == partition.tp:

@@ -1,10 +1,10 @@
-"""Propagation: sends every committed change to the brokers, whichever process wrote it.
+"""Propagation: sends every committed change to the brokers, also another process's.
 
-Collects during one step and is flushed at its end, so that one command carries all
-partitions that changed together. Order of a flush: live brokers, LeaderAndIsr to the
-replicas, metadata to all brokers (KAFKA-4443: a new follower must know the address of its
-leader). LeaderAndIsr goes out at each partition epoch; metadata that differs in the ISR
-alone is coalesced (period, quiet time and maximum of Kafka's isr-change-propagation).
+The propagator collects changes during a step and sends them at its end, so that one command carries
+all partitions that changed together. Order of a flush: live brokers, LeaderAndIsr to the replicas,
+metadata to all brokers (KAFKA-4443: a new follower must know the address of its leader).
+LeaderAndIsr goes out at each partition epoch; metadata that differs in the ISR alone is coalesced
+(period, quiet time and maximum of Kafka's isr-change-propagation).
 Invariant: no session receives a lower partition epoch after a higher one.
 """
 
@@ -72,12 +72,12 @@ class Propagator:
         return self._coalesced.next_wakeup_ms
 
     def state_of(self, tp: TopicPartition) -> PartitionState | None:
-        """Return the last state that was sent, or is about to be."""
+        """Return the last state that was sent or waits for the flush."""
         command = self._commands.get(tp)
         return None if command is None else command.state
 
     def replicas_of_topic(self, topic_id: TopicId) -> dict[TopicPartition, frozenset[BrokerId]]:
-        """Return the partitions of a topic that were sent, each with its receivers."""
+        """Return the sent partitions of a topic, each with its replicas."""
         return {
             tp: frozenset(command.state.replicas)
             for tp, command in self._commands.items()
@@ -89,7 +89,7 @@ class Propagator:
         self._propagate(stored, now_ms, first=False)
 
     def partition_created(self, stored: StoredPartition, now_ms: int) -> None:
-        """Send a partition that this controller created: replicas must not know it yet."""
+        """Send a partition that this controller created: no broker may have data of it."""
         self._propagate(stored, now_ms, first=True)
 
     def _propagate(self, stored: StoredPartition, now_ms: int, *, first: bool) -> None:
@@ -172,13 +172,13 @@ class Propagator:
         ]
 
     def refused_as_known(self, event: BrokerResponseReceived) -> list[TopicPartition]:
-        """Return the new partitions that a broker refuses since it has them on disk."""
+        """Return the new partitions that a broker refused because it has them on disk."""
         about = self._about_new.pop(event.request_id, frozenset())
         refused = [tp for tp, e in event.partitions if e is ErrorCode.TOPIC_ALREADY_EXISTS]
         return sorted(tp for tp in refused if tp in about)
 
     def flush(self, now_ms: int) -> list[ControllerEffect]:
-        """Send what the step brought together, and coalesced metadata that is due."""
+        """Send the changes of the step, and coalesced metadata that is due."""
         sessions, live = self._brokers.sessions(), self._brokers.live()
         effects: list[ControllerEffect] = []
         if live != self._live:
@@ -235,7 +235,7 @@ class Propagator:
             )
 
     def _known(self, command: PartitionCommand) -> PartitionCommand:
-        """Return the command for brokers that may have received it before: not as new."""
+        """Return the command, not marked as new, for brokers that may have received it before."""
         if not command.is_new:
             return command
         return PartitionCommand(

@@ -1,7 +1,7 @@
-"""Controlled shutdowns: a broker leaves after its leaders were moved.
+"""Controlled shutdowns: a broker leaves after the controller moved its leaders.
 
-The answer waits until every partition of that broker is settled, or for a bounded time;
-the broker asks again while it still leads something that could be moved.
+The response waits until every partition of that broker is settled, or for a bounded time; the
+broker asks again while it leads a partition that another replica could lead.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .timing import ControllerTiming
 
 @dataclass(slots=True, kw_only=True)
 class _Leaving:
-    """One unanswered request; open_names are the partitions that may still be moving."""
+    """One request without a response; open_names are the partitions that may still move."""
 
     event: ShutdownRequested
     deadline_ms: int
     open_names: list[str]
 
     def is_settled(self, is_busy: Callable[[str], bool]) -> bool:
-        """Tell whether no partition moves any more; those that rest are not asked for again."""
+        """Tell whether no partition moves any more; drop those at rest."""
         while self.open_names and not is_busy(self.open_names[-1]):
             self.open_names.pop()
         return not self.open_names
@@ -47,14 +47,14 @@ class Shutdowns:
 
     @property
     def next_wakeup_ms(self) -> int | None:
-        """When the first answer is due."""
+        """When the first response is due."""
         return min((leaving.deadline_ms for leaving in self._leaving.values()), default=None)
 
     def begin(self, event: ShutdownRequested, names: list[str], now_ms: int) -> None:
-        """Wait for the partitions of a leaving broker; they are queued already."""
+        """Wait for the partitions of a leaving broker; the caller has queued them."""
         self._leaving[event.broker_id] = _Leaving(
             event=event,
-            deadline_ms=now_ms + self._timing.shutdown_answer_ms,
+            deadline_ms=now_ms + self._timing.shutdown_response_ms,
             open_names=list(names),
         )
 
@@ -63,18 +63,18 @@ class Shutdowns:
         self._leaving.pop(broker_id, None)
 
     def tick(self, now_ms: int) -> list[ReplyControlledShutdown]:
-        """Answer each broker whose partitions are settled, or that has waited long enough."""
-        answers = []
+        """Respond to each broker whose partitions are settled, or that has waited long enough."""
+        responses = []
         for broker_id in sorted(self._leaving):
             leaving = self._leaving[broker_id]
             if leaving.is_settled(self._reconciler.is_busy) or leaving.deadline_ms <= now_ms:
                 del self._leaving[broker_id]
                 led = self._led(broker_id)
-                answers.append(reply_controlled_shutdown(leaving.event, ErrorCode.NONE, led))
-        return answers
+                responses.append(reply_controlled_shutdown(leaving.event, ErrorCode.NONE, led))
+        return responses
 
     def resign(self) -> list[ReplyControlledShutdown]:
-        """Answer every request: another controller decides from now on."""
+        """Refuse every request: another controller decides from now on."""
         leaving, self._leaving = self._leaving, {}
         return [
             reply_controlled_shutdown(leaving[b].event, ErrorCode.NOT_CONTROLLER, self._led(b))
@@ -82,7 +82,7 @@ class Shutdowns:
         ]
 
     def _led(self, broker_id: BrokerId) -> int:
-        """Count the partitions it leads that have other replicas: only those could be moved."""
+        """Count the partitions that a broker leads and that have other replicas."""
         led = (self._table.entries[name].stored.state for name in self._table.led_by(broker_id))
         return sum(1 for state in led if state is not None and len(state.replicas) > 1)
 
@@ -90,7 +90,7 @@ class Shutdowns:
 def reply_controlled_shutdown(
     event: ShutdownRequested, error: ErrorCode, remaining: int = 0
 ) -> ReplyControlledShutdown:
-    """Return the answer to a request; remaining is valid without an error."""
+    """Return the response to a request; remaining is valid without an error."""
     return ReplyControlledShutdown(
         session_id=event.session_id,
         request_id=event.request_id,

@@ -1,9 +1,9 @@
-"""Answers of the store and what its watches showed: the part of the events that `kube` makes.
+"""Responses of the store and what its watches showed: the events that `kube` makes.
 
-Each effect that carries a request id is answered exactly once, by the event that its
-docstring names: after the shell's own time limit with `StoreOutcome.UNKNOWN`. An answer to
-a call that is no longer open is ignored. Events named `...Observed` and `...Deleted` come from
-watches: they are hints, may be late, repeated or out of order.
+Each store call gets exactly one response, the event that the effect's docstring names; at the
+shell's own time limit that event carries `StoreOutcome.UNKNOWN`. The controller ignores a response
+to a call that is no longer open. Events named `...Observed` and `...Deleted` come from watches:
+they are hints, and may be late, repeated or out of order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LeaseObserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseResponseReceived:
-    """Answer to `ReadLease` (None: no such Lease) or `WriteLease` (the Lease as stored)."""
+    """Response to `ReadLease` (None: no such Lease) or `WriteLease` (the Lease as stored)."""
 
     request_id: int
     outcome: StoreOutcome
@@ -56,14 +56,14 @@ class LeaseResponseReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderDied:
-    """The process with that holder identity is gone (a probe verdict): its Lease may be taken."""
+    """Probes proved the process with that holder identity gone: its Lease may be taken."""
 
     holder_identity: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochFloorRead:
-    """Answer to `ReadEpochFloor`.
+    """Response to `ReadEpochFloor`.
 
     partitions_epoch is the greatest controllerEpoch in a quorum list of Partitions, 0 without
     any. record is None only when there is no BrokerCluster; a BrokerCluster without
@@ -78,7 +78,7 @@ class EpochFloorRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRecordResponseReceived:
-    """Answer to `ReadControllerRecord` or `WriteControllerRecord`; record as in EpochFloorRead."""
+    """Response to a read or write of the controller record; record as in `EpochFloorRead`."""
 
     request_id: int
     outcome: StoreOutcome
@@ -87,7 +87,7 @@ class ControllerRecordResponseReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerEpochSeen:
-    """A controller epoch was seen: in a broker's answer, or in this broker's own state file."""
+    """A controller epoch stood in a message, or in this broker's own state file."""
 
     controller_epoch: ControllerEpoch
 
@@ -97,7 +97,7 @@ class ControllerEpochSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLoaded:
-    """Answer to `LoadCluster`: everything there is, from quorum lists."""
+    """Response to `LoadCluster`: all objects, from quorum lists."""
 
     request_id: int
     outcome: StoreOutcome
@@ -108,12 +108,12 @@ class ClusterLoaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchLost:
-    """A watch can not be resumed (410 Gone): everything is to be listed again."""
+    """A watch can not be resumed (410 Gone): the controller must load the cluster again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionObserved:
-    """The watch showed a Partition, whichever process wrote it."""
+    """The watch showed a Partition; any process may have written it."""
 
     partition: StoredPartition
 
@@ -128,7 +128,7 @@ class PartitionDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionResponseReceived:
-    """Answer to `ReadStoredPartition` (None: no such object) or `WritePartitionStatus` (stored)."""
+    """Response to `ReadStoredPartition` (None: no object) or `WritePartitionStatus` (stored)."""
 
     request_id: int
     outcome: StoreOutcome
@@ -144,7 +144,7 @@ class BrokerObserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRead:
-    """Answer to `ReadBroker`; None: no such object."""
+    """Response to `ReadBroker`; None: no such object."""
 
     request_id: int
     outcome: StoreOutcome
@@ -167,7 +167,7 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsRead:
-    """Answer to `ReadTopics`.
+    """Response to `ReadTopics`.
 
     topic_ids holds the uids of all topics, topics those that have an effective configuration:
     only a uid that is missing from topic_ids proves that a topic is gone.

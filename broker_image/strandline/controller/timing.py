@@ -1,7 +1,7 @@
-"""Times and bounds of the controller; every value is passed in, none is read from anywhere.
+"""Times and bounds of the controller; callers pass every value in.
 
-What a setting gives has no default here: `component_settings` takes it from the configuration.
-A default is a bound that no setting changes. Units are ms and counts.
+A value of a setting has no default here: `component_settings` takes it from the configuration. A
+default is a bound that no setting changes. Units are ms and counts.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from strandline.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTiming:
-    """How a Lease is renewed and judged: retry < renew deadline < duration."""
+    """How a holder renews a Lease and candidates judge it: retry < renew deadline < duration."""
 
     lease_duration_ms: int
-    """A Lease unchanged for so long may be taken; written as whole seconds."""
+    """A candidate may take a Lease unchanged for so long; written as whole seconds."""
     renew_deadline_ms: int
     """Without a confirmed renewal for so long the holder stops acting."""
     retry_period_ms: int
-    """Distance of renewals, and of reads while nothing is known."""
+    """Distance of renewals, and of reads after a failed one."""
     rank_delay_ms: int = 50
     """A candidate waits rank times this after the Lease became free, against a stampede."""
 
@@ -36,7 +36,7 @@ class LeaseTiming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerTiming:
-    """Everything that the controller waits for or bounds."""
+    """The controller's waits and bounds."""
 
     lease: LeaseTiming
     session_timeout_ms: int
@@ -50,13 +50,13 @@ class ControllerTiming:
     new_partition_wait_ms: int = 2_000
     """A new partition waits so long for all assigned brokers, so that leaders are spread."""
     metadata_period_ms: int
-    """ISR-only metadata changes are looked at so often (Kafka's isr-change-propagation)."""
+    """How often the controller looks at ISR-only changes (Kafka's isr-change-propagation)."""
     metadata_quiet_ms: int
-    """They are sent when none was added for so long,"""
+    """The controller sends ISR-only changes when none was added for so long,"""
     metadata_delay_max_ms: int
-    """or when the last sending is so long ago."""
-    shutdown_answer_ms: int = 1_000
-    """A controlled shutdown is answered after so long, moved or not; the broker asks again."""
+    """or when it sent the last ones so long ago."""
+    shutdown_response_ms: int = 1_000
+    """The controller responds to a controlled shutdown after so long; the broker asks again."""
     retry: Backoff
     """Pauses after failed store calls."""
     store_calls_in_flight_max: int
@@ -64,6 +64,6 @@ class ControllerTiming:
     command_partitions_max: int = 500
     """Partitions in one LeaderAndIsr or UpdateMetadata."""
     new_commands_in_flight_max: int = 1_000
-    """Unanswered commands about new partitions that are remembered."""
+    """Commands about new partitions whose responses the controller awaits."""
     confirmed_deletions_max: int = 10_000
-    """Deleted topics whose late watch events are recognised."""
+    """Deleted topics whose late watch events the controller recognises."""

@@ -1,7 +1,7 @@
 """When data may be deleted: only after a quorum list showed no topic with that uid.
 
-Absence from a watch, a cache or a full state deletes nothing; such an absence only asks.
-A uid is never used again, so a deleted topic stays deleted.
+A topic missing in a watch or a list of usable topics only causes that quorum list. Kubernetes never
+uses a uid again, so a deleted topic stays deleted.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ class TopicDeletion:
 
     @property
     def next_wakeup_ms(self) -> int | None:
-        """When the next list may be asked for."""
+        """When the next list may begin."""
         waiting = bool(self._suspected) and self._request_id is None
         return self._not_before_ms if waiting else None
 
     def is_confirmed(self, topic_id: TopicId) -> bool:
-        """Tell whether the deletion of a topic is confirmed; its late watch events are ignored."""
+        """Tell whether a topic's deletion is confirmed: its late watch events mean nothing."""
         return topic_id in self._confirmed
 
     def suspect(self, topic_ids: Iterable[TopicId]) -> None:
-        """Ask for proof about topics that this controller does not know."""
+        """Ask for proof about topics that may be gone."""
         self._suspected.update(topic_ids)
 
     def tick(self, now_ms: int) -> list[ReadTopics]:
-        """Ask for a quorum list if something is suspected."""
+        """Ask for a quorum list if a topic is suspected."""
         if not self._suspected or self._request_id is not None or now_ms < self._not_before_ms:
             return []
         self._asked, self._suspected = frozenset(self._suspected), set()
         self._request_id = self._new_request_id()
         return [ReadTopics(request_id=self._request_id)]
 
-    def answered(self, event: TopicsRead, now_ms: int) -> list[TopicId]:
-        """Return the topics that were suspected before the list was asked for and are not in it."""
+    def on_topics_read(self, event: TopicsRead, now_ms: int) -> list[TopicId]:
+        """Return the topics that were suspected before the list began and are not in it."""
         if event.request_id != self._request_id:
             return []
         self._request_id = None

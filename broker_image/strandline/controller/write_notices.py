@@ -29,8 +29,8 @@ from .notices import (
 class StatusWrite:
     """A status write: from which state to which, and why.
 
-    requester is set for an AlterPartition, refusal with it if that was refused; since_ms is
-    when the partition was first queued.
+    requester is set for an AlterPartition, and refusal for a refused one; since_ms is when the
+    partition was first queued.
     """
 
     before: PartitionState | None
@@ -44,7 +44,7 @@ class StatusWrite:
 def notices_of(
     written: StatusWrite, partition: StoredPartition, *, now_ms: int, detect_ms: int
 ) -> list[ControllerNotice]:
-    """Return the notices of one committed write; detect_ms is the former leader's death."""
+    """Return the notices of one committed write; detect_ms is that of the former leader's death."""
     before, after = written.before, written.after
     notices: list[ControllerNotice] = []
     if written.kind is not None:
@@ -95,7 +95,7 @@ def _elected(
 
 
 def _isr_changed(written: StatusWrite, partition: StoredPartition) -> list[ControllerNotice]:
-    """Report an accepted, a refused or the controller's own change of an ISR, if it is one."""
+    """Report an ISR change: accepted, refused, or the controller's own."""
     before, after, requester = written.before, written.after, written.requester
     if written.refusal and requester is not None:
         return [

@@ -1,7 +1,7 @@
-"""How long a stopping broker waits for its leaders to be moved.
+"""How long a stopping broker waits until the controller has moved its leaders.
 
-One object per stop, used by `ControllerSession` alone. A broker that leads nothing does not
-wait for a controller; one that leads asks again until everything is moved or nothing moves.
+One object per stop, used by `ControllerSession` alone. A broker that leads no partition does not
+wait for a controller; one that leads asks again until all leaders have moved or none moves.
 
 Source: Kafka 3.9 KafkaServer.controlledShutdown, without its fixed number of retries
 """
@@ -17,9 +17,9 @@ from .timing import ControllerSessionTiming
 
 
 class ControlledShutdown:
-    """The requests of one stop; fields are changed by its own methods only.
+    """The requests of one stop; changed by its own methods alone.
 
-    due_ms is when the request in flight counts as unanswered, or when the next one is sent.
+    due_ms is the time limit of the request in flight, or when the next one is due.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class ControlledShutdown:
     def on_time(
         self, *, has_session: bool, leads: bool, now_ms: int
     ) -> ShutdownRequest | ShutdownEnded | None:
-        """Ask the controller, or give up the request that it did not answer."""
+        """Ask the controller, or give up a request without a response."""
         if now_ms < self._due_ms:
             return None
         if self._is_in_flight or not has_session:
-            return self._judge_unanswered(leads=leads, now_ms=now_ms)
+            return self._judge_no_response(leads=leads, now_ms=now_ms)
         self._request_id += 1
         self._is_in_flight = True
         self._due_ms = now_ms + self._timing.shutdown_response_max_ms
@@ -54,14 +54,14 @@ class ControlledShutdown:
     def on_response(
         self, response: ShutdownResponse, *, leads: bool, now_ms: int
     ) -> ShutdownEnded | ShutdownProgressed | None:
-        """Judge a response; one to an earlier request changes nothing.
+        """Judge a response; ignore one to an earlier request.
 
-        Returns: None when the controller is simply to be asked again
+        Returns: None when `on_time` asks again
         """
         if not self._is_in_flight or response.request_id != self._request_id:
             return None
         if response.error is not ErrorCode.NONE:
-            return self._judge_unanswered(leads=leads, now_ms=now_ms)
+            return self._judge_no_response(leads=leads, now_ms=now_ms)
         self._pause(now_ms)
         remaining = response.remaining
         if remaining == 0:
@@ -73,7 +73,7 @@ class ControlledShutdown:
             return ShutdownEnded(outcome=ShutdownOutcome.STALLED, remaining=remaining)
         return None
 
-    def _judge_unanswered(self, *, leads: bool, now_ms: int) -> ShutdownEnded | None:
+    def _judge_no_response(self, *, leads: bool, now_ms: int) -> ShutdownEnded | None:
         self._pause(now_ms)
         return None if leads else ShutdownEnded(outcome=ShutdownOutcome.UNANSWERED, remaining=0)
 

@@ -1,9 +1,9 @@
 """The machine: keeps one session with the present holder of the controller Lease.
 
 Driven by a shell of the runtime or of the simulator. `HolderConnection` finds, dials and probes
-the holder; here stands what both ends say on the session: what goes on to the replicas and to
-the controller of this process, what is too old to be applied, and the controlled shutdown. It
-decides nothing about replicas: a broker without a session goes on as it was.
+the holder; `ControllerSession` handles the messages of both ends: it passes them to the replicas
+and to the controller of this process, drops those that are too old, and runs the controlled
+shutdown. It decides nothing about replicas: a broker without a session goes on as it was.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from .unsent_proposals import UnsentProposals
 
 
 class ControllerSession:
-    """One broker's side of the session; fields are changed by its own methods only."""
+    """One broker's side of the session; changed by its own methods alone."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ControllerSession:
 
     @property
     def state(self) -> ConnectionState:
-        """What the connection is doing; for tests and for the simulator's end."""
+        """The state of the connection; for tests and for the end of a simulation."""
         return self._connection.state
 
     @property
@@ -83,7 +83,7 @@ class ControllerSession:
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event, return what is to be done."""
+        """Take one event; return the effects, in order."""
         match event:
             case MessageReceived():
                 return self._on_message(event, now_ms)
@@ -111,10 +111,10 @@ class ControllerSession:
     # --- what the controller says ---------------------------------------------------------
 
     def _on_message(self, event: MessageReceived, now_ms: int) -> list[Effect]:
-        """Take a message, also a late one: epochs fence it, not the session it came on."""
+        """Take a message, also a late one: its epochs fence it, not its session."""
         message, is_present = event.message, self._connection.is_present(event.session_id)
         if is_present:
-            self._connection.on_answered()
+            self._connection.on_response()
         match message:
             case LeaderAndIsrReceived():
                 seen = ControllerEpochSeen(controller_epoch=message.controller_epoch)
@@ -143,7 +143,7 @@ class ControllerSession:
     # --- what the replicas say ------------------------------------------------------------
 
     def _on_proposed(self, proposal: ProposeIsr) -> list[Effect]:
-        """Send a proposal; without a session it waits for one."""
+        """Send a proposal; without a session keep it for the next one."""
         if not self._connection.is_open:
             self._unsent.keep(proposal)
             return []
@@ -152,7 +152,7 @@ class ControllerSession:
         return self._connection.send(message)
 
     def _on_command_performed(self, event: CommandPerformed) -> list[Effect]:
-        """Send the response; without a session the next hello says it all."""
+        """Send the response; without a session the next hello replaces it."""
         response = event.response
         epoch = self._replicas.controller_epoch
         message = CommandResponse(response=response, highest_controller_epoch=epoch)

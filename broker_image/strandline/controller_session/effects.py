@@ -19,7 +19,7 @@ from .messages import BrokerMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindHolder:
-    """Read the registration of the broker that holds the Lease; answered by `HolderLookedUp`."""
+    """Read the registration of the broker that holds the Lease; then `HolderLookedUp`."""
 
     lookup_id: int
     broker_id: BrokerId
@@ -36,7 +36,7 @@ class DialHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMessage:
-    """Say something to the controller on an open session."""
+    """Send a message to the controller on an open session."""
 
     session_id: int
     message: BrokerMessage
@@ -51,7 +51,7 @@ class CloseStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeHolder:
-    """Ask once who listens where the controller listened; answered by `HolderProbed`."""
+    """Ask once which process listens where the holder listened; then `HolderProbed`."""
 
     probe_id: int
     broker_id: BrokerId
@@ -69,7 +69,7 @@ class StepReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepController:
-    """An event for the controller of this process, active or waiting."""
+    """An event for the controller of this process, active or not."""
 
     event: ControllerEvent
 
@@ -78,16 +78,16 @@ class ShutdownOutcome(Enum):
     """Why a controlled shutdown ended; values are the words of the log line."""
 
     ALL_MOVED = "all moved"
-    """No partition is led here any more."""
+    """This broker leads no partition any more."""
     UNANSWERED = "unanswered"
-    """No controller answered, and there was no leader to move."""
+    """No controller responded, and this broker led no partition."""
     STALLED = "stalled"
-    """The controller answers but moves no more leaders, as when all brokers stop at once."""
+    """The controller responds but moves no more leaders, as when all brokers stop at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownEnded:
-    """The controlled shutdown is over; remaining partitions stay led here until the stop."""
+    """The controlled shutdown is over; this broker still leads remaining partitions."""
 
     outcome: ShutdownOutcome
     remaining: int
@@ -95,14 +95,14 @@ class ShutdownEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownProgressed:
-    """A notice: fewer partitions are led here than at the response before."""
+    """A notice: this broker leads fewer partitions than at the last response."""
 
     remaining: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderUnknown:
-    """A notice: the Lease is held by something that is no broker of ours."""
+    """A notice: the holder of the Lease is no broker."""
 
     holder_identity: str
 

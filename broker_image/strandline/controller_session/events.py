@@ -1,7 +1,7 @@
 """Everything that can happen to a broker's session with the controller.
 
-Made by the shells of the runtime and of the simulator; consumed by `ControllerSession.step`
-alone. Session, lookup and probe ids are those of the effects that are answered.
+The shells of the runtime and of the simulator make events; `ControllerSession.step` alone consumes
+them. Session, lookup and probe ids are those of the effects.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .messages import ControllerMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderObserved:
-    """The controller Lease shows this holder identity, "" if nobody holds it."""
+    """The controller Lease shows this holder identity, "" without a holder."""
 
     holder_identity: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderLookedUp:
-    """Answer to `FindHolder`; None if the object has no registration or was not readable."""
+    """Response to `FindHolder`; None if the object has no registration or was not readable."""
 
     lookup_id: int
     registration: Registration | None
@@ -32,7 +32,7 @@ class HolderLookedUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageReceived:
-    """The controller said something, perhaps on a session that is over."""
+    """A message of the controller came, perhaps on a session that is over."""
 
     session_id: int
     message: ControllerMessage
@@ -40,14 +40,14 @@ class MessageReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamBroken:
-    """The stream of a session ended, and not by `CloseStream`."""
+    """The stream of a session ended without `CloseStream`."""
 
     session_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderProbed:
-    """Answer to `ProbeHolder`."""
+    """Response to `ProbeHolder`."""
 
     probe_id: int
     verdict: ProbeVerdict
@@ -55,21 +55,21 @@ class HolderProbed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrProposed:
-    """The replicas want an ISR change to be sent."""
+    """A leader on this broker proposes an ISR."""
 
     proposal: ProposeIsr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPerformed:
-    """The replicas answer a LeaderAndIsr or StopReplica."""
+    """The replicas respond to a LeaderAndIsr or StopReplica."""
 
     response: ReplyLeaderAndIsr | ReplyStopReplica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownBegun:
-    """The process is about to stop: ask for its leaders to be moved, `ShutdownEnded` follows."""
+    """The process is about to stop: move its leaders first; then `ShutdownEnded`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

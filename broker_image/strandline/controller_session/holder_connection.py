@@ -1,9 +1,9 @@
 """The connection with the process that holds the controller Lease; used by `ControllerSession`.
 
-Finds the holder, keeps one stream to it with heartbeats, looks for its death when the stream
-breaks, and dials again. It knows nothing of what is said on the stream beyond hello and
-heartbeat. Invariant: at most one stream, one lookup and one probe are out at a time, and what
-belongs to an earlier one changes nothing here.
+`HolderConnection` finds the holder, keeps one stream to it with heartbeats, probes it when the
+stream breaks, and dials again. It knows no messages beyond hello and heartbeat. Invariant: at most
+one stream, one lookup and one probe are out at a time, and a response to an earlier one changes
+nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .timing import ControllerSessionTiming
 
 
 class HolderConnection:
-    """The way to the present holder; fields are changed by its own methods only."""
+    """The way to the present holder; changed by its own methods alone."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class HolderConnection:
 
     @property
     def state(self) -> ConnectionState:
-        """What the connection is doing."""
+        """The state of the connection."""
         return self._state
 
     @property
@@ -74,7 +74,7 @@ class HolderConnection:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether something can be sent."""
+        """Tell whether a session is open, so that `send` sends."""
         return isinstance(self._state, Open)
 
     def is_present(self, session_id: int) -> bool:
@@ -82,7 +82,7 @@ class HolderConnection:
         return isinstance(self._state, Open) and self._state.session_id == session_id
 
     def send(self, message: BrokerMessage) -> list[Effect]:
-        """Send on the open session; without one the message is dropped."""
+        """Send on the open session; without one drop the message."""
         state = self._state
         if not isinstance(state, Open):
             return []
@@ -91,7 +91,7 @@ class HolderConnection:
     # --- the holder of the Lease ----------------------------------------------------------
 
     def on_holder_observed(self, identity: str) -> list[Effect]:
-        """Follow the Lease: another holder ends whatever was under way with the former one."""
+        """Follow the Lease: a new holder ends lookup, stream and probe of the former one."""
         if identity == self._holder_identity:
             return []
         self._holder_identity = identity
@@ -111,7 +111,7 @@ class HolderConnection:
         return [FindHolder(lookup_id=self._state.lookup_id, broker_id=identity.broker_id)]
 
     def on_holder_looked_up(self, event: HolderLookedUp, now_ms: int) -> list[Effect]:
-        """Dial the holder if the process that signed the Lease is the one registered."""
+        """Dial the holder if the registered process is the one that signed the Lease."""
         state = self._state
         if not isinstance(state, LookingUp) or event.lookup_id != state.lookup_id:
             return []
@@ -132,23 +132,23 @@ class HolderConnection:
         return [dial, *self.send(hello_of(self._registration, self._replicas))]
 
     def _redial(self, now_ms: int) -> None:
-        """Look the holder up again after a pause, and after a longer one the next time."""
+        """Look the holder up again after a pause, which grows each time."""
         self._redials += 1
         self._state = Redialling(due_ms=now_ms + self._redial_pauses.after_ms(self._redials))
 
     # --- the stream -----------------------------------------------------------------------
 
-    def on_answered(self) -> None:
-        """Take note that the holder answers on the open session: the next pause is short."""
+    def on_response(self) -> None:
+        """Take note of a message on the open session: the next pause is short."""
         self._redials = 0
 
     def on_refused(self, session_id: int, now_ms: int) -> list[Effect]:
-        """Close the open session, and dial again: the holder may be recorded by then."""
+        """Close the open session, and dial again: its record may come later."""
         self._redial(now_ms)
         return [CloseStream(session_id=session_id)]
 
     def on_stream_broken(self, event: StreamBroken) -> list[Effect]:
-        """Look whether the holder is dead: a broken stream alone proves nothing."""
+        """Probe the holder: a broken stream alone proves nothing."""
         state = self._state
         if not isinstance(state, Open) or state.session_id != event.session_id:
             return []
@@ -168,7 +168,7 @@ class HolderConnection:
         ]
 
     def on_holder_probed(self, event: HolderProbed, now_ms: int) -> list[Effect]:
-        """Judge a probe; the controller of this process hears of a proven death."""
+        """Judge a probe; report a proven death to the controller of this process."""
         state = self._state
         if not isinstance(state, Probing) or event.probe_id != state.probe_id:
             return []

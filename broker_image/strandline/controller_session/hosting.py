@@ -16,16 +16,16 @@ class HostedReplicas(Protocol):
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
-        """The highest controller epoch that was accepted."""
+        """The highest controller epoch that this broker accepted."""
         ...
 
     def views(self) -> tuple[PartitionView, ...]:
-        """Return pictures of all replicas, ascending."""
+        """Return views of all replicas, ascending."""
         ...
 
 
 def hosted_by(replicas: HostedReplicas) -> tuple[HostedReplica, ...]:
-    """Return what is on disk here, as hellos and hosted reports carry it."""
+    """Return this broker's replicas as hellos and hosted reports carry them."""
     return tuple(
         HostedReplica(
             tp=view.tp,
@@ -39,7 +39,7 @@ def hosted_by(replicas: HostedReplicas) -> tuple[HostedReplica, ...]:
 
 
 def leads_any(replicas: HostedReplicas) -> bool:
-    """Tell whether some partition is led here."""
+    """Tell whether this broker leads a partition."""
     return any(view.role is RoleName.LEADER for view in replicas.views())
 
 

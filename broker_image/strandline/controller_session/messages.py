@@ -1,8 +1,7 @@
 """What a broker and the active controller say to each other on their session.
 
-The values between the machine and whoever carries them: `rpc` turns them into protobuf and
-back, the simulator's network carries them as they are. What is meant for the replicas alone
-are events and effects of the core.
+`rpc` turns these values into protobuf and back; the simulator's network carries them as they are.
+Messages for the replicas alone are events and effects of the core.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from strandline.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataUpdate:
-    """Who is live and who leads; full replaces everything known before."""
+    """Live brokers and leaders; a full update replaces all earlier ones."""
 
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch
@@ -44,7 +43,7 @@ class MetadataUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownResponse:
-    """How many partitions the controller could not move away yet; valid if error is NONE."""
+    """How many partitions the controller has not moved yet; valid if error is NONE."""
 
     request_id: int
     error: ErrorCode
@@ -73,7 +72,7 @@ ControllerMessage = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The first message of a session: who this is, and what lies on its disk."""
+    """The first message of a session: the broker's identity, and the replicas on its disk."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -85,7 +84,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """This broker is alive; hosted is None except at the distance of hosted reports."""
+    """This broker is alive; hosted is None unless a hosted report is due."""
 
     broker_epoch: BrokerEpoch
     hosted: tuple[HostedReplica, ...] | None
@@ -93,7 +92,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrProposal:
-    """AlterPartition: the leader of a partition asks for another ISR."""
+    """AlterPartition: the leader of a partition proposes another ISR."""
 
     broker_epoch: BrokerEpoch
     proposal: ProposeIsr
@@ -101,7 +100,7 @@ class IsrProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResponse:
-    """What became of a LeaderAndIsr or StopReplica; carries the highest epoch this broker saw."""
+    """The result of a LeaderAndIsr or StopReplica, and the highest epoch that this broker saw."""
 
     response: ReplyLeaderAndIsr | ReplyStopReplica
     highest_controller_epoch: ControllerEpoch
@@ -109,7 +108,7 @@ class CommandResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownRequest:
-    """The broker is about to stop and asks for its leaders to be moved."""
+    """The broker is about to stop, and asks the controller to move its leaders."""
 
     request_id: int
     broker_epoch: BrokerEpoch

@@ -1,12 +1,12 @@
 """What this broker knows of the cluster: live brokers, topics, leaders.
 
-Filled by UpdateMetadata alone; read by the listeners and by the replication clients. It is
-eventually consistent: clients drop answers whose leader epoch is older than what they have
-seen, and so does this cache, partition by partition.
+UpdateMetadata alone fills the cache; listeners and replication clients read it. The cache is
+eventually consistent: clients drop metadata with an older leader epoch than they have seen, and the
+cache drops states with an older partition epoch.
 
 While a topic is being deleted, another of the same name may be created. The name belongs to the
-topic whose first update came last: a later update of the old topic does not take it back. When
-a topic is removed, its name goes to the other one, so that the order of updates does not matter.
+topic whose first update came last: a later update of the old topic does not take the name back.
+When a topic goes, its name goes to the other one, so that the order of updates does not matter.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class _Topic:
 
 
 class MetadataCache:
-    """The last metadata the controller announced; an older controller's updates are ignored."""
+    """The last metadata the controller announced; it ignores an older controller's updates."""
 
     def __init__(
         self, cluster_id: str, *, controller_epoch: ControllerEpoch = ControllerEpoch(0)
     ) -> None:
-        """Begin empty; controller_epoch is the highest one this broker ever accepted."""
+        """Begin empty; controller_epoch is the highest that this broker ever accepted."""
         self._cluster_id = cluster_id
         self._controller_epoch = controller_epoch
         self._controller_id = NO_LEADER
@@ -55,7 +55,7 @@ class MetadataCache:
         return tuple(self._brokers[broker_id] for broker_id in sorted(self._brokers))
 
     def live_broker(self, broker_id: BrokerId) -> LiveBroker | None:
-        """Return a live broker, None if it is not live or unknown."""
+        """Return a live broker, None if it is unknown or not live."""
         return self._brokers.get(broker_id)
 
     def apply(self, update: MetadataUpdate) -> bool:
@@ -84,7 +84,7 @@ class MetadataCache:
         return TopicPartition(topic_id=topic_id, partition=partition)
 
     def snapshot(self, listener: str) -> MetadataSnapshot:
-        """Return the cluster by the addresses of that listener; brokers without it are left out."""
+        """Return the cluster by the addresses of that listener, without brokers that lack it."""
         return MetadataSnapshot(
             cluster_id=self._cluster_id,
             controller=self._controller_id,

@@ -27,12 +27,12 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoHolder:
-    """The Lease is unseen, released, or held by something that is no broker."""
+    """The Lease is unseen, released, or its holder is no broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookingUp:
-    """The holder's registration is being read."""
+    """A read of the holder's registration is out."""
 
     lookup_id: int
 
@@ -46,7 +46,7 @@ class Redialling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """A stream is open; heartbeats are due, some of them with a report of what is hosted."""
+    """A stream is open; heartbeats are due, some of them with a hosted report."""
 
     session_id: int
     holder: Holder
@@ -56,7 +56,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probing:
-    """The stream broke: is the holder's process gone? due_ms is None while a probe is out."""
+    """The stream broke, and probes look for the holder; due_ms is None while one is out."""
 
     holder: Holder
     probe_id: int
@@ -68,7 +68,7 @@ ConnectionState = NoHolder | LookingUp | Redialling | Open | Probing
 
 
 def due_of(state: ConnectionState) -> int | None:
-    """Return when a state wants something done, None if it waits for an event alone."""
+    """Return when `on_time` is due in a state, None if the state waits for an event alone."""
     match state:
         case Open(heartbeat_due_ms=due_ms):
             return due_ms
@@ -81,7 +81,7 @@ def due_of(state: ConnectionState) -> int | None:
 
 
 def holder_of(signed: str, found: Registration | None) -> Holder | None:
-    """Return the holder, None unless the process that signed the Lease is the one registered."""
+    """Return the holder, None unless the registered process signed the Lease."""
     identity = HolderIdentity.parse(signed)
     if identity is None or found is None or found.incarnation != identity.incarnation:
         return None

@@ -1,8 +1,7 @@
 """ISR proposals made while no session was open; used by `ControllerSession` alone.
 
-The proposals wait for the next session, one per partition, so that an outage costs nothing. Once
-that session's full state is applied, the replicas hear that their proposals were not answered,
-and propose what they then want.
+The proposals wait for the next session, one per partition. Once the replicas have applied that
+session's full state, `ControllerSession` fails the proposals, and the leaders propose anew.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class UnsentProposals:
         self._proposals: dict[TopicPartition, ProposeIsr] = {}
 
     def keep(self, proposal: ProposeIsr) -> None:
-        """Keep a proposal; an earlier one of the same partition is superseded."""
+        """Keep a proposal in place of an earlier one of the same partition."""
         self._proposals[proposal.tp] = proposal
 
     def forget(self, tp: TopicPartition) -> None:
@@ -30,7 +29,7 @@ class UnsentProposals:
         self._proposals.pop(tp, None)
 
     def give_up(self) -> list[StepReplicas]:
-        """Return the events that answer all of them, and keep none."""
+        """Return the events that fail all proposals, and keep none."""
         proposals, self._proposals = self._proposals, {}
         return [
             StepReplicas(

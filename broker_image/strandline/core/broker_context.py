@@ -1,7 +1,7 @@
 """What every role of this broker reads: its identity, the settings, the live brokers.
 
-One value per `Replicas`, shared by all partitions; no field of it is ever replaced. Behind
-two of them stand `LiveBrokers` and `IsrRetries`, whose files say which callers change them.
+One value per `Replicas`, shared by all partitions; its fields are never replaced. Two of them hold
+objects that change, `LiveBrokers` and `IsrRetries`; their files say which callers change them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REQUEST_BITS = 32
 class BrokerContext:
     """Identity of this process, and what its roles know of the other brokers.
 
-    request_numbers is drawn from by `next_request_id` alone.
+    `next_request_id` alone draws from request_numbers.
     """
 
     broker_id: BrokerId

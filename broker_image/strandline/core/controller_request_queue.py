@@ -1,8 +1,8 @@
 """The controller's requests: in their order, fenced, and on disk before they are applied.
 
 Called by `ControllerRequests`, which applies them. While a write of the state file is under
-way, requests queue; all that queued meanwhile share the next write. A broker that forgot an
-accepted state could be led back to an earlier leadership by a controller with an old view.
+way, requests queue; all that queued meanwhile share the next write. A controller with an old view
+could lead a broker that forgot an accepted state back to an earlier leadership.
 Invariant: an accepted epoch (controller, leader and partition epoch) never falls.
 """
 
@@ -32,7 +32,7 @@ ControllerRequest = LeaderAndIsrReceived | StopReplicaReceived | LiveBrokersChan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedState:
-    """A state that a leader adopted from a response: it is written, and changes no role."""
+    """A state that a leader adopted from a response: it is written, the role stays."""
 
     tp: TopicPartition
     accepted: PersistedPartition
@@ -40,7 +40,7 @@ class AdoptedState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRequest:
-    """A request after its epoch checks: their error for all of it, and for each partition.
+    """A request after its epoch checks: the error of the whole, and the error of each partition.
 
     Shape:   partition_errors are in the order of the request's partitions
     """
@@ -63,9 +63,8 @@ def accepted_state(topic_name: str, state: PartitionState) -> PersistedPartition
 def check_partition(accepted: PersistedPartition | None, command: PartitionCommand) -> ErrorCode:
     """Return NONE if a partition's command may be applied, or the error that refuses it.
 
-    The state that is accepted already is accepted again: the response to it may have
-    been lost. Anything else that calls itself new over a log that exists is a lost
-    object, not a new partition (ADR 0004).
+    The accepted state is accepted again: the response to it may have been lost. Any other command
+    that calls a hosted partition new comes from a lost object (ADR 0004).
 
     Shape:   accepted is None for a partition this broker does not host
     """
@@ -128,18 +127,18 @@ class ControllerRequestQueue:
         return leader_epoch
 
     def submit(self, request: ControllerRequest) -> None:
-        """Queue a request; of waiting announcements of live brokers only the last counts."""
+        """Queue a request; an announcement of live brokers replaces a waiting one."""
         if isinstance(request, LiveBrokersChanged):
             kept = [each for each in self._waiting if not isinstance(each, LiveBrokersChanged)]
             self._waiting = deque(kept)
         self._waiting.append(request)
 
     def submit_adopted(self, tp: TopicPartition, topic_name: str, state: PartitionState) -> None:
-        """Queue a state that a leader adopted from a response: it is written, too."""
+        """Queue a state that a leader adopted from a response, for the state file."""
         self._waiting.append(AdoptedState(tp=tp, accepted=accepted_state(topic_name, state)))
 
     def begin(self) -> tuple[list[Effect], list[CheckedRequest]]:
-        """Check what waits; return what to write and what may be applied at once.
+        """Check waiting requests; return the write, or the requests that need none.
 
         Nothing is checked while a write is under way, so requests keep their order.
         """
@@ -185,8 +184,8 @@ class ControllerRequestQueue:
                 continue
             checked.append(self._check(each, written))
             if isinstance(each, StopReplicaReceived):
-                # What comes behind a deletion must not share its write: the deletion
-                # takes the partition out of the state file again.
+                # A request behind a deletion must not share its write: the deletion removes the
+                # partition from the state file.
                 break
         return checked
 

@@ -1,4 +1,4 @@
-"""Handles the controller's requests: roles change, replicas come and go, responses are sent.
+"""Applies the controller's requests: changes roles, adds and removes replicas, responds.
 
 `controller_request_queue` decides whether and in which order a request is applied,
 `partition` what a role change means. `ControllerRequests` alone adds and removes partitions,
@@ -71,12 +71,12 @@ class ControllerRequests:
 
     @property
     def partitions(self) -> Mapping[TopicPartition, Partition]:
-        """The replicas this broker hosts, at any time."""
+        """The replicas that this broker hosts now."""
         return self._partitions
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
-        """The highest controller epoch that was accepted."""
+        """The highest controller epoch that this broker accepted."""
         return self._queue.controller_epoch
 
     def on_replica_loaded(self, event: ReplicaLoaded) -> None:
@@ -97,7 +97,7 @@ class ControllerRequests:
         return self._drain(now_ms)
 
     def on_state_persisted(self, event: StatePersisted, now_ms: int) -> list[Effect]:
-        """Apply the requests that were waiting for the disk."""
+        """Apply the requests that waited for the disk."""
         effects: list[Effect] = []
         for checked in self._queue.on_persisted(event.token):
             effects += self._handle(checked, now_ms)
@@ -106,7 +106,7 @@ class ControllerRequests:
     def on_alter_partition_response(
         self, event: AlterPartitionResponseReceived, now_ms: int
     ) -> list[Effect]:
-        """Hand a response to the leader that proposed; a state it adopts is written, too."""
+        """Hand a response to the leader that proposed; write the state that the leader adopts."""
         partition = self._partitions.get(event.tp)
         if partition is None or not isinstance(partition.role, LeaderReplica):
             return []
@@ -213,7 +213,7 @@ class ControllerRequests:
         return effects
 
     def _on_live_brokers(self, request: LiveBrokersChanged, now_ms: int) -> list[Effect]:
-        """Replace the live brokers: a fenced follower stops holding back, a live one may join."""
+        """Replace the live brokers, which decide who may join and who holds the HW back."""
         self._live_brokers.replace(request.brokers)
         effects: list[Effect] = []
         for _, partition in sorted(self._partitions.items()):

@@ -1,9 +1,9 @@
 """What the core wants done, and what it reports.
 
-Commands must be performed in list order; whatever must be on disk stands before the
-message that reports it. If a command on the log fails, the rest of the list is dropped
-and `LogDirectoryLost` follows. Notices are facts: logs, metrics and scenario output are
-views of them. Every command is complete in itself: the performer decides nothing.
+A shell performs commands in list order; a write stands before the message that reports it. If a
+command on the log fails, the shell drops the rest of the list and submits `LogDirectoryLost`.
+Notices are facts: logs, metrics and scenario output are views of them. Every command is complete in
+itself: the shell decides nothing.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ class PersistState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendAsLeader:
-    """Append the batch of a produce request; base_offset and leader_epoch are to be stamped.
+    """Append a produced batch; the shell stamps base_offset and leader_epoch, outside the CRC.
 
-    Both lie outside the CRC. The core counts the records as written from now on.
+    The core counts the records as written from now on.
     """
 
     request_id: int
@@ -140,7 +140,7 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartLogAt:
-    """Drop everything and start at `offset`: the leader no longer keeps what this log ends with."""
+    """Drop all records and start at `offset`: the leader has none of them."""
 
     tp: TopicPartition
     offset: int
@@ -148,7 +148,7 @@ class RestartLogAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteEpochCheckpoint:
-    """Replace the leader epoch checkpoint; written behind: batches carry epochs (ADR 0011)."""
+    """Replace the leader epoch checkpoint; it may lag: batches carry epochs (ADR 0011)."""
 
     tp: TopicPartition
     epochs: tuple[EpochStart, ...]
@@ -210,7 +210,7 @@ class LogReadInfo:
 class ReplyFetch:
     """Respond to a follower; partitions without news are left out.
 
-    The performer may read less of a partition than its range, in the order given.
+    The shell reads the partitions in this order, and may read less than a range.
     """
 
     request_id: int
@@ -220,9 +220,9 @@ class ReplyFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendFetch:
-    """Fetch from a leader; a later one to the same leader supersedes it.
+    """Fetch from a leader; a later fetch from the same leader supersedes this one.
 
-    The leader ends a superseded fetch at once, and its response is dropped by its request id.
+    The leader ends a superseded fetch at once; the follower drops its response by the request id.
     """
 
     request_id: int
@@ -254,7 +254,7 @@ class ReplyLeaderAndIsr:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyStopReplica:
-    """Respond to the controller's StopReplica: these logs are gone, or why not."""
+    """Respond to the controller's StopReplica, per partition: NONE for a log that is gone."""
 
     request_id: int
     error: ErrorCode

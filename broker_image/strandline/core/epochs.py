@@ -1,9 +1,9 @@
-"""Where each leader epoch began in a log: the means by which histories are compared.
+"""Where each leader epoch began in a log: by these entries two histories are compared.
 
-Leaders say by them where an epoch ended, followers find the common prefix; only `LocalLog`
-changes them.
+A leader finds where an epoch ended, a follower finds the common prefix. Only `LocalLog` changes
+the entries.
 Invariant: epochs and start offsets strictly ascend, the last start is not beyond the log
-end. Knows nothing of files; `WriteEpochCheckpoint` carries the entries there.
+end. `EpochCache` knows no files; `WriteEpochCheckpoint` carries the entries to them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Everything that can happen to the replicas of one broker.
 
-Made by the shells (`rpc`, `kafka_listener`, `runtime`) and by the simulator; consumed by
-`Replicas.step` alone. Values are frozen and already checked for shape: offsets are not
-negative, ids exist as ids. Offsets count records, ends are exclusive; times are ms.
+The shells (`rpc`, `kafka_listener`, `runtime`) and the simulator make events; `Replicas.step` alone
+consumes them. Values are frozen, and their makers checked their shape: offsets are not negative,
+ids are well-formed. Offsets count records, ends are exclusive; times are ms.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ RecordsHandle = NewType("RecordsHandle", object)
 NO_RECORDS = RecordsHandle(())
 
 SequenceCheck = BatchSpan | ErrorCode
-"""What a log says of a producer's next batch: NONE for a new one in order, why it is refused, or
-where the same batch already is."""
+"""What a log says of a producer's next batch: NONE if it is new and in order, the error that
+refuses it, or where the log already has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class ReplicaLoaded:
 class LeaderAndIsrReceived:
     """The controller decided; `full` marks the FullState that opens a session.
 
-    Absence of a hosted partition from a full state deletes nothing.
+    A full state deletes no hosted partition that it leaves out.
     """
 
     request_id: int
@@ -85,8 +85,8 @@ class LiveBrokersChanged:
 class ProduceReceived:
     """A validated batch for one partition; `AppendAsLeader` carries its records back.
 
-    record_count is last offset delta + 1. Of a batch that is already in the log nothing is
-    appended: the response carries the offsets it has there and waits for the same HW.
+    record_count is last offset delta + 1. A batch that is already in the log is not appended again:
+    the response carries its offsets there, and waits for the same high watermark.
     """
 
     request_id: int
@@ -100,10 +100,10 @@ class ProduceReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayedFetchReceived:
-    """A consumer's fetch found too little; it waits until a high watermark passes the one seen.
+    """A consumer's fetch found too little; it waits until a high watermark passes the one it saw.
 
-    watches maps a partition to the high watermark that was seen; the core returns
-    `CompleteFetch` when any of them is passed, leadership is lost, or at the deadline.
+    watches maps a partition to the high watermark that the consumer saw. The core returns
+    `CompleteFetch` when a high watermark passes, a leadership changes, or the deadline comes.
     """
 
     request_id: int
@@ -136,7 +136,7 @@ class FetchPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerFetchReceived:
-    """A follower asks for records; what it asks for says what it has."""
+    """A follower asks for records; its fetch offsets say what it has."""
 
     request_id: int
     follower: BrokerId
@@ -150,7 +150,7 @@ class FollowerFetchReceived:
 class FetchedPartition:
     """One partition of a leader's response; batches are contiguous, ascending, CRC-checked.
 
-    `AppendAsFollower` carries their records back. diverging excludes batches.
+    `AppendAsFollower` carries their records back. A response with diverging has no batches.
     """
 
     tp: TopicPartition

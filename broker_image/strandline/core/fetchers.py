@@ -2,9 +2,9 @@
 
 `Replicas` hands over responses and, after each step, the time; `ControllerRequests` adds and
 removes partitions as their roles change. A `Fetcher` changes its own fields alone.
-A partition that becomes ready while a fetch is being held by its leader does not wait for
-that one: a new fetch supersedes it, the leader ends the old one, and its response is dropped
-by its request id. Otherwise every election would cost a long poll.
+A partition may become ready while its leader holds a fetch. A new fetch then supersedes the held
+one: the leader ends the old fetch, and the fetcher drops its response by the request id. Otherwise
+every election would cost a long poll.
 Invariant: a response is taken only for the outstanding request.
 """
 
@@ -32,10 +32,11 @@ class OutstandingFetch:
 
 @dataclass(slots=True, kw_only=True)
 class Fetcher:
-    """All partitions that one leader leads for this broker.
+    """The partitions that this broker fetches from one leader.
 
     fetch_order holds them in the order in which they are fetched next; not_yet_fetched are
-    those that became ready after the outstanding fetch was sent, delayed those that wait.
+    those that became ready after the outstanding fetch was sent, delayed maps those that wait to
+    the end of their wait.
     """
 
     leader: BrokerId
@@ -70,7 +71,7 @@ class Fetcher:
         self.fetch_order[tp] = self.fetch_order.pop(tp)
 
     def take_outstanding(self, request_id: int) -> OutstandingFetch | None:
-        """End the outstanding fetch because of its response; any other one says nothing."""
+        """End the outstanding fetch, which got this response; ignore any other response."""
         outstanding = self.outstanding
         if outstanding is None or outstanding.request_id != request_id:
             return None
@@ -79,14 +80,14 @@ class Fetcher:
         return outstanding
 
     def fail(self, request_id: int, now_ms: int) -> None:
-        """End the outstanding fetch without a response and pause; any other one says nothing."""
+        """End the outstanding fetch, which failed, and pause; ignore any other failure."""
         if self.outstanding is not None and self.outstanding.request_id == request_id:
             self.outstanding = None
             self.failures += 1
             self.paused_until_ms = now_ms + self.context.settings.backoff_ms(self.failures)
 
     def plan(self, now_ms: int) -> list[Effect]:
-        """Send what is ready, unless the leader still holds a fetch of all that is."""
+        """Fetch the ready partitions, unless the outstanding fetch names them all."""
         if self.outstanding is not None and self.outstanding.deadline_ms <= now_ms:
             self.fail(self.outstanding.request_id, now_ms)
         for tp in [tp for tp, until_ms in self.delayed.items() if until_ms <= now_ms]:
@@ -170,7 +171,7 @@ class Fetchers:
             del self._by_leader[leader]
 
     def on_fetch_response(self, event: FetchResponseReceived, now_ms: int) -> list[Effect]:
-        """Hand each part of a response to its replica, and decide when that is fetched next."""
+        """Hand each part of a response to its replica, and decide when the replica fetches next."""
         fetcher = self._by_leader.get(event.leader)
         outstanding = None if fetcher is None else fetcher.take_outstanding(event.request_id)
         if fetcher is None or outstanding is None:
@@ -179,8 +180,8 @@ class Fetchers:
         for fetched in event.partitions:
             requested = outstanding.requested.get(fetched.tp)
             replica = fetcher.fetch_order.get(fetched.tp)
-            # A response to an earlier leadership or another log end says nothing about
-            # this one (KAFKA-7786, KAFKA-18723).
+            # A response under an earlier leadership or to another log end does not fit the present
+            # log (KAFKA-7786, KAFKA-18723).
             if replica is None or requested is None or requested != replica.fetch():
                 continue
             effects += replica.on_fetched(fetched, now_ms=now_ms, settings=self._context.settings)
@@ -194,13 +195,13 @@ class Fetchers:
         return effects
 
     def on_fetch_failed(self, leader: BrokerId, request_id: int, now_ms: int) -> None:
-        """Pause a leader's partitions; news of a fetch that is not outstanding says nothing."""
+        """Pause a leader's partitions if the failed fetch is the outstanding one."""
         fetcher = self._by_leader.get(leader)
         if fetcher is not None:
             fetcher.fail(request_id, now_ms)
 
     def plan(self, now_ms: int) -> list[Effect]:
-        """Send what is ready, one fetch per leader."""
+        """Fetch the ready partitions, with one fetch per leader."""
         effects: list[Effect] = []
         for leader in sorted(self._by_leader):
             effects += self._by_leader[leader].plan(now_ms)

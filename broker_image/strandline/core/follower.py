@@ -1,8 +1,8 @@
 """A replica that follows: what it fetches, and what it does with the response.
 
-Made by `Partition` for one leader epoch; it is changed by its own methods alone. The
-fetch offset it sends is its log end, so each fetch is also an acknowledgement. It writes
-nothing the leader did not send, except that it cuts what the leader never had.
+`Partition` makes a follower for one leader epoch; changed by its own methods alone. The follower
+fetches from its log end, so each fetch is also an acknowledgement. It writes only what the leader
+sent, and cuts what the leader never had.
 
     fetching  --records----------->  fetching from the new log end
     fetching  --diverging epoch--->  log cut, fetching again (until histories agree)
@@ -74,7 +74,7 @@ class FollowerReplica:
         match response.error:
             case ErrorCode.NONE if response.diverging is not None:
                 # The high watermark of a diverging response belongs to another history
-                # (KAFKA-14704): it is not taken.
+                # (KAFKA-14704): the follower ignores it.
                 effects = self._truncate(response.diverging)
                 settled = bool(effects)
             case ErrorCode.NONE:
@@ -101,7 +101,7 @@ class FollowerReplica:
         accepted = self._acceptable(response.batches)
         if not accepted:
             return []
-        # Epochs before records: what has no epoch could never be compared with the leader.
+        # Epochs before records: no leader could compare a record without an epoch.
         return [
             *self.log.append_batches(accepted),
             AppendAsFollower(tp=self.log.tp, records=response.records, batch_count=len(accepted)),
@@ -132,10 +132,10 @@ class FollowerReplica:
         return self.log.truncate_to(offset, leader_epoch=self.leader_epoch, reason=DIVERGING_EPOCH)
 
     def _restart(self, leaders_start: int) -> list[Effect]:
-        """Begin at the leader's start if it no longer keeps what this log ends with.
+        """Begin at the leader's log start if that lies above the end of this log.
 
-        An empty log may begin anywhere. A log whose records the leader never had is
-        compared by epochs before it is called out of range, so it does not get here.
+        An empty log may begin anywhere. A log that reaches the leader's start keeps its records
+        here: epochs alone decide what it cuts.
         """
         end = self.log.log_end_offset
         is_empty = self.log.log_start_offset == end

@@ -1,7 +1,7 @@
-"""Fetches of followers, on the leader: counted on arrival, then completed or held.
+"""Fetches of followers, on the leader: counted on arrival, then completed or held back.
 
-Used by `Requests`. A fetch is counted once, when it arrives; when it completes after a
-wait its partitions are read again, which is not a second fetch.
+Used by `Requests`. A fetch counts once, when it arrives; after a wait its partitions are read
+again, and the second read does not count.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class FollowerFetches:
     def on_fetch(self, event: FollowerFetchReceived, now_ms: int) -> list[Effect]:
         """Count what a follower has, then respond or let it wait for more.
 
-        While a later process of the follower waits, an earlier one is refused altogether, also
-        where the later one did not fetch yet: its broker epoch ended (KIP-380).
+        While a fetch of a later process waits, the leader refuses an earlier process for all
+        partitions: that broker epoch ended (KIP-380).
         """
         waiting = self._purgatory.waiting_follower(event.follower)
         if waiting is not None and waiting.broker_epoch > event.broker_epoch:
@@ -79,7 +79,7 @@ class FollowerFetches:
         if isinstance(leader, ErrorCode):
             return leader
         if event.follower not in leader.followers:
-            # Not assigned as far as we know: it may know of a later assignment.
+            # Not assigned as far as we know: the follower may know a later assignment.
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         admitted = leader.admit(
             event.follower,
@@ -112,7 +112,7 @@ def fenced_notice(error: ErrorCode, request: str) -> list[Effect]:
 
 
 def _reply(delayed: DelayedFollowerFetch, reads: Sequence[LogReadInfo]) -> ReplyFetch:
-    """Respond with what is news: records, refusals, and high watermarks the follower lacks.
+    """Respond with the news: records, refusals, and high watermarks the follower lacks.
 
     Shape:   reads[i] was read for delayed.partitions[i]
     """
@@ -138,10 +138,10 @@ def _refuse_all(event: FollowerFetchReceived, error: ErrorCode) -> list[Effect]:
 def _count(
     leader: LeaderReplica, follower: BrokerId, fetch: FetchPartition, now_ms: int
 ) -> tuple[LogReadInfo, list[Effect]]:
-    """Count a fetch and read for it; what it commits is in its own response."""
+    """Count a fetch and read for it; its response tells of the records it commits."""
     read = read_for_follower(leader, fetch)
     if read.error is not ErrorCode.NONE or read.diverging is not None:
-        # What is not our history is not progress (KAFKA-8400).
+        # A fetch outside our history is not progress (KAFKA-8400).
         return read, []
     effects = leader.record_fetch(follower, fetch_offset=fetch.fetch_offset, now_ms=now_ms)
     if read.high_watermark != leader.log.high_watermark:

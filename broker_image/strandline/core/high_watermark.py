@@ -1,8 +1,8 @@
-"""How far records are committed: the one rule an acknowledgement rests on.
+"""How far records are committed: the rule that every acknowledgement rests on.
 
-A record is committed when every broker has it that could become leader: the members of
-the maximal ISR, and every follower that is about to join. Pure functions; called by the leader
-after each append, fetch and ISR change.
+A record is committed when every broker that could become leader has it: the members of the maximal
+ISR, and every follower that is about to join. The functions are pure; the leader calls them when a
+log end, the ISR, the live brokers or the time changed.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ def counted_end_offsets(
 ) -> list[int]:
     """Return the log end of every follower that counts for the high watermark.
 
-    A member whose present process is not the one its entry stands for counts with
-    UNKNOWN_END, whatever it has fetched (ADR 0002). Followers outside the ISR
-    count while caught up and eligible. Otherwise the high watermark would stay one fetch
-    ahead of them, and they could never rejoin. A fenced follower does not count, however
-    recently it was caught up (KAFKA-15021).
+    A member whose present process may lack what its entry stands for counts with UNKNOWN_END
+    (ADR 0002). Followers outside the ISR count while caught up and eligible. Otherwise the high
+    watermark would stay one fetch ahead of them, and they could never rejoin. A fenced follower
+    does not count, however recently it was caught up (KAFKA-15021).
 
     Shape:   followers maps every remote assigned broker
     """
@@ -56,10 +55,10 @@ def next_high_watermark(
 ) -> int:
     """Return the high watermark that holds now; it never falls.
 
-    Under min ISR it is frozen for every kind of acknowledgement: what fewer members than
-    that hold may still be lost (KAFKA-15583).
+    Under min ISR it is frozen for every kind of acknowledgement: records that fewer members hold
+    may still be lost (KAFKA-15583).
 
-    Units:   in_sync_count is that of the accepted ISR, the leader included
+    Units:   in_sync_count counts the leader, and leaves out stale incarnations
     Source:  Kafka 3.9 Partition.maybeIncrementLeaderHW
     """
     if in_sync_count < min_insync_replicas:

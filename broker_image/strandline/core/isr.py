@@ -1,9 +1,9 @@
 """The ISR as its leader holds it: accepted, or with one proposal in flight.
 
 A leader changes nothing by itself: it proposes, and the controller commits (ADR 0001).
-While a proposal is in flight the leader counts with the larger of both sets, because it
-cannot know which of them the next leader will be chosen from; only a higher partition
-epoch settles it, a refusal included (ADR 0006).
+While a proposal is in flight the leader counts with the larger of both sets, because the controller
+may choose the next leader from either. Only a higher partition epoch settles a proposal, a refusal
+included (ADR 0006).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A leader's ISR proposals to the controller.
 
-`LeaderReplica` decides which brokers join and leave; this decides when a proposal may be
-sent, when it is sent again, and what settles it. A proposer is changed by its own methods
-alone.
+`LeaderReplica` decides which brokers join and leave; `IsrProposer` decides when a proposal is sent,
+when it is sent again, and what settles it. Changed by its own methods alone.
 
     stable   --propose---------------------------->  pending
     pending  --higher partition epoch------------->  stable (accepted, refused or overtaken)
@@ -59,7 +58,7 @@ class IsrProposer:
         return now_ms >= self.refused_until_ms.get(broker_id, now_ms)
 
     def entry_of(self, broker_id: BrokerId) -> IsrEntry | None:
-        """Return the entry of a member of the maximal ISR, None if it is none."""
+        """Return a broker's entry in the maximal ISR, None without one."""
         for entry in self.isr.maximal_entries:
             if entry.broker_id == broker_id:
                 return entry
@@ -99,8 +98,8 @@ class IsrProposer:
     def is_later_state(self, stored: PartitionState | None) -> bool:
         """Tell whether a response carries a later committed state of this leadership.
 
-        A later leadership is not ours to adopt: it comes as a request, and until then the
-        maximal ISR stays as it is.
+        A later leadership ends all proposals. It comes as a request, and until then the maximal ISR
+        stays as it is.
         """
         if stored is None or stored.partition_epoch <= self.state.partition_epoch:
             return False
@@ -110,7 +109,7 @@ class IsrProposer:
         return False
 
     def wait_on(self, event: AlterPartitionResponseReceived, now_ms: int) -> list[Effect]:
-        """Take a response that settles nothing: the proposal is sent again after a pause."""
+        """Take a response that settles nothing: send the proposal again after a pause."""
         if isinstance(self.isr, Stable) or self.isr.in_flight.request_id != event.request_id:
             return []
         retry_at_ms = now_ms + self.context.settings.isr_request_backoff_ms

@@ -1,8 +1,8 @@
 """When the ISR proposals of this broker are sent again, over all partitions.
 
 Each `IsrProposer` schedules and cancels for its partition, `Replicas` takes what is due: no
-step looks at every leader. A proposer thrown away with its role leaves its time behind;
-what takes it finds no proposal to send.
+step looks at every leader. A proposer that ends with its role leaves its time behind; `Replicas`
+then finds no proposal to send.
 """
 
 from __future__ import annotations

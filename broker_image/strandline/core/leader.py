@@ -1,9 +1,9 @@
 """A replica that leads: appends, counts its followers, decides who is in sync.
 
-Made by `Partition` when the controller names this broker, thrown away when it names another
-or a later leadership. A leader is changed by its own methods alone; they also move the high
-watermark of its log. A re-elected leader begins with unknown followers, because between
-two leaderships it did not hear of their logs may have been cut.
+`Partition` makes a leader when the controller names this broker, and drops it when the controller
+names another or a later leadership. Changed by its own methods alone; they also move the high
+watermark of its log. A re-elected leader begins with unknown followers: another leader may have cut
+their logs in the meantime.
 Invariant: the high watermark never falls, and never passes a member of the maximal ISR.
 """
 
@@ -76,7 +76,7 @@ class LeaderReplica:
         )
 
     def advance_high_watermark(self, now_ms: int) -> list[Effect]:
-        """Commit what every counted follower has; return nothing if that is nothing new."""
+        """Commit what every counted follower has; return no effects if nothing is new."""
         ends = counted_end_offsets(
             self.proposer.isr.maximal_entries,
             self.followers,
@@ -104,8 +104,7 @@ class LeaderReplica:
     ) -> bool:
         """Tell whether this process of a follower may fetch; begin its progress if it is new.
 
-        A lower broker epoch is a process that was replaced: its successor may have lost what
-        it has.
+        A lower broker epoch names a replaced process: its successor may have lost its records.
         """
         progress = self.followers[follower]
         announced = self.context.live.epoch_of(follower)
@@ -139,9 +138,9 @@ class LeaderReplica:
     # --- the ISR ------------------------------------------------------------------------
 
     def check_isr(self, now_ms: int) -> list[Effect]:
-        """Propose that members leave that are behind for too long; called periodically.
+        """Propose that members leave that lag for too long; `Replicas` calls this periodically.
 
-        A follower outside the ISR may stop holding the high watermark back by time alone.
+        With time, a follower outside the ISR stops holding the high watermark back.
         """
         lagging = out_of_sync(
             self.proposer.isr.isr,
@@ -173,7 +172,7 @@ class LeaderReplica:
     def on_alter_partition_response(
         self, event: AlterPartitionResponseReceived, now_ms: int
     ) -> list[Effect]:
-        """Adopt the state that a response carries; without a later one keep the maximal ISR."""
+        """Adopt the state that a response carries; without a later state keep the maximal ISR."""
         if event.stored is not None and self.proposer.is_later_state(event.stored):
             return self.adopt(event.stored, now_ms, error=event.error)
         return self.proposer.wait_on(event, now_ms)
@@ -195,8 +194,8 @@ class LeaderReplica:
         }
         if before != state.isr:
             effects.append(self._isr_changed(before))
-        # First commit, then look for joiners: a leaver that is only behind by what its
-        # leaving commits would be proposed again at once.
+        # First commit, then look for joiners: a leaver may lack only what its leaving commits, and
+        # would be proposed again at once.
         return effects + self.advance_high_watermark(now_ms) + self.propose_joiner(now_ms)
 
     # --- within -------------------------------------------------------------------------
@@ -210,7 +209,7 @@ class LeaderReplica:
         return self.proposer.propose_leavers(leavers, now_ms)
 
     def _may_join(self, broker_id: BrokerId, now_ms: int) -> bool:
-        # The epoch start bounds what an inherited high watermark does not know (KAFKA-7128).
+        # An inherited high watermark may be too low; the epoch start is not (KAFKA-7128).
         progress = self.followers[broker_id]
         return (
             progress.last_fetch_ms is not None

@@ -1,9 +1,8 @@
 """What the core knows of a log on this broker: offsets and epochs, never bytes.
 
-A log is changed by its own methods alone. The partition's present role calls those that move
-offsets, and `ControllerRequests` hands over settings. A method returns the commands that make
-the disk follow, in performing order, but for the command that appends: the role adds it,
-because it knows the request.
+Changed by its own methods alone. The partition's present role calls those that move offsets;
+`ControllerRequests` hands over settings. A method returns the commands that make the disk follow,
+in performing order. The role adds the command that appends: the role knows the request.
 Invariant: 0 <= log_start_offset <= high_watermark <= log_end_offset.
 """
 
@@ -62,8 +61,8 @@ class LocalLog:
     def loaded(cls, hosted: HostedPartition) -> LocalLog:
         """Return the log of a replica found on disk.
 
-        Raises:  InvariantViolation if records have no epoch: such a log would be compared
-                 with others by nothing, so loading must rebuild its epochs first
+        Raises:  InvariantViolation if records have no epoch: nothing could compare such a log with
+                 others, so loading must rebuild its epochs first
         """
         if hosted.log_end_offset > hosted.log_start_offset and not hosted.epochs:
             raise InvariantViolation("records have a leader epoch", tp=hosted.tp)
@@ -155,8 +154,8 @@ class LocalLog:
     def truncate_to(self, offset: int, *, leader_epoch: LeaderEpoch, reason: str) -> list[Effect]:
         """Keep offsets below `offset`; return nothing if neither log nor epochs changed.
 
-        The log is cut before the epochs are written: epochs beyond the log end are cut when
-        the log is loaded, but records without their epoch would go unnoticed.
+        The log is cut before the epochs are written: loading cuts epochs beyond the log end, but
+        would not notice records without their epoch.
         """
         if offset < self._log_start_offset:
             return self.restart_at(offset, leader_epoch=leader_epoch, reason=reason)
@@ -176,7 +175,7 @@ class LocalLog:
     def restart_at(self, offset: int, *, leader_epoch: LeaderEpoch, reason: str) -> list[Effect]:
         """Drop everything and begin at `offset`.
 
-        Beginning behind the old end loses nothing by itself: the leader no longer keeps it.
+        A gap behind the old end loses nothing: the leader no longer keeps its records.
         """
         effects: list[Effect] = [RestartLogAt(tp=self.tp, offset=offset)]
         if self.epochs.truncate_from_end(0):

@@ -1,7 +1,7 @@
 """What the core reports: facts, for logs, metrics and the output of tests.
 
-A notice asks for nothing. Logs, counters and scenario output are views of notices; nothing
-else reports. Re-exported by `effects`, because they travel in the same list.
+A notice asks for nothing, and the core reports in no other way. `effects` re-exports notices,
+because both travel in one list.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BecameFollower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChanged:
-    """A proposal was accepted: `isr_before` became `isr_after`."""
+    """The leader adopted a committed ISR: `isr_before` became `isr_after`."""
 
     tp: TopicPartition
     topic_name: str
@@ -49,7 +49,7 @@ class IsrChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrProposalRefused:
-    """The controller did not accept a proposal; the response says what is stored."""
+    """The controller did not accept a proposal, or another change overtook it."""
 
     tp: TopicPartition
     error: ErrorCode
@@ -65,7 +65,7 @@ class HighWatermarkAdvanced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncated:
-    """Records were removed from the end; below_high_watermark > 0 means committed ones were."""
+    """A replica removed records; below_high_watermark > 0 means that some were committed."""
 
     tp: TopicPartition
     topic_name: str
@@ -78,7 +78,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fenced:
-    """A request was refused by an epoch; `fence` is the metric label."""
+    """An epoch refused a request; `fence` is the metric label."""
 
     fence: str
     detail: str

@@ -8,8 +8,8 @@
 A replica found on disk is idle until the first state from the controller: it neither serves
 nor fetches. A role is replaced as a whole, never edited into another one.
 A partition is changed by its own methods alone; `ControllerRequests` hands it states.
-Invariant: a replica leads only under an epoch above every epoch it was ever given
-before, and only if its own ISR entry names its own incarnation (ADR 0002).
+Invariant: a replica leads only under an epoch above every epoch that it had before, and only if its
+own ISR entry names its own incarnation (ADR 0002).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ IDLE = Idle()
 class Partition:
     """A replica on this broker.
 
-    applied is the last state the controller gave that changed or continued the role, None
-    before the first in this process; fenced_leader_epoch is the highest leader epoch under
-    which an earlier process of this broker may have written, or which this one refused to
+    applied is the controller's last state that began or continued the role, None before the first
+    in this process; fenced_leader_epoch is the highest leader epoch
+    under which an earlier process of this broker may have written, or which this one refused to
     lead: a replica leads only above it.
     """
 
@@ -78,7 +78,7 @@ class Partition:
             return self._error_for(known), []
         if known is not None and state.leader_epoch == known.leader_epoch:
             if state.leader != known.leader:
-                # The leader changes with its epoch or not at all.
+                # A new leader has a new leader epoch.
                 return ErrorCode.INVALID_UPDATE_VERSION, []
             effects = self._continue(state, now_ms)
             if effects is not None:
@@ -128,7 +128,7 @@ class Partition:
         if may_lead:
             self.role, effects = become_leader(self.log, state, self.context, now_ms)
             return ErrorCode.NONE, effects
-        # Leadership given to an earlier process of this broker: wait for a later decision.
+        # The controller chose an earlier process of this broker: wait for a later decision.
         self.fenced_leader_epoch = max(self.fenced_leader_epoch, state.leader_epoch)
         self.role = FollowerReplica(log=self.log, state=state, fenced=True)
         return self._error_for(state), [self._became_follower(state)]

@@ -48,7 +48,7 @@ class FollowerProgress:
         """Note a fetch that was accepted.
 
         A follower that reaches what the leader had at the previous fetch was caught up at
-        that time: otherwise a follower always one batch behind would never be
+        that time: otherwise a follower that is always one batch behind would never be caught up
         (KAFKA-4485). Merely fetching is not catching up.
 
         Units:   offsets are log ends (exclusive); leader_end is taken before the read
@@ -100,8 +100,8 @@ def out_of_sync(
 ) -> frozenset[BrokerId]:
     """Return the ISR members that must leave now.
 
-    A follower at the leader's end never leaves, however silent: a dead broker is removed
-    by the controller, not by the lag rule.
+    A follower at the leader's end never leaves, however silent: the controller, not the lag rule,
+    removes a dead broker.
 
     Units:   offsets are exclusive ends; times are ms of the driver's clock
     Source:  Kafka 3.9 Partition.getOutOfSyncReplicas; KAFKA-7152 for the equal-end rule
@@ -119,7 +119,7 @@ def out_of_sync(
 def stale_incarnations(
     isr: tuple[IsrEntry, ...], followers: Mapping[BrokerId, FollowerProgress]
 ) -> frozenset[BrokerId]:
-    """Return the ISR members whose present process lost records their entry stands for.
+    """Return the ISR members whose present process may lack what their entry stands for.
 
     Their fetches count for nothing, even at the leader's end: they hold the high watermark
     back until the controller has removed them (ADR 0002).

@@ -22,7 +22,7 @@ Operation = Literal["produce", "fetch", "follower_fetch"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayedProduce:
-    """An append with acks=all that is not committed yet; offsets are those it was given."""
+    """An append with acks=all; a high watermark at required_offset commits it."""
 
     request_id: int
     tp: TopicPartition
@@ -35,7 +35,7 @@ class DelayedProduce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayedFetch:
-    """A consumer that has seen all there is; watches holds the ends it saw."""
+    """A consumer that saw all committed records; watches holds the high watermarks it saw."""
 
     request_id: int
     watches: tuple[tuple[TopicPartition, int], ...]
@@ -122,7 +122,7 @@ class Purgatory:
         return sizes
 
     def add(self, delayed: DelayedOperation) -> None:
-        """Let a request wait; a follower's former fetch must have been taken out before."""
+        """Let a request wait; the caller has taken out a follower's former fetch."""
         key = _key(delayed)
         if isinstance(delayed, DelayedFollowerFetch) and delayed.follower in self._follower:
             raise InvariantViolation("one fetch of a follower waits", follower=delayed.follower)
@@ -161,7 +161,7 @@ class Purgatory:
         return self._take_fetch_keys(list(self._fetch.get(tp, {})))
 
     def waiting_follower(self, follower: BrokerId) -> DelayedFollowerFetch | None:
-        """Return the fetch of a follower that waits, None if none does."""
+        """Return the waiting fetch of a follower, None without one."""
         return self._follower.get(follower)
 
     def take_follower_fetches(
@@ -219,8 +219,7 @@ class Purgatory:
                 assert_never(delayed)
 
     def _purge_deadlines(self) -> None:
-        # Completed requests leave their deadline behind; more of them than waiting ones
-        # are not kept.
+        # Completed requests leave their deadlines behind: drop these before they are the most.
         if len(self._deadlines) > 2 * len(self._waiting) + 64:
             self._deadlines = [each for each in self._deadlines if each[2] in self._waiting]
             heapq.heapify(self._deadlines)

@@ -28,7 +28,7 @@ from .truncation import diverging_epoch
 def find_leader(
     partition: Partition | None, leader_epoch: LeaderEpoch | None
 ) -> LeaderReplica | ErrorCode:
-    """Return the leading replica, or why the request is not for us.
+    """Return the leading replica, or the error of a request that it cannot serve.
 
     The epoch is compared before the role: a requester with an older view must learn that
     first, one with a newer view must try again later (KIP-320).
@@ -49,7 +49,7 @@ def find_leader(
 
 
 def read_for_follower(leader: LeaderReplica, fetch: FetchPartition) -> LogReadInfo:
-    """Return what a follower may read: everything behind its end, or why not."""
+    """Return what a follower may read: all records behind its end, or the refusal."""
     return _read(leader, fetch.fetch_offset, fetch.last_fetched_epoch)
 
 
@@ -64,7 +64,7 @@ def read_for_consumer(
     """Return what a consumer may read: never a record at or above the high watermark.
 
     Shape:   an epoch is None if the consumer sent none
-    Returns: an empty range between high watermark and log end: the consumer waits
+    Returns: an empty range if the offset is not below the high watermark: the consumer waits
     """
     leader = find_leader(partition, leader_epoch)
     if isinstance(leader, ErrorCode):
@@ -84,7 +84,7 @@ def read_for_consumer(
 
 
 def _read(leader: LeaderReplica, fetch_offset: int, last_fetched_epoch: LeaderEpoch) -> LogReadInfo:
-    """Return everything behind an offset if that continues our history, or why not.
+    """Return all records from an offset on if it continues our history, or the refusal.
 
     Source:  Kafka 3.9 Partition.readRecords; below the start before divergence (KAFKA-12996)
     """
@@ -146,8 +146,8 @@ def list_offset(
 ) -> tuple[ErrorCode, int, LeaderEpoch]:
     """Return the earliest offset, or the latest that consumers may see, and its epoch.
 
-    "Latest" never goes back: until the new leader's high watermark has reached the start
-    of its epoch, the committed end is not known.
+    The latest offset never goes back: until a new leader's high watermark has reached the start of
+    its epoch, the leader does not know the committed end.
 
     Returns: UNSUPPORTED_FOR_MESSAGE_FORMAT for any other timestamp
     """

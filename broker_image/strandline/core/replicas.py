@@ -1,9 +1,9 @@
 """All replicas of one broker: events in, effects out.
 
 The only entry of the core. Called by `runtime.event_loop.driver` and the simulator, one event at a
-time; it connects decisions and makes none itself. Each step is: handle the event, do what
-is due by time, complete requests that now can be completed, expire others, fetch.
-Effects come in performing order: the disk before the message that reports it.
+time; `Replicas` connects decisions and makes none itself. A step handles the event, does what is
+due, completes requests, expires others, and fetches. Effects come in performing order: the disk
+before the message that reports it.
 """
 
 from __future__ import annotations
@@ -217,20 +217,20 @@ class Replicas:
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
-        """The highest controller epoch that was accepted."""
+        """The highest controller epoch that this broker accepted."""
         return self._controller_requests.controller_epoch
 
     def view(self, tp: TopicPartition) -> PartitionView | None:
-        """Return a picture of a replica, None if this broker does not host it."""
+        """Return a view of a replica, None if this broker does not host it."""
         partition = self._partitions.get(tp)
         return None if partition is None else view_of(partition)
 
     def views(self) -> tuple[PartitionView, ...]:
-        """Return pictures of all replicas, ascending."""
+        """Return views of all replicas, ascending."""
         return tuple(view_of(partition) for _, partition in sorted(self._partitions.items()))
 
     def high_watermarks(self) -> tuple[tuple[TopicPartition, int], ...]:
-        """Return what the high watermark checkpoint holds, also at a clean stop."""
+        """Return the content of the high watermark checkpoint; a clean stop writes it, too."""
         return tuple(
             (tp, partition.log.high_watermark)
             for tp, partition in sorted(self._partitions.items())

@@ -1,7 +1,7 @@
 """Requests of producers, consumers and followers: refused, served, or left to wait.
 
-Owned by `Replicas`. A waiting request is looked at again when an effect of the same step
-touched what it waits for; effects are therefore the only thing that completes requests.
+Owned by `Replicas`. A step completes a waiting request when an effect of that step touched what the
+request waits for; otherwise the request waits until its deadline.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Requests:
     def on_produce(self, event: ProduceReceived, now_ms: int) -> list[Effect]:
         """Append a batch, or return the refusal; acks=all waits for the high watermark.
 
-        Leadership is asked first: of sequences only the leader's log knows the newest.
+        Leadership comes first: only the leader's log knows the newest sequence.
 
         NOT_ENOUGH_REPLICAS_AFTER_APPEND is never sent: under min ISR the high watermark
         is frozen, so such a request waits, and expires or is committed later.

@@ -1,7 +1,7 @@
 """The figures the core decides with; `runtime` fills them from the configuration.
 
-All times are ms of the driver's clock. Nothing here is read while a step runs except
-through `BrokerContext`, so every role of a broker sees the same figures.
+All times are ms of the driver's clock. Roles read the figures through `BrokerContext` alone, so
+every role of a broker sees the same ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CoreSettings:
     """Pause before a proposal is sent again after a response that settled nothing."""
 
     purgatory_requests_max: int = 100_000
-    """Requests of clients that may wait at once; beyond it they are answered at once."""
+    """Requests of clients that may wait at once; beyond it the core responds at once."""
 
     controller_requests_waiting_max: int = 10_000
     """Requests of the controller that may wait for the state file; beyond it they are refused."""

@@ -1,8 +1,8 @@
 """Where two histories part: the leader compares, the follower truncates.
 
 The leader compares the epoch of the follower's last batch with its own epochs; the follower
-cuts its log where the histories may still be one, and asks again. Each round either agrees
-or removes an epoch, so it ends (KIP-101, KIP-279, KIP-595).
+cuts its log to where both may agree, and fetches again. Each round agrees or removes an epoch, so
+the rounds end (KIP-101, KIP-279, KIP-595).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Frozen views of the replicas, for metrics, hellos and tests.
 
-Made on request by `Replicas`; nothing here can be changed, and nothing here is kept.
+`Replicas` makes a view on request and keeps none.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class PartitionView:
 
 
 def view_of(partition: Partition) -> PartitionView:
-    """Return the present picture of a replica."""
+    """Return the present view of a replica."""
     log, role, state = partition.log, partition.role, partition.state
     leads = role if isinstance(role, LeaderReplica) else None
     return PartitionView(

@@ -68,7 +68,7 @@ class Broker:
         return effects
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Step the core and perform what concerns the disk."""
+        """Step the core and perform its effects on the disk."""
         effects = self.replicas.step(event, now_ms)
         for effect in effects:
             self._perform(effect)

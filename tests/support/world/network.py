@@ -16,7 +16,7 @@ SCRIPT = "controller"
 
 
 class Mode(Enum):
-    """A held message is dropped or kept for `release`; or it arrives, and its answer is held."""
+    """A held message is dropped or kept for `release`; or it arrives, and its response is held."""
 
     LOSE = "lost"
     LOSE_ANSWER = "response_lost"
@@ -45,7 +45,7 @@ def controller_address(broker_id: int) -> str:
 
 
 class Network:
-    """Delivers at once, but for what `hold` named; `on_fault` hears of what does not arrive."""
+    """Delivers at once, except held messages; `on_fault` hears of those that do not arrive."""
 
     def __init__(self, on_fault: Callable[[Message, Mode], None]) -> None:
         self.held: list[Message] = []

@@ -1,7 +1,7 @@
 """The brokers of a world, and the streams of fetches between them.
 
-Messages between brokers wait until a test delivers them, so a story says exactly who hears what
-and when. What a core sends to its controller is handed on at once.
+Messages between brokers wait until a test delivers them, so a story says exactly which broker hears
+which message, and when. A core's messages to its controller arrive at once.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Replication:
             self._carry(broker, effect)
 
     def _carry(self, broker: Broker, effect: Effect) -> None:
-        """Put what was sent where it is found again, or hand it on."""
+        """Keep a message until a test delivers it, or hand it on."""
         me = broker.broker_id
         match effect:
             case SendFetch():

@@ -1,4 +1,4 @@
-"""A store whose writes are compare-and-swaps, and its answers: applied, refused, or unknown."""
+"""A store whose writes are compare-and-swaps, and its responses: applied, refused, or unknown."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class FakeStore:
     # --- calls of controllers -----------------------------------------------------------
 
     def answer(self, call: StoreCall) -> StoreAnswer:
-        """Perform a call and return its answer."""
+        """Perform a call and return its response."""
         if isinstance(call, StoreWrite):
             return self._written(call)
         return self._read(call)
@@ -194,7 +194,7 @@ def _outcome_of(stored: object) -> StoreOutcome:
 
 
 def unknown_answer(call: StoreCall) -> StoreAnswer:
-    """Return the answer of a call that may or may not have been applied."""
+    """Return the response to a call that may or may not have been applied."""
     request_id, unknown = call.request_id, StoreOutcome.UNKNOWN
     match call:
         case ReadLease() | WriteLease():

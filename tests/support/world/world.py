@@ -1,6 +1,6 @@
 """A small world: brokers, controllers and a store, one clock, messages by address.
 
-The store answers at once unless a test holds a call (see `Mode`). Watch events reach every
+The store responds at once unless a test holds a call (see `Mode`). Watch events reach every
 controller after each change unless its watch is cut. Sessions are opened by `hello`. Brokers are
 processes with the shipped core, or mere registrations: those hear nothing and do nothing.
 """
@@ -241,7 +241,7 @@ class World:
         return due
 
     def _check_wakeups(self) -> None:
-        """Nothing that is due is left undone by a tick: a driver would spin."""
+        """Check that a tick leaves no due work undone: a driver would spin."""
         for node in self.nodes.values():
             wakeup_ms = node.controller.next_wakeup_ms
             assert node.frozen or wakeup_ms is None or wakeup_ms > self.now_ms
@@ -346,7 +346,7 @@ class World:
         return self.network.held
 
     def release(self) -> None:
-        """Let the first delayed message arrive now; an answer goes to the node that sent it."""
+        """Let the first delayed message arrive now; a response goes to the node that called."""
         self.network.deliver(self.held.pop(0))
         self.settle()
 
@@ -412,7 +412,7 @@ class World:
         return receive
 
     def _call_store(self, message: Message) -> None:
-        """Perform a call of a controller; the watches hear of a change before its answer."""
+        """Perform a call of a controller; the watches hear of a change before its response."""
         call = message.content
         assert isinstance(call, StoreCall)
         answer = self.store.answer(call)

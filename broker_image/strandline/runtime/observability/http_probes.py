@@ -70,9 +70,9 @@ class ProbeServer:
         Raises:  OSError if the port is taken
         """
         application = web.Application()
-        application.router.add_get("/live", self._answer_live)
-        application.router.add_get("/ready", self._answer_ready)
-        application.router.add_get("/metrics", self._answer_metrics)
+        application.router.add_get("/live", self._respond_live)
+        application.router.add_get("/ready", self._respond_ready)
+        application.router.add_get("/metrics", self._respond_metrics)
         self._runner = web.AppRunner(
             application,
             access_log=None,
@@ -91,15 +91,15 @@ class ProbeServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def _answer_live(self, _: web.Request) -> web.Response:
+    async def _respond_live(self, _: web.Request) -> web.Response:
         return web.Response(text="live\n")
 
-    async def _answer_ready(self, _: web.Request) -> web.Response:
+    async def _respond_ready(self, _: web.Request) -> web.Response:
         if self._ready():
             return web.Response(text="ready\n")
         return web.Response(status=503, text="not ready\n")
 
-    async def _answer_metrics(self, _: web.Request) -> web.Response:
+    async def _respond_metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
 
 

@@ -164,7 +164,7 @@ class ControllerShell:
                 await self._write_partition(effect)
             case ReadStoredPartition(request_id=request_id, name=name):
                 outcome, found = await _outcome(self._store.get_partition(name))
-                self._answer_partition(request_id, outcome, found)
+                self._respond_partition(request_id, outcome, found)
             case ReadBroker(request_id=request_id, broker_id=broker_id):
                 outcome, broker = await _outcome(self._store.find_broker(broker_id))
                 self.submit(BrokerRead(request_id=request_id, outcome=outcome, broker=broker))
@@ -181,7 +181,7 @@ class ControllerShell:
         match effect:
             case ReadLease(request_id=request_id):
                 outcome, lease = await _outcome(self._leases.get(self._lease_name))
-                self._answer_lease(request_id, outcome, lease)
+                self._respond_lease(request_id, outcome, lease)
             case WriteLease(request_id=request_id, lease=lease):
                 await self._write_lease(request_id, lease)
             case ReadEpochFloor(request_id=request_id):
@@ -213,9 +213,9 @@ class ControllerShell:
         outcome, written = await _outcome(self._leases.put(stamped), writes=True)
         if outcome is StoreOutcome.OK:
             self._on_lease_written((self._clock.now_ms() - begun_ms) / 1000)
-        self._answer_lease(request_id, outcome, written)
+        self._respond_lease(request_id, outcome, written)
 
-    def _answer_lease(
+    def _respond_lease(
         self, request_id: int, outcome: StoreOutcome, lease: LeaseRecord | None
     ) -> None:
         """Submit the response; log an outage here, because every broker reads the Lease often."""
@@ -228,13 +228,15 @@ class ControllerShell:
     async def _write_partition(self, effect: WritePartitionStatus) -> None:
         call = self._store.put_partition_status(effect.name, effect.resource_version, effect.state)
         outcome, written = await _outcome(call, writes=True)
-        self._answer_partition(effect.request_id, outcome, written)
+        self._respond_partition(effect.request_id, outcome, written)
 
-    def _answer_partition(
+    def _respond_partition(
         self, request_id: int, outcome: StoreOutcome, found: StoredPartition | None
     ) -> None:
-        answer = PartitionResponseReceived(request_id=request_id, outcome=outcome, partition=found)
-        self.submit(answer)
+        response = PartitionResponseReceived(
+            request_id=request_id, outcome=outcome, partition=found
+        )
+        self.submit(response)
 
     async def _read_floor(self, request_id: int) -> None:
         outcome, partitions = await _outcome(self._store.list_partitions())

@@ -198,10 +198,10 @@ class ReplicationTransport:
         self, broker_id: BrokerId, request_id: int, frames: list[RecordsFrame]
     ) -> None:
         partitions = tuple(self._checked(frame) for frame in frames)
-        answer = FetchResponseReceived(
+        response = FetchResponseReceived(
             request_id=request_id, leader=broker_id, partitions=partitions
         )
-        self._submit(answer)
+        self._submit(response)
 
     def _checked(self, frame: RecordsFrame) -> FetchedPartition:
         """Return one fetched partition for the core, after a check of each batch's CRC."""
