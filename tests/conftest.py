@@ -122,11 +122,22 @@ class SuiteRules:
     def pytest_ignore_collect(
         self, collection_path: Path
     ) -> Generator[None, bool | None, bool | None]:
-        """Remember files and folders of tests that --ignore or a conftest's list removed."""
+        """Remember files and folders of tests that --ignore or a conftest's list removed.
+
+        pytest asks about everything beside the tests as well, a virtual environment included.
+        """
         ignored = yield
-        if ignored and _has_tests(collection_path, self._config.getini("python_files")):
+        if (
+            ignored
+            and self._is_below_the_tests(collection_path)
+            and _has_tests(collection_path, self._config.getini("python_files"))
+        ):
             self._unwanted.add(f"ignored: {collection_path.relative_to(self._config.rootpath)}")
         return ignored
+
+    def _is_below_the_tests(self, path: Path) -> bool:
+        folders = self._config.getini("testpaths")
+        return any(path.is_relative_to(self._config.rootpath / folder) for folder in folders)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remember a module that skipped itself."""

@@ -136,6 +136,18 @@ def test_ci_fails_a_run_that_left_something_out(
     assert sentence in done.output
 
 
+def test_an_environment_beside_the_tests_is_not_left_out_of_them(
+    suites: Suites, tmp_path: Path
+) -> None:
+    environment = {
+        "../.venv/pyvenv.cfg": "",
+        "../.venv/bin/activate": "",
+        "../.venv/test_y.py": TWO,
+    }
+    done = suites.run(tmp_path, {"test_x.py": PASSING, **environment})
+    assert done.returncode == pytest.ExitCode.OK, done.output
+
+
 def test_developer_may_leave_something_out(suites: Suites, tmp_path: Path) -> None:
     done = suites.run(tmp_path, {"test_x.py": PASSING + SKIPPED}, ci="")
     assert done.returncode == pytest.ExitCode.OK
