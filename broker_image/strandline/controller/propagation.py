@@ -64,7 +64,7 @@ class Propagator:
         self._removed: set[TopicPartition] = set()
         self._coalesced = CoalescedMetadata(timing=timing, now_ms=now_ms)
         self._live: tuple[LiveBroker, ...] = ()
-        self._about_new: dict[int, frozenset[TopicPartition]] = {}
+        self._about_new: dict[tuple[int, int], frozenset[TopicPartition]] = {}
 
     @property
     def next_wakeup_ms(self) -> int | None:
@@ -172,8 +172,12 @@ class Propagator:
         ]
 
     def refused_as_known(self, event: BrokerResponseReceived) -> list[TopicPartition]:
-        """Return the new partitions that a broker refused because it has them on disk."""
-        about = self._about_new.pop(event.request_id, frozenset())
+        """Return the new partitions that a broker refused because it has them on disk.
+
+        A late copy may reach the broker on a later session, which its log from the first copy
+        makes it refuse: only the response on the session of the request shows an older log.
+        """
+        about = self._about_new.pop((event.session_id, event.request_id), frozenset())
         refused = [tp for tp, e in event.partitions if e is ErrorCode.TOPIC_ALREADY_EXISTS]
         return sorted(tp for tp in refused if tp in about)
 
@@ -207,7 +211,7 @@ class Propagator:
             request_id = self._new_request_id()
             new = frozenset(command.tp for command in part if command.is_new)
             if new:
-                self._about_new[request_id] = new
+                self._about_new[session.session_id, request_id] = new
                 while len(self._about_new) > self._timing.new_commands_in_flight_max:
                     self._about_new.pop(next(iter(self._about_new)))
             yield SendLeaderAndIsr(
