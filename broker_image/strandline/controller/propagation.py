@@ -175,7 +175,8 @@ class Propagator:
         """Return the new partitions that a broker refused because it has them on disk.
 
         A late copy may reach the broker on a later session, which its log from the first copy
-        makes it refuse: only the response on the session of the request shows an older log.
+        A late copy of a request may reach the broker on its next session. The broker then has the
+        log that the first copy made, so only a response on the request's own session counts.
         """
         about = self._about_new.pop((event.session_id, event.request_id), frozenset())
         refused = [tp for tp, e in event.partitions if e is ErrorCode.TOPIC_ALREADY_EXISTS]
