@@ -64,7 +64,8 @@ class Propagator:
         self._removed: set[TopicPartition] = set()
         self._coalesced = CoalescedMetadata(timing=timing, now_ms=now_ms)
         self._live: tuple[LiveBroker, ...] = ()
-        self._about_new: dict[tuple[int, int], frozenset[TopicPartition]] = {}
+        self._unconfirmed_new: dict[tuple[int, TopicPartition], int] = {}
+        """By session: new partitions without a response, and the request that names them new."""
 
     @property
     def next_wakeup_ms(self) -> int | None:
@@ -174,13 +175,19 @@ class Propagator:
     def refused_as_known(self, event: BrokerResponseReceived) -> list[TopicPartition]:
         """Return the new partitions that a broker refused because it has them on disk.
 
-        A late copy may reach the broker on a later session, which its log from the first copy
-        A late copy of a request may reach the broker on its next session. The broker then has the
-        log that the first copy made, so only a response on the request's own session counts.
+        A copy of a later request may overtake the first one, or the first one may come again on
+        the broker's next session. The broker then has the log that our own request made. So a
+        refusal counts on its own session only, and only before the broker obeyed any request.
         """
-        about = self._about_new.pop((event.session_id, event.request_id), frozenset())
-        refused = [tp for tp, e in event.partitions if e is ErrorCode.TOPIC_ALREADY_EXISTS]
-        return sorted(tp for tp in refused if tp in about)
+        refused = []
+        for tp, error in event.partitions:
+            key = (event.session_id, tp)
+            is_first = self._unconfirmed_new.get(key) == event.request_id
+            if error is ErrorCode.NONE or is_first:
+                self._unconfirmed_new.pop(key, None)
+            if error is ErrorCode.TOPIC_ALREADY_EXISTS and is_first:
+                refused.append(tp)
+        return sorted(refused)
 
     def flush(self, now_ms: int) -> list[ControllerEffect]:
         """Send the changes of the step, and coalesced metadata that is due."""
@@ -210,11 +217,11 @@ class Propagator:
     ) -> Iterator[ControllerEffect]:
         for part in _parts(commands, self._timing.command_partitions_max):
             request_id = self._new_request_id()
-            new = frozenset(command.tp for command in part if command.is_new)
-            if new:
-                self._about_new[session.session_id, request_id] = new
-                while len(self._about_new) > self._timing.new_commands_in_flight_max:
-                    self._about_new.pop(next(iter(self._about_new)))
+            for command in part:
+                if command.is_new:
+                    self._unconfirmed_new[session.session_id, command.tp] = request_id
+            while len(self._unconfirmed_new) > self._timing.new_partitions_unconfirmed_max:
+                self._unconfirmed_new.pop(next(iter(self._unconfirmed_new)))
             yield SendLeaderAndIsr(
                 session_id=session.session_id,
                 request_id=request_id,

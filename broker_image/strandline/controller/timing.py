@@ -63,7 +63,7 @@ class ControllerTiming:
     """Partitions read or written at the same time."""
     command_partitions_max: int = 500
     """Partitions in one LeaderAndIsr or UpdateMetadata."""
-    new_commands_in_flight_max: int = 1_000
-    """Commands about new partitions whose responses the controller awaits."""
+    new_partitions_unconfirmed_max: int = 30_000
+    """New partitions, counted once for each replica, whose first response the controller awaits."""
     confirmed_deletions_max: int = 10_000
     """Deleted topics whose late watch events the controller recognises."""
