@@ -66,8 +66,9 @@ from strandline.model import (
     TopicPartition,
     TopicSettings,
 )
-from strandline.rpc.session_client import SessionClient
+from strandline.rpc.session_client import SessionClient, encode_broker_message
 from strandline.rpc.session_server import SessionServer
+from strandline_api.v1 import controller_pb2 as pb
 
 ONE = BrokerId(1)
 TP = TopicPartition(topic_id=TopicId(str(uuid.UUID(int=5))), partition=3)
@@ -165,6 +166,81 @@ def run(scenario: Callable[[Ends], Awaitable[None]]) -> None:
         await ends.grpc.stop(None)
 
     asyncio.run(bounded())
+
+
+class EndingContext:
+    """A call whose broker says hello and ends; gRPC cancels the handler some turns later."""
+
+    def __init__(self, hello: pb.BrokerMessage, *, turns: int) -> None:
+        self._messages = [hello]
+        self._turns = turns
+        self.handler: asyncio.Task[None] | None = None
+
+    async def read(self) -> object:
+        if self._messages:
+            return self._messages.pop()
+        asyncio.get_running_loop().call_soon(self._cancel, self._turns)
+        return grpc.aio.EOF
+
+    async def write(self, message: pb.ControllerMessage) -> None:
+        raise AssertionError(message)
+
+    def peer(self) -> str:
+        return "a broker"
+
+    def _cancel(self, turns: int) -> None:
+        if turns:
+            asyncio.get_running_loop().call_soon(self._cancel, turns - 1)
+        elif self.handler is not None:
+            self.handler.cancel()
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_end_of_a_stream_is_heard_of_whenever_grpc_cancels_its_handler(turns: int) -> None:
+    events: list[ControllerEvent] = []
+
+    async def scenario() -> None:
+        server = SessionServer(BrokerId(0), GrpcConfig(), on_event=events.append)
+        hello = Hello(
+            broker_id=ONE,
+            broker_epoch=EPOCH,
+            clean_since_epoch=EPOCH,
+            incarnation="uid/nonce",
+            highest_controller_epoch=CONTROLLER_EPOCH,
+            hosted=(),
+        )
+        context = EndingContext(encode_broker_message(hello), turns=turns)
+        context.handler = asyncio.create_task(server._serve(None, context))
+        await asyncio.gather(context.handler, return_exceptions=True)
+
+    asyncio.run(scenario())
+    (opened,) = (event for event in events if isinstance(event, SessionOpened))
+    (broken,) = (event for event in events if isinstance(event, SessionBroken))
+    assert (broken.session_id, broken.broker_id) == (opened.session_id, ONE)
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_channel_is_closed_even_if_the_session_ends_by_itself_meanwhile(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+
+    async def scenario(ends: Ends) -> None:
+        client, _ = await ends.opened()
+        close_channel = client._channel.close
+
+        async def close() -> None:
+            closed.append(turns)
+            await close_channel()
+
+        monkeypatch.setattr(client._channel, "close", close)
+        client._overflow.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await client.close()
+
+    run(scenario)
+    assert closed == [turns]
 
 
 def test_what_a_broker_says_becomes_events() -> None:

@@ -69,10 +69,13 @@ class ReplicationClient:
         finally:
             writer.cancel()
             reader.cancel()
-            await asyncio.gather(writer, reader, return_exceptions=True)
             self._call.cancel()
-            await self._channel.close()
-            self._on_broken()
+            try:
+                await asyncio.gather(writer, reader, return_exceptions=True)
+            finally:
+                # `close` may cancel the wait above, if the stream ended by itself just before.
+                await self._channel.close()
+                self._on_broken()
 
     async def _read(self) -> None:
         answer: list[RecordsFrame] = []

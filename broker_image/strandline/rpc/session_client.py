@@ -100,10 +100,13 @@ class SessionClient:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             self._call.cancel()
-            await self._channel.close()
-            self._on_broken()
+            try:
+                await asyncio.gather(*tasks, return_exceptions=True)
+            finally:
+                # `close` may cancel the wait above, if the stream ended by itself just before.
+                await self._channel.close()
+                self._on_broken()
 
     async def _write(self) -> None:
         while True:

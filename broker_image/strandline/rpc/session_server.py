@@ -173,11 +173,13 @@ class SessionServer:
             del self._sessions[session.session_id]
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            # Before the next await: gRPC cancels this handler when the broker's end is gone, and
+            # that may happen in any turn of the event loop.
             if session.broker_id is not None and not session.closed_by_us:
                 self._on_event(
                     SessionBroken(session_id=session.session_id, broker_id=session.broker_id)
                 )
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(
         self,
