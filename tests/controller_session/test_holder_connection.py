@@ -181,7 +181,7 @@ def test_what_the_holder_answers_makes_the_pause_short_again(event: Event) -> No
     else:
         session.step(event)
         session.step(HolderLookedUp(lookup_id=4, registration=None))
-    assert session.machine.state == Redialling(due_ms=150 + TIMING.redial_ms)
+    assert session.machine.connection.state == Redialling(due_ms=150 + TIMING.redial_ms)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_another_holder_is_followed_from_every_state(
 def test_released_lease_ends_the_search_in_every_state(before: Callable[[], Session]) -> None:
     session = before()
     session.step(HolderObserved(holder_identity=""))
-    assert session.machine.state == NoHolder()
+    assert session.machine.connection.state == NoHolder()
     assert session.machine.next_wakeup_ms is None
 
 
@@ -228,16 +228,16 @@ def test_what_belongs_to_an_earlier_attempt_changes_nothing(
     before: Callable[[], Session], late: Event
 ) -> None:
     session = before()
-    state = session.machine.state
+    state = session.machine.connection.state
     assert session.step(late) == []
-    assert session.machine.state == state
+    assert session.machine.connection.state == state
 
 
 def test_lookup_of_the_former_holder_dials_no_broker() -> None:
     session = looking_up()
     session.step(HolderObserved(holder_identity=SIGNED_BY_3))
     assert session.step(HolderLookedUp(lookup_id=1, registration=registration())) == []
-    assert session.machine.state == LookingUp(lookup_id=2)
+    assert session.machine.connection.state == LookingUp(lookup_id=2)
 
 
 # --- the open session -----------------------------------------------------------------------
@@ -292,14 +292,14 @@ def test_broken_stream_alone_proves_nothing() -> None:
 def test_answer_and_silence_prove_nothing(verdict: ProbeVerdict) -> None:
     session = probing()
     assert session.step(HolderProbed(probe_id=3, verdict=verdict)) == []
-    assert session.machine.state == Redialling(due_ms=TIMING.redial_ms)
+    assert session.machine.connection.state == Redialling(due_ms=TIMING.redial_ms)
 
 
 def test_other_incarnation_proves_death_at_once() -> None:
     session = probing()
     probed = HolderProbed(probe_id=3, verdict=ProbeVerdict.OTHER_INCARNATION)
     assert session.step(probed) == DEAD
-    assert session.machine.state == Redialling(due_ms=TIMING.redial_ms)
+    assert session.machine.connection.state == Redialling(due_ms=TIMING.redial_ms)
 
 
 def test_three_refused_probes_prove_death_and_two_do_not() -> None:
@@ -321,6 +321,6 @@ def test_answer_between_refusals_starts_the_count_anew() -> None:
     session.step(HolderLookedUp(lookup_id=5, registration=registration()))
     session.step(StreamBroken(session_id=6))
     assert session.step(HolderProbed(probe_id=7, verdict=ProbeVerdict.REFUSED)) == []
-    state = session.machine.state
+    state = session.machine.connection.state
     assert isinstance(state, Probing)
     assert state.refusals == 1

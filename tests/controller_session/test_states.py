@@ -48,7 +48,7 @@ def test_holder_is_the_process_that_signed_and_is_registered(
         (NoHolder(), None),
         (LookingUp(lookup_id=1), None),
         (Redialling(due_ms=7), 7),
-        (Open(session_id=1, holder=HOLDER, heartbeat_due_ms=5, report_due_ms=3), 5),
+        (Open(session_id=1, holder=HOLDER, due_ms=5, report_due_ms=3), 5),
         (Probing(holder=HOLDER, probe_id=1, refusals=0, due_ms=None), None),
         (Probing(holder=HOLDER, probe_id=1, refusals=1, due_ms=9), 9),
     ],

@@ -187,7 +187,7 @@ def _first_live_replica(
 def _never_dial_again(self: HolderConnection, now_ms: int) -> None:
     """Wait for another holder after the first failure."""
     del now_ms
-    self._state = NoHolder()
+    self.state = NoHolder()
 
 
 # --- the shell ----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from strandline.model import BrokerEpoch, BrokerId
 
 from .broker_entry import InSession, Live, ProbeDue, ProbeOut
 from .brokers import Brokers
-from .death_probes import DeathEvidence, judge_probe
+from .death_probes import proves_death
 from .effects import ProbeBroker
 from .events import HeartbeatReceived, ProbeResponseReceived, ProbeVerdict
 from .timing import ControllerTiming
@@ -95,16 +95,16 @@ class Liveness:
         probe, silent = entry.suspicion, self._is_silent(entry, now_ms)
         if probe.request_id != event.request_id:
             return None
-        evidence = judge_probe(
+        is_proved = proves_death(
             event.verdict,
             refusals_before=probe.refusals,
             refused_probes_dead=self._timing.refused_probes_dead,
         )
         answered = event.verdict is ProbeVerdict.ANSWERED
-        if evidence is DeathEvidence.PROVEN or (silent and not answered):
+        if is_proved or (silent and not answered):
             detect_ms = now_ms - probe.suspected_ms
             return self._declare_dead(broker_id, entry, _REASONS[event.verdict], detect_ms)
-        if evidence is DeathEvidence.NOT_YET:
+        if event.verdict is ProbeVerdict.REFUSED:
             again = ProbeDue(
                 suspected_ms=probe.suspected_ms,
                 due_ms=now_ms + self._timing.probe_interval_ms,

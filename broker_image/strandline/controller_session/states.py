@@ -46,11 +46,11 @@ class Redialling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """A stream is open; heartbeats are due, some of them with a hosted report."""
+    """A stream is open. due_ms: the next heartbeat; report_due_ms: the next with a hosted report."""
 
     session_id: int
     holder: Holder
-    heartbeat_due_ms: int
+    due_ms: int
     report_due_ms: int
 
 
@@ -69,15 +69,7 @@ ConnectionState = NoHolder | LookingUp | Redialling | Open | Probing
 
 def due_of(state: ConnectionState) -> int | None:
     """Return when `on_time` is due in a state, None if the state waits for an event alone."""
-    match state:
-        case Open(heartbeat_due_ms=due_ms):
-            return due_ms
-        case Redialling(due_ms=due_ms):
-            return due_ms
-        case Probing(due_ms=due_ms):
-            return due_ms
-        case NoHolder() | LookingUp():
-            return None
+    return None if isinstance(state, NoHolder | LookingUp) else state.due_ms
 
 
 def holder_of(signed: str, found: Registration | None) -> Holder | None:

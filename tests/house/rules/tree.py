@@ -21,7 +21,7 @@ OPERATOR = Path("operator/strandline_operator")
 API = Path("protos/strandline_api")
 ANALYSIS = Path("spark/strandline_analysis")
 TESTS = Path("tests")
-PURE = (BROKER / "core", BROKER / "controller")
+PURE = (BROKER / "core", BROKER / "controller", BROKER / "controller_session")
 
 
 def files(root: Path, under: Path = Path()) -> Iterator[Path]:
