@@ -160,8 +160,7 @@ OFFENCES = (
     Planted(ownership.foreign_changes, {CORE: "self.log.end = 1\n"}, "changes self.log.end"),
     Planted(ownership.foreign_changes, {CORE: "a, role.state = 1, 2\n"}, "changes role.state"),
     Planted(ownership.foreign_changes, {CORE: "del a.delayed[tp]\n"}, "changes a.delayed"),
-    Planted(ownership.foreign_changes, {CORE: "self.a.b[0].pop()\n"}, "changes self.a.b"),
-    Planted(ownership.foreign_changes, {SESSION: "a.b[0] = 1\n"}, "changes a.b"),
+    Planted(ownership.foreign_changes, {SESSION: "self.a.b[0].pop()\n"}, "changes self.a.b"),
     Planted(conduct.unfinished, {LOG: "assert True\n"}, "assert"),
     Planted(conduct.unfinished, {LOG: "raise NotImplementedError\n"}, "NotImplementedError"),
     Planted(
