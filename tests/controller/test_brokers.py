@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.controller.active_controller import ActiveController
 from strandline.controller.broker_entry import (
     Awaited,
     BrokerEntry,
@@ -13,11 +14,22 @@ from strandline.controller.broker_entry import (
     LivenessState,
     ProbeDue,
     Unregistered,
+    session_id_of,
 )
 from strandline.controller.brokers import Brokers, HelloVerdict
+from strandline.controller.effects import CloseSession
 from strandline.controller.events import HostedReplica, SessionOpened
+from strandline.controller.notices import BrokerDead
 from strandline.errors import InvariantViolation
-from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, StoredBroker
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    StoredBroker,
+)
+from tests.support.world.timings import demo_timing
 from tests.support.world.values import entry, registration, tp
 
 ONE = BrokerId(1)
@@ -52,8 +64,8 @@ def live(brokers: Brokers) -> Live:
     return found
 
 
-def brokers_in(state: type[BrokerEntry]) -> Brokers:
-    brokers = Brokers()
+def brokers_in(state: type[BrokerEntry], brokers: Brokers | None = None) -> Brokers:
+    brokers = brokers or Brokers()
     brokers.register(stored(None if state is Unregistered else 1), 10)
     if state in (InSession, Dead):
         brokers.open_session(hello(), 20)
@@ -66,19 +78,29 @@ def brokers_in(state: type[BrokerEntry]) -> Brokers:
 STATES = (Unregistered, Awaited, InSession, Dead)
 
 
-@pytest.mark.parametrize(
-    ("state", "ended", "closed_session"),
-    [(Unregistered, None, None), (Awaited, 1, None), (InSession, 1, 5), (Dead, None, None)],
-)
-def test_higher_registration_leads_to_awaited(
-    state: type[BrokerEntry], ended: int | None, closed_session: int | None
-) -> None:
+@pytest.mark.parametrize("state", STATES)
+def test_higher_registration_leads_to_awaited(state: type[BrokerEntry]) -> None:
     brokers = brokers_in(state)
-    begun = brokers.register(stored(2), 100)
-    assert begun is not None
-    assert (begun.ended, begun.closed_session) == (ended, closed_session)
+    assert brokers.register(stored(2), 100)
     assert brokers.entries[ONE] == Awaited(registration=registration(1, 2), heard_ms=100)
     assert brokers.hosting(tp()) == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "ended", "closed_sessions"),
+    [(Unregistered, [], []), (Awaited, [1], []), (InSession, [1], [5]), (Dead, [], [])],
+)
+def test_higher_registration_ends_a_live_process_and_its_session(
+    state: type[BrokerEntry], ended: list[int], closed_sessions: list[int]
+) -> None:
+    active = ActiveController(
+        epoch=ControllerEpoch(1), timing=demo_timing(), new_request_id=lambda: 1, now_ms=0
+    )
+    brokers_in(state, active.brokers)
+    effects = active.register_broker(stored(2), 100)
+    assert [each.broker_epoch for each in effects if isinstance(each, BrokerDead)] == ended
+    closed = [each.session_id for each in effects if isinstance(each, CloseSession)]
+    assert closed == closed_sessions
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -90,7 +112,7 @@ def test_registration_that_is_not_higher_changes_no_state(
         return
     brokers = brokers_in(state)
     before = brokers.entries[ONE]
-    assert brokers.register(stored(epoch), 100) is None
+    assert not brokers.register(stored(epoch), 100)
     assert brokers.entries[ONE] == before
 
 
@@ -116,9 +138,10 @@ def test_elections_and_brokers_see_the_state(
 @pytest.mark.parametrize(("state", "replaced"), [(Awaited, None), (InSession, 5), (Dead, None)])
 def test_hello_leads_to_in_session(state: type[BrokerEntry], replaced: int | None) -> None:
     brokers = brokers_in(state)
-    session, former = brokers.open_session(hello(6), 100)
+    assert session_id_of(brokers.entries[ONE]) == replaced
+    session = brokers.open_session(hello(6), 100)
     assert brokers.entries[ONE] == session
-    assert (session.session_id, session.heard_ms, former) == (6, 100, replaced)
+    assert (session.session_id, session.heard_ms) == (6, 100)
     assert brokers.in_session(ONE, 6) == session
     assert brokers.in_session(ONE, 5) is None
     assert brokers.hosting(tp()) == {ONE: HOSTED}

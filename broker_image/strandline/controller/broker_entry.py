@@ -147,21 +147,26 @@ def registration_of(entry: BrokerEntry | None) -> Registration | None:
     return None if entry is None or isinstance(entry, Unregistered) else entry.registration
 
 
+def session_id_of(entry: BrokerEntry | None) -> int | None:
+    """Return the id of the broker's session, None without one."""
+    return entry.session_id if isinstance(entry, InSession) else None
+
+
 def view_of(broker_id: BrokerId, entry: BrokerEntry) -> BrokerView:
     """Return what elections may see of a broker."""
-    match entry:
-        case Unregistered():
-            return BrokerView(broker_id=broker_id, liveness=LivenessState.UNKNOWN)
-        case InSession():
-            liveness = LivenessState.IN_SESSION
-        case Awaited():
-            liveness = LivenessState.AWAITED
-        case Dead():
-            liveness = LivenessState.DEAD
+    if isinstance(entry, Unregistered):
+        return BrokerView(broker_id=broker_id, liveness=LivenessState.UNKNOWN)
     return BrokerView(
         broker_id=broker_id,
-        liveness=liveness,
+        liveness=_LIVENESS[type(entry)],
         broker_epoch=entry.registration.broker_epoch,
         clean_since_epoch=entry.registration.clean_since_epoch,
-        shutting_down=isinstance(entry, Awaited | InSession) and entry.shutting_down,
+        shutting_down=isinstance(entry, Live) and entry.shutting_down,
     )
+
+
+_LIVENESS = {
+    InSession: LivenessState.IN_SESSION,
+    Awaited: LivenessState.AWAITED,
+    Dead: LivenessState.DEAD,
+}

@@ -9,7 +9,7 @@ from strandline.errors import ErrorCode
 from strandline.model import BrokerId, ControllerEpoch, TopicPartition
 
 from .active_controller import ActiveController
-from .broker_entry import InSession
+from .broker_entry import InSession, session_id_of
 from .brokers import HelloVerdict
 from .effects import CloseSession, ControllerEffect
 from .elections import STATE_LOST
@@ -17,7 +17,6 @@ from .events import (
     BrokerEvent,
     BrokerResponseReceived,
     HeartbeatReceived,
-    HostedReplica,
     HostedReported,
     IsrChangeRequested,
     ProbeResponseReceived,
@@ -27,8 +26,7 @@ from .events import (
     ShutdownRequested,
 )
 from .isr_changes import reply_alter_partition
-from .liveness import Death
-from .notices import BrokerDead, BrokerRegistered, RequestFenced
+from .notices import BrokerRegistered, RequestFenced
 from .shutdowns import reply_controlled_shutdown
 from .store_events import BrokerObserved, BrokerRead, StoreOutcome
 
@@ -80,17 +78,14 @@ class BrokerEventHandler:
             case HelloVerdict.ACCEPTED:
                 return self._accept(event, now_ms)
             case HelloVerdict.STALE:
-                return self._refuse_stale(event)
+                return self._fence(event, "hello of an ended process")
             case HelloVerdict.VIEW_IS_OLD:
-                effects: list[ControllerEffect] = []
                 replaced = self._waiting.get(event.broker_id)
-                if replaced is not None:
-                    session_id = replaced.hello.session_id
-                    effects.extend(self._active.close(session_id, ErrorCode.NOT_CONTROLLER))
+                session_id = None if replaced is None else replaced.hello.session_id
                 # A read that began before the hello may not show its registration.
                 read = self._active.read_broker(event.broker_id)
                 self._waiting[event.broker_id] = _Waiting(event, read.request_id)
-                return [*effects, read]
+                return [*self._active.close(session_id, ErrorCode.NOT_CONTROLLER), read]
 
     def _on_broker_read(self, event: BrokerRead, now_ms: int) -> list[ControllerEffect]:
         """Register a Broker read by quorum and judge the hello that waits for it."""
@@ -114,17 +109,18 @@ class BrokerEventHandler:
             return effects + self._active.close(
                 waiting.session_id, ErrorCode.BROKER_ID_NOT_REGISTERED
             )
-        return effects + self._refuse_stale(waiting)
+        return effects + self._fence(waiting, "hello of an ended process")
 
-    def _refuse_stale(self, hello: SessionOpened) -> list[ControllerEffect]:
-        fenced = RequestFenced(
-            broker_id=hello.broker_id, fence="broker_epoch", detail="hello of an ended process"
-        )
-        return [fenced, *self._active.close(hello.session_id, ErrorCode.STALE_BROKER_EPOCH)]
+    def _fence(
+        self, event: SessionOpened | HeartbeatReceived, detail: str
+    ) -> list[ControllerEffect]:
+        fenced = RequestFenced(broker_id=event.broker_id, fence="broker_epoch", detail=detail)
+        return [fenced, *self._active.close(event.session_id, ErrorCode.STALE_BROKER_EPOCH)]
 
     def _accept(self, hello: SessionOpened, now_ms: int) -> list[ControllerEffect]:
         active = self._active
-        session, replaced = active.brokers.open_session(hello, now_ms)
+        replaced = session_id_of(active.brokers.entries.get(hello.broker_id))
+        session = active.brokers.open_session(hello, now_ms)
         if replaced is not None:
             active.shutdowns.cancel(hello.broker_id)
         effects = active.close(replaced, ErrorCode.NOT_CONTROLLER)
@@ -137,15 +133,9 @@ class BrokerEventHandler:
             )
         )
         effects.extend(active.propagator.full_state(session))
-        self._suspect_unknown_topics(hello.hosted)
+        active.topics.suspect_unknown(found.tp.topic_id for found in hello.hosted)
         active.queue_partitions_of(hello.broker_id, now_ms)
         return effects
-
-    def _suspect_unknown_topics(self, hosted: tuple[HostedReplica, ...]) -> None:
-        known = self._active.topics
-        self._active.deletion.suspect(
-            {found.tp.topic_id for found in hosted if found.tp.topic_id not in known}
-        )
 
     def _on_hosted(self, event: HostedReported, now_ms: int) -> list[ControllerEffect]:
         """Send again the partitions whose sent state a broker does not host."""
@@ -154,7 +144,7 @@ class BrokerEventHandler:
         if session is None:
             return []
         session = active.brokers.report_hosted(session, event.hosted, now_ms)
-        self._suspect_unknown_topics(event.hosted)
+        active.topics.suspect_unknown(found.tp.topic_id for found in event.hosted)
         names = active.table.with_member(event.broker_id)
         expected = [active.table.entries[name].stored.tp for name in names]
         behind = [tp for tp in expected if self._is_behind(session, tp)]
@@ -175,12 +165,10 @@ class BrokerEventHandler:
             if waiting is not None and waiting.hello.session_id == event.session_id:
                 return []
             return active.close(event.session_id, ErrorCode.NOT_CONTROLLER)
-        if active.liveness.on_heartbeat(session, event, now_ms):
-            return []
-        fenced = RequestFenced(
-            broker_id=event.broker_id, fence="broker_epoch", detail="heartbeat of another process"
-        )
-        return [fenced, *active.close(event.session_id, ErrorCode.STALE_BROKER_EPOCH)]
+        if event.broker_epoch != session.broker_epoch:
+            return self._fence(event, "heartbeat of another process")
+        active.brokers.hear(event.broker_id, session, now_ms)
+        return []
 
     def _on_broken(self, event: SessionBroken, now_ms: int) -> list[ControllerEffect]:
         """Probe a broker whose stream ended; ignore the end of an older stream."""
@@ -194,24 +182,18 @@ class BrokerEventHandler:
         return []
 
     def _on_probe(self, event: ProbeResponseReceived, now_ms: int) -> list[ControllerEffect]:
-        """Judge a probe."""
-        death = self._active.liveness.on_probe(event, now_ms)
-        effects = [] if death is None else self._on_death(death, now_ms)
-        if event.verdict is ProbeVerdict.OTHER_INCARNATION and death is not None:
-            effects.extend(self._active.read_brokers([event.broker_id]))
+        """Judge a probe. The session of a dead broker ends, its leaderships and ISR entries go."""
+        active, broker_id = self._active, event.broker_id
+        session_id = session_id_of(active.brokers.entries.get(broker_id))
+        dead = active.liveness.on_probe(event, now_ms)
+        if dead is None:
+            return []
+        active.shutdowns.cancel(broker_id)
+        active.queue_partitions_of(broker_id, now_ms)
+        effects = [dead, *active.close(session_id, ErrorCode.NOT_CONTROLLER)]
+        if event.verdict is ProbeVerdict.OTHER_INCARNATION:
+            effects.extend(active.read_brokers([broker_id]))
         return effects
-
-    def _on_death(self, death: Death, now_ms: int) -> list[ControllerEffect]:
-        """Fence a dead broker: its session ends, its leaderships and ISR entries go."""
-        self._active.shutdowns.cancel(death.broker_id)
-        self._active.queue_partitions_of(death.broker_id, now_ms)
-        notice = BrokerDead(
-            broker_id=death.broker_id,
-            broker_epoch=death.broker_epoch,
-            reason=death.reason,
-            detect_ms=death.detect_ms,
-        )
-        return [notice, *self._active.close(death.closed_session, ErrorCode.NOT_CONTROLLER)]
 
     def _on_isr_change(self, event: IsrChangeRequested, now_ms: int) -> list[ControllerEffect]:
         """Queue an AlterPartition of a broker in session; refuse any other at once."""

@@ -10,11 +10,11 @@ Invariant: at most one session per broker, and it carries the registered broker 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from strandline.errors import InvariantViolation
-from strandline.model import BrokerEpoch, BrokerId, LiveBroker, StoredBroker, TopicPartition
+from strandline.model import BrokerId, LiveBroker, StoredBroker, TopicPartition
 
 from .broker_entry import (
     Awaited,
@@ -42,36 +42,19 @@ class HelloVerdict(Enum):
     """This controller does not know that registration yet: read the Broker."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRegistration:
-    """A broker epoch began; ended is the former epoch, None if its process was known dead."""
-
-    ended: BrokerEpoch | None
-    closed_session: int | None
-
-
 class Brokers:
     """The brokers of the cluster, by id."""
 
     def __init__(self) -> None:
-        self._entries: dict[BrokerId, BrokerEntry] = {}
-        self._views: Mapping[BrokerId, BrokerView] = {}
-
-    @property
-    def entries(self) -> Mapping[BrokerId, BrokerEntry]:
-        """The entry of each broker."""
-        return self._entries
-
-    @property
-    def views(self) -> Mapping[BrokerId, BrokerView]:
+        self.entries: dict[BrokerId, BrokerEntry] = {}
+        self.views: Mapping[BrokerId, BrokerView] = {}
         """A view of each broker, by id; a change makes another mapping."""
-        return self._views
 
     def _put(self, broker_id: BrokerId, entry: BrokerEntry) -> None:
-        self._entries[broker_id] = entry
+        self.entries[broker_id] = entry
         view = view_of(broker_id, entry)
-        if self._views.get(broker_id) != view:
-            self._views = dict(sorted({**self._views, broker_id: view}.items()))
+        if self.views.get(broker_id) != view:
+            self.views = dict(sorted({**self.views, broker_id: view}.items()))
 
     def live(self) -> tuple[LiveBroker, ...]:
         """Return the brokers to announce as live: those that count as live and do not shut down."""
@@ -82,18 +65,18 @@ class Brokers:
                 clean_since_epoch=entry.registration.clean_since_epoch,
                 endpoints=entry.registration.endpoints,
             )
-            for broker_id, entry in sorted(self._entries.items())
+            for broker_id, entry in sorted(self.entries.items())
             if isinstance(entry, Live) and not entry.shutting_down
         )
 
     def sessions(self) -> list[InSession]:
         """Return the brokers in session, by id."""
-        found = (self._entries[broker_id] for broker_id in sorted(self._entries))
-        return [entry for entry in found if isinstance(entry, InSession)]
+        entries = (entry for _, entry in sorted(self.entries.items()))
+        return [entry for entry in entries if isinstance(entry, InSession)]
 
     def in_session(self, broker_id: BrokerId, session_id: int) -> InSession | None:
         """Return the broker's session if it has this id, None otherwise."""
-        entry = self._entries.get(broker_id)
+        entry = self.entries.get(broker_id)
         if isinstance(entry, InSession) and entry.session_id == session_id:
             return entry
         return None
@@ -104,30 +87,27 @@ class Brokers:
 
     # --- registrations and sessions -------------------------------------------------------
 
-    def register(self, stored: StoredBroker, now_ms: int) -> NewRegistration | None:
+    def register(self, stored: StoredBroker, now_ms: int) -> bool:
         """Take note of a Broker object; ignore a registration older than the known one.
 
-        Returns: None if no broker epoch began
+        Returns: whether a broker epoch began
         """
         broker_id, found = stored.broker_id, stored.registration
-        entry = self._entries.get(broker_id, Unregistered())
-        known = registration_of(entry)
-        if found is None or (known is not None and found.broker_epoch < known.broker_epoch):
+        entry = self.entries.get(broker_id, Unregistered())
+        if found is None:
             self._put(broker_id, entry)
-            return None
-        same = known is not None and found.broker_epoch == known.broker_epoch
-        if same and not isinstance(entry, Unregistered):
+            return False
+        known = registration_of(entry)
+        if known is None or found.broker_epoch > known.broker_epoch:
+            self._put(broker_id, Awaited(registration=found, heard_ms=now_ms))
+            return True
+        if found.broker_epoch == known.broker_epoch and not isinstance(entry, Unregistered):
             self._put(broker_id, replace(entry, registration=found))
-            return None
-        self._put(broker_id, Awaited(registration=found, heard_ms=now_ms))
-        return NewRegistration(
-            ended=entry.registration.broker_epoch if isinstance(entry, Live) else None,
-            closed_session=entry.session_id if isinstance(entry, InSession) else None,
-        )
+        return False
 
     def judge_hello(self, hello: SessionOpened) -> HelloVerdict:
         """Judge a hello by the known registration."""
-        known = registration_of(self._entries.get(hello.broker_id))
+        known = registration_of(self.entries.get(hello.broker_id))
         if known is None or hello.broker_epoch > known.broker_epoch:
             return HelloVerdict.VIEW_IS_OLD
         if hello.broker_epoch < known.broker_epoch:
@@ -136,9 +116,9 @@ class Brokers:
             return HelloVerdict.VIEW_IS_OLD
         return HelloVerdict.ACCEPTED
 
-    def open_session(self, hello: SessionOpened, now_ms: int) -> tuple[InSession, int | None]:
-        """Begin the session of an accepted hello. Returns: the session, and the id it replaces."""
-        entry = self._entries.get(hello.broker_id)
+    def open_session(self, hello: SessionOpened, now_ms: int) -> InSession:
+        """Begin the session of an accepted hello; it replaces any other of that broker."""
+        entry = self.entries.get(hello.broker_id)
         registration = registration_of(entry)
         if registration is None:
             raise InvariantViolation("a session is of a registered broker", hello=hello)
@@ -150,7 +130,7 @@ class Brokers:
             shutting_down=isinstance(entry, Live) and entry.shutting_down,
         )
         self._put(hello.broker_id, session)
-        return session, entry.session_id if isinstance(entry, InSession) else None
+        return session
 
     def break_session(self, session: InSession, now_ms: int) -> None:
         """Wait for a broker whose stream ended, and probe it soon."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from .context import ControllerContext
 from .effects import LoadCluster
 from .store_events import ClusterLoaded, StoreOutcome
-from .timing import ControllerTiming
 
 
 class ClusterReload:
     """The load that is due, and the load that is out."""
 
-    def __init__(self, *, timing: ControllerTiming, new_request_id: Callable[[], int]) -> None:
-        self._timing = timing
-        self._new_request_id = new_request_id
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
         self._due_ms: int | None = None
         self._request_id: int | None = None
 
@@ -31,7 +28,7 @@ class ClusterReload:
         """Begin the load that is due."""
         if self._due_ms is None or self._due_ms > now_ms or self._request_id is not None:
             return []
-        self._due_ms, self._request_id = None, self._new_request_id()
+        self._due_ms, self._request_id = None, self._context.new_request_id()
         return [LoadCluster(request_id=self._request_id)]
 
     def on_cluster_loaded(self, event: ClusterLoaded, now_ms: int) -> bool:
@@ -41,5 +38,5 @@ class ClusterReload:
         self._request_id = None
         if event.outcome is StoreOutcome.OK:
             return True
-        self._due_ms = now_ms + self._timing.lease.retry_period_ms
+        self._due_ms = now_ms + self._context.timing.lease.retry_period_ms
         return False

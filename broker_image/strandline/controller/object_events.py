@@ -50,7 +50,7 @@ class ObjectEventHandler:
             case TopicObserved():
                 self._on_topic(event.topic, now_ms)
             case TopicDeleted():
-                self._active.deletion.suspect([event.topic_id])
+                self._active.topics.suspect([event.topic_id])
             case TopicsRead():
                 return self._on_topics_read(event, now_ms)
             case WatchLost():
@@ -72,7 +72,7 @@ class ObjectEventHandler:
         effects: list[ControllerEffect] = []
         for topic in event.topics:
             self._on_topic(topic, now_ms)
-        active.deletion.suspect(set(active.topics) - {topic.topic_id for topic in event.topics})
+        active.topics.suspect(set(active.topics.known) - {each.topic_id for each in event.topics})
         for broker in event.brokers:
             effects.extend(active.register_broker(broker, now_ms))
             entry = active.brokers.entries[broker.broker_id]
@@ -89,7 +89,7 @@ class ObjectEventHandler:
     def _on_partition(self, partition: StoredPartition, now_ms: int) -> list[ControllerEffect]:
         """Take note of a Partition; it may show our own write before the response to it."""
         active = self._active
-        if active.deletion.is_confirmed(partition.tp.topic_id):
+        if active.topics.is_confirmed(partition.tp.topic_id):
             return []
         if not active.table.adopt(partition, now_ms):
             return []
@@ -136,10 +136,7 @@ class ObjectEventHandler:
             active.reconciler.queue(partition.name, now_ms)
             return []
         active.see_epoch(state.controller_epoch)
-        if kind is ElectionKind.NEW:
-            active.propagator.partition_created(partition, now_ms)
-        else:
-            active.propagator.partition_changed(partition, now_ms)
+        active.propagator.partition_changed(partition, now_ms, kind=kind)
         active.reconciler.queue(partition.name, now_ms)
         above = entries_above_registration(state, active.brokers.views)
         return list(active.read_brokers(each.broker_id for each in above))
@@ -153,9 +150,7 @@ class ObjectEventHandler:
 
     def _forget_partition(self, name: str) -> list[ControllerEffect]:
         active = self._active
-        topic_id = active.table.entries[name].stored.tp.topic_id
-        if topic_id not in active.topics:
-            active.deletion.suspect([topic_id])
+        active.topics.suspect_unknown([active.table.entries[name].stored.tp.topic_id])
         return active.reconciler.forget(name)
 
     # --- ReplicatedTopics -----------------------------------------------------------------
@@ -163,9 +158,9 @@ class ObjectEventHandler:
     def _on_topic(self, topic: StoredTopic, now_ms: int) -> None:
         """Follow a topic's configuration: write a changed min ISR, send other settings."""
         active = self._active
-        if active.deletion.is_confirmed(topic.topic_id):
+        if active.topics.is_confirmed(topic.topic_id):
             return
-        known = active.keep_topic(topic)
+        known = active.topics.keep(topic)
         if known is not None and known.settings != topic.settings:
             active.propagator.settings_changed(topic)
         for name in active.table.of_topic(topic.topic_id):
@@ -174,7 +169,7 @@ class ObjectEventHandler:
     def _on_topics_read(self, event: TopicsRead, now_ms: int) -> list[ControllerEffect]:
         """Delete the logs of the topics that a quorum list proves deleted."""
         effects: list[ControllerEffect] = []
-        confirmed = self._active.deletion.on_topics_read(event, now_ms)
+        confirmed = self._active.topics.on_topics_read(event, now_ms)
         for topic in event.topics:
             self._on_topic(topic, now_ms)
         for topic_id in confirmed:
@@ -183,7 +178,6 @@ class ObjectEventHandler:
 
     def _delete_topic(self, topic_id: TopicId) -> list[ControllerEffect]:
         active = self._active
-        active.forget_topic(topic_id)
         effects: list[ControllerEffect] = []
         for name in active.table.of_topic(topic_id):
             effects.extend(active.reconciler.forget(name))

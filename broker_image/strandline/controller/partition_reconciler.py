@@ -10,50 +10,30 @@ The states of one partition's call are drawn in `partition_entry`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from strandline.errors import ErrorCode
-from strandline.model import (
-    BrokerId,
-    ControllerEpoch,
-    ElectionKind,
-    PartitionState,
-    StoredTopic,
-    TopicId,
-)
+from strandline.model import BrokerId, ElectionKind, PartitionState
 
-from .brokers import Brokers
+from .context import ControllerContext
 from .effects import ControllerEffect, ReadStoredPartition, WritePartitionStatus
 from .elections import ElectionInput, decide
 from .events import IsrChangeRequested
 from .isr_changes import Accept, ReadFirst, Refuse, RespondNow, judge, reply_alter_partition
 from .notices import StoreConflicted
 from .partition_entry import Finished, InDoubt, PartitionEntry
-from .partition_table import PartitionTable
 from .store_events import PartitionResponseReceived, StoreOutcome
-from .timing import ControllerTiming
 from .write_notices import StatusWrite
 
 
 class PartitionReconciler:
     """Reconciles the partitions of the cluster during one controller epoch."""
 
-    def __init__(
-        self,
-        *,
-        table: PartitionTable,
-        brokers: Brokers,
-        topics: Mapping[TopicId, StoredTopic],
-        timing: ControllerTiming,
-        controller_epoch: ControllerEpoch,
-        new_request_id: Callable[[], int],
-    ) -> None:
-        self._brokers = brokers
-        self._topics = topics
-        self._timing = timing
-        self._epoch = controller_epoch
-        self._new_request_id = new_request_id
-        self._table = table
+    def __init__(self, context: ControllerContext) -> None:
+        self._brokers = context.brokers
+        self._topics = context.topics
+        self._timing = context.timing
+        self._epoch = context.epoch
+        self._new_request_id = context.new_request_id
+        self._table = context.table
         self._urgent: dict[str, None] = {}
         self._queue: dict[str, None] = {}
         self._delayed: dict[str, int] = {}
@@ -159,7 +139,7 @@ class PartitionReconciler:
         wait_until_ms = entry.first_seen_ms + self._timing.new_partition_wait_ms
         inputs = ElectionInput(
             brokers=self._brokers.views,
-            topic=self._topics.get(entry.stored.tp.topic_id),
+            topic=self._topics.known.get(entry.stored.tp.topic_id),
             hosted=self._brokers.hosting(entry.stored.tp),
             controller_epoch=self._epoch,
             waited=now_ms >= wait_until_ms,
