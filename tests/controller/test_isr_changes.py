@@ -8,14 +8,7 @@ import pytest
 
 from strandline.controller.broker_entry import BrokerView, LivenessState
 from strandline.controller.events import IsrChangeRequested
-from strandline.controller.isr_changes import (
-    Accept,
-    IsrChangeVerdict,
-    ReadFirst,
-    Refuse,
-    RespondNow,
-    judge,
-)
+from strandline.controller.isr_changes import Commit, IsrChangeVerdict, ReadFirst, RespondNow, judge
 from strandline.errors import ErrorCode
 from strandline.model import (
     BrokerEpoch,
@@ -69,7 +62,8 @@ def test_expand_and_shrink_are_committed_with_the_next_partition_epoch(
     isr: tuple[IsrEntry, ...],
 ) -> None:
     found = verdict(isr)
-    assert isinstance(found, Accept)
+    assert isinstance(found, Commit)
+    assert not found.refusal
     assert found.state.isr == isr
     assert (found.state.leader_epoch, found.state.partition_epoch) == (4, 8)
     assert found.state.controller_epoch == 9
@@ -98,8 +92,8 @@ def test_refusal_commits_the_next_partition_epoch_with_the_isr_unchanged(
     if frozenset(isr) == frozenset(AB):
         return
     found = verdict(isr, *views)
-    assert isinstance(found, Refuse)
-    assert found.reason == reason
+    assert isinstance(found, Commit)
+    assert found.refusal == reason
     assert found.state.isr == AB
     assert found.state.partition_epoch == 8
 
@@ -107,13 +101,15 @@ def test_refusal_commits_the_next_partition_epoch_with_the_isr_unchanged(
 def test_member_that_restarted_clean_may_renew_its_entry() -> None:
     renewed = (entry(0), entry(1, 2))
     found = verdict(renewed, view(0), view(1, epoch=2), view(2))
-    assert isinstance(found, Accept)
+    assert isinstance(found, Commit)
+    assert not found.refusal
     assert found.state.isr == renewed
 
 
 def test_shrink_is_allowed_while_another_member_is_dead() -> None:
     found = verdict(A, view(0), view(1, LivenessState.DEAD))
-    assert isinstance(found, Accept)
+    assert isinstance(found, Commit)
+    assert not found.refusal
 
 
 @pytest.mark.parametrize("partition_epoch", [5, 7])

@@ -17,14 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from strandline.model import (
-    BrokerEpoch,
-    BrokerId,
-    IsrEntry,
-    Registration,
-    TopicPartition,
-    covers,
-)
+from strandline.model import BrokerEpoch, BrokerId, IsrEntry, Registration, TopicPartition, covers
 
 from .events import HostedReplica
 

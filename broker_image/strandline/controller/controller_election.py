@@ -28,6 +28,7 @@ from .election_phases import (
     Candidate,
     CheckingRecord,
     ElectionPhase,
+    Holding,
     Loading,
     ReadingFloor,
     Recording,
@@ -64,7 +65,7 @@ class ControllerElection:
         self._broker_id = broker_id
         self._timing = timing
         self._new_request_id = new_request_id
-        self._seen_epoch = ControllerEpoch(0)
+        self.highest_epoch_seen = ControllerEpoch(0)
         self.elector = LeaseElector(
             identity=identity, rank=rank, timing=timing, new_request_id=new_request_id
         )
@@ -76,20 +77,10 @@ class ControllerElection:
         return self.phase.epoch if isinstance(self.phase, Active) else None
 
     @property
-    def since_ms(self) -> int:
-        """When the Lease was won, valid while active."""
-        return self.phase.since_ms if isinstance(self.phase, Active) else 0
-
-    @property
-    def highest_epoch_known(self) -> ControllerEpoch:
-        """The epoch to send to a refused broker."""
-        return self._seen_epoch
-
-    @property
     def next_wakeup_ms(self) -> int | None:
         """The elector's wakeup or the retry of a failed read."""
         due = [self.elector.next_wakeup_ms]
-        if isinstance(self.phase, (CheckingRecord, Loading)):
+        if isinstance(self.phase, CheckingRecord | Loading):
             due.append(self.phase.retry_ms)
         return min((ms for ms in due if ms is not None), default=None)
 
@@ -118,9 +109,13 @@ class ControllerElection:
     def tick(self, now_ms: int) -> list[ControllerEffect]:
         """Renew or lose the Lease; repeat a failed read."""
         effects = self._follow(self.elector.tick(now_ms), now_ms)
-        phase = self.phase
-        if isinstance(phase, CheckingRecord | Loading) and phase.retry_ms is not None:
-            effects.extend(self._read_again(phase) if phase.retry_ms <= now_ms else [])
+        match self.phase:
+            case CheckingRecord(retry_ms=int(retry_ms)) as phase if retry_ms <= now_ms:
+                effects.extend(self._check_record(phase))
+            case Loading(retry_ms=int(retry_ms)) as phase if retry_ms <= now_ms:
+                effects.extend(self._load(phase))
+            case _:
+                pass
         return effects
 
     def _follow(self, decisions: list[LeaseEffect], now_ms: int) -> list[ControllerEffect]:
@@ -145,32 +140,23 @@ class ControllerElection:
         if not isinstance(self.phase, ReadingFloor) or self.phase.request_id != event.request_id:
             return []
         self.phase = Candidate()
-        lease = self.elector.lease
-        if event.outcome is not StoreOutcome.OK or event.record is None or lease is None:
+        lease, record = self.elector.lease, event.record
+        if event.outcome is not StoreOutcome.OK or record is None or lease is None:
             self.elector.decline(now_ms)
             return []
-        floor = max(
-            lease.controller_epoch,
-            event.record.controller_epoch,
-            event.partitions_epoch,
-            self._seen_epoch,
-        )
+        seen = max(self.highest_epoch_seen, lease.controller_epoch)
+        floor = max(seen, record.controller_epoch, event.partitions_epoch)
         writes = self.elector.take(ControllerEpoch(floor + 1), now_ms)
         if writes:
-            self.phase = AwaitingLease(record=event.record)
+            self.phase = AwaitingLease(record=record)
         return self._follow(writes, now_ms)
 
     def _on_won(self, won: LeaseWon, now_ms: int) -> list[ControllerEffect]:
-        effects: list[ControllerEffect] = [
-            LeaseTaken(
-                holder_identity=won.lease.holder_identity,
-                controller_epoch=won.lease.controller_epoch,
-            )
-        ]
-        if not isinstance(self.phase, AwaitingLease):
-            return effects + self.resign("lease without an epoch floor", now_ms)
-        epoch = won.lease.controller_epoch
-        return effects + self._record(epoch, self.phase.record, now_ms)
+        epoch, phase = won.lease.controller_epoch, self.phase
+        taken = LeaseTaken(holder_identity=won.lease.holder_identity, controller_epoch=epoch)
+        if not isinstance(phase, AwaitingLease):
+            return [taken, *self._resign("lease without an epoch floor", now_ms)]
+        return [taken, *self._record(epoch, phase.record, now_ms)]
 
     def _record(
         self, epoch: ControllerEpoch, found: ControllerRecord, since_ms: int
@@ -183,55 +169,47 @@ class ControllerElection:
             controller_epoch=epoch,
         )
         request_id = self._new_request_id()
-        self.phase = Recording(epoch=epoch, record=record, request_id=request_id, since_ms=since_ms)
+        self.phase = Recording(epoch=epoch, since_ms=since_ms, request_id=request_id)
         return [WriteControllerRecord(request_id=request_id, record=record)]
 
     def _on_record(
         self, event: ControllerRecordResponseReceived, now_ms: int
     ) -> list[ControllerEffect]:
         """Load the cluster when the record is ours; otherwise read it, try again, or resign."""
-        phase = self.phase
-        if isinstance(phase, Recording) and phase.request_id == event.request_id:
-            if event.outcome is StoreOutcome.OK:
-                return self._load(phase.epoch, phase.since_ms)
-            request_id = self._new_request_id()
-            self.phase = CheckingRecord(
-                epoch=phase.epoch, request_id=request_id, since_ms=phase.since_ms
-            )
-            return [ReadControllerRecord(request_id=request_id)]
-        if isinstance(phase, CheckingRecord) and phase.request_id == event.request_id:
-            return self._on_record_read(phase, event, now_ms)
-        return []
-
-    def _on_record_read(
-        self, phase: CheckingRecord, event: ControllerRecordResponseReceived, now_ms: int
-    ) -> list[ControllerEffect]:
-        if event.outcome is not StoreOutcome.OK:
+        phase, record = self.phase, event.record
+        if (
+            not isinstance(phase, Recording | CheckingRecord)
+            or phase.request_id != event.request_id
+        ):
+            return []
+        is_ok = event.outcome is StoreOutcome.OK
+        if isinstance(phase, Recording):
+            return self._load(phase) if is_ok else self._check_record(phase)
+        if not is_ok:
             self.phase = replace(phase, retry_ms=now_ms + self._timing.retry_period_ms)
             return []
-        record = event.record
         if record is None:
-            return self.resign("no BrokerCluster", now_ms)
+            return self._resign("no BrokerCluster", now_ms)
         ours = record.holder_identity == self.elector.identity
         if ours and record.controller_epoch == phase.epoch:
-            return self._load(phase.epoch, phase.since_ms)
+            return self._load(phase)
         if record.controller_epoch >= phase.epoch:
-            self._seen_epoch = max(self._seen_epoch, record.controller_epoch)
-            return self.resign("controller epoch taken by another holder", now_ms)
+            self.highest_epoch_seen = max(self.highest_epoch_seen, record.controller_epoch)
+            return self._resign("controller epoch taken by another holder", now_ms)
         return self._record(phase.epoch, record, phase.since_ms)
 
-    def _load(self, epoch: ControllerEpoch, since_ms: int) -> list[ControllerEffect]:
-        self._seen_epoch = max(self._seen_epoch, epoch)
+    def _check_record(self, phase: Holding) -> list[ControllerEffect]:
         request_id = self._new_request_id()
-        self.phase = Loading(epoch=epoch, request_id=request_id, since_ms=since_ms)
-        return [LoadCluster(request_id=request_id)]
-
-    def _read_again(self, phase: CheckingRecord | Loading) -> list[ControllerEffect]:
-        request_id = self._new_request_id()
-        self.phase = replace(phase, request_id=request_id, retry_ms=None)
-        if isinstance(phase, Loading):
-            return [LoadCluster(request_id=request_id)]
+        self.phase = CheckingRecord(
+            epoch=phase.epoch, since_ms=phase.since_ms, request_id=request_id
+        )
         return [ReadControllerRecord(request_id=request_id)]
+
+    def _load(self, phase: Holding) -> list[ControllerEffect]:
+        self.highest_epoch_seen = max(self.highest_epoch_seen, phase.epoch)
+        request_id = self._new_request_id()
+        self.phase = Loading(epoch=phase.epoch, since_ms=phase.since_ms, request_id=request_id)
+        return [LoadCluster(request_id=request_id)]
 
     def on_loaded(self, event: ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
         """Become active with the lists, unless they show a higher epoch."""
@@ -249,15 +227,12 @@ class ControllerElection:
 
     def see_epoch(self, epoch: ControllerEpoch, now_ms: int) -> list[ControllerEffect]:
         """Remember an epoch; resign if it is above ours."""
-        self._seen_epoch = max(self._seen_epoch, epoch)
-        phase = self.phase
-        if isinstance(phase, Candidate | ReadingFloor | AwaitingLease):
-            return []
-        if epoch > phase.epoch:
-            return self.resign("higher controller epoch seen", now_ms)
+        self.highest_epoch_seen = max(self.highest_epoch_seen, epoch)
+        if isinstance(self.phase, Holding) and epoch > self.phase.epoch:
+            return self._resign("higher controller epoch seen", now_ms)
         return []
 
-    def resign(self, reason: str, now_ms: int) -> list[ControllerEffect]:
+    def _resign(self, reason: str, now_ms: int) -> list[ControllerEffect]:
         """Resign and release the Lease, staying a candidate."""
         effects = self._leave(reason)
         return effects + self._follow(self.elector.release(now_ms), now_ms)
@@ -265,7 +240,7 @@ class ControllerElection:
     def _leave(self, reason: str) -> list[ControllerEffect]:
         phase, self.phase = self.phase, Candidate()
         effects: list[ControllerEffect] = []
-        if isinstance(phase, (Loading, Active)):
+        if isinstance(phase, Loading | Active):
             effects.append(StopWatching())
         if isinstance(phase, Active):
             effects.append(ControllerResigned(controller_epoch=phase.epoch, reason=reason))

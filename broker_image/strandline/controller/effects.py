@@ -153,83 +153,88 @@ class CloseSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendFullState:
+class _ToBroker:
+    """What all messages to a broker have, beside `CloseSession`."""
+
+    session_id: int
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Command(_ToBroker):
+    """What all commands to a broker have; it refuses one with an older epoch."""
+
+    broker_epoch: BrokerEpoch
+    controller_epoch: ControllerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendFullState(_Command):
     """First command of a session: the partitions that the broker hosts, and all metadata.
 
     The broker deletes no hosted partition that `partitions` leaves out.
     """
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    controller_epoch: ControllerEpoch
     brokers: tuple[LiveBroker, ...]
     partitions: tuple[PartitionCommand, ...]
     metadata: tuple[PartitionCommand, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendLeaderAndIsr:
+class SendLeaderAndIsr(_Command):
     """Committed states of a broker's partitions; then `BrokerResponseReceived`."""
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    controller_epoch: ControllerEpoch
     partitions: tuple[PartitionCommand, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendUpdateMetadata:
+class SendUpdateMetadata(_Command):
     """Live brokers (replaces the list) and partitions (merged); without a response."""
 
-    session_id: int
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    controller_epoch: ControllerEpoch
     brokers: tuple[LiveBroker, ...]
     partitions: tuple[PartitionCommand, ...] = ()
     removed: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendStopReplica:
+class SendStopReplica(_Command):
     """Delete these logs: no topic with that uid exists; then `BrokerResponseReceived`."""
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    controller_epoch: ControllerEpoch
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyAlterPartition:
+class ReplyAlterPartition(_ToBroker):
     """Respond to an AlterPartition; stored is the committed state, None if unknown."""
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
     tp: TopicPartition
     error: ErrorCode
     stored: PartitionState | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyControlledShutdown:
+class ReplyControlledShutdown(_ToBroker):
     """Respond with how many partitions with other replicas a leaving broker still leads."""
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
     error: ErrorCode
     remaining: int
 
 
-ControllerCommand = (
+SessionEffect = (
+    CloseSession
+    | SendFullState
+    | SendLeaderAndIsr
+    | SendUpdateMetadata
+    | SendStopReplica
+    | ReplyAlterPartition
+    | ReplyControlledShutdown
+)
+ControllerEffect = (
     ReadLease
     | WriteLease
     | ReadEpochFloor
@@ -242,12 +247,6 @@ ControllerCommand = (
     | ReadBroker
     | ReadTopics
     | ProbeBroker
-    | CloseSession
-    | SendFullState
-    | SendLeaderAndIsr
-    | SendUpdateMetadata
-    | SendStopReplica
-    | ReplyAlterPartition
-    | ReplyControlledShutdown
+    | SessionEffect
+    | ControllerNotice
 )
-ControllerEffect = ControllerCommand | ControllerNotice

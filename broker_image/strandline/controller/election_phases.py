@@ -31,41 +31,39 @@ class AwaitingLease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
-    """The Lease is ours; a write of the record is out."""
+class Holding:
+    """What the later phases share: the Lease is ours since then, with this epoch."""
 
     epoch: ControllerEpoch
-    record: ControllerRecord
-    request_id: int
     since_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckingRecord:
+class Recording(Holding):
+    """A write of the record is out."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckingRecord(Holding):
     """A read shows whether our record is stored; retry_ms is set after a failed read."""
 
-    epoch: ControllerEpoch
     request_id: int
-    since_ms: int
     retry_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loading:
+class Loading(Holding):
     """The epoch is recorded; quorum lists are out; retry_ms is set after a failed list."""
 
-    epoch: ControllerEpoch
     request_id: int
-    since_ms: int
     retry_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Active:
+class Active(Holding):
     """This broker is the active controller and decides with this epoch."""
-
-    epoch: ControllerEpoch
-    since_ms: int
 
 
 ElectionPhase = (

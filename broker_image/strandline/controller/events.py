@@ -24,20 +24,13 @@ from strandline.model import (
 from .store_events import (
     BrokerObserved,
     BrokerRead,
-    ClusterLoaded,
     ControllerEpochSeen,
     ControllerRecordResponseReceived,
     EpochFloorRead,
     HolderDied,
     LeaseObserved,
     LeaseResponseReceived,
-    PartitionDeleted,
-    PartitionObserved,
-    PartitionResponseReceived,
-    TopicDeleted,
-    TopicObserved,
-    TopicsRead,
-    WatchLost,
+    ObjectEvent,
 )
 
 
@@ -69,11 +62,17 @@ class HostedReplica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOpened:
-    """A broker said hello on a new stream; session_id is unique in this process."""
+class SessionEvent:
+    """What all events of a session have: its id, unique in this process, and the broker."""
 
     session_id: int
     broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOpened(SessionEvent):
+    """A broker said hello on a new stream."""
+
     broker_epoch: BrokerEpoch
     clean_since_epoch: BrokerEpoch
     incarnation: str
@@ -81,20 +80,15 @@ class SessionOpened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatReceived:
+class HeartbeatReceived(SessionEvent):
     """A broker is alive."""
 
-    session_id: int
-    broker_id: BrokerId
     broker_epoch: BrokerEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionBroken:
+class SessionBroken(SessionEvent):
     """The stream of a session ended without `CloseSession`."""
-
-    session_id: int
-    broker_id: BrokerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +101,10 @@ class ProbeResponseReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IsrChangeRequested:
+class IsrChangeRequested(SessionEvent):
     """AlterPartition of one partition; then `ReplyAlterPartition` with the same ids."""
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
     broker_epoch: BrokerEpoch
     tp: TopicPartition
     leader_epoch: LeaderEpoch
@@ -121,34 +113,28 @@ class IsrChangeRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShutdownRequested:
+class ShutdownRequested(SessionEvent):
     """A broker is about to stop; then `ReplyControlledShutdown` when its leaders have moved."""
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
     broker_epoch: BrokerEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostedReported:
+class HostedReported(SessionEvent):
     """What a broker hosts, sent every 30 s; the controller compares it with what it sent."""
 
-    session_id: int
-    broker_id: BrokerId
     hosted: tuple[HostedReplica, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerResponseReceived:
+class BrokerResponseReceived(SessionEvent):
     """Response to `SendFullState`, `SendLeaderAndIsr` or `SendStopReplica`.
 
     controller_epoch is the highest that the broker has seen.
     """
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
     error: ErrorCode
     controller_epoch: ControllerEpoch
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
@@ -177,18 +163,6 @@ BrokerEvent = (
     | BrokerRead
 )
 """What an active controller learns of brokers: their messages, probes and Broker objects."""
-
-ObjectEvent = (
-    PartitionObserved
-    | PartitionResponseReceived
-    | PartitionDeleted
-    | TopicObserved
-    | TopicDeleted
-    | TopicsRead
-    | WatchLost
-    | ClusterLoaded
-)
-"""What an active controller learns of Partitions and ReplicatedTopics."""
 
 ElectionEvent = (
     LeaseObserved

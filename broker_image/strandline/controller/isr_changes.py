@@ -13,13 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from strandline.errors import ErrorCode
-from strandline.model import (
-    BrokerId,
-    ControllerEpoch,
-    IsrEntry,
-    PartitionState,
-    StoredPartition,
-)
+from strandline.model import BrokerId, ControllerEpoch, IsrEntry, PartitionState, StoredPartition
 
 from .broker_entry import BrokerView, LivenessState
 from .effects import ReplyAlterPartition
@@ -40,21 +34,14 @@ class ReadFirst:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accept:
-    """Commit the requested ISR, then judge again."""
+class Commit:
+    """Commit this state, then judge again: the requested ISR, or why the ISR stays as it is."""
 
     state: PartitionState
+    refusal: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refuse:
-    """Commit the next partition epoch with the ISR unchanged, then judge again."""
-
-    state: PartitionState
-    reason: str
-
-
-IsrChangeVerdict = RespondNow | ReadFirst | Accept | Refuse
+IsrChangeVerdict = RespondNow | ReadFirst | Commit
 
 
 def judge(
@@ -70,15 +57,17 @@ def judge(
     view = brokers.get(request.broker_id)
     if view is None or request.broker_epoch != view.broker_epoch:
         return RespondNow(error=ErrorCode.STALE_BROKER_EPOCH)
-    if state is None:
-        if read_since_request:
-            return RespondNow(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return ReadFirst()
-    ahead = (
-        request.leader_epoch > state.leader_epoch or request.partition_epoch > state.partition_epoch
+    knows_more = (
+        state is None
+        or request.leader_epoch > state.leader_epoch
+        or request.partition_epoch > state.partition_epoch
     )
-    if ahead:
-        return RespondNow(error=ErrorCode.NOT_CONTROLLER) if read_since_request else ReadFirst()
+    if knows_more and not read_since_request:
+        return ReadFirst()
+    if state is None:
+        return RespondNow(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if knows_more:
+        return RespondNow(error=ErrorCode.NOT_CONTROLLER)
     if request.leader_epoch < state.leader_epoch:
         return RespondNow(error=ErrorCode.FENCED_LEADER_EPOCH)
     if request.broker_id != state.leader:
@@ -97,18 +86,16 @@ def _judge_members(
     controller_epoch: ControllerEpoch,
 ) -> IsrChangeVerdict:
     """Commit the ISR that a request at the stored epochs asks for, or commit its refusal."""
-    reason = _objection(isr, state, brokers)
-    if reason is None:
-        accepted = next_state(state, controller_epoch, isr, state.min_insync_replicas)
-        return Accept(state=accepted)
-    unchanged = next_state(state, controller_epoch, state.isr, state.min_insync_replicas)
-    return Refuse(state=unchanged, reason=reason)
+    refusal = _objection(isr, state, brokers)
+    next_isr = state.isr if refusal else isr
+    following = next_state(state, controller_epoch, next_isr, state.min_insync_replicas)
+    return Commit(state=following, refusal=refusal)
 
 
 def _objection(
     isr: tuple[IsrEntry, ...], state: PartitionState, brokers: Mapping[BrokerId, BrokerView]
-) -> str | None:
-    """Return why an ISR may not be committed; leaving is always allowed."""
+) -> str:
+    """Return why an ISR may not be committed, "" if it may; leaving is always allowed."""
     members = [entry.broker_id for entry in isr]
     if len(set(members)) != len(members) or not set(members) <= set(state.replicas):
         return "not a set of replicas"
@@ -125,7 +112,7 @@ def _objection(
             return "joiner shutting down"
         if entry.broker_epoch != view.broker_epoch:
             return "joiner of another broker epoch"
-    return None
+    return ""
 
 
 def reply_alter_partition(

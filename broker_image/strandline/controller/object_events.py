@@ -16,11 +16,11 @@ from .active_controller import ActiveController
 from .broker_entry import Awaited, Dead
 from .effects import ControllerEffect
 from .elections import entries_above_registration
-from .events import ObjectEvent
 from .notices import TopicDeletionConfirmed
 from .partition_entry import Finished
 from .store_events import (
     ClusterLoaded,
+    ObjectEvent,
     PartitionDeleted,
     PartitionObserved,
     PartitionResponseReceived,

@@ -17,7 +17,7 @@ from .context import ControllerContext
 from .effects import ControllerEffect, ReadStoredPartition, WritePartitionStatus
 from .elections import ElectionInput, decide
 from .events import IsrChangeRequested
-from .isr_changes import Accept, ReadFirst, Refuse, RespondNow, judge, reply_alter_partition
+from .isr_changes import Commit, ReadFirst, RespondNow, judge, reply_alter_partition
 from .notices import StoreConflicted
 from .partition_entry import Finished, InDoubt, PartitionEntry
 from .store_events import PartitionResponseReceived, StoreOutcome
@@ -135,7 +135,7 @@ class PartitionReconciler:
     def _reconcile(self, name: str, entry: PartitionEntry, now_ms: int) -> list[ControllerEffect]:
         """Read if the last read is in doubt, else write what must change, else serve requests."""
         if isinstance(entry.call, InDoubt):
-            return self._read(name, entry)
+            return self._read(entry)
         wait_until_ms = entry.first_seen_ms + self._timing.new_partition_wait_ms
         inputs = ElectionInput(
             brokers=self._brokers.views,
@@ -147,14 +147,14 @@ class PartitionReconciler:
         )
         decision = decide(entry.stored, inputs)
         if decision is not None:
-            return self._write(name, entry, decision.state, kind=decision.kind)
+            return self._write(entry, decision.state, kind=decision.kind)
         if entry.stored.state is None and not inputs.waited:
             self._delayed[name] = wait_until_ms
         if not entry.requests:
             entry.forgive()
-        return self._serve(name, entry)
+        return self._serve(entry)
 
-    def _serve(self, name: str, entry: PartitionEntry) -> list[ControllerEffect]:
+    def _serve(self, entry: PartitionEntry) -> list[ControllerEffect]:
         """Judge the pending requests until one needs the store."""
         effects: list[ControllerEffect] = []
         for broker_id in sorted(entry.requests):
@@ -178,23 +178,18 @@ class PartitionReconciler:
                         reply_alter_partition(request, verdict.error, stored=entry.stored.state)
                     )
                 case ReadFirst():
-                    return effects + self._read(name, entry)
-                case Accept():
-                    return effects + self._write(name, entry, verdict.state, requester=broker_id)
-                case Refuse():
-                    return effects + self._write(
-                        name, entry, verdict.state, requester=broker_id, refusal=verdict.reason
-                    )
+                    return effects + self._read(entry)
+                case Commit(state=state, refusal=refusal):
+                    return effects + self._write(entry, state, requester=broker_id, refusal=refusal)
         return effects
 
-    def _read(self, name: str, entry: PartitionEntry) -> list[ControllerEffect]:
-        request_id = self._new_call(name)
+    def _read(self, entry: PartitionEntry) -> list[ControllerEffect]:
+        request_id = self._new_call(entry)
         entry.begin_read(request_id)
-        return [ReadStoredPartition(request_id=request_id, name=name)]
+        return [ReadStoredPartition(request_id=request_id, name=entry.stored.name)]
 
     def _write(
         self,
-        name: str,
         entry: PartitionEntry,
         state: PartitionState,
         *,
@@ -202,9 +197,9 @@ class PartitionReconciler:
         requester: BrokerId | None = None,
         refusal: str = "",
     ) -> list[ControllerEffect]:
-        request_id = self._new_call(name)
+        request_id, stored = self._new_call(entry), entry.stored
         write = StatusWrite(
-            before=entry.stored.state,
+            before=stored.state,
             after=state,
             kind=kind,
             requester=requester,
@@ -215,16 +210,16 @@ class PartitionReconciler:
         return [
             WritePartitionStatus(
                 request_id=request_id,
-                name=name,
-                tp=entry.stored.tp,
-                resource_version=entry.stored.resource_version,
+                name=stored.name,
+                tp=stored.tp,
+                resource_version=stored.resource_version,
                 state=state,
             )
         ]
 
-    def _new_call(self, name: str) -> int:
+    def _new_call(self, entry: PartitionEntry) -> int:
         request_id = self._new_request_id()
-        self._calls[request_id] = name
+        self._calls[request_id] = entry.stored.name
         return request_id
 
     def resign(self) -> list[ControllerEffect]:

@@ -7,13 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.model import (
-    NO_LEADER,
-    BrokerId,
-    ElectionKind,
-    PartitionState,
-    StoredPartition,
-)
+from strandline.model import NO_LEADER, BrokerId, ElectionKind, PartitionState, StoredPartition
 
 from .notices import (
     ControllerNotice,
@@ -45,78 +39,59 @@ def notices_of(
     written: StatusWrite, partition: StoredPartition, *, now_ms: int, detect_ms: int
 ) -> list[ControllerNotice]:
     """Return the notices of one committed write; detect_ms is that of the former leader's death."""
-    before, after = written.before, written.after
+    before, after, requester = written.before, written.after, written.requester
+    tp, topic_name = partition.tp, partition.topic_name
     notices: list[ControllerNotice] = []
     if written.kind is not None:
-        notices.append(_elected(written, written.kind, partition, now_ms, detect_ms))
-    elif written.requester is not None or after.leader != NO_LEADER:
-        notices.extend(_isr_changed(written, partition))
-    else:
-        notices.append(
-            PartitionOffline(
-                tp=partition.tp,
-                topic_name=partition.topic_name,
-                leader_epoch=after.leader_epoch,
-                isr=after.isr_ids,
-                reason=after.reason,
-            )
+        elected = LeaderElected(
+            tp=tp,
+            topic_name=topic_name,
+            kind=written.kind,
+            leader_before=NO_LEADER if before is None else before.leader,
+            leader=after.leader,
+            leader_epoch=after.leader_epoch,
+            partition_epoch=after.partition_epoch,
+            isr=after.isr_ids,
+            detect_ms=detect_ms,
+            elect_ms=now_ms - written.since_ms,
         )
-    if before is not None and before.min_insync_replicas != after.min_insync_replicas:
-        notices.append(
-            MinIsrChanged(
-                tp=partition.tp,
-                topic_name=partition.topic_name,
-                min_insync_replicas=after.min_insync_replicas,
-            )
+        notices.append(elected)
+    elif requester is not None and written.refusal:
+        refused = IsrRefused(
+            tp=tp,
+            topic_name=topic_name,
+            requester=requester,
+            partition_epoch=after.partition_epoch,
+            reason=written.refusal,
         )
+        notices.append(refused)
+    elif requester is None and after.leader == NO_LEADER:
+        offline = PartitionOffline(
+            tp=tp,
+            topic_name=topic_name,
+            leader_epoch=after.leader_epoch,
+            isr=after.isr_ids,
+            reason=after.reason,
+        )
+        notices.append(offline)
+    elif before is not None and before.isr != after.isr:
+        notices.append(_accepted(written, before, partition))
+    min_isr = after.min_insync_replicas
+    if before is not None and before.min_insync_replicas != min_isr:
+        notices.append(MinIsrChanged(tp=tp, topic_name=topic_name, min_insync_replicas=min_isr))
     return notices
 
 
-def _elected(
-    written: StatusWrite,
-    kind: ElectionKind,
-    partition: StoredPartition,
-    now_ms: int,
-    detect_ms: int,
-) -> LeaderElected:
-    before, after = written.before, written.after
-    return LeaderElected(
+def _accepted(
+    written: StatusWrite, before: PartitionState, partition: StoredPartition
+) -> IsrAccepted:
+    after = written.after
+    return IsrAccepted(
         tp=partition.tp,
         topic_name=partition.topic_name,
-        kind=kind,
-        leader_before=NO_LEADER if before is None else before.leader,
-        leader=after.leader,
+        requester=NO_LEADER if written.requester is None else written.requester,
         leader_epoch=after.leader_epoch,
         partition_epoch=after.partition_epoch,
+        isr_before=before.isr_ids,
         isr=after.isr_ids,
-        detect_ms=detect_ms,
-        elect_ms=now_ms - written.since_ms,
     )
-
-
-def _isr_changed(written: StatusWrite, partition: StoredPartition) -> list[ControllerNotice]:
-    """Report an ISR change: accepted, refused, or the controller's own."""
-    before, after, requester = written.before, written.after, written.requester
-    if written.refusal and requester is not None:
-        return [
-            IsrRefused(
-                tp=partition.tp,
-                topic_name=partition.topic_name,
-                requester=requester,
-                partition_epoch=after.partition_epoch,
-                reason=written.refusal,
-            )
-        ]
-    if before is None or before.isr == after.isr:
-        return []
-    return [
-        IsrAccepted(
-            tp=partition.tp,
-            topic_name=partition.topic_name,
-            requester=NO_LEADER if requester is None else requester,
-            leader_epoch=after.leader_epoch,
-            partition_epoch=after.partition_epoch,
-            isr_before=before.isr_ids,
-            isr=after.isr_ids,
-        )
-    ]

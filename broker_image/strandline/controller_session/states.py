@@ -46,7 +46,7 @@ class Redialling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """A stream is open. due_ms: the next heartbeat; report_due_ms: the next with a hosted report."""
+    """A stream is open. A heartbeat is due at due_ms; it has a hosted report from report_due_ms on."""
 
     session_id: int
     holder: Holder

@@ -45,7 +45,7 @@ from .network import Address, Delivery
 from .plan import Timing
 from .probes import Prober
 from .process_port import ProcessPort
-from .session_messages import SessionEffect, events_of, messages_of
+from .session_messages import events_of, messages_of
 
 _REPEATABLE = (LeaderAndIsrReceived, StopReplicaReceived, AlterPartitionResponseReceived)
 
@@ -136,7 +136,7 @@ class SimulatedControllerShell:
                 self._environment.trace.record(self._port.incarnation, effect)
                 self._environment.tally.controllers_elected += 1
 
-    def send(self, effect: SessionEffect) -> None:
+    def send(self, effect: done.SessionEffect) -> None:
         """Perform an effect on a session; one that is gone takes nothing."""
         if effect.session_id not in self._sessions:
             return

@@ -37,16 +37,6 @@ from strandline.core.events import (
 )
 from strandline.model import BrokerId
 
-SessionEffect = (
-    done.CloseSession
-    | done.SendFullState
-    | done.SendLeaderAndIsr
-    | done.SendUpdateMetadata
-    | done.SendStopReplica
-    | done.ReplyAlterPartition
-    | done.ReplyControlledShutdown
-)
-
 
 def events_of(
     message: BrokerMessage, *, session_id: int, broker_id: BrokerId
@@ -118,7 +108,9 @@ def _hello(message: Hello, *, session_id: int) -> tuple[ControllerEvent, ...]:
     return (ControllerEpochSeen(controller_epoch=message.highest_controller_epoch), opened)
 
 
-def messages_of(effect: SessionEffect, *, controller_id: BrokerId) -> tuple[ControllerMessage, ...]:
+def messages_of(
+    effect: done.SessionEffect, *, controller_id: BrokerId
+) -> tuple[ControllerMessage, ...]:
     """Return what a controller's effect says to the broker; metadata goes before a full state."""
     match effect:
         case done.SendLeaderAndIsr():
