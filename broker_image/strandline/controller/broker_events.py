@@ -8,23 +8,12 @@ from typing import assert_never
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, ControllerEpoch, TopicPartition
 
+from . import events
 from .active_controller import ActiveController
 from .broker_entry import InSession, session_id_of
 from .brokers import HelloVerdict
 from .effects import CloseSession, ControllerEffect
 from .elections import STATE_LOST
-from .events import (
-    BrokerEvent,
-    BrokerResponseReceived,
-    HeartbeatReceived,
-    HostedReported,
-    IsrChangeRequested,
-    ProbeResponseReceived,
-    ProbeVerdict,
-    SessionBroken,
-    SessionOpened,
-    ShutdownRequested,
-)
 from .isr_changes import reply_alter_partition
 from .notices import BrokerRegistered, RequestFenced
 from .shutdowns import reply_controlled_shutdown
@@ -35,7 +24,7 @@ from .store_events import BrokerObserved, BrokerRead, StoreOutcome
 class _Waiting:
     """A hello, and the read of its Broker that began after the hello."""
 
-    hello: SessionOpened
+    hello: events.SessionOpened
     request_id: int
 
 
@@ -46,24 +35,24 @@ class BrokerEventHandler:
         self._active = active
         self._waiting: dict[BrokerId, _Waiting] = {}
 
-    def handle(self, event: BrokerEvent, now_ms: int) -> list[ControllerEffect]:
+    def handle(self, event: events.BrokerEvent, now_ms: int) -> list[ControllerEffect]:
         """Take one event about a broker."""
         match event:
-            case HeartbeatReceived():
+            case events.HeartbeatReceived():
                 return self._on_heartbeat(event, now_ms)
-            case IsrChangeRequested():
+            case events.IsrChangeRequested():
                 return self._on_isr_change(event, now_ms)
-            case BrokerResponseReceived():
+            case events.BrokerResponseReceived():
                 return self._on_broker_response(event, now_ms)
-            case ProbeResponseReceived():
+            case events.ProbeResponseReceived():
                 return self._on_probe(event, now_ms)
-            case SessionOpened():
+            case events.SessionOpened():
                 return self._on_hello(event, now_ms)
-            case SessionBroken():
+            case events.SessionBroken():
                 return self._on_broken(event, now_ms)
-            case ShutdownRequested():
+            case events.ShutdownRequested():
                 return self._on_shutdown(event, now_ms)
-            case HostedReported():
+            case events.HostedReported():
                 return self._on_hosted(event, now_ms)
             case BrokerObserved():
                 return self._active.register_broker(event.broker, now_ms)
@@ -72,7 +61,7 @@ class BrokerEventHandler:
             case _:
                 assert_never(event)
 
-    def _on_hello(self, event: SessionOpened, now_ms: int) -> list[ControllerEffect]:
+    def _on_hello(self, event: events.SessionOpened, now_ms: int) -> list[ControllerEffect]:
         """Accept a hello of the registered broker epoch; read the Broker if that is unknown."""
         match self._active.brokers.judge_hello(event):
             case HelloVerdict.ACCEPTED:
@@ -112,12 +101,12 @@ class BrokerEventHandler:
         return effects + self._fence(waiting, "hello of an ended process")
 
     def _fence(
-        self, event: SessionOpened | HeartbeatReceived, detail: str
+        self, event: events.SessionOpened | events.HeartbeatReceived, detail: str
     ) -> list[ControllerEffect]:
         fenced = RequestFenced(broker_id=event.broker_id, fence="broker_epoch", detail=detail)
         return [fenced, *self._active.close(event.session_id, ErrorCode.STALE_BROKER_EPOCH)]
 
-    def _accept(self, hello: SessionOpened, now_ms: int) -> list[ControllerEffect]:
+    def _accept(self, hello: events.SessionOpened, now_ms: int) -> list[ControllerEffect]:
         active = self._active
         replaced = session_id_of(active.brokers.entries.get(hello.broker_id))
         session = active.brokers.open_session(hello, now_ms)
@@ -137,7 +126,7 @@ class BrokerEventHandler:
         active.queue_partitions_of(hello.broker_id, now_ms)
         return effects
 
-    def _on_hosted(self, event: HostedReported, now_ms: int) -> list[ControllerEffect]:
+    def _on_hosted(self, event: events.HostedReported, now_ms: int) -> list[ControllerEffect]:
         """Send again the partitions whose sent state a broker does not host."""
         active = self._active
         session = active.brokers.in_session(event.broker_id, event.session_id)
@@ -156,7 +145,7 @@ class BrokerEventHandler:
             return False
         return found is None or found.partition_epoch < sent.partition_epoch
 
-    def _on_heartbeat(self, event: HeartbeatReceived, now_ms: int) -> list[ControllerEffect]:
+    def _on_heartbeat(self, event: events.HeartbeatReceived, now_ms: int) -> list[ControllerEffect]:
         """Count a sign of life; fence one of another broker epoch."""
         active = self._active
         session = active.brokers.in_session(event.broker_id, event.session_id)
@@ -170,7 +159,7 @@ class BrokerEventHandler:
         active.brokers.hear(event.broker_id, session, now_ms)
         return []
 
-    def _on_broken(self, event: SessionBroken, now_ms: int) -> list[ControllerEffect]:
+    def _on_broken(self, event: events.SessionBroken, now_ms: int) -> list[ControllerEffect]:
         """Probe a broker whose stream ended; ignore the end of an older stream."""
         waiting = self._waiting.get(event.broker_id)
         if waiting is not None and waiting.hello.session_id == event.session_id:
@@ -181,7 +170,7 @@ class BrokerEventHandler:
             self._active.shutdowns.cancel(event.broker_id)
         return []
 
-    def _on_probe(self, event: ProbeResponseReceived, now_ms: int) -> list[ControllerEffect]:
+    def _on_probe(self, event: events.ProbeResponseReceived, now_ms: int) -> list[ControllerEffect]:
         """Judge a probe. The session of a dead broker ends, its leaderships and ISR entries go."""
         active, broker_id = self._active, event.broker_id
         session_id = session_id_of(active.brokers.entries.get(broker_id))
@@ -191,11 +180,13 @@ class BrokerEventHandler:
         active.shutdowns.cancel(broker_id)
         active.queue_partitions_of(broker_id, now_ms)
         effects = [dead, *active.close(session_id, ErrorCode.NOT_CONTROLLER)]
-        if event.verdict is ProbeVerdict.OTHER_INCARNATION:
+        if event.verdict is events.ProbeVerdict.OTHER_INCARNATION:
             effects.extend(active.read_brokers([broker_id]))
         return effects
 
-    def _on_isr_change(self, event: IsrChangeRequested, now_ms: int) -> list[ControllerEffect]:
+    def _on_isr_change(
+        self, event: events.IsrChangeRequested, now_ms: int
+    ) -> list[ControllerEffect]:
         """Queue an AlterPartition of a broker in session; refuse any other at once."""
         found = self._active.table.entry_of(event.tp)
         if found is None:
@@ -207,7 +198,7 @@ class BrokerEventHandler:
         self._active.reconciler.add_request(name, event, now_ms)
         return []
 
-    def _on_shutdown(self, event: ShutdownRequested, now_ms: int) -> list[ControllerEffect]:
+    def _on_shutdown(self, event: events.ShutdownRequested, now_ms: int) -> list[ControllerEffect]:
         """Move the leaderships of a leaving broker; `Shutdowns` responds."""
         active = self._active
         session = active.brokers.in_session(event.broker_id, event.session_id)
@@ -219,7 +210,7 @@ class BrokerEventHandler:
         return []
 
     def _on_broker_response(
-        self, event: BrokerResponseReceived, now_ms: int
+        self, event: events.BrokerResponseReceived, now_ms: int
     ) -> list[ControllerEffect]:
         """Note a higher epoch, or older data, that a broker's response shows."""
         active = self._active
@@ -241,15 +232,15 @@ class BrokerEventHandler:
         return effects
 
 
-def refuse(event: BrokerEvent, epoch: ControllerEpoch) -> list[ControllerEffect]:
+def refuse(event: events.BrokerEvent, epoch: ControllerEpoch) -> list[ControllerEffect]:
     """Refuse a broker that takes an inactive controller for the active one."""
     match event:
-        case IsrChangeRequested():
+        case events.IsrChangeRequested():
             return [reply_alter_partition(event, ErrorCode.NOT_CONTROLLER)]
-        case ShutdownRequested():
+        case events.ShutdownRequested():
             return [reply_controlled_shutdown(event, ErrorCode.NOT_CONTROLLER)]
-        case SessionOpened(session_id=session_id) | HeartbeatReceived(session_id=session_id):
+        case events.SessionOpened() | events.HeartbeatReceived():
             error = ErrorCode.NOT_CONTROLLER
-            return [CloseSession(session_id=session_id, error=error, controller_epoch=epoch)]
+            return [CloseSession(session_id=event.session_id, error=error, controller_epoch=epoch)]
         case _:
             return []

@@ -14,6 +14,7 @@ from typing import assert_never
 
 from strandline.model import BrokerId, ControllerEpoch, ControllerRecord
 
+from . import store_events
 from .effects import (
     ControllerEffect,
     LoadCluster,
@@ -37,16 +38,7 @@ from .events import ElectionEvent, StopRequested
 from .lease_election import LeaseEffect, LeaseElector
 from .lease_observation import LeaseLost, LeaseWon, MayTake
 from .notices import ControllerResigned, LeaseLostOrLeft, LeaseTaken
-from .store_events import (
-    ClusterLoaded,
-    ControllerEpochSeen,
-    ControllerRecordResponseReceived,
-    EpochFloorRead,
-    HolderDied,
-    LeaseObserved,
-    LeaseResponseReceived,
-    StoreOutcome,
-)
+from .store_events import StoreOutcome
 from .timing import LeaseTiming
 
 
@@ -87,18 +79,17 @@ class ControllerElection:
     def handle(self, event: ElectionEvent, now_ms: int) -> list[ControllerEffect]:
         """Take one event of the election."""
         match event:
-            case LeaseObserved():
+            case store_events.LeaseObserved():
                 return self._follow(self.elector.observe(event.lease, now_ms), now_ms)
-            case LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=lease):
-                decisions = self.elector.on_lease_response(request_id, outcome, lease, now_ms)
-                return self._follow(decisions, now_ms)
-            case ControllerEpochSeen():
+            case store_events.LeaseResponseReceived():
+                return self._follow(self.elector.on_lease_response(event, now_ms), now_ms)
+            case store_events.ControllerEpochSeen():
                 return self.see_epoch(event.controller_epoch, now_ms)
-            case EpochFloorRead():
+            case store_events.EpochFloorRead():
                 return self._on_floor(event, now_ms)
-            case ControllerRecordResponseReceived():
+            case store_events.ControllerRecordResponseReceived():
                 return self._on_record(event, now_ms)
-            case HolderDied():
+            case store_events.HolderDied():
                 self.elector.holder_died(event.holder_identity, now_ms)
                 return []
             case StopRequested():
@@ -135,7 +126,7 @@ class ControllerElection:
                     effects.append(decision)
         return effects
 
-    def _on_floor(self, event: EpochFloorRead, now_ms: int) -> list[ControllerEffect]:
+    def _on_floor(self, event: store_events.EpochFloorRead, now_ms: int) -> list[ControllerEffect]:
         """Take the Lease with an epoch above every known one."""
         if not isinstance(self.phase, ReadingFloor) or self.phase.request_id != event.request_id:
             return []
@@ -173,7 +164,7 @@ class ControllerElection:
         return [WriteControllerRecord(request_id=request_id, record=record)]
 
     def _on_record(
-        self, event: ControllerRecordResponseReceived, now_ms: int
+        self, event: store_events.ControllerRecordResponseReceived, now_ms: int
     ) -> list[ControllerEffect]:
         """Load the cluster when the record is ours; otherwise read it, try again, or resign."""
         phase, record = self.phase, event.record
@@ -211,7 +202,7 @@ class ControllerElection:
         self.phase = Loading(epoch=phase.epoch, since_ms=phase.since_ms, request_id=request_id)
         return [LoadCluster(request_id=request_id)]
 
-    def on_loaded(self, event: ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
+    def on_loaded(self, event: store_events.ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
         """Become active with the lists, unless they show a higher epoch."""
         phase = self.phase
         if not isinstance(phase, Loading) or phase.request_id != event.request_id:

@@ -21,17 +21,7 @@ from strandline.model import (
     TopicPartition,
 )
 
-from .store_events import (
-    BrokerObserved,
-    BrokerRead,
-    ControllerEpochSeen,
-    ControllerRecordResponseReceived,
-    EpochFloorRead,
-    HolderDied,
-    LeaseObserved,
-    LeaseResponseReceived,
-    ObjectEvent,
-)
+from . import store_events
 
 
 class ProbeVerdict(Enum):
@@ -159,20 +149,20 @@ BrokerEvent = (
     | SessionBroken
     | ShutdownRequested
     | HostedReported
-    | BrokerObserved
-    | BrokerRead
+    | store_events.BrokerObserved
+    | store_events.BrokerRead
 )
 """What an active controller learns of brokers: their messages, probes and Broker objects."""
 
 ElectionEvent = (
-    LeaseObserved
-    | LeaseResponseReceived
-    | HolderDied
-    | EpochFloorRead
-    | ControllerRecordResponseReceived
-    | ControllerEpochSeen
+    store_events.LeaseObserved
+    | store_events.LeaseResponseReceived
+    | store_events.HolderDied
+    | store_events.EpochFloorRead
+    | store_events.ControllerRecordResponseReceived
+    | store_events.ControllerEpochSeen
     | StopRequested
 )
 """What the election of the controller learns; `ClusterLoaded` ends it."""
 
-ControllerEvent = Ticked | BrokerEvent | ObjectEvent | ElectionEvent
+ControllerEvent = Ticked | BrokerEvent | store_events.ObjectEvent | ElectionEvent

@@ -12,23 +12,13 @@ from typing import assert_never
 
 from strandline.model import ElectionKind, StoredPartition, StoredTopic, TopicId
 
+from . import store_events
 from .active_controller import ActiveController
 from .broker_entry import Awaited, Dead
 from .effects import ControllerEffect
 from .elections import entries_above_registration
 from .notices import TopicDeletionConfirmed
 from .partition_entry import Finished
-from .store_events import (
-    ClusterLoaded,
-    ObjectEvent,
-    PartitionDeleted,
-    PartitionObserved,
-    PartitionResponseReceived,
-    TopicDeleted,
-    TopicObserved,
-    TopicsRead,
-    WatchLost,
-)
 from .write_notices import notices_of
 
 
@@ -38,31 +28,31 @@ class ObjectEventHandler:
     def __init__(self, active: ActiveController) -> None:
         self._active = active
 
-    def handle(self, event: ObjectEvent, now_ms: int) -> list[ControllerEffect]:
+    def handle(self, event: store_events.ObjectEvent, now_ms: int) -> list[ControllerEffect]:
         """Take one event about stored objects."""
         match event:
-            case PartitionObserved():
+            case store_events.PartitionObserved():
                 return self._on_partition(event.partition, now_ms)
-            case PartitionResponseReceived():
+            case store_events.PartitionResponseReceived():
                 return self._on_partition_response(event, now_ms)
-            case PartitionDeleted():
+            case store_events.PartitionDeleted():
                 return self._on_partition_deleted(event)
-            case TopicObserved():
+            case store_events.TopicObserved():
                 self._on_topic(event.topic, now_ms)
-            case TopicDeleted():
+            case store_events.TopicDeleted():
                 self._active.topics.suspect([event.topic_id])
-            case TopicsRead():
+            case store_events.TopicsRead():
                 return self._on_topics_read(event, now_ms)
-            case WatchLost():
+            case store_events.WatchLost():
                 self._active.reload.ask(now_ms)
-            case ClusterLoaded():
+            case store_events.ClusterLoaded():
                 is_asked_for = self._active.reload.on_cluster_loaded(event, now_ms)
                 return self.on_loaded(event, now_ms) if is_asked_for else []
             case _:
                 assert_never(event)
         return []
 
-    def on_loaded(self, event: ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
+    def on_loaded(self, event: store_events.ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
         """Adopt the quorum lists, the first ones of an epoch or those after a lost watch.
 
         Every registered broker counts as live, and the controller probes it, until it opens a
@@ -97,7 +87,7 @@ class ObjectEventHandler:
         return self._on_newer_state(partition, now_ms, kind=kind)
 
     def _on_partition_response(
-        self, event: PartitionResponseReceived, now_ms: int
+        self, event: store_events.PartitionResponseReceived, now_ms: int
     ) -> list[ControllerEffect]:
         """Take the response to a read or a write of ours."""
         finished, effects = self._active.reconciler.on_partition_response(event, now_ms)
@@ -141,7 +131,7 @@ class ObjectEventHandler:
         above = entries_above_registration(state, active.brokers.views)
         return list(active.read_brokers(each.broker_id for each in above))
 
-    def _on_partition_deleted(self, event: PartitionDeleted) -> list[ControllerEffect]:
+    def _on_partition_deleted(self, event: store_events.PartitionDeleted) -> list[ControllerEffect]:
         """Forget a Partition object. Its data stays unless its topic is deleted, too."""
         entry = self._active.table.entries.get(event.name)
         if entry is None or entry.stored.tp != event.tp:
@@ -166,7 +156,9 @@ class ObjectEventHandler:
         for name in active.table.of_topic(topic.topic_id):
             active.reconciler.queue(name, now_ms)
 
-    def _on_topics_read(self, event: TopicsRead, now_ms: int) -> list[ControllerEffect]:
+    def _on_topics_read(
+        self, event: store_events.TopicsRead, now_ms: int
+    ) -> list[ControllerEffect]:
         """Delete the logs of the topics that a quorum list proves deleted."""
         effects: list[ControllerEffect] = []
         confirmed = self._active.topics.on_topics_read(event, now_ms)

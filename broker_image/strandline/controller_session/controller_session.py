@@ -21,30 +21,12 @@ from strandline.core.events import (
 from strandline.errors import ErrorCode
 from strandline.model import Registration, TopicPartition
 
+from . import events, messages
 from .controlled_shutdown import ControlledShutdown
 from .effects import Effect, ShutdownEnded, ShutdownProgressed, StepController, StepReplicas
-from .events import (
-    CommandPerformed,
-    Event,
-    HolderLookedUp,
-    HolderObserved,
-    HolderProbed,
-    IsrProposed,
-    MessageReceived,
-    ShutdownBegun,
-    StreamBroken,
-    TimePassed,
-)
+from .events import Event
 from .holder_connection import HolderConnection
 from .hosting import HostedReplicas, leads_any
-from .messages import (
-    CommandResponse,
-    IsrProposal,
-    MetadataUpdate,
-    SessionRefused,
-    ShutdownRequest,
-    ShutdownResponse,
-)
 from .metadata_cache import MetadataCache
 from .timing import ControllerSessionTiming
 
@@ -83,23 +65,23 @@ class ControllerSession:
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Take one event; return the effects, in order."""
         match event:
-            case MessageReceived():
+            case events.MessageReceived():
                 return self._on_message(event, now_ms)
-            case TimePassed():
+            case events.TimePassed():
                 return [*self.connection.on_time(now_ms), *self._on_shutdown_time(now_ms)]
-            case IsrProposed(proposal=proposal):
+            case events.IsrProposed(proposal=proposal):
                 return self._on_proposed(proposal)
-            case CommandPerformed():
+            case events.CommandPerformed():
                 return self._on_command_performed(event)
-            case HolderObserved(holder_identity=identity):
+            case events.HolderObserved(holder_identity=identity):
                 return self.connection.on_holder_observed(identity)
-            case HolderLookedUp():
+            case events.HolderLookedUp():
                 return self.connection.on_holder_looked_up(event, now_ms)
-            case StreamBroken():
+            case events.StreamBroken():
                 return self.connection.on_stream_broken(event)
-            case HolderProbed():
+            case events.HolderProbed():
                 return self.connection.on_holder_probed(event, now_ms)
-            case ShutdownBegun():
+            case events.ShutdownBegun():
                 epoch, timing = self._broker_epoch, self._timing
                 self._shutdown = ControlledShutdown(epoch, timing, now_ms=now_ms)
                 return self._on_shutdown_time(now_ms)
@@ -108,29 +90,27 @@ class ControllerSession:
 
     # --- what the controller says ---------------------------------------------------------
 
-    def _on_message(self, event: MessageReceived, now_ms: int) -> list[Effect]:
+    def _on_message(self, event: events.MessageReceived, now_ms: int) -> list[Effect]:
         """Take a message, also a late one: its epochs fence it, not its session."""
-        message, is_present = event.message, self.connection.is_present(event.session_id)
-        if is_present:
-            self.connection.on_response()
+        message, is_present = event.message, self.connection.on_message(event.session_id)
         match message:
             case LeaderAndIsrReceived():
                 seen = ControllerEpochSeen(controller_epoch=message.controller_epoch)
                 return [StepController(event=seen), StepReplicas(event=message)]
             case StopReplicaReceived() | AlterPartitionResponseReceived():
                 return [StepReplicas(event=message)]
-            case MetadataUpdate():
+            case messages.MetadataUpdate():
                 return self._on_metadata(message)
-            case ShutdownResponse():
+            case messages.ShutdownResponse():
                 return self._on_shutdown_response(message, now_ms)
-            case SessionRefused():
+            case messages.SessionRefused():
                 if not is_present:
                     return []
                 return self.connection.on_refused(event.session_id, now_ms)
             case _:
                 assert_never(message)
 
-    def _on_metadata(self, update: MetadataUpdate) -> list[Effect]:
+    def _on_metadata(self, update: messages.MetadataUpdate) -> list[Effect]:
         if not self._metadata.apply(update):
             return []
         epoch, brokers = update.controller_epoch, update.live_brokers
@@ -144,14 +124,14 @@ class ControllerSession:
             self._unsent[proposal.tp] = proposal
             return []
         self._unsent.pop(proposal.tp, None)
-        message = IsrProposal(broker_epoch=self._broker_epoch, proposal=proposal)
+        message = messages.IsrProposal(broker_epoch=self._broker_epoch, proposal=proposal)
         return self.connection.send(message)
 
-    def _on_command_performed(self, event: CommandPerformed) -> list[Effect]:
+    def _on_command_performed(self, event: events.CommandPerformed) -> list[Effect]:
         """Send the response; without a session the next hello replaces it."""
         response, epoch = event.response, self._replicas.controller_epoch
         effects = self.connection.send(
-            CommandResponse(response=response, highest_controller_epoch=epoch)
+            messages.CommandResponse(response=response, highest_controller_epoch=epoch)
         )
         is_full = isinstance(response, ReplyLeaderAndIsr) and response.full
         if is_full and response.error is ErrorCode.NONE:
@@ -177,25 +157,23 @@ class ControllerSession:
         if self._shutdown is None:
             return []
         leads, has_session = leads_any(self._replicas), self.connection.is_open
-        return self._continue_shutdown(
-            self._shutdown.on_time(has_session=has_session, leads=leads, now_ms=now_ms)
-        )
+        decided = self._shutdown.on_time(has_session=has_session, leads=leads, now_ms=now_ms)
+        return self._continue_shutdown(decided)
 
-    def _on_shutdown_response(self, response: ShutdownResponse, now_ms: int) -> list[Effect]:
+    def _on_shutdown_response(
+        self, response: messages.ShutdownResponse, now_ms: int
+    ) -> list[Effect]:
         if self._shutdown is None:
             return []
         leads = leads_any(self._replicas)
-        return self._continue_shutdown(
-            self._shutdown.on_response(response, leads=leads, now_ms=now_ms)
-        )
+        decided = self._shutdown.on_response(response, leads=leads, now_ms=now_ms)
+        return self._continue_shutdown(decided)
 
     def _continue_shutdown(
-        self, decided: ShutdownRequest | ShutdownEnded | ShutdownProgressed | None
+        self, decided: messages.ShutdownRequest | ShutdownEnded | ShutdownProgressed | None
     ) -> list[Effect]:
-        if decided is None:
-            return []
-        if isinstance(decided, ShutdownRequest):
+        if isinstance(decided, messages.ShutdownRequest):
             return self.connection.send(decided)
         if isinstance(decided, ShutdownEnded):
             self._shutdown = None
-        return [decided]
+        return [] if decided is None else [decided]

@@ -16,17 +16,8 @@ from strandline.controller.events import ProbeVerdict
 from strandline.controller.store_events import HolderDied
 from strandline.model import HolderIdentity, Registration
 
-from .effects import (
-    CloseStream,
-    DialHolder,
-    Effect,
-    FindHolder,
-    HolderDead,
-    HolderUnknown,
-    ProbeHolder,
-    SendMessage,
-    StepController,
-)
+from . import effects
+from .effects import Effect
 from .events import HolderLookedUp, HolderProbed, StreamBroken
 from .hosting import HostedReplicas, hosted_by
 from .messages import BrokerMessage, Heartbeat, Hello
@@ -73,16 +64,12 @@ class HolderConnection:
         """Tell whether a session is open, so that `send` sends."""
         return isinstance(self.state, Open)
 
-    def is_present(self, session_id: int) -> bool:
-        """Tell whether that session is the open one."""
-        return isinstance(self.state, Open) and self.state.session_id == session_id
-
     def send(self, message: BrokerMessage) -> list[Effect]:
         """Send on the open session; without one drop the message."""
         state = self.state
         if not isinstance(state, Open):
             return []
-        return [SendMessage(session_id=state.session_id, message=message)]
+        return [effects.SendMessage(session_id=state.session_id, message=message)]
 
     # --- the holder of the Lease ----------------------------------------------------------
 
@@ -93,17 +80,17 @@ class HolderConnection:
         self._holder_identity = identity
         self._redials = 0
         if isinstance(self.state, Open):
-            return [CloseStream(session_id=self.state.session_id), *self._look_up()]
+            return [effects.CloseStream(session_id=self.state.session_id), *self._look_up()]
         return self._look_up()
 
     def _look_up(self) -> list[Effect]:
         identity = HolderIdentity.parse(self._holder_identity)
         if identity is None:
             self.state = NoHolder()
-            unknown = HolderUnknown(holder_identity=self._holder_identity)
+            unknown = effects.HolderUnknown(holder_identity=self._holder_identity)
             return [unknown] if self._holder_identity else []
         self.state = LookingUp(lookup_id=self._next_id())
-        return [FindHolder(lookup_id=self.state.lookup_id, broker_id=identity.broker_id)]
+        return [effects.FindHolder(lookup_id=self.state.lookup_id, broker_id=identity.broker_id)]
 
     def on_holder_looked_up(self, event: HolderLookedUp, now_ms: int) -> list[Effect]:
         """Dial the holder if the registered process is the one that signed the Lease."""
@@ -121,7 +108,7 @@ class HolderConnection:
             due_ms=now_ms + self._timing.heartbeat_interval_ms,
             report_due_ms=now_ms + self._timing.hosted_report_interval_ms,
         )
-        dial = DialHolder(
+        dial = effects.DialHolder(
             session_id=session_id, broker_id=holder.identity.broker_id, endpoint=holder.endpoint
         )
         hello = Hello(
@@ -141,14 +128,17 @@ class HolderConnection:
 
     # --- the stream -----------------------------------------------------------------------
 
-    def on_response(self) -> None:
-        """Take note of a message on the open session: the next pause is short."""
-        self._redials = 0
+    def on_message(self, session_id: int) -> bool:
+        """Tell whether a message came on the open session: the next pause is short then."""
+        is_present = isinstance(self.state, Open) and self.state.session_id == session_id
+        if is_present:
+            self._redials = 0
+        return is_present
 
     def on_refused(self, session_id: int, now_ms: int) -> list[Effect]:
         """Close the open session, and dial again: its record may come later."""
         self._redial(now_ms)
-        return [CloseStream(session_id=session_id)]
+        return [effects.CloseStream(session_id=session_id)]
 
     def on_stream_broken(self, event: StreamBroken) -> list[Effect]:
         """Probe the holder: a broken stream alone proves nothing."""
@@ -161,7 +151,7 @@ class HolderConnection:
         probe_id = self._next_id()
         self.state = Probing(holder=holder, probe_id=probe_id, refusals=refusals, due_ms=None)
         return [
-            ProbeHolder(
+            effects.ProbeHolder(
                 probe_id=probe_id,
                 broker_id=holder.identity.broker_id,
                 incarnation=holder.identity.incarnation,
@@ -189,7 +179,7 @@ class HolderConnection:
             return []
         identity = str(state.holder.identity)
         died = HolderDied(holder_identity=identity)
-        return [HolderDead(holder_identity=identity), StepController(event=died)]
+        return [effects.HolderDead(holder_identity=identity), effects.StepController(event=died)]
 
     # --- time -----------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class Redialling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """A stream is open. A heartbeat is due at due_ms; it has a hosted report from report_due_ms on."""
+    """A stream is open; the heartbeat at due_ms has a hosted report from report_due_ms on."""
 
     session_id: int
     holder: Holder
