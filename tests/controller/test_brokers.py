@@ -11,7 +11,6 @@ from strandline.controller.broker_entry import (
     Dead,
     InSession,
     Live,
-    LivenessState,
     ProbeDue,
     Unregistered,
     session_id_of,
@@ -30,7 +29,7 @@ from strandline.model import (
     StoredBroker,
 )
 from tests.support.world.timings import demo_timing
-from tests.support.world.values import entry, registration, tp
+from tests.support.world.values import registration, tp
 
 ONE = BrokerId(1)
 HOSTED = HostedReplica(
@@ -60,7 +59,7 @@ def hello(session_id: int = 5, *, epoch: int = 1, incarnation: str | None = None
 
 def live(brokers: Brokers) -> Live:
     found = brokers.entries[ONE]
-    assert isinstance(found, Awaited | InSession)
+    assert isinstance(found, Live)
     return found
 
 
@@ -70,7 +69,7 @@ def brokers_in(state: type[BrokerEntry], brokers: Brokers | None = None) -> Brok
     if state in (InSession, Dead):
         brokers.open_session(hello(), 20)
     if state is Dead:
-        brokers.declare_dead(ONE, live(brokers), detect_ms=30)
+        brokers.declare_dead(live(brokers), detect_ms=30)
     assert isinstance(brokers.entries[ONE], state)
     return brokers
 
@@ -117,22 +116,16 @@ def test_registration_that_is_not_higher_changes_no_state(
 
 
 @pytest.mark.parametrize(
-    ("state", "liveness", "is_sent_as_live"),
-    [
-        (Unregistered, LivenessState.UNKNOWN, False),
-        (Awaited, LivenessState.AWAITED, True),
-        (InSession, LivenessState.IN_SESSION, True),
-        (Dead, LivenessState.DEAD, False),
-    ],
+    ("state", "epoch", "is_sent_as_live"),
+    [(Unregistered, -1, False), (Awaited, 1, True), (InSession, 1, True), (Dead, 1, False)],
 )
 def test_elections_and_brokers_see_the_state(
-    state: type[BrokerEntry], liveness: LivenessState, *, is_sent_as_live: bool
+    state: type[BrokerEntry], epoch: int, *, is_sent_as_live: bool
 ) -> None:
     brokers = brokers_in(state)
-    view = brokers.views[ONE]
-    assert (view.liveness, view.is_live) == (liveness, is_sent_as_live)
+    assert brokers.entries[ONE].broker_epoch == epoch
+    assert isinstance(brokers.entries[ONE], Live) is is_sent_as_live
     assert bool(brokers.live()) is is_sent_as_live
-    assert view.covers(entry(1, 1)) is (state is not Unregistered)
 
 
 @pytest.mark.parametrize(("state", "replaced"), [(Awaited, None), (InSession, 5), (Dead, None)])
@@ -185,29 +178,18 @@ def test_leaving_broker_stays_so_over_a_new_session_and_not_over_its_death() -> 
     brokers.begin_shutdown(brokers.sessions()[0])
     brokers.break_session(brokers.sessions()[0], 100)
     brokers.open_session(hello(6), 110)
-    assert brokers.views[ONE].shutting_down
+    assert live(brokers).shutting_down
     assert brokers.live() == ()
-    brokers.declare_dead(ONE, live(brokers), detect_ms=1)
-    assert not brokers.views[ONE].shutting_down
+    brokers.declare_dead(live(brokers), detect_ms=1)
     brokers.open_session(hello(7), 120)
-    assert not brokers.views[ONE].shutting_down
+    assert not live(brokers).shutting_down
 
 
 def test_sign_of_life_ends_a_suspicion_and_a_hosted_report_does_not() -> None:
     brokers = brokers_in(InSession)
     suspicion = ProbeDue(suspected_ms=20, due_ms=30)
-    brokers.suspect(ONE, live(brokers), suspicion)
+    brokers.suspect(live(brokers), suspicion)
     session = brokers.report_hosted(brokers.sessions()[0], (), 40)
     assert (session.suspicion, session.heard_ms, dict(session.hosted)) == (suspicion, 40, {})
-    brokers.hear(ONE, live(brokers), 50)
+    brokers.hear(live(brokers), 50)
     assert (live(brokers).suspicion, live(brokers).heard_ms) == (None, 50)
-
-
-def test_views_are_another_mapping_after_a_change_that_elections_see() -> None:
-    brokers = brokers_in(InSession)
-    before = brokers.views
-    brokers.hear(ONE, live(brokers), 50)
-    assert brokers.views is before
-    brokers.begin_shutdown(brokers.sessions()[0])
-    assert not before[ONE].shutting_down
-    assert brokers.views[ONE].shutting_down

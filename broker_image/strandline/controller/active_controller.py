@@ -113,7 +113,7 @@ class ActiveController:
             effects.append(
                 BrokerDead(
                     broker_id=stored.broker_id,
-                    broker_epoch=former.registration.broker_epoch,
+                    broker_epoch=former.broker_epoch,
                     reason="higher broker epoch registered",
                     detect_ms=0,
                 )

@@ -156,7 +156,7 @@ class BrokerEventHandler:
             return active.close(event.session_id, ErrorCode.NOT_CONTROLLER)
         if event.broker_epoch != session.broker_epoch:
             return self._fence(event, "heartbeat of another process")
-        active.brokers.hear(event.broker_id, session, now_ms)
+        active.brokers.hear(session, now_ms)
         return []
 
     def _on_broken(self, event: events.SessionBroken, now_ms: int) -> list[ControllerEffect]:

@@ -9,7 +9,7 @@ Invariant: at most one session per broker, and it carries the registered broker 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from enum import Enum
 
@@ -19,7 +19,6 @@ from strandline.model import BrokerId, LiveBroker, StoredBroker, TopicPartition
 from .broker_entry import (
     Awaited,
     BrokerEntry,
-    BrokerView,
     Dead,
     InSession,
     Live,
@@ -27,7 +26,6 @@ from .broker_entry import (
     Suspicion,
     Unregistered,
     registration_of,
-    view_of,
 )
 from .events import HostedReplica, SessionOpened
 
@@ -47,21 +45,13 @@ class Brokers:
 
     def __init__(self) -> None:
         self.entries: dict[BrokerId, BrokerEntry] = {}
-        self.views: Mapping[BrokerId, BrokerView] = {}
-        """A view of each broker, by id; a change makes another mapping."""
-
-    def _put(self, broker_id: BrokerId, entry: BrokerEntry) -> None:
-        self.entries[broker_id] = entry
-        view = view_of(broker_id, entry)
-        if self.views.get(broker_id) != view:
-            self.views = dict(sorted({**self.views, broker_id: view}.items()))
 
     def live(self) -> tuple[LiveBroker, ...]:
         """Return the brokers to announce as live: those that count as live and do not shut down."""
         return tuple(
             LiveBroker(
                 broker_id=broker_id,
-                broker_epoch=entry.registration.broker_epoch,
+                broker_epoch=entry.broker_epoch,
                 clean_since_epoch=entry.registration.clean_since_epoch,
                 endpoints=entry.registration.endpoints,
             )
@@ -95,14 +85,14 @@ class Brokers:
         broker_id, found = stored.broker_id, stored.registration
         entry = self.entries.get(broker_id, Unregistered())
         if found is None:
-            self._put(broker_id, entry)
+            self.entries[broker_id] = entry
             return False
         known = registration_of(entry)
         if known is None or found.broker_epoch > known.broker_epoch:
-            self._put(broker_id, Awaited(registration=found, heard_ms=now_ms))
+            self.entries[broker_id] = Awaited(registration=found, heard_ms=now_ms)
             return True
         if found.broker_epoch == known.broker_epoch and not isinstance(entry, Unregistered):
-            self._put(broker_id, replace(entry, registration=found))
+            self.entries[broker_id] = replace(entry, registration=found)
         return False
 
     def judge_hello(self, hello: SessionOpened) -> HelloVerdict:
@@ -129,7 +119,7 @@ class Brokers:
             hosted={replica.tp: replica for replica in hello.hosted},
             shutting_down=isinstance(entry, Live) and entry.shutting_down,
         )
-        self._put(hello.broker_id, session)
+        self.entries[hello.broker_id] = session
         return session
 
     def break_session(self, session: InSession, now_ms: int) -> None:
@@ -140,7 +130,7 @@ class Brokers:
             suspicion=ProbeDue(suspected_ms=now_ms, due_ms=now_ms),
             shutting_down=session.shutting_down,
         )
-        self._put(session.broker_id, awaited)
+        self.entries[session.broker_id] = awaited
 
     def report_hosted(
         self, session: InSession, hosted: Iterable[HostedReplica], now_ms: int
@@ -148,34 +138,34 @@ class Brokers:
         """Take what a broker has on disk. Returns the changed session."""
         replicas = {replica.tp: replica for replica in hosted}
         reported = replace(session, hosted=replicas, heard_ms=now_ms)
-        self._put(session.broker_id, reported)
+        self.entries[session.broker_id] = reported
         return reported
 
     def forget_hosted(self, session: InSession, tps: Iterable[TopicPartition]) -> None:
         """Forget replicas that a broker is about to delete."""
         gone = frozenset(tps)
         hosted = {tp: replica for tp, replica in session.hosted.items() if tp not in gone}
-        self._put(session.broker_id, replace(session, hosted=hosted))
+        self.entries[session.broker_id] = replace(session, hosted=hosted)
 
     def begin_shutdown(self, session: InSession) -> None:
         """Mark a broker that is about to stop: elections choose it no more."""
-        self._put(session.broker_id, replace(session, shutting_down=True))
+        self.entries[session.broker_id] = replace(session, shutting_down=True)
 
     # --- liveness -------------------------------------------------------------------------
 
-    def hear(self, broker_id: BrokerId, live: Live, now_ms: int) -> None:
+    def hear(self, live: Live, now_ms: int) -> None:
         """Count a sign of life, which ends every suspicion."""
-        self._put(broker_id, replace(live, heard_ms=now_ms, suspicion=None))
+        self.entries[live.broker_id] = replace(live, heard_ms=now_ms, suspicion=None)
 
-    def suspect(self, broker_id: BrokerId, live: Live, suspicion: Suspicion | None) -> None:
+    def suspect(self, live: Live, suspicion: Suspicion | None) -> None:
         """Replace a suspicion; None ends it."""
-        self._put(broker_id, replace(live, suspicion=suspicion))
+        self.entries[live.broker_id] = replace(live, suspicion=suspicion)
 
-    def await_again(self, broker_id: BrokerId, awaited: Awaited, now_ms: int) -> None:
+    def await_again(self, awaited: Awaited, now_ms: int) -> None:
         """Give a broker the whole session timeout again, and probe it soon."""
         suspicion = ProbeDue(suspected_ms=now_ms, due_ms=now_ms)
-        self._put(broker_id, replace(awaited, heard_ms=now_ms, suspicion=suspicion))
+        self.entries[awaited.broker_id] = replace(awaited, heard_ms=now_ms, suspicion=suspicion)
 
-    def declare_dead(self, broker_id: BrokerId, live: Live, *, detect_ms: int) -> None:
+    def declare_dead(self, live: Live, *, detect_ms: int) -> None:
         """Count a broker as dead until another registration or its next hello."""
-        self._put(broker_id, Dead(registration=live.registration, detect_ms=detect_ms))
+        self.entries[live.broker_id] = Dead(registration=live.registration, detect_ms=detect_ms)

@@ -15,9 +15,8 @@ from strandline.model import BrokerId, ControllerEpoch
 
 from .active_controller import ActiveController
 from .broker_events import BrokerEventHandler, refuse
-from .controller_election import ControllerElection
+from .controller_election import Active, ControllerElection
 from .effects import ControllerEffect
-from .election_phases import Active
 from .events import BrokerEvent, ControllerEvent, ElectionEvent
 from .notices import ControllerElected
 from .object_events import ObjectEventHandler

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, ControllerEpoch, IsrEntry, PartitionState, StoredPartition
 
-from .broker_entry import BrokerView, LivenessState
+from .broker_entry import BrokerEntry, InSession
 from .effects import ReplyAlterPartition
 from .elections import next_state
 from .events import IsrChangeRequested
@@ -47,15 +47,14 @@ IsrChangeVerdict = RespondNow | ReadFirst | Commit
 def judge(
     request: IsrChangeRequested,
     stored: StoredPartition,
-    brokers: Mapping[BrokerId, BrokerView],
+    brokers: Mapping[BrokerId, BrokerEntry],
     *,
     controller_epoch: ControllerEpoch,
     read_since_request: bool,
 ) -> IsrChangeVerdict:
     """Judge a request against the object as last read."""
-    state = stored.state
-    view = brokers.get(request.broker_id)
-    if view is None or request.broker_epoch != view.broker_epoch:
+    state, broker = stored.state, brokers.get(request.broker_id)
+    if broker is None or request.broker_epoch != broker.broker_epoch:
         return RespondNow(error=ErrorCode.STALE_BROKER_EPOCH)
     knows_more = (
         state is None
@@ -82,7 +81,7 @@ def judge(
 def _judge_members(
     isr: tuple[IsrEntry, ...],
     state: PartitionState,
-    brokers: Mapping[BrokerId, BrokerView],
+    brokers: Mapping[BrokerId, BrokerEntry],
     controller_epoch: ControllerEpoch,
 ) -> IsrChangeVerdict:
     """Commit the ISR that a request at the stored epochs asks for, or commit its refusal."""
@@ -93,7 +92,7 @@ def _judge_members(
 
 
 def _objection(
-    isr: tuple[IsrEntry, ...], state: PartitionState, brokers: Mapping[BrokerId, BrokerView]
+    isr: tuple[IsrEntry, ...], state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]
 ) -> str:
     """Return why an ISR may not be committed, "" if it may; leaving is always allowed."""
     members = [entry.broker_id for entry in isr]
@@ -105,12 +104,12 @@ def _objection(
     for entry in isr:
         if entry in state.isr:
             continue
-        view = brokers.get(entry.broker_id)
-        if view is None or view.liveness is not LivenessState.IN_SESSION:
+        broker = brokers.get(entry.broker_id)
+        if not isinstance(broker, InSession):
             return "joiner without session"
-        if view.shutting_down:
+        if broker.shutting_down:
             return "joiner shutting down"
-        if entry.broker_epoch != view.broker_epoch:
+        if entry.broker_epoch != broker.broker_epoch:
             return "joiner of another broker epoch"
     return ""
 

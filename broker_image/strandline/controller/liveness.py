@@ -7,8 +7,6 @@ that gets a response then restarts that timeout. `Brokers` keeps the verdicts.
 
 from __future__ import annotations
 
-from strandline.model import BrokerId
-
 from .broker_entry import Live, ProbeDue, ProbeOut
 from .context import ControllerContext
 from .death_probes import proves_death
@@ -47,19 +45,19 @@ class Liveness:
     def tick(self, now_ms: int) -> list[ProbeBroker]:
         """Suspect each broker that is silent for too long; send the probes that are due."""
         probes: list[ProbeBroker] = []
-        for broker_id, entry in sorted(self._brokers.entries.items()):
+        for _, entry in sorted(self._brokers.entries.items()):
             if not isinstance(entry, Live):
                 continue
             suspicion = entry.suspicion
             if suspicion is None and self._is_silent(entry, now_ms):
                 suspicion = ProbeDue(suspected_ms=entry.heard_ms, due_ms=now_ms)
             if isinstance(suspicion, ProbeDue) and suspicion.due_ms <= now_ms:
-                probes.append(self._probe(broker_id, entry, suspicion))
+                probes.append(self._probe(entry, suspicion))
         return probes
 
     def on_probe(self, event: ProbeResponseReceived, now_ms: int) -> BrokerDead | None:
         """Judge a probe; a response to no open probe proves nothing."""
-        broker_id, entry = event.broker_id, self._brokers.entries.get(event.broker_id)
+        entry = self._brokers.entries.get(event.broker_id)
         if not isinstance(entry, Live) or not isinstance(entry.suspicion, ProbeOut):
             return None
         probe, silent = entry.suspicion, self._is_silent(entry, now_ms)
@@ -73,10 +71,10 @@ class Liveness:
         answered = event.verdict is ProbeVerdict.ANSWERED
         if is_proved or (silent and not answered):
             detect_ms = now_ms - probe.suspected_ms
-            self._brokers.declare_dead(broker_id, entry, detect_ms=detect_ms)
+            self._brokers.declare_dead(entry, detect_ms=detect_ms)
             return BrokerDead(
-                broker_id=broker_id,
-                broker_epoch=entry.registration.broker_epoch,
+                broker_id=entry.broker_id,
+                broker_epoch=entry.broker_epoch,
                 reason=_REASONS[event.verdict],
                 detect_ms=detect_ms,
             )
@@ -86,23 +84,23 @@ class Liveness:
                 due_ms=now_ms + self._timing.probe_interval_ms,
                 refusals=probe.refusals + 1,
             )
-            self._brokers.suspect(broker_id, entry, again)
+            self._brokers.suspect(entry, again)
         elif silent:
-            self._brokers.hear(broker_id, entry, now_ms)
+            self._brokers.hear(entry, now_ms)
         else:
-            self._brokers.suspect(broker_id, entry, None)
+            self._brokers.suspect(entry, None)
         return None
 
     def _is_silent(self, entry: Live, now_ms: int) -> bool:
         return now_ms - entry.heard_ms >= self._timing.session_timeout_ms
 
-    def _probe(self, broker_id: BrokerId, entry: Live, due: ProbeDue) -> ProbeBroker:
+    def _probe(self, entry: Live, due: ProbeDue) -> ProbeBroker:
         request_id = self._new_request_id()
         out = ProbeOut(suspected_ms=due.suspected_ms, request_id=request_id, refusals=due.refusals)
-        self._brokers.suspect(broker_id, entry, out)
+        self._brokers.suspect(entry, out)
         return ProbeBroker(
             request_id=request_id,
-            broker_id=broker_id,
+            broker_id=entry.broker_id,
             endpoints=entry.registration.endpoints,
             incarnation=entry.registration.incarnation,
             deadline_ms=self._timing.probe_deadline_ms,

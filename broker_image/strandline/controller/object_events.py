@@ -67,7 +67,7 @@ class ObjectEventHandler:
             effects.extend(active.register_broker(broker, now_ms))
             entry = active.brokers.entries[broker.broker_id]
             if isinstance(entry, Awaited) and entry.suspicion is None:
-                active.brokers.await_again(broker.broker_id, entry, now_ms)
+                active.brokers.await_again(entry, now_ms)
         for name in sorted(set(active.table.entries) - {found.name for found in event.partitions}):
             effects.extend(self._forget_partition(name))
         for partition in sorted(event.partitions, key=lambda found: found.tp):
@@ -128,7 +128,7 @@ class ObjectEventHandler:
         active.see_epoch(state.controller_epoch)
         active.propagator.partition_changed(partition, now_ms, kind=kind)
         active.reconciler.queue(partition.name, now_ms)
-        above = entries_above_registration(state, active.brokers.views)
+        above = entries_above_registration(state, active.brokers.entries)
         return list(active.read_brokers(each.broker_id for each in above))
 
     def _on_partition_deleted(self, event: store_events.PartitionDeleted) -> list[ControllerEffect]:

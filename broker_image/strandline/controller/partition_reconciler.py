@@ -138,7 +138,7 @@ class PartitionReconciler:
             return self._read(entry)
         wait_until_ms = entry.first_seen_ms + self._timing.new_partition_wait_ms
         inputs = ElectionInput(
-            brokers=self._brokers.views,
+            brokers=self._brokers.entries,
             topic=self._topics.known.get(entry.stored.tp.topic_id),
             hosted=self._brokers.hosting(entry.stored.tp),
             controller_epoch=self._epoch,
@@ -167,7 +167,7 @@ class PartitionReconciler:
             verdict = judge(
                 pending.event,
                 entry.stored,
-                self._brokers.views,
+                self._brokers.entries,
                 controller_epoch=self._epoch,
                 read_since_request=pending.read_since,
             )

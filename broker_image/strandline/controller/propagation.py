@@ -3,8 +3,7 @@
 The propagator collects changes during a step and sends them at its end, so that one command carries
 all partitions that changed together. Order of a flush: live brokers, LeaderAndIsr to the replicas,
 metadata to all brokers (KAFKA-4443: a new follower must know the address of its leader).
-LeaderAndIsr goes out at each partition epoch; metadata that differs in the ISR alone is coalesced
-(period, quiet time and maximum of Kafka's isr-change-propagation).
+LeaderAndIsr goes out at each partition epoch; metadata that differs in the ISR alone is coalesced.
 Invariant: no session receives a lower partition epoch after a higher one.
 """
 
@@ -28,7 +27,6 @@ from strandline.model import (
 )
 
 from .broker_entry import InSession
-from .coalesced_metadata import CoalescedMetadata
 from .context import ControllerContext
 from .effects import (
     ControllerEffect,
@@ -38,6 +36,7 @@ from .effects import (
     SendUpdateMetadata,
 )
 from .events import BrokerResponseReceived
+from .timing import ControllerTiming
 
 
 class Propagator:
@@ -53,7 +52,7 @@ class Propagator:
         self._changed: set[TopicPartition] = set()
         self._at_once: set[TopicPartition] = set()
         self._removed: set[TopicPartition] = set()
-        self._coalesced = CoalescedMetadata(timing=context.timing, now_ms=now_ms)
+        self._coalesced = _CoalescedMetadata(timing=context.timing, now_ms=now_ms)
         self._live: tuple[LiveBroker, ...] = ()
         self._unconfirmed_new: dict[tuple[int, TopicPartition], int] = {}
         """By session: new partitions without a response, and the request that names them new."""
@@ -236,6 +235,49 @@ class Propagator:
         """Return commands, not marked as new, for brokers that may have received them before."""
         commands = (self._commands[tp] for tp in tps)
         return [replace(each, is_new=False) if each.is_new else each for each in commands]
+
+
+class _CoalescedMetadata:
+    """Partitions that changed in the ISR alone, and wait until they are sent together.
+
+    Source: Kafka's isr-change-propagation: the period of looking at the changes, the quiet time
+    after which they leave, and their longest wait.
+    """
+
+    def __init__(self, *, timing: ControllerTiming, now_ms: int) -> None:
+        self._timing = timing
+        self._partitions: set[TopicPartition] = set()
+        self._changed_ms = 0
+        self._sent_ms = now_ms
+        self._look_ms = 0
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When `take_due` looks at the partitions next."""
+        return self._look_ms if self._partitions else None
+
+    def add(self, tp: TopicPartition, now_ms: int) -> None:
+        """Let a changed partition wait."""
+        if not self._partitions:
+            self._look_ms = now_ms + self._timing.metadata_period_ms
+        self._partitions.add(tp)
+        self._changed_ms = now_ms
+
+    def discard(self, tps: Iterable[TopicPartition]) -> None:
+        """Forget partitions that are sent at once, or that are gone."""
+        self._partitions.difference_update(tps)
+
+    def take_due(self, now_ms: int) -> set[TopicPartition]:
+        """Take the partitions if they were quiet, or waited, for long enough."""
+        if not self._partitions or now_ms < self._look_ms:
+            return set()
+        quiet = now_ms - self._changed_ms > self._timing.metadata_quiet_ms
+        late = now_ms - self._sent_ms > self._timing.metadata_delay_max_ms
+        if not quiet and not late:
+            self._look_ms = now_ms + self._timing.metadata_period_ms
+            return set()
+        due, self._partitions, self._sent_ms = self._partitions, set(), now_ms
+        return due
 
 
 def _parts(commands: Sequence[PartitionCommand], size: int) -> list[Sequence[PartitionCommand]]:
