@@ -16,8 +16,7 @@ from typing import Any
 
 from strandline.controller import elections
 from strandline.controller.broker_entry import BrokerEntry, InSession, Live
-from strandline.controller_session.holder_connection import HolderConnection
-from strandline.controller_session.states import NoHolder
+from strandline.controller_session.holder_connection import HolderConnection, NoHolder
 from strandline.core import leader as leader_module
 from strandline.core import reads
 from strandline.core.broker_context import BrokerContext

@@ -13,15 +13,15 @@ from strandline.model import BrokerId, ControllerEpoch, StoredBroker
 
 from .broker_entry import Live, session_id_of
 from .brokers import Brokers
-from .cluster_reload import ClusterReload
 from .context import ControllerContext
-from .effects import CloseSession, ControllerEffect, ReadBroker
+from .effects import CloseSession, ControllerEffect, LoadCluster, ReadBroker
 from .liveness import Liveness
 from .notices import BrokerDead
 from .partition_reconciler import PartitionReconciler
 from .partition_table import PartitionTable
 from .propagation import Propagator
 from .shutdowns import Shutdowns
+from .store_events import ClusterLoaded, StoreOutcome
 from .timing import ControllerTiming
 from .topics import Topics
 
@@ -54,7 +54,7 @@ class ActiveController:
         self.liveness = Liveness(context)
         self.reconciler = PartitionReconciler(context)
         self.propagator = Propagator(context, now_ms=now_ms)
-        self.reload = ClusterReload(context)
+        self.reload = _ClusterReload(context)
         self.shutdowns = Shutdowns(context, self.reconciler)
         self._new_request_id = new_request_id
         self._broker_reads: dict[int, BrokerId] = {}
@@ -147,3 +147,38 @@ class ActiveController:
     def broker_of_read(self, request_id: int) -> BrokerId | None:
         """Return the broker of a read; a second response finds None."""
         return self._broker_reads.pop(request_id, None)
+
+
+class _ClusterReload:
+    """When the cluster is loaded again, after a lost watch: one load at a time."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._due_ms: int | None = None
+        self._request_id: int | None = None
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When the next load may begin."""
+        return self._due_ms if self._request_id is None else None
+
+    def ask(self, now_ms: int) -> None:
+        """Load the cluster again, with a load that begins from now on."""
+        self._due_ms = now_ms
+
+    def tick(self, now_ms: int) -> list[LoadCluster]:
+        """Begin the load that is due."""
+        if self._due_ms is None or self._due_ms > now_ms or self._request_id is not None:
+            return []
+        self._due_ms, self._request_id = None, self._context.new_request_id()
+        return [LoadCluster(request_id=self._request_id)]
+
+    def on_cluster_loaded(self, event: ClusterLoaded, now_ms: int) -> bool:
+        """Tell whether this load is the one that was out; repeat it later if it failed."""
+        if event.request_id != self._request_id:
+            return False
+        self._request_id = None
+        if event.outcome is StoreOutcome.OK:
+            return True
+        self._due_ms = now_ms + self._context.timing.lease.retry_period_ms
+        return False

@@ -78,10 +78,7 @@ class Brokers:
     # --- registrations and sessions -------------------------------------------------------
 
     def register(self, stored: StoredBroker, now_ms: int) -> bool:
-        """Take note of a Broker object; ignore a registration older than the known one.
-
-        Returns: whether a broker epoch began
-        """
+        """Take note of a Broker; ignore an old registration. Returns: whether an epoch began."""
         broker_id, found = stored.broker_id, stored.registration
         entry = self.entries.get(broker_id, Unregistered())
         if found is None:

@@ -74,9 +74,9 @@ class WriteControllerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadCluster:
-    """Quorum lists of Partitions, Brokers and ReplicatedTopics, then watches from those lists.
+    """Quorum lists of all objects, and watches from there on in place of earlier ones.
 
-    Then `ClusterLoaded`. Watches of an earlier load end.
+    Partitions, Brokers and ReplicatedTopics; then `ClusterLoaded`.
     """
 
     request_id: int

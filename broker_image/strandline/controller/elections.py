@@ -114,10 +114,7 @@ def may_keep_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerEntr
 
 
 def choose_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]) -> Live | None:
-    """Return the first replica that is live, not shutting down and in sync.
-
-    A broker in session goes before one that is awaited.
-    """
+    """Return the first in-sync replica that is in session, else awaited; none that shuts down."""
     in_sync = []
     for broker_id in state.replicas:
         broker, entry = brokers.get(broker_id), state.entry_of(broker_id)

@@ -119,10 +119,7 @@ class HostedReported(SessionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerResponseReceived(SessionEvent):
-    """Response to `SendFullState`, `SendLeaderAndIsr` or `SendStopReplica`.
-
-    controller_epoch is the highest that the broker has seen.
-    """
+    """Response to a command; controller_epoch is the highest that the broker has seen."""
 
     request_id: int
     error: ErrorCode

@@ -53,11 +53,7 @@ class ObjectEventHandler:
         return []
 
     def on_loaded(self, event: store_events.ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
-        """Adopt the quorum lists, the first ones of an epoch or those after a lost watch.
-
-        Every registered broker counts as live, and the controller probes it, until it opens a
-        session.
-        """
+        """Adopt quorum lists, at first or after a lost watch; probe each broker without session."""
         active = self._active
         effects: list[ControllerEffect] = []
         for topic in event.topics:
@@ -117,10 +113,7 @@ class ObjectEventHandler:
     def _on_newer_state(
         self, partition: StoredPartition, now_ms: int, *, kind: ElectionKind | None
     ) -> list[ControllerEffect]:
-        """Propagate an object that is newer than the known one, and reconcile it.
-
-        kind is the election of our own write, if the object is its result.
-        """
+        """Propagate and reconcile a newer object; kind is the election if our write made it."""
         active, state = self._active, partition.state
         if state is None:
             active.reconciler.queue(partition.name, now_ms)

@@ -50,10 +50,7 @@ class PartitionTable:
         return sorted(self.entries.items(), key=lambda item: item[1].stored.tp)
 
     def adopt(self, partition: StoredPartition, now_ms: int) -> bool:
-        """Adopt an object that a read or a watch showed.
-
-        Returns: False for an older state of the same partition, which the table ignores
-        """
+        """Adopt an object that a read or a watch showed. False: it is older, and is ignored."""
         entry = self.entries.get(partition.name)
         if entry is not None and entry.stored.tp == partition.tp:
             return entry.adopt(partition)

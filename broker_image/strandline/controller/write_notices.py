@@ -1,7 +1,4 @@
-"""Turns a committed write of this controller into notices.
-
-Pure: compares the state before with the state that is proved to be stored.
-"""
+"""Turns a committed write of this controller into notices: compares its states before and after."""
 
 from __future__ import annotations
 
@@ -39,11 +36,24 @@ def notices_of(
     written: StatusWrite, partition: StoredPartition, *, now_ms: int, detect_ms: int
 ) -> list[ControllerNotice]:
     """Return the notices of one committed write; detect_ms is that of the former leader's death."""
+    notices: list[ControllerNotice] = []
+    decided = _notice_of(written, partition, now_ms, detect_ms)
+    if decided is not None:
+        notices.append(decided)
+    before, min_isr = written.before, written.after.min_insync_replicas
+    if before is not None and before.min_insync_replicas != min_isr:
+        tp, topic_name = partition.tp, partition.topic_name
+        notices.append(MinIsrChanged(tp=tp, topic_name=topic_name, min_insync_replicas=min_isr))
+    return notices
+
+
+def _notice_of(
+    written: StatusWrite, partition: StoredPartition, now_ms: int, detect_ms: int
+) -> ControllerNotice | None:
     before, after, requester = written.before, written.after, written.requester
     tp, topic_name = partition.tp, partition.topic_name
-    notices: list[ControllerNotice] = []
     if written.kind is not None:
-        elected = LeaderElected(
+        return LeaderElected(
             tp=tp,
             topic_name=topic_name,
             kind=written.kind,
@@ -55,41 +65,28 @@ def notices_of(
             detect_ms=detect_ms,
             elect_ms=now_ms - written.since_ms,
         )
-        notices.append(elected)
-    elif requester is not None and written.refusal:
-        refused = IsrRefused(
+    if requester is not None and written.refusal:
+        return IsrRefused(
             tp=tp,
             topic_name=topic_name,
             requester=requester,
             partition_epoch=after.partition_epoch,
             reason=written.refusal,
         )
-        notices.append(refused)
-    elif requester is None and after.leader == NO_LEADER:
-        offline = PartitionOffline(
+    if requester is None and after.leader == NO_LEADER:
+        return PartitionOffline(
             tp=tp,
             topic_name=topic_name,
             leader_epoch=after.leader_epoch,
             isr=after.isr_ids,
             reason=after.reason,
         )
-        notices.append(offline)
-    elif before is not None and before.isr != after.isr:
-        notices.append(_accepted(written, before, partition))
-    min_isr = after.min_insync_replicas
-    if before is not None and before.min_insync_replicas != min_isr:
-        notices.append(MinIsrChanged(tp=tp, topic_name=topic_name, min_insync_replicas=min_isr))
-    return notices
-
-
-def _accepted(
-    written: StatusWrite, before: PartitionState, partition: StoredPartition
-) -> IsrAccepted:
-    after = written.after
+    if before is None or before.isr == after.isr:
+        return None
     return IsrAccepted(
-        tp=partition.tp,
-        topic_name=partition.topic_name,
-        requester=NO_LEADER if written.requester is None else written.requester,
+        tp=tp,
+        topic_name=topic_name,
+        requester=NO_LEADER if requester is None else requester,
         leader_epoch=after.leader_epoch,
         partition_epoch=after.partition_epoch,
         isr_before=before.isr_ids,
