@@ -121,7 +121,7 @@ class BrokerEventHandler:
                 hosted_count=len(hello.hosted),
             )
         )
-        effects.extend(active.propagator.full_state(session))
+        effects.append(active.propagator.full_state(session))
         active.topics.suspect_unknown(found.tp.topic_id for found in hello.hosted)
         active.queue_partitions_of(hello.broker_id, now_ms)
         return effects
@@ -188,14 +188,13 @@ class BrokerEventHandler:
         self, event: events.IsrChangeRequested, now_ms: int
     ) -> list[ControllerEffect]:
         """Queue an AlterPartition of a broker in session; refuse any other at once."""
-        found = self._active.table.entry_of(event.tp)
-        if found is None:
+        entry = self._active.table.entry_of(event.tp)
+        if entry is None:
             return [reply_alter_partition(event, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
-        name, entry = found
         if self._active.brokers.in_session(event.broker_id, event.session_id) is None:
             stored = entry.stored.state
             return [reply_alter_partition(event, ErrorCode.NOT_CONTROLLER, stored=stored)]
-        self._active.reconciler.add_request(name, event, now_ms)
+        self._active.reconciler.add_request(entry, event, now_ms)
         return []
 
     def _on_shutdown(self, event: events.ShutdownRequested, now_ms: int) -> list[ControllerEffect]:
@@ -216,9 +215,9 @@ class BrokerEventHandler:
         active = self._active
         active.see_epoch(event.controller_epoch)
         for tp in active.propagator.refused_as_known(event):
-            found = active.table.entry_of(tp)
-            if found is not None:
-                active.reconciler.refused_as_known(found[0], now_ms)
+            entry = active.table.entry_of(tp)
+            if entry is not None:
+                active.reconciler.refused_as_known(entry, now_ms)
         if event.error is ErrorCode.STALE_BROKER_EPOCH:
             return active.read_brokers([event.broker_id])
         return []

@@ -84,17 +84,27 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
     All assigned brokers in session form the ISR; the first of them leads. A partition that must be
     recovered, or that a broker has on disk, is lost, not new: it stays offline.
     """
-    brokers, topic = inputs.brokers, inputs.topic
+    topic = inputs.topic
+    configured = 1 if topic is None else topic.min_insync_replicas
+    lost = PartitionState(
+        replicas=stored.assigned,
+        leader=NO_LEADER,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
+        isr=(),
+        min_insync_replicas=min(configured, len(stored.assigned)),
+        controller_epoch=inputs.controller_epoch,
+        reason=STATE_LOST,
+    )
     if stored.recover or inputs.hosted:
-        lost = _first_state(stored, inputs, isr=(), leader=NO_LEADER)
-        return ElectionDecision(state=replace(lost, reason=STATE_LOST))
-    assigned = [brokers.get(broker_id) for broker_id in stored.assigned]
+        return ElectionDecision(state=lost)
+    assigned = [inputs.brokers.get(broker_id) for broker_id in stored.assigned]
     present = [each for each in assigned if isinstance(each, InSession) and not each.shutting_down]
     to_come = [each for each in assigned if not isinstance(each, Dead)]
     if topic is None or not present or (len(present) < len(to_come) and not inputs.waited):
         return None
     isr = tuple(_present_entry(broker) for broker in present)
-    first = _first_state(stored, inputs, isr=isr, leader=present[0].broker_id)
+    first = replace(lost, isr=isr, leader=present[0].broker_id, reason="")
     return ElectionDecision(state=first, kind=ElectionKind.NEW)
 
 
@@ -256,25 +266,6 @@ def _without_leader(
         leader=NO_LEADER,
         leader_epoch=LeaderEpoch(state.leader_epoch + changed),
         reason=reason,
-    )
-
-
-def _first_state(
-    stored: StoredPartition,
-    inputs: ElectionInput,
-    *,
-    isr: tuple[IsrEntry, ...],
-    leader: BrokerId,
-) -> PartitionState:
-    configured = 1 if inputs.topic is None else inputs.topic.min_insync_replicas
-    return PartitionState(
-        replicas=stored.assigned,
-        leader=leader,
-        leader_epoch=LeaderEpoch(0),
-        partition_epoch=PartitionEpoch(0),
-        isr=isr,
-        min_insync_replicas=min(configured, len(stored.assigned)),
-        controller_epoch=inputs.controller_epoch,
     )
 
 

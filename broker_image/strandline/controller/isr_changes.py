@@ -75,19 +75,9 @@ def judge(
         return RespondNow(error=ErrorCode.NONE)
     if request.partition_epoch < state.partition_epoch:
         return RespondNow(error=ErrorCode.INVALID_UPDATE_VERSION)
-    return _judge_members(request.isr, state, brokers, controller_epoch)
-
-
-def _judge_members(
-    isr: tuple[IsrEntry, ...],
-    state: PartitionState,
-    brokers: Mapping[BrokerId, BrokerEntry],
-    controller_epoch: ControllerEpoch,
-) -> IsrChangeVerdict:
-    """Commit the ISR that a request at the stored epochs asks for, or commit its refusal."""
-    refusal = _objection(isr, state, brokers)
-    next_isr = state.isr if refusal else isr
-    following = next_state(state, controller_epoch, next_isr, state.min_insync_replicas)
+    refusal = _objection(request.isr, state, brokers)
+    isr = state.isr if refusal else request.isr
+    following = next_state(state, controller_epoch, isr, state.min_insync_replicas)
     return Commit(state=following, refusal=refusal)
 
 

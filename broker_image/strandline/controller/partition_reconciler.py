@@ -84,15 +84,15 @@ class PartitionReconciler:
         if name not in self._urgent:
             queue[name] = None
 
-    def add_request(self, name: str, event: IsrChangeRequested, now_ms: int) -> None:
+    def add_request(self, entry: PartitionEntry, event: IsrChangeRequested, now_ms: int) -> None:
         """Judge an AlterPartition soon."""
-        self._table.entries[name].add_request(event)
-        self.queue(name, now_ms)
+        entry.add_request(event)
+        self.queue(entry.stored.name, now_ms)
 
-    def refused_as_known(self, name: str, now_ms: int) -> None:
+    def refused_as_known(self, entry: PartitionEntry, now_ms: int) -> None:
         """Take a partition offline that a broker refused as new, for it has its data (ADR 0004)."""
-        self._table.entries[name].mark_state_lost()
-        self.queue_first(name, now_ms)
+        entry.mark_state_lost()
+        self.queue_first(entry.stored.name, now_ms)
 
     def on_partition_response(
         self, event: PartitionResponseReceived, now_ms: int

@@ -19,10 +19,10 @@ class PartitionTable:
         self.entries: dict[str, PartitionEntry] = {}
         self._names: dict[TopicPartition, str] = {}
 
-    def entry_of(self, tp: TopicPartition) -> tuple[str, PartitionEntry] | None:
-        """Return name and entry of a partition, None if unknown."""
+    def entry_of(self, tp: TopicPartition) -> PartitionEntry | None:
+        """Return the entry of a partition, None if unknown."""
         name = self._names.get(tp)
-        return None if name is None else (name, self.entries[name])
+        return None if name is None else self.entries[name]
 
     def of_topic(self, topic_id: TopicId) -> list[str]:
         """Return the names of a topic's partitions."""

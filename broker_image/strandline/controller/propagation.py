@@ -123,22 +123,20 @@ class Propagator:
         commands = self._known(tp for tp in tps if tp in self._commands)
         return list(self._leader_and_isr(session, commands))
 
-    def full_state(self, session: InSession) -> list[ControllerEffect]:
+    def full_state(self, session: InSession) -> SendFullState:
         """Open a session: the partitions the broker hosts, and all metadata."""
         commands = tuple(self._known(sorted(self._commands)))
         hosted = tuple(c for c in commands if session.broker_id in c.state.replicas)
-        return [
-            SendFullState(
-                session_id=session.session_id,
-                request_id=self._new_request_id(),
-                broker_id=session.broker_id,
-                broker_epoch=session.broker_epoch,
-                controller_epoch=self._epoch,
-                brokers=self._brokers.live(),
-                partitions=hosted,
-                metadata=commands,
-            )
-        ]
+        return SendFullState(
+            session_id=session.session_id,
+            request_id=self._new_request_id(),
+            broker_id=session.broker_id,
+            broker_epoch=session.broker_epoch,
+            controller_epoch=self._epoch,
+            brokers=self._brokers.live(),
+            partitions=hosted,
+            metadata=commands,
+        )
 
     def stop_replicas(
         self, session: InSession, tps: Sequence[TopicPartition]

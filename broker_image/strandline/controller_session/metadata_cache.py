@@ -57,11 +57,6 @@ class MetadataCache:
         self._topics: dict[TopicId, _Topic] = {}
         self._ids_by_name: dict[str, TopicId] = {}
 
-    @property
-    def live_brokers(self) -> tuple[LiveBroker, ...]:
-        """Live brokers, ascending by id."""
-        return tuple(self._brokers[broker_id] for broker_id in sorted(self._brokers))
-
     def live_broker(self, broker_id: BrokerId) -> LiveBroker | None:
         """Return a live broker, None if it is unknown or not live."""
         return self._brokers.get(broker_id)
@@ -96,8 +91,8 @@ class MetadataCache:
             cluster_id=self._cluster_id,
             controller=self._controller_id,
             brokers=tuple(
-                (broker.broker_id, endpoint)
-                for broker in self.live_brokers
+                (broker_id, endpoint)
+                for broker_id, broker in sorted(self._brokers.items())
                 for endpoint in broker.endpoints
                 if endpoint.listener == listener
             ),
