@@ -25,13 +25,13 @@ def measure_idle(run: BenchRun) -> None:
     # Two topics exist already; each partition has three replicas on three brokers.
     apply_topic(kubernetes, "idle", IDLE_PARTITIONS - 2 * PARTITIONS)
 
-    def whole() -> bool:
+    def have_full_isrs() -> bool:
         found = [
             partition_of(each) for each in kubernetes.get("partitions.strandline.dev")["items"]
         ]
         return len(found) == IDLE_PARTITIONS and all(each.has_full_isr for each in found)
 
-    if not screen.wait(whole, READY_SECONDS):
+    if not screen.wait(have_full_isrs, READY_SECONDS):
         raise NotRecovered(f"{IDLE_PARTITIONS} partitions did not come to have full ISRs")
     time.sleep(SETTLE_SECONDS)
     before = [look(kubernetes, broker) for broker in range(BROKERS)]

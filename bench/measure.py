@@ -1,34 +1,42 @@
 """Measure everything, several times, and report: `strandline bench`.
 
-Uses the cluster under hack/ if it is up and starts it otherwise; afterwards it removes all that it
-made. Exit code 1 means that a run showed nothing, lost a record or did not recover; the report
-names a figure that misses its aim, which is no failure.
+The bench uses the cluster under hack/ if it is up and starts it otherwise; afterwards it removes
+all that it made. Each run has a fresh release, a topic from nothing, faults under load, and a
+verdict on every record. A run that cannot go on keeps its values and says why it ended; the next
+run begins with a fresh namespace.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from strandline.errors import StrandlineError
-from strandline_cli import clusters, release
+from strandline_cli import clusters, release, verdict
+from strandline_cli.cluster_view import ClusterView
 from strandline_cli.commands import RunFailed
 from strandline_cli.environment import Environment
 from strandline_cli.images import NAMES, ImageSource, load_images
 from strandline_cli.kubectl import Kubernetes
-from strandline_cli.load_pod import RATE
+from strandline_cli.kubectl_watch import KubectlWatch, TimedWatchEvent
+from strandline_cli.load_pod import RATE, LoadPod, manifest
 from strandline_cli.screen import Screen
-from strandline_cli.topics import PARTITIONS
+from strandline_cli.topics import PARTITIONS, READY_SECONDS, apply_topic, wait_ready
+from strandline_cli.under_load import UnderLoad
 
 from . import report
 from .deleted_objects import delete_objects
 from .failover import break_brokers
+from .figures import TOPIC_BROKERS_UP, TOPIC_FROM_NOTHING, Figure
 from .idle import measure_idle
-from .run import BenchRun, carry_out
+from .run import LOAD, TOPIC, BenchRun
 
 NAMESPACE = "strandline-bench"
+WATCH_START_SECONDS = 1.0
+"""Time for a watch to begin: without an object, kubectl prints nothing that shows it began."""
 
 
 def measure(root: Path, count: int) -> int:
@@ -44,10 +52,7 @@ def measure(root: Path, count: int) -> int:
             try:
                 for number in range(1, count + 1):
                     runs.append(BenchRun(number=number, environment=environment))
-                    last = number == count
-                    carry_out(
-                        runs[-1], (break_brokers, delete_objects), measure_idle if last else None
-                    )
+                    _carry_out(runs[-1], is_last=number == count)
             finally:
                 path = report.write(host, _settings(environment, count), runs)
     except StrandlineError as error:
@@ -100,3 +105,68 @@ def _settings(environment: Environment, runs: int) -> dict[str, object]:
         "records_per_second_and_partition": RATE,
         "images": environment.images,
     }
+
+
+def _carry_out(run: BenchRun, *, is_last: bool) -> None:
+    """Measure the figures of one run; those of idle brokers in the last run alone."""
+    environment, number = run.environment, run.number
+    screen, kubernetes = environment.screen, environment.kubernetes
+    try:
+        with screen.step(f"run {number}: a fresh namespace, helm install"):
+            release.remove(kubernetes)
+            release.install(
+                environment.root, kubernetes, release.values(kubernetes, environment.images)
+            )
+        with screen.step(f"run {number}: topics, the first from nothing"):
+            _topics(run)
+        with screen.step(f"run {number}: faults under load"):
+            _under_load(run)
+        if is_last:
+            with screen.step(f"run {number}: the brokers idle"):
+                measure_idle(run)
+    except (StrandlineError, OSError) as error:
+        run.failures.append(str(error))
+    for failure in run.failures:
+        screen.say(f"run {number} FAILED: {failure}")
+
+
+def _topics(run: BenchRun) -> None:
+    kubernetes = run.environment.kubernetes
+    with KubectlWatch(kubernetes, "rtopic") as watch:
+        time.sleep(WATCH_START_SECONDS)
+        _topic(run, watch, TOPIC_FROM_NOTHING, "first")
+        wait_ready(kubernetes, "bc/default")
+        run.note_starts(after=TOPIC_FROM_NOTHING)
+        _topic(run, watch, TOPIC_BROKERS_UP, TOPIC)
+
+
+def _topic(run: BenchRun, watch: KubectlWatch, figure: Figure, name: str) -> None:
+    """Apply a topic and note when it was Ready."""
+
+    def is_ready(seen: TimedWatchEvent) -> bool:
+        return seen.name == name and seen.ready
+
+    begun = time.monotonic()
+    apply_topic(run.environment.kubernetes, name)
+    run.note(figure, watch.until(is_ready, READY_SECONDS).at - begun)
+
+
+def _under_load(run: BenchRun) -> None:
+    kubernetes, screen = run.environment.kubernetes, run.environment.screen
+    pod = manifest(run.environment.images["client"], name=LOAD, topic=TOPIC)
+    with closing(ClusterView(kubernetes, topic=TOPIC)) as view:
+        try:
+            with closing(LoadPod(kubernetes, pod)) as load:
+                loaded = UnderLoad(
+                    kubernetes=kubernetes, view=view, load=load, wait=screen.wait, faults=run.faults
+                )
+                loaded.wait_healthy()
+                break_brokers(run, loaded)
+                delete_objects(run, loaded)
+                run.verdict = loaded.judge(loaded.settle())
+                for sentence in verdict.sentences(run.verdict):
+                    screen.say(f"  {sentence}")
+                run.failures += loaded.vacuity(run.verdict)
+                run.failures += verdict.findings(run.verdict, TOPIC)
+        finally:
+            run.events = view.events()

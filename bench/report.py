@@ -13,7 +13,7 @@ from pathlib import Path
 from strandline_cli import tables, verdict
 from strandline_cli.clusters import cache_folder
 
-from .figures import Row, rows_of, unmeasured
+from .figures import Row, Sample, rows_of, unmeasured
 from .run import BenchRun
 
 FORMAT = 1
@@ -59,13 +59,12 @@ def host_info() -> HostInfo:
 def failures_of(runs: Sequence[BenchRun]) -> list[str]:
     """Return why this bench fails, empty if every run shows something and no record was lost."""
     found = [f"run {run.number}: {failure}" for run in runs for failure in run.failures]
-    samples = [sample for run in runs for sample in run.samples]
-    return found + [f"never measured: {title}" for title in unmeasured(samples)]
+    return found + [f"never measured: {title}" for title in unmeasured(_samples(runs))]
 
 
 def show(host: HostInfo, runs: Sequence[BenchRun]) -> None:
     """Print the table, drawn on a terminal and plain in a pipe, and the verdicts below it."""
-    rows = [cells(row) for row in rows_of([each for run in runs for each in run.samples])]
+    rows = [_cells(row) for row in rows_of(_samples(runs))]
     print(f"\n{host}")
     styles = ["bold red" if row[-1].isupper() else "" for row in rows]
     tables.show(COLUMNS, rows, left=("figure", ""), styles=styles)
@@ -77,8 +76,7 @@ def show(host: HostInfo, runs: Sequence[BenchRun]) -> None:
         print(f"FAILED {failure}")
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """Return the cells of a row."""
+def _cells(row: Row) -> tuple[str, ...]:
     figure = row.figure
     return (
         f"{figure.title}, {figure.unit}",
@@ -96,14 +94,13 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def write(host: HostInfo, settings: dict[str, object], runs: Sequence[BenchRun]) -> Path:
     """Write every value and return the file."""
-    samples = [sample for run in runs for sample in run.samples]
     now = datetime.now(tz=UTC)
     document = {
         "format": FORMAT,
         "ended": now.isoformat(timespec="seconds"),
         "machine": asdict(host),
         "settings": settings,
-        "figures": [asdict(row) | {"remark": row.remark} for row in rows_of(samples)],
+        "figures": [asdict(row) | {"remark": row.remark} for row in rows_of(_samples(runs))],
         "failures": failures_of(runs),
         "runs": [
             {
@@ -120,3 +117,7 @@ def write(host: HostInfo, settings: dict[str, object], runs: Sequence[BenchRun])
     path = cache_folder("bench") / f"bench-{now:%Y%m%dT%H%M%SZ}.json"
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path
+
+
+def _samples(runs: Sequence[BenchRun]) -> list[Sample]:
+    return [sample for run in runs for sample in run.samples]

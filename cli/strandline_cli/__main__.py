@@ -19,19 +19,15 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the verb of the command line and return the exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] in (["--help"], ["-h"]):
-        overview(Console(highlight=False, soft_wrap=True))
-        return 0
-    if not words:
-        overview(Console(highlight=False, soft_wrap=True, stderr=True))
-        return WRONG_USE
-    found = [verb for verbs in GROUPS.values() for verb in verbs if verb.name == words[0]]
-    if not found:
-        sentence = f"{PROGRAM}: there is no verb {words[0]!r} (see {PROGRAM} --help)"
-        print(sentence, file=sys.stderr)
-        return WRONG_USE
-    return _run(found[0], words[1:])
+    words = sys.argv[1:] if arguments is None else arguments
+    if not words or words[0] in {"-h", "--help"}:
+        overview(Console(highlight=False, soft_wrap=True, stderr=not words))
+        return 0 if words else WRONG_USE
+    verbs = {verb.name: verb for group in GROUPS.values() for verb in group}
+    if words[0] in verbs:
+        return _run(verbs[words[0]], words[1:])
+    print(f"{PROGRAM}: there is no verb {words[0]!r} (see {PROGRAM} --help)", file=sys.stderr)
+    return WRONG_USE
 
 
 def overview(console: Console) -> None:
@@ -46,11 +42,10 @@ def overview(console: Console) -> None:
     console.print(f"{PROGRAM} VERB --help shows options and examples.")
 
 
-def _run(verb: Verb, words: list[str]) -> int:
+def _run(verb: Verb, words: Sequence[str]) -> int:
     try:
         parser = verb.parser()
-        options = parser.parse_args(words)
-        return verb.run(options)
+        return verb.run(parser.parse_args(words))
     except argparse.ArgumentError as error:
         parser.error(str(error))
     except ModuleNotFoundError as error:

@@ -30,12 +30,11 @@ EVENTS_MAX = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSeen:
-    """A Partition's status, and its leader's offsets if that leader answered."""
+    """A Partition's status; the offsets are those of its leader, None until the leader responds."""
 
     number: int
     leader: int = -1
     leader_epoch: int = -1
-    partition_epoch: int = -1
     isr: tuple[int, ...] = ()
     replicas: tuple[int, ...] = ()
     high_watermark: int | None = None
@@ -79,7 +78,6 @@ def partition_of(found: Object) -> PartitionSeen:
         number=spec["partition"],
         leader=status.get("leader", -1),
         leader_epoch=status.get("leaderEpoch", -1),
-        partition_epoch=status.get("partitionEpoch", -1),
         isr=tuple(status.get("isr", ())),
         replicas=tuple(status.get("replicas", ())),
     )
@@ -145,24 +143,19 @@ class TimelineEvent:
 
 
 class ClusterView:
-    """The newest picture of one BrokerCluster and one topic, kept up to date until closed."""
+    """The newest picture of the cluster `default` and one topic, kept up to date until closed."""
 
-    def __init__(
-        self, kubernetes: Kubernetes, *, cluster: str = "default", topic: str = "orders"
-    ) -> None:
+    def __init__(self, kubernetes: Kubernetes, *, topic: str) -> None:
         self.topic = topic
-        self._cluster = cluster
-        namespace = kubernetes.namespace
-        ours = f"/apis/strandline.dev/v1alpha1/namespaces/{namespace}"
-        self._pods_path = f"/api/v1/namespaces/{namespace}/pods"
-        self._objects_paths = (f"{ours}/partitions", f"{ours}/brokerclusters/{cluster}")
+        self._ours = f"/apis/strandline.dev/v1alpha1/namespaces/{kubernetes.namespace}"
+        self._pods = f"/api/v1/namespaces/{kubernetes.namespace}/pods"
         self._proxy = ApiProxy(kubernetes)
         self._started = time.monotonic()
         self._lock = threading.Lock()
         self._seen = ClusterSeen(partitions={}, pods={})
         self._offsets: dict[tuple[int, int], tuple[int, int]] = {}
         self._events: list[TimelineEvent] = []
-        self._changed: dict[int, None] = {}
+        self._changed: set[int] = set()
         self._closed = threading.Event()
         self._threads = [
             threading.Thread(target=self._poll, args=(self._look, POLL_SECONDS), daemon=True),
@@ -195,7 +188,7 @@ class ClusterView:
     def mark(self) -> None:
         """Begin to note partitions whose leader or ISR changes anew."""
         with self._lock:
-            self._changed = {}
+            self._changed = set()
 
     def changed_since_mark(self) -> list[int]:
         """Return the partitions whose leader or ISR changed."""
@@ -221,10 +214,9 @@ class ClusterView:
         return found
 
     def _look(self) -> None:
-        partitions, cluster = (self._get(path) for path in self._objects_paths)
-        pods = self._get(
-            f"{self._pods_path}?labelSelector=strandline.dev%2Fcluster%3D{self._cluster}"
-        )
+        partitions = self._get(f"{self._ours}/partitions")
+        cluster = self._get(f"{self._ours}/brokerclusters/default")
+        pods = self._get(f"{self._pods}?labelSelector=strandline.dev%2Fcluster%3Ddefault")
         controller = cluster.get("status", {}).get("controller", {})
         after = ClusterSeen(
             partitions={
@@ -237,22 +229,21 @@ class ClusterView:
             controller_epoch=controller.get("epoch", -1),
         )
         before, self._seen = self._seen, after
-        changed = [
+        changed = {
             number
-            for number, each in after.partitions.items()
-            if number in before.partitions
-            and (each.leader_epoch, each.isr)
-            != (before.partitions[number].leader_epoch, before.partitions[number].isr)
-        ]
+            for number, new in after.partitions.items()
+            if (old := before.partitions.get(number)) is not None
+            and (new.leader_epoch, new.isr) != (old.leader_epoch, old.isr)
+        }
         with self._lock:
-            self._changed.update(dict.fromkeys(changed))
+            self._changed |= changed
         for text in differences(before, after, self.topic) if before.pods else ():
             self.say(text)
 
     def _measure(self) -> None:
         for pod in list(self._seen.pods):
             broker = int(pod.rpartition("-")[2])
-            path = f"{self._pods_path}/{pod}:{HTTP_PORT}/proxy/metrics"
+            path = f"{self._pods}/{pod}:{HTTP_PORT}/proxy/metrics"
             try:
                 text = self._proxy.get(path, limit_seconds=METRICS_LIMIT_SECONDS)
             except (OSError, CommandFailed):
@@ -265,15 +256,17 @@ class ClusterView:
 
 def offsets_of(metrics: str, topic: str) -> dict[int, tuple[int, int]]:
     """Return (high watermark, log end offset) by partition from a broker's metrics."""
-    values: dict[str, dict[int, int]] = {
-        names.PARTITION_HIGH_WATERMARK.name: {},
-        names.PARTITION_LOG_END_OFFSET.name: {},
-    }
-    for family in text_string_to_metric_families(metrics):
-        if family.name in values:
-            for sample in family.samples:
-                if sample.labels[names.TOPIC] == topic:
-                    values[family.name][int(sample.labels[names.PARTITION])] = int(sample.value)
-    watermarks = values[names.PARTITION_HIGH_WATERMARK.name]
-    ends = values[names.PARTITION_LOG_END_OFFSET.name]
+    families = list(text_string_to_metric_families(metrics))
+
+    def values_of(metric: str) -> dict[int, int]:
+        return {
+            int(sample.labels[names.PARTITION]): int(sample.value)
+            for family in families
+            if family.name == metric
+            for sample in family.samples
+            if sample.labels[names.TOPIC] == topic
+        }
+
+    watermarks = values_of(names.PARTITION_HIGH_WATERMARK.name)
+    ends = values_of(names.PARTITION_LOG_END_OFFSET.name)
     return {number: (watermarks[number], ends[number]) for number in watermarks.keys() & ends}

@@ -71,11 +71,10 @@ def script(program: Path, *args: str, say: Say) -> list[str]:
     with subprocess.Popen(
         [str(program), *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
-        if process.stdout is not None:
-            for line in process.stdout:
-                lines.append(line.rstrip("\n"))
-                # Our scripts print their own seconds; one clock on a screen is enough.
-                say(f"  {_OWN_CLOCK.sub('', lines[-1])}")
+        for line in process.stdout or ():
+            lines.append(line.rstrip("\n"))
+            # Our scripts print their own seconds; one clock on a screen is enough.
+            say(f"  {_OWN_CLOCK.sub('', lines[-1])}")
     if process.returncode != 0:
         raise RunFailed(f"{program.name} failed with status {process.returncode}")
     return lines

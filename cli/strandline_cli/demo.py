@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,8 @@ from .commands import CommandFailed, RunFailed
 from .environment import Environment
 from .faults import delete_pod, kill_broker
 from .images import NAMES, ImageSource, load_images, push_images
-from .load_pod import LoadPod
+from .kubectl import Kubernetes
+from .load_pod import LoadPod, manifest
 from .pod_diagnostics import ImagesMissing, check_images, explain
 from .screen import Screen
 from .under_load import UnderLoad
@@ -62,14 +63,18 @@ def run(root: Path, wanted: str, source: ImageSource) -> int:
     with screen.step(f"an empty namespace {NAMESPACE}"):
         release.remove(kubernetes)
         kubernetes.kubectl("create", "namespace", NAMESPACE)
+    if cluster.kind != "hack":
+        with screen.step("a pod of each image, which ends at once"):
+            wanted_images, movable = images | observers.images, source.movable(cluster)
+            try:
+                found = check_images(kubernetes, wanted_images, screen.say, movable=movable)
+            except ImagesMissing as error:
+                raise RunFailed(f"{error}\n{source.advice(cluster)}".strip()) from error
+            images = {name: found[name] for name in images}
+            observers = replace(observers, images={name: found[name] for name in observers.images})
     environment = Environment(
         root=root, cluster=cluster, kubernetes=kubernetes, images=images, screen=screen
     )
-    if cluster.kind != "hack":
-        with screen.step("a pod of each image, which ends at once"):
-            found = _check_images(environment, images | observers.images, source)
-            environment = replace(environment, images={name: found[name] for name in images})
-            observers = replace(observers, images={name: found[name] for name in observers.images})
     try:
         passed = _carry_out(environment, observers)
     except CommandFailed as error:
@@ -107,19 +112,6 @@ def take_down(root: Path) -> int:
     return 0
 
 
-def _check_images(
-    environment: Environment, images: dict[str, str], source: ImageSource
-) -> dict[str, str]:
-    """Return name -> reference, fixed to the images that the repository has now."""
-    cluster = environment.cluster
-    try:
-        return check_images(
-            environment.kubernetes, images, environment.screen.say, movable=source.movable(cluster)
-        )
-    except ImagesMissing as error:
-        raise RunFailed(f"{error}\n{source.advice(cluster)}".strip()) from error
-
-
 def _carry_out(environment: Environment, observers: demo_analysis.Observers) -> bool:
     """Install, break, judge and analyse; tell whether the promise was kept."""
     root, kubernetes, screen = environment.root, environment.kubernetes, environment.screen
@@ -135,11 +127,9 @@ def _carry_out(environment: Environment, observers: demo_analysis.Observers) -> 
     since_ms = time.time_ns() // 1_000_000
     with closing(ClusterView(kubernetes, topic=TOPIC)) as view:
         with screen.step("a load pod that writes and reads every partition"):
-            load = LoadPod(kubernetes, environment.images["client"], topic=TOPIC)
+            load = LoadPod(kubernetes, manifest(environment.images["client"], topic=TOPIC))
         with closing(load):
-            loaded = UnderLoad(
-                kubernetes=kubernetes, topic=TOPIC, view=view, load=load, wait=screen.wait
-            )
+            loaded = UnderLoad(kubernetes=kubernetes, view=view, load=load, wait=screen.wait)
             with screen.watching(view, load):
                 _break(loaded, screen)
             passed = _judge(loaded, screen)
@@ -153,29 +143,33 @@ def _carry_out(environment: Environment, observers: demo_analysis.Observers) -> 
 
 def _break(loaded: UnderLoad, screen: Screen) -> None:
     """Break a leader's pod, then the controller's process, each under load."""
-    kubernetes, view = loaded.kubernetes, loaded.view
     loaded.wait_healthy()
     loaded.wait_for_acks(ACKED_MIN // 3)
-    screen.table(view, loaded.load)
-    leader = view.seen().partitions[0].leader
+    screen.table(loaded.view, loaded.load)
+    leader = loaded.view.seen().partitions[0].leader
     name = f"delete the pod default-{leader}, which leads {TOPIC}-0"
-    fault = loaded.fault(name, lambda: delete_pod(kubernetes, leader), broker=leader)
-    _announce(fault, loaded, screen)
-    loaded.wait_for_acks(ACKED_MIN // 3)
-    controller = view.seen().controller
+    _fault(loaded, screen, name, delete_pod, leader)
+    controller = loaded.view.seen().controller
     if controller == leader:
         raise RunFailed(f"broker {leader}, which came back, is controller again")
     name = f"kill -9 of broker {controller}, the controller"
-    fault = loaded.fault(name, lambda: kill_broker(kubernetes, controller), broker=controller)
-    _announce(fault, loaded, screen)
-    loaded.wait_for_acks(ACKED_MIN // 3)
+    _fault(loaded, screen, name, kill_broker, controller)
 
 
-def _announce(fault: FaultSeen, loaded: UnderLoad, screen: Screen) -> None:
-    screen.say(f"FAULT {fault.name}")
+def _fault(
+    loaded: UnderLoad,
+    screen: Screen,
+    name: str,
+    inject: Callable[[Kubernetes, int], None],
+    broker: int,
+) -> None:
+    """Inject a fault, show its effects, and let the load run on."""
+    fault = loaded.fault(name, lambda: inject(loaded.kubernetes, broker), broker=broker)
+    screen.say(f"FAULT {name}")
     gaps = ", ".join(f"{number}: {gap}" for number, gap in sorted(fault.gaps_ms.items()))
     screen.say(f"  longest gap without acks per partition, ms: {gaps}")
     screen.table(loaded.view, loaded.load)
+    loaded.wait_for_acks(ACKED_MIN // 3)
 
 
 def _judge(loaded: UnderLoad, screen: Screen) -> bool:

@@ -20,10 +20,7 @@ Object = dict[str, Any]
 
 
 class Kubernetes:
-    """One cluster and one namespace in it; programs is the folder of kubectl and helm, or PATH.
-
-    Only we use the file kubeconfig.
-    """
+    """One cluster and one namespace in it; programs is the folder of kubectl and helm, or PATH."""
 
     def __init__(self, kubeconfig: Path, namespace: str, programs: Path | None = None) -> None:
         self.kubeconfig = kubeconfig
@@ -45,12 +42,12 @@ class Kubernetes:
 
     def get(self, *args: str) -> Object:
         """Return the output of `kubectl get ... -o json`."""
-        answer: Object = json.loads(self.kubectl("get", *args, "-o", "json"))
-        return answer
+        found: Object = json.loads(self.kubectl("get", *args, "-o", "json"))
+        return found
 
     def apply(self, *manifests: Object) -> None:
         """Apply objects in the order given."""
-        listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+        listed = {"apiVersion": "v1", "kind": "List", "items": manifests}
         self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
 
     def exec(
@@ -112,7 +109,5 @@ class ApiProxy:
     def close(self) -> None:
         """End the program and remove the socket."""
         self._process.terminate()
-        self._process.wait(CALL_SECONDS)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._process.communicate(timeout=CALL_SECONDS)
         self._folder.cleanup()

@@ -28,7 +28,6 @@ class Screen:
 
     def __init__(self) -> None:
         self._started = time.monotonic()
-        self._moves = sys.stdout.isatty()
         self._live: Live | None = None
         self._watched: tuple[ClusterView, LoadPod] | None = None
         self._events_shown = 0
@@ -55,8 +54,8 @@ class Screen:
         self._watched = (view, load)
         self._events_shown = 0
         try:
-            if self._moves:
-                with Live(console=Console(), refresh_per_second=5, transient=False) as self._live:
+            if sys.stdout.isatty():
+                with Live(console=Console(), refresh_per_second=5) as self._live:
                     yield
                     self._draw()
             else:
@@ -79,7 +78,7 @@ class Screen:
     def table(self, view: ClusterView, load: LoadPod) -> None:
         """Print the table once, unless a terminal redraws it anyway."""
         if self._live is None:
-            tables.show(COLUMNS, rows(view.seen(), load))
+            tables.show(COLUMNS, _rows(view.seen(), load))
 
     def _draw(self) -> None:
         if self._watched is None:
@@ -94,27 +93,27 @@ class Screen:
         self._events_shown = len(events)
 
 
-def rows(seen: ClusterSeen, load: LoadPod) -> list[Sequence[str]]:
+def _rows(seen: ClusterSeen, load: LoadPod) -> list[Sequence[str]]:
     """Return the cells of the table, one row a partition."""
     report, rates = load.last(), load.acks_per_second()
     silent = {} if report is None else report.silent_ms
     return [
-        _row(each, rates.get(number), silent.get(number))
+        (
+            str(number),
+            "none" if each.leader < 0 else str(each.leader),
+            str(each.leader_epoch),
+            ",".join(str(broker) for broker in each.isr),
+            _number(each.high_watermark),
+            _number(each.log_end_offset),
+            _number(rates.get(number)),
+            _number(silent.get(number)),
+        )
         for number, each in sorted(seen.partitions.items())
     ]
 
 
-def _row(each: PartitionSeen, rate: float | None, silent_ms: int | None) -> Sequence[str]:
-    return (
-        str(each.number),
-        "none" if each.leader < 0 else str(each.leader),
-        str(each.leader_epoch),
-        ",".join(str(broker) for broker in each.isr),
-        _number(each.high_watermark),
-        _number(each.log_end_offset),
-        "-" if rate is None else f"{rate:.0f}",
-        _number(silent_ms),
-    )
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
 
 
 def _style(each: PartitionSeen) -> str:
@@ -123,15 +122,11 @@ def _style(each: PartitionSeen) -> str:
     return "" if each.has_full_isr else "yellow"
 
 
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
 def _drawing(view: ClusterView, load: LoadPod) -> Group:
     seen = view.seen()
     table = tables.drawn(
         COLUMNS,
-        rows(seen, load),
+        _rows(seen, load),
         styles=[_style(each) for _, each in sorted(seen.partitions.items())],
         title=view.topic,
         caption=f"controller: broker {seen.controller}",
