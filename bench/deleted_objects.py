@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from strandline.kube.objects import CLUSTER_LABEL
-from strandline_cli.faults import NotRecovered
+from strandline_cli.commands import NotRecovered
 from strandline_cli.kubectl_watch import KubectlWatch, TimedWatchEvent
 from strandline_cli.topics import BROKERS
 from strandline_cli.under_load import UnderLoad
@@ -31,7 +31,7 @@ def delete_objects(run: BenchRun, loaded: UnderLoad) -> None:
     for service in SERVICES:
         _delete(run, SERVICE_BACK, "service", service)
     uid = _delete(run, SET_BACK, "statefulset", STATEFUL_SET, "--cascade=orphan")
-    if not run.environment.screen.wait(lambda: _owners(run) == {uid}, BACK_SECONDS):
+    if not run.screen.wait(lambda: _owners(run) == {uid}, BACK_SECONDS):
         raise NotRecovered("the new StatefulSet did not adopt the pods")
     note_quiet(run, loaded)
     _delete_with_pods(run, loaded)
@@ -39,7 +39,7 @@ def delete_objects(run: BenchRun, loaded: UnderLoad) -> None:
 
 def _delete(run: BenchRun, figure: Figure, kind: str, name: str, *options: str) -> str:
     """Delete an object, note when its successor was there, and return the successor's uid."""
-    kubernetes = run.environment.kubernetes
+    kubernetes = run.kubernetes
     with KubectlWatch(kubernetes, kind, name) as watch:
         uid = watch.until(lambda _: True, BACK_SECONDS).uid
         kubernetes.kubectl("delete", kind, name, "--wait=false", *options)
@@ -52,7 +52,7 @@ def _delete(run: BenchRun, figure: Figure, kind: str, name: str, *options: str) 
 
 def _delete_with_pods(run: BenchRun, loaded: UnderLoad) -> None:
     """Delete the StatefulSet with all of its pods, the default; note how it comes back."""
-    kubernetes, view = run.environment.kubernetes, loaded.view
+    kubernetes, view = run.kubernetes, loaded.view
     old = {pod.uid for pod in view.seen().pods.values()}
     recovered: list[float] = []
 
@@ -98,7 +98,7 @@ def _goes(seen: TimedWatchEvent, uid: str) -> bool:
 
 def _owners(run: BenchRun) -> set[str]:
     """Return the uids of what owns the brokers' pods, "" for a pod that nothing owns."""
-    pods = run.environment.kubernetes.get("pods", "-l", f"{CLUSTER_LABEL}=default")["items"]
+    pods = run.kubernetes.get("pods", "-l", f"{CLUSTER_LABEL}=default")["items"]
     return {
         owner["uid"]
         for pod in pods

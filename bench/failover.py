@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from strandline_cli.cluster_view import ClusterSeen
-from strandline_cli.faults import NotRecovered, delete_pod, kill_broker
-from strandline_cli.under_load import UnderLoad
+from strandline_cli.commands import NotRecovered
+from strandline_cli.under_load import UnderLoad, delete_pod, kill_broker
 
 from .figures import (
     GRACEFUL_CONTROLLER,
@@ -27,10 +27,7 @@ QUIET_ACKS = 2_000
 
 
 def the_controller(seen: ClusterSeen) -> int:
-    """Return the broker that is the controller.
-
-    Raises:  NotRecovered if none is recorded
-    """
+    """Return the broker that is the controller; NotRecovered if none is recorded."""
     if seen.controller < 0:
         raise NotRecovered("no broker is the controller")
     return seen.controller
@@ -64,7 +61,7 @@ def break_brokers(run: BenchRun, loaded: UnderLoad) -> None:
         broker = choose_target(seen)
         fault_seen = loaded.fault(
             f"{name}, broker {broker}",
-            partial(inject, run.environment.kubernetes, broker),
+            partial(inject, run.kubernetes, broker),
             broker=broker,
         )
         run.note(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from strandline_cli.cluster_view import partition_of
-from strandline_cli.faults import NotRecovered
+from strandline_cli.commands import NotRecovered
 from strandline_cli.topics import BROKERS, PARTITIONS, READY_SECONDS, apply_topic
 
 from .figures import IDLE_CPU
@@ -20,7 +20,7 @@ WINDOW_SECONDS = 60.0
 
 def measure_idle(run: BenchRun) -> None:
     """Note the CPU of all three brokers together, without a client, a scrape or a watcher."""
-    kubernetes, screen = run.environment.kubernetes, run.environment.screen
+    kubernetes, screen = run.kubernetes, run.screen
     kubernetes.kubectl("delete", "pod", LOAD, limit_seconds=READY_SECONDS)
     # Two topics exist already; each partition has three replicas on three brokers.
     apply_topic(kubernetes, "idle", IDLE_PARTITIONS - 2 * PARTITIONS)

@@ -18,7 +18,6 @@ from strandline.errors import StrandlineError
 from strandline_cli import clusters, release, verdict
 from strandline_cli.cluster_view import ClusterView
 from strandline_cli.commands import RunFailed
-from strandline_cli.environment import Environment
 from strandline_cli.images import NAMES, ImageSource, load_images
 from strandline_cli.kubectl import Kubernetes
 from strandline_cli.kubectl_watch import KubectlWatch, TimedWatchEvent
@@ -48,13 +47,20 @@ def measure(root: Path, count: int) -> int:
     path: Path | None = None
     broken = False
     try:
-        with _environment(root, screen) as environment:
+        with _cluster(root, screen) as (kubernetes, images):
             try:
                 for number in range(1, count + 1):
-                    runs.append(BenchRun(number=number, environment=environment))
-                    _carry_out(runs[-1], is_last=number == count)
+                    run = BenchRun(
+                        number=number,
+                        root=root,
+                        kubernetes=kubernetes,
+                        images=images,
+                        screen=screen,
+                    )
+                    runs.append(run)
+                    _carry_out(run, is_last=number == count)
             finally:
-                path = report.write(host, _settings(environment, count), runs)
+                path = report.write(host, _settings(images, count), runs)
     except StrandlineError as error:
         print(f"error: {error}", file=sys.stderr)
         broken = True
@@ -65,8 +71,8 @@ def measure(root: Path, count: int) -> int:
 
 
 @contextmanager
-def _environment(root: Path, screen: Screen) -> Iterator[Environment]:
-    """Find or start the cluster; afterwards leave it as it was."""
+def _cluster(root: Path, screen: Screen) -> Iterator[tuple[Kubernetes, dict[str, str]]]:
+    """Find or start the cluster and load our images; afterwards leave it as it was."""
     with screen.step("a Kubernetes"):
         cluster = clusters.hack_cluster(root, screen.say)
     kubernetes = cluster.kubernetes(NAMESPACE)
@@ -74,9 +80,7 @@ def _environment(root: Path, screen: Screen) -> Iterator[Environment]:
         _need_workers(kubernetes)
         with screen.step("images"):
             images = load_images(root, cluster, NAMES, screen.say, source=ImageSource())
-        yield Environment(
-            root=root, cluster=cluster, kubernetes=kubernetes, images=images, screen=screen
-        )
+        yield kubernetes, images
     finally:
         with screen.step("what the bench made goes"):
             if cluster.started:
@@ -96,27 +100,24 @@ def _need_workers(kubernetes: Kubernetes) -> None:
         )
 
 
-def _settings(environment: Environment, runs: int) -> dict[str, object]:
+def _settings(images: dict[str, str], runs: int) -> dict[str, object]:
     """Return the settings on which the figures depend, beside the machine."""
     return {
         "runs": runs,
         "timing": "demo",
         "partitions": PARTITIONS,
         "records_per_second_and_partition": RATE,
-        "images": environment.images,
+        "images": images,
     }
 
 
 def _carry_out(run: BenchRun, *, is_last: bool) -> None:
     """Measure the figures of one run; those of idle brokers in the last run alone."""
-    environment, number = run.environment, run.number
-    screen, kubernetes = environment.screen, environment.kubernetes
+    screen, kubernetes, number = run.screen, run.kubernetes, run.number
     try:
         with screen.step(f"run {number}: a fresh namespace, helm install"):
             release.remove(kubernetes)
-            release.install(
-                environment.root, kubernetes, release.values(kubernetes, environment.images)
-            )
+            release.install(run.root, kubernetes, release.values(kubernetes, run.images))
         with screen.step(f"run {number}: topics, the first from nothing"):
             _topics(run)
         with screen.step(f"run {number}: faults under load"):
@@ -131,7 +132,7 @@ def _carry_out(run: BenchRun, *, is_last: bool) -> None:
 
 
 def _topics(run: BenchRun) -> None:
-    kubernetes = run.environment.kubernetes
+    kubernetes = run.kubernetes
     with KubectlWatch(kubernetes, "rtopic") as watch:
         time.sleep(WATCH_START_SECONDS)
         _topic(run, watch, TOPIC_FROM_NOTHING, "first")
@@ -147,13 +148,13 @@ def _topic(run: BenchRun, watch: KubectlWatch, figure: Figure, name: str) -> Non
         return seen.name == name and seen.ready
 
     begun = time.monotonic()
-    apply_topic(run.environment.kubernetes, name)
+    apply_topic(run.kubernetes, name)
     run.note(figure, watch.until(is_ready, READY_SECONDS).at - begun)
 
 
 def _under_load(run: BenchRun) -> None:
-    kubernetes, screen = run.environment.kubernetes, run.environment.screen
-    pod = manifest(run.environment.images["client"], name=LOAD, topic=TOPIC)
+    kubernetes, screen = run.kubernetes, run.screen
+    pod = manifest(run.images["client"], name=LOAD, topic=TOPIC)
     with closing(ClusterView(kubernetes, topic=TOPIC)) as view:
         try:
             with closing(LoadPod(kubernetes, pod)) as load:

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from strandline_cli.faults import NotRecovered
+from strandline_cli.commands import NotRecovered
 from strandline_cli.kubectl import Kubernetes
 
 REGISTERED = "registered"

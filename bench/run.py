@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 
 from strandline.checker.judge import HistoryVerdict
 from strandline_cli.cluster_view import TimelineEvent
-from strandline_cli.environment import Environment
-from strandline_cli.faults import NotRecovered
+from strandline_cli.commands import NotRecovered
+from strandline_cli.kubectl import Kubernetes
+from strandline_cli.screen import Screen
 from strandline_cli.topics import BROKERS
 from strandline_cli.verdict import FaultSeen
 
@@ -22,10 +24,13 @@ LOAD = "load"
 
 @dataclass(slots=True, kw_only=True)
 class BenchRun:
-    """The values of one run so far; failures says why it does not count or broke off."""
+    """One run: its cluster and its values so far; failures says why it does not count or ended."""
 
     number: int
-    environment: Environment
+    root: Path
+    kubernetes: Kubernetes
+    images: dict[str, str]
+    screen: Screen
     samples: list[Sample] = field(default_factory=list)
     faults: list[FaultSeen] = field(default_factory=list)
     verdict: HistoryVerdict | None = None
@@ -36,9 +41,7 @@ class BenchRun:
         """Keep a value, and show it."""
         load = os.getloadavg()[0]
         self.samples.append(Sample(key=figure.key, value=value, load_average=load, detail=detail))
-        self.environment.screen.say(
-            f"  {figure.title}: {value:.3f} {figure.unit} (load {load:.2f})"
-        )
+        self.screen.say(f"  {figure.title}: {value:.3f} {figure.unit} (load {load:.2f})")
 
     def note_start(self, figure: Figure, broker: int, *, after: Figure) -> None:
         """Note how long the newest start of a broker took, from exec to registered.
@@ -47,9 +50,8 @@ class BenchRun:
 
         Raises:  NotRecovered if the broker has not registered
         """
-        kubernetes = self.environment.kubernetes
-        process = look(kubernetes, broker)
-        line = registration_in(kubernetes.kubectl("logs", f"default-{broker}", "-c", "broker"))
+        process = look(self.kubernetes, broker)
+        line = registration_in(self.kubernetes.kubectl("logs", f"default-{broker}", "-c", "broker"))
         if line is None:
             raise NotRecovered(f"broker {broker} has not registered")
         self.note(

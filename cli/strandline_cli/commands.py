@@ -28,6 +28,10 @@ class CommandFailed(StrandlineError):
     """A program ended with an error or not in time; the message holds what it wrote."""
 
 
+class NotRecovered(StrandlineError):
+    """A cluster did not come back from a fault in time; names the fault and what is missing."""
+
+
 def run(
     command: Sequence[str],
     *,
@@ -35,10 +39,7 @@ def run(
     limit_seconds: float = CALL_SECONDS,
     path: Path | None = None,
 ) -> str:
-    """Run a program to its end and return what it printed; path goes first in PATH.
-
-    Raises:  CommandFailed
-    """
+    """Run a program and return what it printed, else CommandFailed; path goes first in PATH."""
     environment = dict(os.environ)
     if path is not None:
         environment["PATH"] = f"{path}:{environment['PATH']}"
@@ -63,10 +64,7 @@ def run(
 
 
 def script(program: Path, *args: str, say: Say) -> list[str]:
-    """Run one of our scripts, show its lines as they come, and return them.
-
-    Raises:  RunFailed
-    """
+    """Run one of our scripts, show its lines as they come, and return them, else RunFailed."""
     lines: list[str] = []
     with subprocess.Popen(
         [str(program), *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -12,15 +12,14 @@ from strandline.checker.judge import HistoryVerdict
 
 from . import clusters, demo_analysis, release, topics, verdict
 from .cluster_view import ClusterView
+from .clusters import Cluster
 from .commands import CommandFailed, RunFailed
-from .environment import Environment
-from .faults import delete_pod, kill_broker
 from .images import NAMES, ImageSource, load_images, push_images
 from .kubectl import Kubernetes
 from .load_pod import LoadPod, manifest
 from .pod_diagnostics import ImagesMissing, check_images, explain
 from .screen import Screen
-from .under_load import UnderLoad
+from .under_load import UnderLoad, delete_pod, kill_broker
 from .verdict import ACKED_MIN, FaultSeen
 
 NAMESPACE = "strandline-demo"
@@ -59,24 +58,19 @@ def run(root: Path, wanted: str, source: ImageSource) -> int:
     kubernetes = cluster.kubernetes(NAMESPACE)
     with screen.step("images"):
         images = load_images(root, cluster, NAMES, screen.say, source=source)
-        observers = demo_analysis.load_observers(root, cluster, screen.say, source=source)
+        images |= demo_analysis.load_observers(root, cluster, screen.say, source=source)
     with screen.step(f"an empty namespace {NAMESPACE}"):
         release.remove(kubernetes)
         kubernetes.kubectl("create", "namespace", NAMESPACE)
     if cluster.kind != "hack":
         with screen.step("a pod of each image, which ends at once"):
-            wanted_images, movable = images | observers.images, source.movable(cluster)
+            movable = source.movable(cluster)
             try:
-                found = check_images(kubernetes, wanted_images, screen.say, movable=movable)
+                images = check_images(kubernetes, images, screen.say, movable=movable)
             except ImagesMissing as error:
                 raise RunFailed(f"{error}\n{source.advice(cluster)}".strip()) from error
-            images = {name: found[name] for name in images}
-            observers = replace(observers, images={name: found[name] for name in observers.images})
-    environment = Environment(
-        root=root, cluster=cluster, kubernetes=kubernetes, images=images, screen=screen
-    )
     try:
-        passed = _carry_out(environment, observers)
+        passed = _carry_out(root, cluster, images, screen)
     except CommandFailed as error:
         raise RunFailed("\n".join([str(error), *explain(kubernetes)])) from error
     path = f", {cluster.programs} first in PATH" if cluster.programs else ""
@@ -112,14 +106,14 @@ def take_down(root: Path) -> int:
     return 0
 
 
-def _carry_out(environment: Environment, observers: demo_analysis.Observers) -> bool:
+def _carry_out(root: Path, cluster: Cluster, images: dict[str, str], screen: Screen) -> bool:
     """Install, break, judge and analyse; tell whether the promise was kept."""
-    root, kubernetes, screen = environment.root, environment.kubernetes, environment.screen
+    kubernetes = cluster.kubernetes(NAMESPACE)
     with screen.step("helm install strandline helm/strandline"):
-        values = release.values(kubernetes, environment.images) + observers.chart_values()
+        values = release.values(kubernetes, images) + demo_analysis.chart_values(images)
         # Before the install makes them: a failed install leaves them behind.
         made_crds = release.brings_definitions(kubernetes)
-        clusters.remember(replace(environment.cluster, made_crds=made_crds))
+        clusters.remember(replace(cluster, made_crds=made_crds))
         release.install(root, kubernetes, values)
     with screen.step("kubectl apply -f examples/orders.yaml, until the topic is Ready"):
         kubernetes.kubectl("apply", "-f", str(root / "examples" / "orders.yaml"))
@@ -127,7 +121,7 @@ def _carry_out(environment: Environment, observers: demo_analysis.Observers) -> 
     since_ms = time.time_ns() // 1_000_000
     with closing(ClusterView(kubernetes, topic=TOPIC)) as view:
         with screen.step("a load pod that writes and reads every partition"):
-            load = LoadPod(kubernetes, manifest(environment.images["client"], topic=TOPIC))
+            load = LoadPod(kubernetes, manifest(images["client"], topic=TOPIC))
         with closing(load):
             loaded = UnderLoad(kubernetes=kubernetes, view=view, load=load, wait=screen.wait)
             with screen.watching(view, load):
@@ -135,7 +129,7 @@ def _carry_out(environment: Environment, observers: demo_analysis.Observers) -> 
             passed = _judge(loaded, screen)
     with screen.step("a Spark job reads what Prometheus scraped of it"):
         said = demo_analysis.analyse(
-            root, kubernetes, values, loaded.faults, observers=observers, since_ms=since_ms
+            root, cluster, kubernetes, values, loaded.faults, since_ms=since_ms
         )
     print(said)
     return passed

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from .faults import NotRecovered
+from .commands import NotRecovered
 from .kubectl import Kubernetes
 
 SHOWN = (
@@ -82,10 +82,7 @@ class KubectlWatch:
     def until(
         self, holds: Callable[[TimedWatchEvent], bool], seconds: float, *, after: float = 0.0
     ) -> TimedWatchEvent:
-        """Return the first event not before `after` for which this holds.
-
-        Raises:  NotRecovered if there is none in time
-        """
+        """Return the first event not before `after` for which this holds, else NotRecovered."""
 
         def first() -> TimedWatchEvent | None:
             return next((each for each in self._seen if each.at >= after and holds(each)), None)

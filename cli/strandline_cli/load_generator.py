@@ -19,6 +19,7 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -26,7 +27,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from strandline.checker.history import SendOutcome, Sent, outcome_line, sent_line
 
-from .load_consumer import CONNECT_TIMEOUT_MS, LoadConsumer
+from .load_consumer import CONNECTION, LoadConsumer
 
 UNKNOWN_ERRORS = frozenset(
     {
@@ -81,33 +82,30 @@ class Load:
             sent_ms=now_ms(),
         )
         self.history.write(sent_line(sent) + "\n")
+        done = partial(self._done, value, partition)
         while True:
             try:
                 self.producer.produce(
-                    self.topic,
-                    value.encode(),
-                    partition=partition,
-                    on_delivery=lambda error, message: self._done(value, partition, error, message),
+                    self.topic, value.encode(), partition=partition, on_delivery=done
                 )
                 return
             except BufferError:
                 self.producer.poll(0.1)
 
     def _done(self, value: str, partition: int, error: KafkaError | None, message: Message) -> None:
-        ended = now_ms()
+        ended, offset = now_ms(), -1
         if error is None:
-            offset = message.offset()
-            self._acked(partition, ended, -1 if offset is None else offset)
-            line = outcome_line(
-                value, SendOutcome.ACKED, ended_ms=ended, offset=-1 if offset is None else offset
-            )
+            outcome = SendOutcome.ACKED
+            if (acked := message.offset()) is not None:
+                offset = acked
+            self._acked(partition, ended, offset)
         elif error.code() in UNKNOWN_ERRORS:
+            outcome = SendOutcome.UNKNOWN
             self.unknown += 1
-            line = outcome_line(value, SendOutcome.UNKNOWN, ended_ms=ended)
         else:
+            outcome = SendOutcome.FAILED
             self.failed += 1
-            line = outcome_line(value, SendOutcome.FAILED, ended_ms=ended)
-        self.history.write(line + "\n")
+        self.history.write(outcome_line(value, outcome, ended_ms=ended, offset=offset) + "\n")
 
     def _acked(self, partition: int, ended: float, offset: int) -> None:
         gap = ended - self.last_ack_ms.get(partition, ended)
@@ -119,19 +117,18 @@ class Load:
     def report(self, started_ms: float) -> str:
         """Return a report line, and begin to look for longest gaps anew."""
         now = now_ms()
-        silent = {partition: now - last for partition, last in sorted(self.last_ack_ms.items())}
-        gaps = {
-            partition: max(gap, self.gap_ms.get(partition, 0)) for partition, gap in silent.items()
-        }
-        self.gap_ms = {}
+        silent = {each: round(now - last) for each, last in sorted(self.last_ack_ms.items())}
+        ended, self.gap_ms = self.gap_ms, {}
         return json.dumps(
             {
                 "at_ms": round(now - started_ms),
                 "acked": dict(sorted(self.acked.items())),
                 "unknown": self.unknown,
                 "failed": self.failed,
-                "silent_ms": {partition: round(gap) for partition, gap in silent.items()},
-                "gap_ms": {partition: round(gap) for partition, gap in gaps.items()},
+                "silent_ms": silent,
+                "gap_ms": {
+                    each: max(gap, round(ended.get(each, 0))) for each, gap in silent.items()
+                },
                 "read": None if self.consumer is None else sum(self.consumer.next_offset.values()),
             }
         )
@@ -152,7 +149,7 @@ class LoadPlan:
     delivery_timeout_ms: int
 
 
-def run(load: Load, plan: LoadPlan) -> None:
+def _run(load: Load, plan: LoadPlan) -> None:
     """Send at the plan's rate for the plan's time, then wait for outstanding records."""
     stopped = False
 
@@ -186,15 +183,10 @@ def run(load: Load, plan: LoadPlan) -> None:
 
 def _read_to_end(load: Load, consumer: LoadConsumer) -> None:
     deadline = now_ms() + READ_OUT_SECONDS * 1000
-    while not consumer.has_read(load.ends) and now_ms() < deadline:
+    while consumer.unread(load.ends) and now_ms() < deadline:
         consumer.take(load.history, wait_seconds=0.1)
     consumer.close()
-    if not consumer.has_read(load.ends):
-        behind = {
-            partition: end - consumer.next_offset[partition]
-            for partition, end in sorted(load.ends.items())
-            if consumer.next_offset[partition] < end
-        }
+    if behind := consumer.unread(load.ends):
         print(f"acknowledged, not read in time: {behind} {consumer.errors}", file=sys.stderr)
 
 
@@ -202,6 +194,7 @@ def generate(plan: LoadPlan) -> int:
     """Run the load; 0 if every record was acknowledged or is unknown."""
     producer = Producer(
         {
+            **CONNECTION,
             "bootstrap.servers": plan.bootstrap,
             "acks": "all",
             "enable.idempotence": True,
@@ -209,13 +202,9 @@ def generate(plan: LoadPlan) -> int:
             "delivery.timeout.ms": plan.delivery_timeout_ms,
             # The library gives up a request to a silent broker long before its records.
             "socket.timeout.ms": SOCKET_TIMEOUT_MS,
-            "socket.connection.setup.timeout.ms": CONNECT_TIMEOUT_MS,
             "queue.buffering.max.messages": QUEUE_MAX,
             "retry.backoff.ms": 20,
             "retry.backoff.max.ms": 100,
-            "topic.metadata.refresh.fast.interval.ms": 20,
-            "reconnect.backoff.ms": 20,
-            "reconnect.backoff.max.ms": 200,
         }
     )
     name = f"load{uuid.uuid4().hex[:8]}"
@@ -229,9 +218,8 @@ def generate(plan: LoadPlan) -> int:
             producer=producer, topic=plan.topic, history=history, name=name, consumer=consumer
         )
         try:
-            run(load, plan)
+            _run(load, plan)
         except KafkaException as error:
             print(f"the library gave up: {error}", file=sys.stderr)
             return 1
-    complete = load.failed == 0 and (consumer is None or consumer.has_read(load.ends))
-    return 0 if complete else 1
+    return 1 if load.failed or (consumer is not None and consumer.unread(load.ends)) else 0

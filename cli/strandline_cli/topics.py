@@ -23,10 +23,7 @@ def apply_topic(kubernetes: Kubernetes, name: str, partitions: int = PARTITIONS)
 
 
 def wait_ready(kubernetes: Kubernetes, found: str, limit_seconds: int = READY_SECONDS) -> None:
-    """Wait until an object, given as kind/name, says that it is Ready.
-
-    Raises:  CommandFailed
-    """
+    """Wait until an object, given as kind/name, says that it is Ready; else CommandFailed."""
     kubernetes.kubectl(
         *("wait", found, "--for=condition=Ready", f"--timeout={limit_seconds}s"),
         limit_seconds=limit_seconds + 10,

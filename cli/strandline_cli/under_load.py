@@ -16,7 +16,7 @@ from strandline.checker.judge import HistoryVerdict, judge
 from strandline.model import BrokerId
 
 from .cluster_view import ClusterView
-from .faults import NotRecovered
+from .commands import CommandFailed, NotRecovered
 from .kubectl import Kubernetes
 from .load_pod import LoadPod
 from .topics import BROKERS
@@ -50,18 +50,12 @@ class UnderLoad:
         return 0 if report is None else sum(report.acked.values())
 
     def wait_healthy(self, limit_seconds: float = WARM_UP_SECONDS) -> None:
-        """Wait until nothing is unhealthy.
-
-        Raises:  NotRecovered
-        """
+        """Wait until nothing is unhealthy; NotRecovered if that takes too long."""
         if not self.wait(lambda: not self.unhealthy(), limit_seconds):
             raise NotRecovered(f"the load never came to run well: {self.unhealthy()}")
 
     def wait_for_acks(self, count: int, limit_seconds: float = WARM_UP_SECONDS) -> None:
-        """Wait until `count` more records are acknowledged.
-
-        Raises:  NotRecovered
-        """
+        """Wait until `count` more records are acknowledged; NotRecovered if that takes too long."""
         wanted = self.acked() + count
         if not self.wait(lambda: self.acked() >= wanted, limit_seconds):
             raise NotRecovered(f"{count} records were not acknowledged in {limit_seconds:g} s")
@@ -75,10 +69,7 @@ class UnderLoad:
         wait: Wait | None = None,
         limit_seconds: float = RECOVERY_SECONDS,
     ) -> FaultSeen:
-        """Inject a fault, wait until it is over, and return its effects.
-
-        Raises:  NotRecovered
-        """
+        """Inject a fault, wait until it is over, else NotRecovered, and return its effects."""
         view, load, acked_before = self.view, self.load, self.acked()
         view.mark()
         load.mark()
@@ -159,3 +150,19 @@ class UnderLoad:
             for number, gap in silent.items()
             if gap > SILENT_MAX_MS
         ]
+
+
+def delete_pod(kubernetes: Kubernetes, broker: int) -> None:
+    """Delete a broker's pod as `kubectl delete pod` does: the broker may hand its leaders over."""
+    kubernetes.kubectl("delete", "pod", f"default-{broker}", "--wait=false")
+
+
+def kill_broker(kubernetes: Kubernetes, broker: int) -> None:
+    """Kill a broker's process with -9 from within its pod; process 1 is tini."""
+    kill = "kill -9 $(cat /proc/1/task/1/children)"
+    try:
+        kubernetes.exec(f"default-{broker}", "sh", "-c", kill, container="broker")
+    except CommandFailed as error:
+        # The container may end the shell before the shell ends by itself.
+        if "137" not in str(error):
+            raise

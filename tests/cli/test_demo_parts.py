@@ -206,11 +206,12 @@ def test_an_existing_cluster_needs_images_or_a_way_to_load_them(
     found = images.load_images(tmp_path, environment, images.NAMES, print, source=source)
     assert found["broker"] == "example.org/team/strandline-broker:1.2.3"
     observers = demo_analysis.load_observers(tmp_path, environment, print, source=source)
-    assert observers.images["analysis"] == "example.org/team/strandline-analysis:1.2.3"
+    assert observers["analysis"] == "example.org/team/strandline-analysis:1.2.3"
     official = demo_analysis.OFFICIAL_PROMETHEUS.rpartition(":")
-    assert f"prometheus.image.repository={official[0]}" in observers.chart_values()
-    assert f"prometheus.image.tag={official[2]}" in observers.chart_values()
-    assert observers.node_selector() == {}
+    values = demo_analysis.chart_values(observers)
+    assert f"prometheus.image.repository={official[0]}" in values
+    assert f"prometheus.image.tag={official[2]}" in values
+    assert demo_analysis.node_selector(environment) == {}
     with pytest.raises(RunFailed, match="needs IMAGES"):
         demo.run(tmp_path, "current", ImageSource())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from strandline_cli.cluster_view import ClusterSeen, ClusterView, PartitionSeen, PodSeen
-from strandline_cli.faults import NotRecovered
+from strandline_cli.commands import NotRecovered
 from strandline_cli.kubectl import Kubernetes
 from strandline_cli.load_pod import LoadPod, Report
 from strandline_cli.under_load import UnderLoad
