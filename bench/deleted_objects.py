@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from strandline.kube.objects import CLUSTER_LABEL
 from strandline_cli.commands import NotRecovered
 from strandline_cli.kubectl_watch import KubectlWatch, TimedWatchEvent
-from strandline_cli.topics import BROKERS
+from strandline_cli.release import BROKERS
 from strandline_cli.under_load import UnderLoad
 
 from .failover import note_quiet
@@ -74,10 +75,9 @@ def _delete_with_pods(run: BenchRun, loaded: UnderLoad) -> None:
     ):
         uid = sets.until(lambda _: True, BACK_SECONDS).uid
         topic.until(lambda seen: seen.ready, BACK_SECONDS)
-        fault_seen = loaded.fault(
+        fault_seen = replace(loaded, wait=wait).fault(
             "delete the StatefulSet with its pods",
             lambda: kubernetes.kubectl("delete", "statefulset", STATEFUL_SET, "--wait=false"),
-            wait=wait,
             limit_seconds=CASCADE_SECONDS,
         )
         if not recovered:

@@ -6,7 +6,7 @@ import time
 
 from strandline_cli.cluster_view import partition_of
 from strandline_cli.commands import NotRecovered
-from strandline_cli.topics import BROKERS, PARTITIONS, READY_SECONDS, apply_topic
+from strandline_cli.release import BROKERS, PARTITIONS, READY_SECONDS, apply_topic
 
 from .figures import IDLE_CPU
 from .processes import cpu_percent, look

@@ -22,8 +22,8 @@ from strandline_cli.images import NAMES, ImageSource, load_images
 from strandline_cli.kubectl import Kubernetes
 from strandline_cli.kubectl_watch import KubectlWatch, TimedWatchEvent
 from strandline_cli.load_pod import RATE, LoadPod, manifest
+from strandline_cli.release import PARTITIONS, READY_SECONDS, apply_topic
 from strandline_cli.screen import Screen
-from strandline_cli.topics import PARTITIONS, READY_SECONDS, apply_topic, wait_ready
 from strandline_cli.under_load import UnderLoad
 
 from . import report
@@ -60,7 +60,15 @@ def measure(root: Path, count: int) -> int:
                     runs.append(run)
                     _carry_out(run, is_last=number == count)
             finally:
-                path = report.write(host, _settings(images, count), runs)
+                # The settings on which the figures depend, beside the machine.
+                settings = {
+                    "runs": count,
+                    "timing": "demo",
+                    "partitions": PARTITIONS,
+                    "records_per_second_and_partition": RATE,
+                    "images": images,
+                }
+                path = report.write(host, settings, runs)
     except StrandlineError as error:
         print(f"error: {error}", file=sys.stderr)
         broken = True
@@ -77,7 +85,13 @@ def _cluster(root: Path, screen: Screen) -> Iterator[tuple[Kubernetes, dict[str,
         cluster = clusters.hack_cluster(root, screen.say)
     kubernetes = cluster.kubernetes(NAMESPACE)
     try:
-        _need_workers(kubernetes)
+        # One that was up may have fewer workers, and then two brokers would share a node.
+        found = kubernetes.get("nodes", "-l", "!node-role.kubernetes.io/control-plane")["items"]
+        if len(found) < clusters.WORKERS:
+            raise RunFailed(
+                f"the cluster that is up has {len(found)} workers, {clusters.WORKERS} are needed: "
+                "make cluster-down first"
+            )
         with screen.step("images"):
             images = load_images(root, cluster, NAMES, screen.say, source=ImageSource())
         yield kubernetes, images
@@ -88,27 +102,6 @@ def _cluster(root: Path, screen: Screen) -> Iterator[tuple[Kubernetes, dict[str,
             else:
                 release.remove(kubernetes)
                 release.remove_definitions(kubernetes)
-
-
-def _need_workers(kubernetes: Kubernetes) -> None:
-    """Refuse a cluster on which two brokers would share a node; one that was up may have few."""
-    found = kubernetes.get("nodes", "-l", "!node-role.kubernetes.io/control-plane")["items"]
-    if len(found) < clusters.WORKERS:
-        raise RunFailed(
-            f"the cluster that is up has {len(found)} workers, {clusters.WORKERS} are needed: "
-            "make cluster-down first"
-        )
-
-
-def _settings(images: dict[str, str], runs: int) -> dict[str, object]:
-    """Return the settings on which the figures depend, beside the machine."""
-    return {
-        "runs": runs,
-        "timing": "demo",
-        "partitions": PARTITIONS,
-        "records_per_second_and_partition": RATE,
-        "images": images,
-    }
 
 
 def _carry_out(run: BenchRun, *, is_last: bool) -> None:
@@ -136,7 +129,7 @@ def _topics(run: BenchRun) -> None:
     with KubectlWatch(kubernetes, "rtopic") as watch:
         time.sleep(WATCH_START_SECONDS)
         _topic(run, watch, TOPIC_FROM_NOTHING, "first")
-        wait_ready(kubernetes, "bc/default")
+        kubernetes.wait_ready("bc/default", READY_SECONDS)
         run.note_starts(after=TOPIC_FROM_NOTHING)
         _topic(run, watch, TOPIC_BROKERS_UP, TOPIC)
 

@@ -11,8 +11,8 @@ from strandline.checker.judge import HistoryVerdict
 from strandline_cli.cluster_view import TimelineEvent
 from strandline_cli.commands import NotRecovered
 from strandline_cli.kubectl import Kubernetes
+from strandline_cli.release import BROKERS
 from strandline_cli.screen import Screen
-from strandline_cli.topics import BROKERS
 from strandline_cli.verdict import FaultSeen
 
 from .figures import START_TOGETHER, Figure, Sample

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from strandline.errors import StrandlineError
 
-from .command_line import PROGRAM, WRONG_USE, Verb
+from .command_line import PROGRAM, WRONG_USE
 from .verbs import GROUPS
 
 INTERRUPTED = 130
@@ -24,10 +24,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         overview(Console(highlight=False, soft_wrap=True, stderr=not words))
         return 0 if words else WRONG_USE
     verbs = {verb.name: verb for group in GROUPS.values() for verb in group}
-    if words[0] in verbs:
-        return _run(verbs[words[0]], words[1:])
-    print(f"{PROGRAM}: there is no verb {words[0]!r} (see {PROGRAM} --help)", file=sys.stderr)
-    return WRONG_USE
+    verb = verbs.get(words[0])
+    if verb is None:
+        print(f"{PROGRAM}: there is no verb {words[0]!r} (see {PROGRAM} --help)", file=sys.stderr)
+        return WRONG_USE
+    try:
+        parser = verb.parser()
+        return verb.run(parser.parse_args(words[1:]))
+    except argparse.ArgumentError as error:
+        parser.error(str(error))
+    except ModuleNotFoundError as error:
+        print(f"{PROGRAM} {verb.name}: needs {error.name}, which is not here", file=sys.stderr)
+        return WRONG_USE
+    except (StrandlineError, OSError) as error:
+        print(f"{PROGRAM} {verb.name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def overview(console: Console) -> None:
@@ -40,22 +53,6 @@ def overview(console: Console) -> None:
             console.print(f"  [cyan]{verb.name:<10}[/cyan] {verb.summary}")
         console.print()
     console.print(f"{PROGRAM} VERB --help shows options and examples.")
-
-
-def _run(verb: Verb, words: Sequence[str]) -> int:
-    try:
-        parser = verb.parser()
-        return verb.run(parser.parse_args(words))
-    except argparse.ArgumentError as error:
-        parser.error(str(error))
-    except ModuleNotFoundError as error:
-        print(f"{PROGRAM} {verb.name}: needs {error.name}, which is not here", file=sys.stderr)
-        return WRONG_USE
-    except (StrandlineError, OSError) as error:
-        print(f"{PROGRAM} {verb.name}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
 
 
 if __name__ == "__main__":

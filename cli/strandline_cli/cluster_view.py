@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -30,15 +30,13 @@ EVENTS_MAX = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSeen:
-    """A Partition's status; the offsets are those of its leader, None until the leader responds."""
+    """A Partition's status; leader is -1 without one."""
 
     number: int
     leader: int = -1
     leader_epoch: int = -1
     isr: tuple[int, ...] = ()
     replicas: tuple[int, ...] = ()
-    high_watermark: int | None = None
-    log_end_offset: int | None = None
 
     @property
     def has_full_isr(self) -> bool:
@@ -58,12 +56,17 @@ class PodSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSeen:
-    """One picture; controller is -1 while none is recorded."""
+    """One picture; controller is -1 while none is recorded.
+
+    offsets holds (high watermark, log end offset) by broker and partition, as far as brokers
+    responded.
+    """
 
     partitions: dict[int, PartitionSeen]
     pods: dict[str, PodSeen]
     controller: int = -1
     controller_epoch: int = -1
+    offsets: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     @property
     def has_full_isrs(self) -> bool:
@@ -167,12 +170,7 @@ class ClusterView:
     def seen(self) -> ClusterSeen:
         """Return the newest picture."""
         with self._lock:
-            seen, offsets = self._seen, dict(self._offsets)
-        partitions = {}
-        for number, each in seen.partitions.items():
-            high_watermark, end = offsets.get((each.leader, number), (None, None))
-            partitions[number] = replace(each, high_watermark=high_watermark, log_end_offset=end)
-        return replace(seen, partitions=partitions)
+            return replace(self._seen, offsets=dict(self._offsets))
 
     def events(self) -> list[TimelineEvent]:
         """Return the time line."""
@@ -186,12 +184,12 @@ class ClusterView:
             self._events = [*self._events[-EVENTS_MAX:], event]
 
     def mark(self) -> None:
-        """Begin to note partitions whose leader or ISR changes anew."""
+        """Forget which partitions changed so far."""
         with self._lock:
             self._changed = set()
 
     def changed_since_mark(self) -> list[int]:
-        """Return the partitions whose leader or ISR changed."""
+        """Return the partitions whose leader or ISR changed since the last `mark`."""
         with self._lock:
             return sorted(self._changed)
 
@@ -250,8 +248,7 @@ class ClusterView:
                 continue
             found = offsets_of(text, self.topic)
             with self._lock:
-                for number, offsets in found.items():
-                    self._offsets[broker, number] = offsets
+                self._offsets |= {(broker, number): found[number] for number in found}
 
 
 def offsets_of(metrics: str, topic: str) -> dict[int, tuple[int, int]]:

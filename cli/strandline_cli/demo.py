@@ -10,7 +10,7 @@ from pathlib import Path
 
 from strandline.checker.judge import HistoryVerdict
 
-from . import clusters, demo_analysis, release, topics, verdict
+from . import clusters, demo_analysis, release, verdict
 from .cluster_view import ClusterView
 from .clusters import Cluster
 from .commands import CommandFailed, RunFailed
@@ -117,7 +117,7 @@ def _carry_out(root: Path, cluster: Cluster, images: dict[str, str], screen: Scr
         release.install(root, kubernetes, values)
     with screen.step("kubectl apply -f examples/orders.yaml, until the topic is Ready"):
         kubernetes.kubectl("apply", "-f", str(root / "examples" / "orders.yaml"))
-        topics.wait_ready(kubernetes, f"rtopic/{TOPIC}")
+        kubernetes.wait_ready(f"rtopic/{TOPIC}", release.READY_SECONDS)
     since_ms = time.time_ns() // 1_000_000
     with closing(ClusterView(kubernetes, topic=TOPIC)) as view:
         with screen.step("a load pod that writes and reads every partition"):
@@ -126,7 +126,11 @@ def _carry_out(root: Path, cluster: Cluster, images: dict[str, str], screen: Scr
             loaded = UnderLoad(kubernetes=kubernetes, view=view, load=load, wait=screen.wait)
             with screen.watching(view, load):
                 _break(loaded, screen)
-            passed = _judge(loaded, screen)
+            with screen.step("the load stops, every ISR fills"):
+                replicas = loaded.settle()
+            with screen.step("every replica's log is read, the history judged against them"):
+                judged = loaded.judge(replicas)
+            passed = report(judged, loaded.faults, loaded.vacuity(judged), screen)
     with screen.step("a Spark job reads what Prometheus scraped of it"):
         said = demo_analysis.analyse(
             root, cluster, kubernetes, values, loaded.faults, since_ms=since_ms
@@ -164,14 +168,6 @@ def _fault(
     screen.say(f"  longest gap without acks per partition, ms: {gaps}")
     screen.table(loaded.view, loaded.load)
     loaded.wait_for_acks(ACKED_MIN // 3)
-
-
-def _judge(loaded: UnderLoad, screen: Screen) -> bool:
-    with screen.step("the load stops, every ISR fills"):
-        replicas = loaded.settle()
-    with screen.step("every replica's log is read, the history judged against them"):
-        judged = loaded.judge(replicas)
-    return report(judged, loaded.faults, loaded.vacuity(judged), screen)
 
 
 def report(

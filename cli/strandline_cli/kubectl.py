@@ -50,6 +50,11 @@ class Kubernetes:
         listed = {"apiVersion": "v1", "kind": "List", "items": manifests}
         self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
 
+    def wait_ready(self, found: str, limit_seconds: int) -> None:
+        """Wait until an object, given as kind/name, says that it is Ready; else CommandFailed."""
+        wait = ("wait", found, "--for=condition=Ready", f"--timeout={limit_seconds}s")
+        self.kubectl(*wait, limit_seconds=limit_seconds + 10)
+
     def exec(
         self, pod: str, *command: str, container: str = "", limit_seconds: float = CALL_SECONDS
     ) -> str:

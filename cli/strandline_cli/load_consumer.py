@@ -77,7 +77,7 @@ class LoadConsumer:
             self.next_offset[partition] = offset + 1
 
     def unread(self, ends: dict[int, int]) -> dict[int, int]:
-        """Return how many records below the given offsets are unread, by partition; none if 0."""
+        """Return how many records below these offsets are unread, by partition that has any."""
         return {
             partition: end - self.next_offset[partition]
             for partition, end in sorted(ends.items())

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from .commands import CommandFailed
 from .kubectl import Kubernetes, Object
-from .topics import PARTITIONS, wait_ready
+from .release import PARTITIONS
 
 HISTORY_PATH = "/history/history.jsonl"
 RATE = 110.0
@@ -111,13 +111,11 @@ class LoadPod:
         self._per_second: dict[int, float] = {}
         self._gaps: dict[int, int] = {}
         kubernetes.apply(pod)
-        wait_ready(kubernetes, f"pod/{self.name}", START_LIMIT_SECONDS)
+        kubernetes.wait_ready(f"pod/{self.name}", START_LIMIT_SECONDS)
         self._closed = threading.Event()
         self._process: subprocess.Popen[str] | None = None
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
-
-    # --- what it says --------------------------------------------------------------------
 
     def last(self) -> Report | None:
         """Return the newest report."""
@@ -130,12 +128,12 @@ class LoadPod:
             return dict(self._per_second)
 
     def mark(self) -> None:
-        """Begin to look for longest gaps anew."""
+        """Forget the longest gaps so far."""
         with self._lock:
             self._gaps = {}
 
     def gaps_since_mark(self) -> dict[int, int]:
-        """Return the longest time without an acknowledgement per partition, ms."""
+        """Return the longest time without an acknowledgement since the last `mark`, ms."""
         with self._lock:
             return dict(self._gaps)
 
@@ -167,8 +165,6 @@ class LoadPod:
                     partition: (count - before.acked.get(partition, 0)) / passed
                     for partition, count in report.acked.items()
                 }
-
-    # --- its end -------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Tell the load to end: it waits for outstanding records and reads the rest."""

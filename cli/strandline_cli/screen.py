@@ -97,23 +97,15 @@ def _rows(seen: ClusterSeen, load: LoadPod) -> list[Sequence[str]]:
     """Return the cells of the table, one row a partition."""
     report, rates = load.last(), load.acks_per_second()
     silent = {} if report is None else report.silent_ms
-    return [
-        (
-            str(number),
-            "none" if each.leader < 0 else str(each.leader),
-            str(each.leader_epoch),
-            ",".join(str(broker) for broker in each.isr),
-            _number(each.high_watermark),
-            _number(each.log_end_offset),
-            _number(rates.get(number)),
-            _number(silent.get(number)),
-        )
-        for number, each in sorted(seen.partitions.items())
-    ]
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f}"
+    rows: list[Sequence[str]] = []
+    for number, each in sorted(seen.partitions.items()):
+        leader = "none" if each.leader < 0 else str(each.leader)
+        isr = ",".join(str(broker) for broker in each.isr)
+        offsets = seen.offsets.get((each.leader, number), (None, None))
+        figures = (*offsets, rates.get(number), silent.get(number))
+        cells = ("-" if value is None else f"{value:.0f}" for value in figures)
+        rows.append((str(number), leader, str(each.leader_epoch), isr, *cells))
+    return rows
 
 
 def _style(each: PartitionSeen) -> str:

@@ -19,7 +19,7 @@ from .cluster_view import ClusterView
 from .commands import CommandFailed, NotRecovered
 from .kubectl import Kubernetes
 from .load_pod import LoadPod
-from .topics import BROKERS
+from .release import BROKERS
 from .verdict import FaultSeen, vacuity
 
 SILENT_MAX_MS = 300
@@ -66,7 +66,6 @@ class UnderLoad:
         inject: Callable[[], object],
         *,
         broker: int = -1,
-        wait: Wait | None = None,
         limit_seconds: float = RECOVERY_SECONDS,
     ) -> FaultSeen:
         """Inject a fault, wait until it is over, else NotRecovered, and return its effects."""
@@ -76,7 +75,7 @@ class UnderLoad:
         view.say(f"FAULT {name}")
         at_ms = time.time_ns() // 1_000_000
         inject()
-        over = (wait or self.wait)(
+        over = self.wait(
             lambda: bool(view.changed_since_mark()) and not self.unhealthy(), limit_seconds
         )
         changed = tuple(view.changed_since_mark())
