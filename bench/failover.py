@@ -60,9 +60,7 @@ def break_brokers(run: BenchRun, loaded: UnderLoad) -> None:
         seen = loaded.view.seen()
         broker = choose_target(seen)
         fault_seen = loaded.fault(
-            f"{name}, broker {broker}",
-            partial(inject, run.kubernetes, broker),
-            broker=broker,
+            f"{name}, broker {broker}", partial(inject, run.kubernetes, broker), broker=broker
         )
         run.note(
             figure,

@@ -63,12 +63,15 @@ def run(
     return done.stdout
 
 
+def start(command: Sequence[str]) -> subprocess.Popen[str]:
+    """Start a program whose output, errors included, the caller reads line by line."""
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
 def script(program: Path, *args: str, say: Say) -> list[str]:
     """Run one of our scripts, show its lines as they come, and return them, else RunFailed."""
     lines: list[str] = []
-    with subprocess.Popen(
-        [str(program), *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    with start([str(program), *args]) as process:
         for line in process.stdout or ():
             lines.append(line.rstrip("\n"))
             # Our scripts print their own seconds; one clock on a screen is enough.

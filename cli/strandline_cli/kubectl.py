@@ -9,12 +9,11 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from .commands import CALL_SECONDS, CommandFailed, run
+from .commands import CALL_SECONDS, CommandFailed, run, start
 
 Object = dict[str, Any]
 
@@ -82,11 +81,8 @@ class ApiProxy:
     def __init__(self, kubernetes: Kubernetes) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="strandline-")
         self._socket = Path(self._folder.name) / "api"
-        self._process = subprocess.Popen(
-            kubernetes.command("kubectl", "proxy", f"--unix-socket={self._socket}"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        self._process = start(
+            kubernetes.command("kubectl", "proxy", f"--unix-socket={self._socket}")
         )
         said = "" if self._process.stdout is None else self._process.stdout.readline()
         if not said.startswith("Starting to serve"):
@@ -101,14 +97,14 @@ class ApiProxy:
         connection = _UnixConnection(self._socket, limit_seconds)
         try:
             connection.request("GET", path)
-            answer = connection.getresponse()
-            body = answer.read().decode()
+            response = connection.getresponse()
+            body = response.read().decode()
         except http.client.HTTPException as error:
             raise OSError(str(error)) from error
         finally:
             connection.close()
-        if answer.status != http.HTTPStatus.OK:
-            raise CommandFailed(f"GET {path}: status {answer.status}")
+        if response.status != http.HTTPStatus.OK:
+            raise CommandFailed(f"GET {path}: status {response.status}")
         return body
 
     def close(self) -> None:

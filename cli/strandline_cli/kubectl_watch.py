@@ -5,14 +5,13 @@ A watch gets every change in order and costs nothing in between, so no poll dist
 
 from __future__ import annotations
 
-import subprocess
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from .commands import NotRecovered
+from .commands import NotRecovered, start
 from .kubectl import Kubernetes
 
 SHOWN = (
@@ -60,15 +59,8 @@ class KubectlWatch:
         selected = (f"--field-selector=metadata.name={name}",) if name else ()
         self._seen: list[TimedWatchEvent] = []
         self._news = threading.Condition()
-        self._process = subprocess.Popen(
-            kubernetes.command(
-                *("kubectl", "get", kind, *selected, "--watch", "--output-watch-events"),
-                *("-o", f"jsonpath={TEMPLATE}"),
-            ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        watch = ("--watch", "--output-watch-events", "-o", f"jsonpath={TEMPLATE}")
+        self._process = start(kubernetes.command("kubectl", "get", kind, *selected, *watch))
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 

@@ -1,14 +1,15 @@
 """Write a topic at a steady rate, read it again, and keep a history of every record.
 
-One idempotent producer with acks=all; its library retries, this program never does. The program
-writes a line to the history before it hands a record to the library, and an outcome line when the
-library knows it (see `strandline.checker.history`). A delivery that timed out is unknown.
+The producer is idempotent, with acks=all; its library retries, this program never does. The
+program writes a line to the history before it hands a record to the library, and an outcome line
+when the library knows the outcome (see `strandline.checker.history`). A delivery that timed out is
+unknown.
 
 From time to time the program prints a line of JSON with, per partition, the acknowledgements so
 far, the time since the last one, and the longest time without one that passed, in whole or in
-part, since the previous line. SIGTERM ends the load early: it still waits for outstanding records,
-up to the delivery timeout. On demand a consumer reads all partitions from their beginnings, and at
-the end up to the last acknowledged record.
+part, since the previous line. SIGTERM ends the load early: the program still waits for outstanding
+records, up to the delivery timeout. On demand a consumer reads all partitions from their
+beginnings, and at the end up to the last acknowledged record.
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ UNKNOWN_ERRORS = frozenset(
 """Errors of a delivery after which the record may be in the log."""
 QUEUE_MAX = 100_000
 """Records that the library may hold; beyond it the load waits, which bounds the history."""
-SOCKET_TIMEOUT_MS = 10_000
 READ_OUT_SECONDS = 30.0
 """How long the consumer may take at the end to read the last acknowledged records."""
 POLL_SECONDS_MAX = 0.01
@@ -53,10 +53,10 @@ def now_ms() -> float:
 
 @dataclass(slots=True, kw_only=True)
 class Load:
-    """One producer's run: records sent, outcomes, and when each partition last acknowledged.
+    """One producer's run: counts of outcomes, and when each partition last acknowledged.
 
-    ends holds the offset after the last acknowledged record; gap_ms the longest time without
-    an acknowledgement that ended since the last report.
+    ends holds, by partition, the offset after the last acknowledged record; gap_ms the longest
+    time without an acknowledgement that ended since the last report.
     """
 
     producer: Producer
@@ -150,7 +150,7 @@ class LoadPlan:
 
 
 def _run(load: Load, plan: LoadPlan) -> None:
-    """Send at the plan's rate for the plan's time, then wait for outstanding records."""
+    """Send at the plan's rate for the plan's time, then wait for what is outstanding."""
     stopped = False
 
     def stop(_signal: int, _frame: object) -> None:
@@ -201,7 +201,7 @@ def generate(plan: LoadPlan) -> int:
             "linger.ms": 5,
             "delivery.timeout.ms": plan.delivery_timeout_ms,
             # The library gives up a request to a silent broker long before its records.
-            "socket.timeout.ms": SOCKET_TIMEOUT_MS,
+            "socket.timeout.ms": 10_000,
             "queue.buffering.max.messages": QUEUE_MAX,
             "retry.backoff.ms": 20,
             "retry.backoff.max.ms": 100,

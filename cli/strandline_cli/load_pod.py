@@ -12,7 +12,7 @@ import subprocess
 import threading
 from dataclasses import dataclass
 
-from .commands import CommandFailed
+from .commands import CommandFailed, start
 from .kubectl import Kubernetes, Object
 from .release import PARTITIONS
 
@@ -143,9 +143,7 @@ class LoadPod:
             *("kubectl", "logs", "--follow", "--tail=1", self.name, "-c", "load")
         )
         while not self._closed.is_set():
-            with subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-            ) as self._process:
+            with start(command) as self._process:
                 for line in self._process.stdout or ():
                     report = parse_report(line)
                     if report is not None:

@@ -30,11 +30,7 @@ class ImagesMissing(StrandlineError):
 
 
 def check_images(
-    kubernetes: Kubernetes,
-    images: Mapping[str, str],
-    say: Say,
-    *,
-    movable: Collection[str] = (),
+    kubernetes: Kubernetes, images: Mapping[str, str], say: Say, *, movable: Collection[str] = ()
 ) -> dict[str, str]:
     """Run each image once on some node; return name -> reference when all ran.
 
