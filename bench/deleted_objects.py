@@ -83,7 +83,7 @@ def _delete_with_pods(run: BenchRun, loaded: UnderLoad) -> None:
         if not recovered:
             raise NotRecovered("pods outlived their StatefulSet: the run shows nothing")
         going = sets.until(lambda seen: _goes(seen, uid), BACK_SECONDS)
-        # Ready alone may be old: with every broker gone, no broker reports a change.
+        # The condition Ready may be old: with every broker gone, no broker reports a change.
         unready_at = max((seen.at for seen in topic.seen() if not seen.ready), default=0.0)
         ready = topic.until(lambda seen: seen.ready, BACK_SECONDS, after=unready_at)
     recovery_seconds = max(recovered[0], ready.at) - going.at

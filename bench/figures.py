@@ -84,9 +84,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A figure over all its samples; ratio is the median over the aim.
+    """A figure over all its samples; ratio is the median divided by the aim.
 
-    over_quiet is the median of a gap over the median of gaps without a fault, of the same bench.
+    over_quiet is the median of a gap divided by that of the gaps without a fault in this bench.
     """
 
     figure: Figure

@@ -85,7 +85,7 @@ def _cluster(root: Path, screen: Screen) -> Iterator[tuple[Kubernetes, dict[str,
         cluster = clusters.hack_cluster(root, screen.say)
     kubernetes = cluster.kubernetes(NAMESPACE)
     try:
-        # One that was up may have fewer workers, and then two brokers would share a node.
+        # A cluster that was up may have fewer workers, and then two brokers would share a node.
         found = kubernetes.get("nodes", "-l", "!node-role.kubernetes.io/control-plane")["items"]
         if len(found) < clusters.WORKERS:
             raise RunFailed(

@@ -61,10 +61,7 @@ def registration_in(log: str) -> dict[str, Any] | None:
 
 
 def cpu_percent(before: ProcessSeen, after: ProcessSeen) -> float:
-    """Return the share of one core that a process used between two records of it.
-
-    Raises:  NotRecovered if the second record is another process's
-    """
+    """Return the share of one core used between two records; NotRecovered for two processes."""
     # The start is computed from two clocks: it may differ by the time of reading them.
     if before.pid != after.pid or abs(before.started - after.started) > 1:
         raise NotRecovered("a broker was started anew while its CPU was measured")

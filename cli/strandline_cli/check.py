@@ -13,9 +13,6 @@ from strandline.model import BrokerId
 
 from . import verdict
 
-TOPIC = "topic"
-"""Stands for the topic's name, which neither a history nor a scan holds."""
-
 
 def check(files: Sequence[Path], brokers: Sequence[int]) -> int:
     """Print the verdict; 0 if no promise about a record was broken and some were acknowledged.
@@ -28,7 +25,8 @@ def check(files: Sequence[Path], brokers: Sequence[int]) -> int:
     holders = frozenset(BrokerId(broker) for broker in brokers)
     judged = judge(history, replicas=dict.fromkeys(partitions, holders))
     console = Console(highlight=False, soft_wrap=True, markup=False)
-    for sentence in (*verdict.sentences(judged), *verdict.findings(judged, TOPIC)):
+    # Neither a history nor a scan holds the topic's name.
+    for sentence in (*verdict.sentences(judged), *verdict.findings(judged, "topic")):
         console.print(sentence)
     if not judged.acked:
         console.print("FAILED: no record was acknowledged, so this shows nothing", style="yellow")

@@ -58,8 +58,7 @@ class PodSeen:
 class ClusterSeen:
     """One picture; controller is -1 while none is recorded.
 
-    offsets holds (high watermark, log end offset) by broker and partition, as far as brokers
-    responded.
+    offsets holds (high watermark, log end offset) by broker and partition.
     """
 
     partitions: dict[int, PartitionSeen]

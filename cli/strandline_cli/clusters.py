@@ -33,7 +33,7 @@ STATE = "state.json"
 class Cluster:
     """A Kubernetes cluster; kind is one of KINDS, programs the folder of kubectl and helm, or "".
 
-    started tells that we started it; made_crds that our release brought the definitions.
+    started tells that we started it, made_crds that our release brought the definitions.
     """
 
     kind: str
@@ -76,10 +76,7 @@ def forget() -> None:
 
 
 def choose(root: Path, wanted: str, say: Say) -> Cluster:
-    """Find or start the cluster; wanted is one of KINDS, or empty for the first that works.
-
-    Raises:  RunFailed naming everything that is missing
-    """
+    """Find or start the cluster that is wanted, "" for the first that works; else RunFailed."""
     kind = wanted or ("hack" if _kind_lacks() else "kind")
     before = remembered()
     if before is not None and before.kind != kind:
@@ -117,10 +114,7 @@ def _kind_lacks() -> list[str]:
 
 
 def hack_cluster(root: Path, say: Say) -> Cluster:
-    """Find or start the cluster under hack/; started is false if it was up.
-
-    Raises:  RunFailed naming everything that is missing
-    """
+    """Find or start the cluster under hack/; RunFailed names everything that is missing."""
     check = subprocess.run([root / ".ci" / "machine"], capture_output=True, text=True, check=False)
     if check.returncode != 0:
         also = ["Or docker, kind, kubectl and helm, all working:", *_kind_lacks()]
@@ -145,7 +139,7 @@ def _kind_cluster(root: Path, say: Say) -> Cluster:
         run(["kind", "export", "kubeconfig", *where])
         return cluster
     say("  kind create cluster")
-    # Before kind makes it: `demo-down` must also remove half a cluster of an interrupted run.
+    # Before kind makes the cluster: `demo-down` must also remove what an interrupted run made.
     remember(cluster)
     config = ("--config", str(root / "kind-config.yaml"))
     create = ["kind", "create", "cluster", "--wait", "180s", *config, *where]

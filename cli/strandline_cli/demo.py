@@ -111,7 +111,7 @@ def _carry_out(root: Path, cluster: Cluster, images: dict[str, str], screen: Scr
     kubernetes = cluster.kubernetes(NAMESPACE)
     with screen.step("helm install strandline helm/strandline"):
         values = release.values(kubernetes, images) + demo_analysis.chart_values(images)
-        # Before the install makes them: a failed install leaves them behind.
+        # Before the install makes definitions: a failed install leaves them behind.
         made_crds = release.brings_definitions(kubernetes)
         clusters.remember(replace(cluster, made_crds=made_crds))
         release.install(root, kubernetes, values)

@@ -62,19 +62,6 @@ class Kubernetes:
         return self.kubectl("exec", pod, *chosen, "--", *command, limit_seconds=limit_seconds)
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a socket file."""
-
-    def __init__(self, path: Path, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
-
-
 class ApiProxy:
     """`kubectl proxy` on a socket file that only this user can open: cheap, frequent reads."""
 
@@ -90,12 +77,12 @@ class ApiProxy:
             raise CommandFailed(f"kubectl proxy: {said.strip()}")
 
     def get(self, path: str, *, limit_seconds: float) -> str:
-        """Return the body of a response with status 200.
-
-        Raises:  OSError if there is none in time; CommandFailed for another status
-        """
-        connection = _UnixConnection(self._socket, limit_seconds)
+        """Return the body of a response; OSError without one in time, CommandFailed if not 200."""
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.sock.settimeout(limit_seconds)
         try:
+            connection.sock.connect(str(self._socket))
             connection.request("GET", path)
             response = connection.getresponse()
             body = response.read().decode()

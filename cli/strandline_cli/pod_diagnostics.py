@@ -37,7 +37,7 @@ def check_images(
     A node that has an image keeps it when its tag moves. So the images in movable are pulled anew,
     and their references name the content found: every node then runs that content.
 
-    Raises:  ImagesMissing for the images that a node asked for more than once, and does not run
+    Raises:  ImagesMissing for the images that no node runs, although a node asked more than once
     """
     metadata = {"name": ACCOUNT, "labels": {LABEL: ACCOUNT}}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}

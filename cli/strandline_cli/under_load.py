@@ -1,8 +1,8 @@
 """A topic under load, the faults injected, and the verdict on every record.
 
-Used by the demo, the bench and the tests on real pods. A fault is over when a leader or an
-ISR has changed and then every replica is in sync again, every pod ready, and every partition
-acknowledges; the gap is by the load's own clock.
+The demo, the bench and the tests on real pods use it. A fault is over when a leader or an ISR has
+changed, and then every replica is in sync again, every pod is ready, and every partition
+acknowledges. A gap is a time without acknowledgements by the load's own clock.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .release import BROKERS
 from .verdict import FaultSeen, vacuity
 
 SILENT_MAX_MS = 300
-"""A partition whose last acknowledgement is younger than this is served."""
+"""A partition whose last acknowledgement is older than this counts as not served."""
 RECOVERY_SECONDS = 60.0
-"""Bound until every ISR is full again; acknowledgements come back much earlier."""
+"""Bound until a fault is over: ISRs fill up last, long after acknowledgements come back."""
 WARM_UP_SECONDS = 60.0
 SETTLE_SECONDS = 90.0
 SCAN_LIMIT_SECONDS = 300.0
@@ -95,10 +95,7 @@ class UnderLoad:
         return seen
 
     def settle(self, limit_seconds: float = SETTLE_SECONDS) -> dict[int, frozenset[BrokerId]]:
-        """End the load and wait until every ISR is full; return the replicas by partition.
-
-        Raises:  NotRecovered
-        """
+        """End the load, wait until every ISR is full, else NotRecovered; return the replicas."""
         self.load.stop()
         if not self.wait(lambda: self.load.exit_code() is not None, limit_seconds):
             raise NotRecovered(f"the load did not end in {limit_seconds:g} s")
