@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -41,15 +42,11 @@ class HostInfo:
 
 def host_info() -> HostInfo:
     """Return the host, with its present load."""
-    models = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        if line.startswith("model name")
-    ]
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return HostInfo(
         cores=os.cpu_count() or 0,
-        processor=models[0] if models else platform.machine(),
+        processor=model[1].strip() if model else platform.machine(),
         memory_gib=round(memory / 2**30),
         kernel=platform.release(),
         load_before=os.getloadavg()[0],

@@ -98,7 +98,11 @@ class Load:
             outcome = SendOutcome.ACKED
             if (acked := message.offset()) is not None:
                 offset = acked
-            self._acked(partition, ended, offset)
+            gap = ended - self.last_ack_ms.get(partition, ended)
+            self.gap_ms[partition] = max(gap, self.gap_ms.get(partition, 0.0))
+            self.acked[partition] = self.acked.get(partition, 0) + 1
+            self.last_ack_ms[partition] = ended
+            self.ends[partition] = max(offset + 1, self.ends.get(partition, 0))
         elif error.code() in UNKNOWN_ERRORS:
             outcome = SendOutcome.UNKNOWN
             self.unknown += 1
@@ -106,13 +110,6 @@ class Load:
             outcome = SendOutcome.FAILED
             self.failed += 1
         self.history.write(outcome_line(value, outcome, ended_ms=ended, offset=offset) + "\n")
-
-    def _acked(self, partition: int, ended: float, offset: int) -> None:
-        gap = ended - self.last_ack_ms.get(partition, ended)
-        self.gap_ms[partition] = max(gap, self.gap_ms.get(partition, 0.0))
-        self.acked[partition] = self.acked.get(partition, 0) + 1
-        self.last_ack_ms[partition] = ended
-        self.ends[partition] = max(offset + 1, self.ends.get(partition, 0))
 
     def report(self, started_ms: float) -> str:
         """Return a report line, and begin to look for longest gaps anew."""
