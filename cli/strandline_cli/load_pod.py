@@ -18,7 +18,7 @@ from .release import PARTITIONS
 
 HISTORY_PATH = "/history/history.jsonl"
 RATE = 110.0
-"""Records a second and partition; a hundred acknowledgements are promised."""
+"""Records a second and partition: the demo promises at least a hundred acknowledgements."""
 LOAD_SECONDS = 900
 """Longer than any demo or run of the bench, which end the load themselves."""
 REPORT_SECONDS = 0.25
