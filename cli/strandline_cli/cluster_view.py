@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -156,7 +157,7 @@ class ClusterView:
         self._lock = threading.Lock()
         self._seen = ClusterSeen(partitions={}, pods={})
         self._offsets: dict[tuple[int, int], tuple[int, int]] = {}
-        self._events: list[TimelineEvent] = []
+        self._events: deque[TimelineEvent] = deque(maxlen=EVENTS_MAX)
         self._changed: set[int] = set()
         self._closed = threading.Event()
         self._threads = [
@@ -172,15 +173,15 @@ class ClusterView:
             return replace(self._seen, offsets=dict(self._offsets))
 
     def events(self) -> list[TimelineEvent]:
-        """Return the time line."""
+        """Return the last events of the time line; their times rise."""
         with self._lock:
             return list(self._events)
 
     def say(self, text: str) -> None:
         """Add a sentence to the time line."""
-        event = TimelineEvent(at_seconds=time.monotonic() - self._started, text=text)
         with self._lock:
-            self._events = [*self._events[-EVENTS_MAX:], event]
+            at_seconds = time.monotonic() - self._started
+            self._events.append(TimelineEvent(at_seconds=at_seconds, text=text))
 
     def mark(self) -> None:
         """Forget which partitions changed so far."""

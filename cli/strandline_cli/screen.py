@@ -30,7 +30,7 @@ class Screen:
         self._started = time.monotonic()
         self._live: Live | None = None
         self._watched: tuple[ClusterView, LoadPod] | None = None
-        self._events_shown = 0
+        self._shown_until_seconds = -1.0
 
     def say(self, text: str) -> None:
         """Print a line with the seconds since the start."""
@@ -52,7 +52,7 @@ class Screen:
     def watching(self, view: ClusterView, load: LoadPod) -> Iterator[None]:
         """Show partitions and events until the block ends."""
         self._watched = (view, load)
-        self._events_shown = 0
+        self._shown_until_seconds = -1.0
         try:
             if sys.stdout.isatty():
                 with Live(console=Console(), refresh_per_second=5) as self._live:
@@ -87,10 +87,11 @@ class Screen:
         if self._live is not None:
             self._live.update(_drawing(view, load))
             return
-        events = view.events()
-        for event in events[self._events_shown :]:
-            self.say(f"  {event.text}")
-        self._events_shown = len(events)
+        # By time: the view keeps only the last events.
+        for event in view.events():
+            if event.at_seconds > self._shown_until_seconds:
+                self.say(f"  {event.text}")
+                self._shown_until_seconds = event.at_seconds
 
 
 def _rows(seen: ClusterSeen, load: LoadPod) -> list[Sequence[str]]:

@@ -13,8 +13,10 @@ from strandline_cli import clusters, demo, demo_analysis, images
 from strandline_cli.__main__ import main
 from strandline_cli.cluster_view import (
     ClusterSeen,
+    ClusterView,
     PartitionSeen,
     PodSeen,
+    TimelineEvent,
     differences,
     offsets_of,
     partition_of,
@@ -22,7 +24,7 @@ from strandline_cli.cluster_view import (
 )
 from strandline_cli.commands import CommandFailed, RunFailed, run
 from strandline_cli.images import ImageSource
-from strandline_cli.load_pod import manifest, parse_report
+from strandline_cli.load_pod import LoadPod, manifest, parse_report
 from strandline_cli.screen import Screen
 from strandline_cli.verdict import ACKED_MIN, FaultSeen, vacuity
 
@@ -83,6 +85,28 @@ def test_the_demo_passes_only_if_nothing_is_lost_and_the_run_shows_it(
     verdict = replace(clean_verdict(), **changes)  # type: ignore[arg-type]  # counts alone
     reasons = vacuity(verdict.acked, faults, load_exit_code=exit_code)
     assert demo.report(verdict, faults, reasons, Screen()) is passed
+
+
+def test_a_piped_demo_prints_each_event_once_although_the_view_forgets_old_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Forgetful(ClusterView):
+        """A view of no cluster that remembers its last two events."""
+
+        def __init__(self) -> None:
+            self.kept: list[TimelineEvent] = []
+
+        def events(self) -> list[TimelineEvent]:
+            return self.kept[-2:]
+
+    view, screen = Forgetful(), Screen()
+    with screen.watching(view, LoadPod.__new__(LoadPod)):
+        for number in range(5):
+            view.kept.append(TimelineEvent(at_seconds=float(number), text=f"event {number}"))
+            for _ in range(2):
+                assert screen.wait(lambda: True, 0)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rpartition("]")[2].strip() for line in lines] == [f"event {n}" for n in range(5)]
 
 
 # --- what is read -------------------------------------------------------------------------
