@@ -47,7 +47,7 @@ Suspicion = ProbeDue | ProbeOut
 class Unregistered:
     """A Broker object without a registration: neither live nor dead."""
 
-    broker_epoch: ClassVar = BrokerEpoch(-1)
+    broker_epoch: ClassVar[BrokerEpoch] = BrokerEpoch(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class RegisteredBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live(RegisteredBroker):
-    """What Awaited and InSession share."""
+    """What Awaited and InSession share: each counts as live."""
 
     heard_ms: int
     suspicion: Suspicion | None = None
@@ -96,7 +96,7 @@ class Dead(RegisteredBroker):
     detect_ms: int
 
 
-BrokerEntry = Unregistered | Live | Dead
+BrokerEntry = Unregistered | Live | Awaited | InSession | Dead
 """All that the controller knows of one broker; made by `Brokers` alone."""
 
 
