@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.core.effects import IsrProposalRefused, ProposeIsr
+from strandline.core.effects import ProposeIsr
 from strandline.core.events import AlterPartitionResponseReceived
 from strandline.core.isr import PendingExpand, Stable
 from strandline.core.isr_proposer import IsrProposer
+from strandline.core.notices import IsrProposalRefused
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, PartitionState
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.core.effects import Effect, HighWatermarkAdvanced, IsrChanged, ProposeIsr
+from strandline.core.effects import Effect, ProposeIsr
 from strandline.core.leader import LeaderReplica, become_leader
 from strandline.core.live_brokers import LiveBrokers
+from strandline.core.notices import HighWatermarkAdvanced, IsrChanged
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry, PartitionState
 
 from .samples import TP, alive, context, entries, entry, log, of_type, produced, state

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.core.effects import BecameFollower, BecameLeader, ReplicaFailed
 from strandline.core.follower import FollowerReplica
 from strandline.core.leader import LeaderReplica, become_leader
+from strandline.core.notices import BecameFollower, BecameLeader, ReplicaFailed
 from strandline.core.partition import IDLE, Failed, Partition
 from strandline.errors import ErrorCode, InvariantViolation
 from strandline.model import IsrEntry, LeaderEpoch

@@ -21,13 +21,14 @@ from strandline.controller_session.states import NoHolder
 from strandline.core import leader as leader_module
 from strandline.core import reads
 from strandline.core.broker_context import BrokerContext
-from strandline.core.effects import Effect, LogReadInfo, Notice, PersistState
+from strandline.core.effects import Effect, LogReadInfo, PersistState
 from strandline.core.events import AlterPartitionResponseReceived
 from strandline.core.fetchers import Fetcher, OutstandingFetch
 from strandline.core.isr import PendingShrink, Stable
 from strandline.core.isr_proposer import IsrProposer
 from strandline.core.leader import LeaderReplica
 from strandline.core.live_brokers import LiveBrokers
+from strandline.core.notices import Notice
 from strandline.core.partition import Partition
 from strandline.core.purgatory import DelayedProduce, Purgatory
 from strandline.errors import ErrorCode

@@ -15,14 +15,7 @@ from strandline.model import ControllerEpoch, PartitionCommand, TopicPartition
 
 from .broker_context import BrokerContext
 from .controller_request_queue import CheckedRequest, ControllerRequest, ControllerRequestQueue
-from .effects import (
-    CreateReplica,
-    DeleteReplica,
-    Effect,
-    Fenced,
-    ReplyLeaderAndIsr,
-    ReplyStopReplica,
-)
+from .effects import CreateReplica, DeleteReplica, Effect, ReplyLeaderAndIsr, ReplyStopReplica
 from .events import (
     AlterPartitionResponseReceived,
     LeaderAndIsrReceived,
@@ -37,6 +30,7 @@ from .follower import FollowerReplica
 from .leader import LeaderReplica
 from .live_brokers import LiveBrokers
 from .local_log import LocalLog
+from .notices import Fenced
 from .partition import Partition
 
 _FENCES = {

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from strandline.errors import ErrorCode
 from strandline.model import BatchSpan, BrokerId, EpochEndOffset, LeaderEpoch, PartitionState
 
-from .effects import AppendAsFollower, Effect, Fenced
+from .effects import AppendAsFollower, Effect
 from .events import FetchedPartition, FetchPartition
 from .local_log import LocalLog
+from .notices import Fenced
 from .settings import CoreSettings
 from .truncation import choose_truncation
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, TopicPartition
 
-from .effects import Effect, Fenced, LogReadInfo, ReplyFetch
+from .effects import Effect, LogReadInfo, ReplyFetch
 from .events import FetchPartition, FollowerFetchReceived
 from .leader import LeaderReplica
+from .notices import Fenced
 from .partition import Partition
 from .purgatory import DelayedFollowerFetch, Purgatory
 from .reads import find_leader, read_for_follower, refused

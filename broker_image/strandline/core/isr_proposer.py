@@ -20,7 +20,7 @@ from strandline.errors import ErrorCode
 from strandline.model import BrokerId, IsrEntry, PartitionState, TopicPartition
 
 from .broker_context import BrokerContext
-from .effects import Effect, IsrProposalRefused, ProposeIsr
+from .effects import Effect, ProposeIsr
 from .events import AlterPartitionResponseReceived
 from .isr import (
     InFlight,
@@ -32,6 +32,7 @@ from .isr import (
     not_applied,
     sent_again,
 )
+from .notices import IsrProposalRefused
 
 
 @dataclass(slots=True, kw_only=True)

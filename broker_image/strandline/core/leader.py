@@ -15,12 +15,13 @@ from strandline.errors import ErrorCode, InvariantViolation
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry, LeaderEpoch, PartitionState
 
 from .broker_context import BrokerContext
-from .effects import AppendAsLeader, BecameLeader, Effect, HighWatermarkAdvanced, IsrChanged
+from .effects import AppendAsLeader, Effect
 from .events import AlterPartitionResponseReceived, ProduceReceived
 from .high_watermark import counted_end_offsets, next_high_watermark
 from .isr import Stable
 from .isr_proposer import IsrProposer
 from .local_log import LocalLog
+from .notices import BecameLeader, HighWatermarkAdvanced, IsrChanged
 from .progress import FollowerProgress, out_of_sync, reset_progress, stale_incarnations
 
 

@@ -20,8 +20,9 @@ from strandline.model import (
     TopicSettings,
 )
 
-from .effects import Effect, RestartLogAt, Truncated, TruncateTo, WriteEpochCheckpoint
+from .effects import Effect, RestartLogAt, TruncateTo, WriteEpochCheckpoint
 from .epochs import EpochCache
+from .notices import Truncated
 
 
 class LocalLog:

@@ -1,7 +1,7 @@
 """What the core reports: facts, for logs, metrics and the output of tests.
 
-A notice asks for nothing, and the core reports in no other way. `effects` re-exports notices,
-because both travel in one list.
+A notice asks for nothing, and the core reports in no other way. Notices and commands travel in one
+list, `Effect` of `effects`.
 """
 
 from __future__ import annotations

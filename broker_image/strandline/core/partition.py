@@ -20,10 +20,11 @@ from strandline.errors import ErrorCode
 from strandline.model import NO_EPOCH, NO_LEADER, LeaderEpoch, PartitionState
 
 from .broker_context import BrokerContext
-from .effects import BecameFollower, Effect, ReplicaFailed
+from .effects import Effect
 from .follower import FollowerReplica
 from .leader import LeaderReplica, become_leader
 from .local_log import LocalLog
+from .notices import BecameFollower, ReplicaFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,18 +13,7 @@ from strandline.errors import ErrorCode
 from strandline.model import Acks, BatchSpan, TopicPartition
 
 from .broker_context import BrokerContext
-from .effects import (
-    AppendAsLeader,
-    BecameFollower,
-    BecameLeader,
-    CompleteFetch,
-    DeleteReplica,
-    Effect,
-    HighWatermarkAdvanced,
-    ReplicaFailed,
-    ReplyProduce,
-    RequestExpired,
-)
+from .effects import AppendAsLeader, CompleteFetch, DeleteReplica, Effect, ReplyProduce
 from .events import (
     DelayedFetchReceived,
     FollowerFetchReceived,
@@ -32,6 +21,13 @@ from .events import (
 )
 from .follower_fetches import FollowerFetches
 from .leader import LeaderReplica
+from .notices import (
+    BecameFollower,
+    BecameLeader,
+    HighWatermarkAdvanced,
+    ReplicaFailed,
+    RequestExpired,
+)
 from .partition import Partition
 from .purgatory import (
     DelayedFetch,
