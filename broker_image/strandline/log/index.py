@@ -17,18 +17,10 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
-from typing import NamedTuple
 
 ENTRY_BYTES = 8
 RELATIVE_MAX = (1 << 31) - 1
 """Greatest relative offset and greatest file position an entry can hold."""
-
-
-class IndexEntry(NamedTuple):
-    """An offset relative to the segment's base and the position of its batch."""
-
-    relative_offset: int
-    position: int
 
 
 class OffsetIndex:
@@ -57,23 +49,20 @@ class OffsetIndex:
             self._offsets.append(relative_offset)
             self._positions.append(position)
 
-    def at_or_below_offset(self, relative_offset: int) -> IndexEntry:
-        """Return the greatest entry not above an offset; (0, 0) if there is none."""
-        return self._entry(bisect_right(self._offsets, relative_offset) - 1)
+    def at_or_below_offset(self, relative_offset: int) -> int:
+        """Return the position of the greatest entry not above an offset, 0 if there is none."""
+        count = bisect_right(self._offsets, relative_offset)
+        return self._positions[count - 1] if count else 0
 
-    def at_or_below_position(self, position: int) -> IndexEntry:
-        """Return the greatest entry not above a file position; (0, 0) if there is none."""
-        return self._entry(bisect_right(self._positions, position) - 1)
+    def at_or_below_position(self, position: int) -> int:
+        """Return the greatest position of an entry that is not above a position, 0 without one."""
+        count = bisect_right(self._positions, position)
+        return self._positions[count - 1] if count else 0
 
     def reaching_offset(self, relative_offset: int, *, default: int) -> int:
         """Return the position of the first entry at or above an offset."""
         slot = bisect_left(self._offsets, relative_offset)
         return self._positions[slot] if slot < len(self._positions) else default
-
-    def _entry(self, slot: int) -> IndexEntry:
-        if slot < 0:
-            return IndexEntry(0, 0)
-        return IndexEntry(self._offsets[slot], self._positions[slot])
 
     def positions_apart(self, distance_bytes: int) -> list[int]:
         """Return batch positions at least that far apart, beginning with 0."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .batch_scan import EndKind, ScanExpectation
+from .batch_scan import EndKind
 from .record_batch import BatchHeader
 from .segment import Segment
 
@@ -54,13 +54,10 @@ def validate_segments(
         if kept:
             sealed(kept[-1])
         end = segment.check(
-            ScanExpectation(
-                first_offset=segment.base_offset,
-                last_epoch=last_epoch,
-                epoch_max=epoch_max,
-                with_crc=crc_from is not None and not (later and later[0].base_offset <= crc_from),
-            ),
-            lambda _, header: visit(header),
+            last_epoch=last_epoch,
+            epoch_max=epoch_max,
+            with_crc=crc_from is not None and not (later and later[0].base_offset <= crc_from),
+            visit=visit,
         )
         kept.append(segment)
         last_epoch = end.last_epoch
