@@ -13,7 +13,7 @@ from itertools import count
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry
 
 from .isr_retries import IsrRetries
-from .live_brokers import LiveBrokersView
+from .live_brokers import LiveBrokers
 from .settings import CoreSettings
 
 _REQUEST_BITS = 32
@@ -29,7 +29,7 @@ class BrokerContext:
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     settings: CoreSettings
-    live: LiveBrokersView
+    live: LiveBrokers
     isr_retries: IsrRetries = field(default_factory=IsrRetries)
     request_numbers: Iterator[int] = field(default_factory=lambda: count(1))
 

@@ -28,7 +28,6 @@ from .events import (
 from .fetchers import Fetchers
 from .follower import FollowerReplica
 from .leader import LeaderReplica
-from .live_brokers import LiveBrokers
 from .local_log import LocalLog
 from .notices import Fenced
 from .partition import Partition
@@ -46,13 +45,11 @@ class ControllerRequests:
     def __init__(
         self,
         context: BrokerContext,
-        live_brokers: LiveBrokers,
         fetchers: Fetchers,
         *,
         controller_epoch: ControllerEpoch,
     ) -> None:
         self._context = context
-        self._live_brokers = live_brokers
         self._partitions: dict[TopicPartition, Partition] = {}
         self._fetchers = fetchers
         self._queue = ControllerRequestQueue(
@@ -208,7 +205,7 @@ class ControllerRequests:
 
     def _on_live_brokers(self, request: LiveBrokersChanged, now_ms: int) -> list[Effect]:
         """Replace the live brokers, which decide who may join and who holds the HW back."""
-        self._live_brokers.replace(request.brokers)
+        self._context.live.replace(request.brokers)
         effects: list[Effect] = []
         for _, partition in sorted(self._partitions.items()):
             if isinstance(partition.role, LeaderReplica):

@@ -14,7 +14,7 @@ request may have been applied by another controller (ADR 0006).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, IsrEntry, PartitionState, TopicPartition
@@ -22,16 +22,7 @@ from strandline.model import BrokerId, IsrEntry, PartitionState, TopicPartition
 from .broker_context import BrokerContext
 from .effects import Effect, ProposeIsr
 from .events import AlterPartitionResponseReceived
-from .isr import (
-    InFlight,
-    IsrState,
-    Pending,
-    PendingExpand,
-    PendingShrink,
-    Stable,
-    not_applied,
-    sent_again,
-)
+from .isr import InFlight, IsrState, Pending, PendingExpand, PendingShrink, Stable, not_applied
 from .notices import IsrProposalRefused
 
 
@@ -69,10 +60,9 @@ class IsrProposer:
         """Propose one more member; from now on it holds the high watermark back."""
         if not self.may_propose:
             return []
+        in_flight = self._in_flight(now_ms)
         return self._send(
-            PendingExpand(
-                entries=self.isr.entries, joiner=joiner, in_flight=self._in_flight(now_ms)
-            )
+            PendingExpand(entries=self.isr.entries, joiner=joiner, in_flight=in_flight)
         )
 
     def propose_leavers(self, leavers: frozenset[BrokerId], now_ms: int) -> list[Effect]:
@@ -80,21 +70,18 @@ class IsrProposer:
         proposed = frozenset(broker for broker in leavers if self.may_propose_again(broker, now_ms))
         if not proposed or not self.may_propose:
             return []
+        in_flight = self._in_flight(now_ms)
         return self._send(
-            PendingShrink(
-                entries=self.isr.entries, leavers=proposed, in_flight=self._in_flight(now_ms)
-            )
+            PendingShrink(entries=self.isr.entries, leavers=proposed, in_flight=in_flight)
         )
 
     def resend_due(self, now_ms: int) -> list[Effect]:
         """Send the proposal again, unchanged, if its response is overdue."""
-        if (
-            isinstance(self.isr, Stable)
-            or self.superseded
-            or now_ms < self.isr.in_flight.retry_at_ms
-        ):
+        if self.superseded or isinstance(self.isr, Stable):
             return []
-        return self._send(sent_again(self.isr, self._in_flight(now_ms)))
+        if now_ms < self.isr.in_flight.retry_at_ms:
+            return []
+        return self._send(replace(self.isr, in_flight=self._in_flight(now_ms)))
 
     def is_later_state(self, stored: PartitionState | None) -> bool:
         """Tell whether a response carries a later committed state of this leadership.
@@ -115,7 +102,7 @@ class IsrProposer:
             return []
         retry_at_ms = now_ms + self.context.settings.isr_request_backoff_ms
         in_flight = InFlight(request_id=event.request_id, retry_at_ms=retry_at_ms)
-        self.isr = sent_again(self.isr, in_flight)
+        self.isr = replace(self.isr, in_flight=in_flight)
         self.context.isr_retries.schedule(self.tp, retry_at_ms)
         if event.stored is None or event.error is ErrorCode.NONE:
             return []

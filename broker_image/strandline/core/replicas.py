@@ -84,13 +84,12 @@ class Replicas:
                 clean_since_epoch=clean_since_epoch,
                 broker_epoch=broker_epoch,
             )
-        live_brokers = LiveBrokers()
         self._context = BrokerContext(
-            broker_id=broker_id, broker_epoch=broker_epoch, settings=settings, live=live_brokers
+            broker_id=broker_id, broker_epoch=broker_epoch, settings=settings, live=LiveBrokers()
         )
         self._fetchers = Fetchers(self._context)
         self._controller_requests = ControllerRequests(
-            self._context, live_brokers, self._fetchers, controller_epoch=controller_epoch
+            self._context, self._fetchers, controller_epoch=controller_epoch
         )
         self._partitions = self._controller_requests.partitions
         self._requests = Requests(self._context, self._partitions)
