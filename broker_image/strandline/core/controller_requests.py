@@ -81,9 +81,9 @@ class ControllerRequests:
     def on_controller_request(self, request: ControllerRequest, now_ms: int) -> list[Effect]:
         """Queue a request, then apply all that the state file allows."""
         if self.storage_lost:
-            return _refuse(request, ErrorCode.KAFKA_STORAGE_ERROR)
+            return _respond(request, ErrorCode.KAFKA_STORAGE_ERROR)
         if self._queue.is_full and not isinstance(request, LiveBrokersChanged):
-            return _refuse(request, ErrorCode.REQUEST_TIMED_OUT)
+            return _respond(request, ErrorCode.REQUEST_TIMED_OUT)
         self._queue.submit(request)
         return self._drain(now_ms)
 
@@ -117,7 +117,7 @@ class ControllerRequests:
             self._fetchers.forget(tp)
             effects += partition.fail(event.reason)
         for request in self._queue.abandon():
-            effects += _refuse(request, ErrorCode.KAFKA_STORAGE_ERROR)
+            effects += _respond(request, ErrorCode.KAFKA_STORAGE_ERROR)
         return effects
 
     def _drain(self, now_ms: int) -> list[Effect]:
@@ -134,7 +134,7 @@ class ControllerRequests:
         if checked.error is not ErrorCode.NONE:
             name = type(checked.request).__name__
             fenced = Fenced(fence=_FENCES[checked.error], detail=name)
-            return [fenced, *_refuse(checked.request, checked.error)]
+            return [fenced, *_respond(checked.request, checked.error)]
         match checked.request:
             case LeaderAndIsrReceived() as request:
                 return self._on_leader_and_isr(request, checked.partition_errors, now_ms)
@@ -194,14 +194,7 @@ class ControllerRequests:
             self._partitions.pop(tp, None)
             # Also for a replica unknown here: an earlier process may have left its folder.
             effects.append(DeleteReplica(tp=tp))
-        effects.append(
-            ReplyStopReplica(
-                request_id=request.request_id,
-                error=ErrorCode.NONE,
-                partitions=tuple((tp, ErrorCode.NONE) for tp in request.partitions),
-            )
-        )
-        return effects
+        return effects + _respond(request, ErrorCode.NONE)
 
     def _on_live_brokers(self, request: LiveBrokersChanged, now_ms: int) -> list[Effect]:
         """Replace the live brokers, which decide who may join and who holds the HW back."""
@@ -218,7 +211,8 @@ def _create(command: PartitionCommand) -> CreateReplica:
     return CreateReplica(tp=command.tp, topic_name=command.topic_name, settings=command.settings)
 
 
-def _refuse(request: ControllerRequest, error: ErrorCode) -> list[Effect]:
+def _respond(request: ControllerRequest, error: ErrorCode) -> list[Effect]:
+    """Respond with one error, or NONE, for the request and each of its partitions."""
     match request:
         case LeaderAndIsrReceived():
             return [

@@ -1,6 +1,6 @@
 """Fetches of followers, on the leader: counted on arrival, then completed or held back.
 
-Used by `Requests`. A fetch counts once, when it arrives; after a wait its partitions are read
+A fetch counts once, when it arrives. After a wait, which `Requests` ends, its partitions are read
 again, and the second read does not count.
 """
 

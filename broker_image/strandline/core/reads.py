@@ -50,7 +50,9 @@ def find_leader(
 
 def read_for_follower(leader: LeaderReplica, fetch: FetchPartition) -> LogReadInfo:
     """Return what a follower may read: all records behind its end, or the refusal."""
-    return _read(leader, fetch.fetch_offset, fetch.last_fetched_epoch)
+    return _read(
+        leader, fetch.fetch_offset, fetch.last_fetched_epoch, up_to_offset=leader.log.log_end_offset
+    )
 
 
 def read_for_consumer(
@@ -70,21 +72,13 @@ def read_for_consumer(
     if isinstance(leader, ErrorCode):
         return refused(tp, fetch_offset, leader)
     epoch = NO_EPOCH if last_fetched_epoch is None else last_fetched_epoch
-    read = _read(leader, fetch_offset, epoch)
-    if read.error is not ErrorCode.NONE or read.diverging is not None:
-        return read
-    return LogReadInfo(
-        tp=read.tp,
-        error=read.error,
-        high_watermark=read.high_watermark,
-        log_start_offset=read.log_start_offset,
-        from_offset=read.from_offset,
-        up_to_offset=max(read.from_offset, read.high_watermark),
-    )
+    return _read(leader, fetch_offset, epoch, up_to_offset=leader.log.high_watermark)
 
 
-def _read(leader: LeaderReplica, fetch_offset: int, last_fetched_epoch: LeaderEpoch) -> LogReadInfo:
-    """Return all records from an offset on if it continues our history, or the refusal.
+def _read(
+    leader: LeaderReplica, fetch_offset: int, last_fetched_epoch: LeaderEpoch, *, up_to_offset: int
+) -> LogReadInfo:
+    """Return the records of a range if its offset continues our history, or the refusal.
 
     Source:  Kafka 3.9 Partition.readRecords; below the start before divergence (KAFKA-12996)
     """
@@ -96,7 +90,7 @@ def _read(leader: LeaderReplica, fetch_offset: int, last_fetched_epoch: LeaderEp
     )
     objection = ErrorCode.NONE if continues else _objection(log, fetch_offset, last_fetched_epoch)
     if isinstance(objection, EpochEndOffset):
-        return _nothing(log.tp, fetch_offset, ErrorCode.NONE, leader, objection)
+        return refused(log.tp, fetch_offset, ErrorCode.NONE, leader, diverging=objection)
     if objection is not ErrorCode.NONE:
         return refused(log.tp, fetch_offset, objection, leader)
     return LogReadInfo(
@@ -105,7 +99,7 @@ def _read(leader: LeaderReplica, fetch_offset: int, last_fetched_epoch: LeaderEp
         high_watermark=log.high_watermark,
         log_start_offset=log.log_start_offset,
         from_offset=fetch_offset,
-        up_to_offset=log.log_end_offset,
+        up_to_offset=max(fetch_offset, up_to_offset),
     )
 
 
@@ -166,19 +160,14 @@ def list_offset(
 
 
 def refused(
-    tp: TopicPartition, fetch_offset: int, error: ErrorCode, leader: LeaderReplica | None = None
-) -> LogReadInfo:
-    """Return a read without records; a leader still sends its high watermark and start."""
-    return _nothing(tp, fetch_offset, error, leader, None)
-
-
-def _nothing(
     tp: TopicPartition,
     fetch_offset: int,
     error: ErrorCode,
-    leader: LeaderReplica | None,
-    diverging: EpochEndOffset | None,
+    leader: LeaderReplica | None = None,
+    *,
+    diverging: EpochEndOffset | None = None,
 ) -> LogReadInfo:
+    """Return a read without records; a leader still sends its high watermark and start."""
     return LogReadInfo(
         tp=tp,
         error=error,

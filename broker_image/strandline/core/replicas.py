@@ -43,10 +43,11 @@ from .events import (
     Ticked,
 )
 from .fetchers import Fetchers
+from .follower_fetches import FollowerFetches
 from .leader import LeaderReplica
 from .live_brokers import LiveBrokers
 from .partition import Failed
-from .purgatory import Operation
+from .purgatory import Operation, Purgatory
 from .requests import Requests
 from .settings import CoreSettings
 from .views import PartitionView, view_of
@@ -92,7 +93,9 @@ class Replicas:
             self._context, self._fetchers, controller_epoch=controller_epoch
         )
         self._partitions = self._controller_requests.partitions
-        self._requests = Requests(self._context, self._partitions)
+        self._purgatory = Purgatory(requests_max=settings.purgatory_requests_max)
+        self._follower_fetches = FollowerFetches(self._partitions, self._purgatory)
+        self._requests = Requests(self._partitions, self._purgatory, self._follower_fetches)
         self._now_ms: int | None = None
         self._isr_check_at_ms = 0
         self._checkpoint_at_ms = 0
@@ -118,7 +121,7 @@ class Replicas:
     def next_wakeup_ms(self) -> int | None:
         """When the next `Ticked` is due at the latest, None while nothing waits for time."""
         times = [
-            self._requests.next_deadline_ms,
+            self._purgatory.next_deadline_ms,
             self._fetchers.next_wakeup_ms,
             self._context.isr_retries.next_due_ms,
         ]
@@ -129,7 +132,7 @@ class Replicas:
     def _handle(self, event: Event, now_ms: int) -> list[Effect]:
         match event:
             case FollowerFetchReceived():
-                return self._requests.on_follower_fetch(event, now_ms)
+                return self._follower_fetches.on_fetch(event, now_ms)
             case FetchResponseReceived():
                 return self._fetchers.on_fetch_response(event, now_ms)
             case ProduceReceived():
@@ -142,7 +145,7 @@ class Replicas:
                 self._fetchers.on_fetch_failed(event.leader, event.request_id, now_ms)
                 return []
             case RequestCancelled():
-                self._requests.cancel(event.request_id)
+                self._purgatory.cancel(event.request_id)
                 return []
             case _:
                 return self._handle_control(event, now_ms)
@@ -238,7 +241,7 @@ class Replicas:
 
     def purgatory_sizes(self) -> dict[Operation, int]:
         """Return how many requests wait, by operation."""
-        return self._requests.sizes()
+        return self._purgatory.sizes()
 
     def read_for_consumer(
         self,

@@ -1,6 +1,6 @@
-"""Requests of producers, consumers and followers: refused, served, or left to wait.
+"""Requests of producers and consumers: refused, served, or left to wait; the end of every wait.
 
-Owned by `Replicas`. A step completes a waiting request when an effect of that step touched what the
+A step completes a waiting request when an effect of that step touched what the
 request waits for; otherwise the request waits until its deadline.
 """
 
@@ -12,13 +12,8 @@ from typing import assert_never
 from strandline.errors import ErrorCode
 from strandline.model import Acks, BatchSpan, TopicPartition
 
-from .broker_context import BrokerContext
 from .effects import AppendAsLeader, CompleteFetch, DeleteReplica, Effect, ReplyProduce
-from .events import (
-    DelayedFetchReceived,
-    FollowerFetchReceived,
-    ProduceReceived,
-)
+from .events import DelayedFetchReceived, ProduceReceived
 from .follower_fetches import FollowerFetches
 from .leader import LeaderReplica
 from .notices import (
@@ -29,13 +24,7 @@ from .notices import (
     RequestExpired,
 )
 from .partition import Partition
-from .purgatory import (
-    DelayedFetch,
-    DelayedFollowerFetch,
-    DelayedProduce,
-    Operation,
-    Purgatory,
-)
+from .purgatory import DelayedFetch, DelayedFollowerFetch, DelayedProduce, Purgatory
 from .reads import find_leader
 
 
@@ -43,24 +32,14 @@ class Requests:
     """Serves requests on the partitions it shares with `Replicas`."""
 
     def __init__(
-        self, context: BrokerContext, partitions: Mapping[TopicPartition, Partition]
+        self,
+        partitions: Mapping[TopicPartition, Partition],
+        purgatory: Purgatory,
+        followers: FollowerFetches,
     ) -> None:
         self._partitions = partitions
-        self._purgatory = Purgatory(requests_max=context.settings.purgatory_requests_max)
-        self._followers = FollowerFetches(partitions, self._purgatory)
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When `expire` has something to do."""
-        return self._purgatory.next_deadline_ms
-
-    def sizes(self) -> dict[Operation, int]:
-        """Return how many requests wait, by operation."""
-        return self._purgatory.sizes()
-
-    def cancel(self, request_id: int) -> None:
-        """Forget a request whose client is gone."""
-        self._purgatory.cancel(request_id)
+        self._purgatory = purgatory
+        self._followers = followers
 
     # --- producers ----------------------------------------------------------------------
 
@@ -127,10 +106,6 @@ class Requests:
             )
         )
         return []
-
-    def on_follower_fetch(self, event: FollowerFetchReceived, now_ms: int) -> list[Effect]:
-        """Count what a follower has, then respond or let it wait for more."""
-        return self._followers.on_fetch(event, now_ms)
 
     # --- waiting ------------------------------------------------------------------------
 
