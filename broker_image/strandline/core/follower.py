@@ -111,8 +111,7 @@ class FollowerReplica:
     def _acceptable(self, batches: tuple[BatchSpan, ...]) -> list[BatchSpan]:
         """Return the leading batches that continue this log under an epoch we know of.
 
-        A later epoch than ours means the response is not of the leadership we follow
-        (KAFKA-18723).
+        A later epoch than ours means the response is not of the leadership we follow (KAFKA-18723).
         """
         accepted: list[BatchSpan] = []
         next_offset, newest = self.log.log_end_offset, self.log.epochs.newest

@@ -64,8 +64,6 @@ class LeaderReplica:
         """Whether committed records may lie above the high watermark this leader inherited."""
         return self.log.high_watermark < self.epoch_start_offset
 
-    # --- records ------------------------------------------------------------------------
-
     def append(self, batch: ProduceReceived) -> AppendAsLeader:
         """Give a batch the next offsets; the disk follows when the effect is performed."""
         return AppendAsLeader(
@@ -97,8 +95,6 @@ class LeaderReplica:
             return []
         self.log.raise_high_watermark(high_watermark)
         return [HighWatermarkAdvanced(tp=self.log.tp, high_watermark=high_watermark)]
-
-    # --- followers ----------------------------------------------------------------------
 
     def admit(
         self, follower: BrokerId, *, broker_epoch: BrokerEpoch, clean_since_epoch: BrokerEpoch
@@ -135,8 +131,6 @@ class LeaderReplica:
         if moved:
             effects += self.advance_high_watermark(now_ms)
         return effects
-
-    # --- the ISR ------------------------------------------------------------------------
 
     def check_isr(self, now_ms: int) -> list[Effect]:
         """Propose that members leave that lag for too long; `Replicas` calls this periodically.
@@ -198,8 +192,6 @@ class LeaderReplica:
         # First commit, then look for joiners: a leaver may lack only what its leaving commits, and
         # would be proposed again at once.
         return effects + self.advance_high_watermark(now_ms) + self.propose_joiner(now_ms)
-
-    # --- within -------------------------------------------------------------------------
 
     def _in_sync_count(self) -> int:
         isr = self.proposer.isr

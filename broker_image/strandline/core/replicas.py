@@ -101,8 +101,6 @@ class Replicas:
         self._checkpoint_at_ms = 0
         self._checkpointed: tuple[tuple[TopicPartition, int], ...] = ()
 
-    # --- the one entry ------------------------------------------------------------------
-
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Take one event; return the effects, in performing order.
 
@@ -166,8 +164,6 @@ class Replicas:
             case _:
                 assert_never(event)
 
-    # --- time ---------------------------------------------------------------------------
-
     def _start_periods(self, now_ms: int) -> None:
         if self._now_ms is None:
             self._isr_check_at_ms = now_ms + self._isr_check_period_ms
@@ -214,8 +210,6 @@ class Replicas:
         for partition in self._partitions.values():
             if isinstance(partition.role, LeaderReplica):
                 yield partition.role
-
-    # --- views --------------------------------------------------------------------------
 
     @property
     def controller_epoch(self) -> ControllerEpoch:

@@ -41,8 +41,6 @@ class Requests:
         self._purgatory = purgatory
         self._followers = followers
 
-    # --- producers ----------------------------------------------------------------------
-
     def on_produce(self, event: ProduceReceived, now_ms: int) -> list[Effect]:
         """Append a batch, or return the refusal; acks=all waits for the high watermark.
 
@@ -84,13 +82,10 @@ class Requests:
             effects.append(_produced(delayed, leader, ErrorCode.NONE))
         return effects
 
-    # --- consumers ----------------------------------------------------------------------
-
     def on_delayed_fetch(self, event: DelayedFetchReceived, now_ms: int) -> list[Effect]:
         """Let a consumer wait until a high watermark passes the one it saw.
 
-        Over the bound no fetch waits: it completes as expired, and the consumer may
-        fetch again.
+        Over the bound no fetch waits: it completes as expired, and the consumer may fetch again.
         """
         for tp, seen in event.watches:
             leader = find_leader(self._partitions.get(tp), None)
@@ -106,8 +101,6 @@ class Requests:
             )
         )
         return []
-
-    # --- waiting ------------------------------------------------------------------------
 
     def complete(self, effects: Sequence[Effect]) -> list[Effect]:
         """Complete the requests that the effects of this step touched.

@@ -35,9 +35,8 @@ def diverging_epoch(
 def choose_truncation(diverging: EpochEndOffset, epochs: EpochCache, *, log_end_offset: int) -> int:
     """Return the offset below which a follower keeps its log.
 
-    A follower that does not have the leader's epoch steps back to its own greatest epoch
-    below it: cutting at the leader's end alone would keep records of a shorter history
-    (KIP-279).
+    A follower that does not have the leader's epoch steps back to its own greatest epoch below it:
+    cutting at the leader's end alone would keep records of a shorter history (KIP-279).
 
     Source:  Kafka 3.9 AbstractFetcherThread.getOffsetTruncationState
     """

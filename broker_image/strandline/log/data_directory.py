@@ -116,8 +116,6 @@ class DataDirectory:
         """Give up the lock."""
         os.close(self._lock)
 
-    # --- meta ----------------------------------------------------------------------------
-
     def read_meta(self) -> MetaProperties | None:
         """Return the content of meta.json.
 
@@ -141,8 +139,6 @@ class DataDirectory:
         content = {"logDirId": meta.log_dir_id, "brokerEpoch": meta.broker_epoch}
         self._write(META_FILE, json.dumps(content).encode())
 
-    # --- clean-shutdown marker -----------------------------------------------------------
-
     def read_clean_shutdown_marker(self) -> BrokerEpoch | None:
         """Return the epoch of the marker, None without one.
 
@@ -165,8 +161,6 @@ class DataDirectory:
         """Tell the next start that nothing was lost; call it only after all logs are fsynced."""
         self._write(MARKER_FILE, json.dumps({"brokerEpoch": broker_epoch}).encode())
 
-    # --- failed storage --------------------------------------------------------------------
-
     def mark_failed(self) -> None:
         """Tell the next start that a write or fsync failed, if the disk can still be written."""
         with suppress(StorageError):
@@ -179,8 +173,6 @@ class DataDirectory:
     def remove_failed_mark(self) -> None:
         """Forget the failure: the start that took account of it is registered."""
         self._remove(FAILED_FILE)
-
-    # --- state file ----------------------------------------------------------------------
 
     def read_state(self) -> BrokerState:
         """Return the state that the broker accepted last.
@@ -202,8 +194,6 @@ class DataDirectory:
         body = json.dumps(_state_body(state), separators=(",", ":")).encode()
         header = f"{STATE_HEADER} {zlib.crc32(body):08x}\n".encode()
         self._write(STATE_FILE, header + body)
-
-    # --- files ---------------------------------------------------------------------------
 
     def _holds_logs(self) -> bool:
         with _failures_of(self.path), os.scandir(self.path) as entries:

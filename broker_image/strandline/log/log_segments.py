@@ -124,8 +124,6 @@ class LogSegments:
         for segment in self._segments:
             segment.release()
 
-    # --- writing ------------------------------------------------------------------------
-
     def append(
         self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader], *, segment_max_bytes: int
     ) -> None:
@@ -182,8 +180,6 @@ class LogSegments:
             segment.release()
         self._unflushed.clear()
 
-    # --- cutting ------------------------------------------------------------------------
-
     def truncate_to(self, offset: int) -> None:
         """Cut off every batch that reaches an offset or lies above it.
 
@@ -211,8 +207,6 @@ class LogSegments:
         if self._segments and self._segments[-1] in self._unflushed:
             self._unflushed.remove(self._segments[-1])
         self._sealed_bytes = sum(segment.size_bytes for segment in self._segments[:-1])
-
-    # --- reading ------------------------------------------------------------------------
 
     def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
         """Read whole batches across segments; the first one may exceed max_bytes.

@@ -113,8 +113,6 @@ class Segment:
         self._pool = pool
         self._writer: OpenFile | None = None
 
-    # --- becoming active, sealed, gone ---------------------------------------------------
-
     def create(self) -> None:
         """Make the empty file and open it for writing; it must not exist."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE)
@@ -222,8 +220,6 @@ class Segment:
         replace_file(path, index.to_bytes())
         return index
 
-    # --- writing ------------------------------------------------------------------------
-
     def has_room(self, header: BatchHeader, *, position: int, segment_max_bytes: int) -> bool:
         """Tell whether a batch written at a position fits into this segment.
 
@@ -259,8 +255,6 @@ class Segment:
                 file.index.truncate(position)
                 self.size_bytes, self.end_offset = position, header.base_offset
                 return
-
-    # --- reading ------------------------------------------------------------------------
 
     def read(
         self, *, from_offset: int, up_to_offset: int, max_bytes: int, any_size: bool
