@@ -8,25 +8,17 @@ before the message that reports it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import assert_never
 
-from strandline.errors import ErrorCode, InvariantViolation
-from strandline.model import (
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    EpochEndOffset,
-    LeaderEpoch,
-    TopicPartition,
-)
+from strandline.errors import InvariantViolation
+from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 
-from . import reads
 from .broker_context import BrokerContext
 from .controller_requests import ControllerRequests
-from .effects import Effect, LogReadInfo, WriteHighWatermarkCheckpoint
+from .effects import Effect, WriteHighWatermarkCheckpoint
 from .events import (
     AlterPartitionResponseReceived,
+    ControlEvent,
     DelayedFetchReceived,
     Event,
     FetchFailed,
@@ -48,26 +40,17 @@ from .leader import LeaderReplica
 from .live_brokers import LiveBrokers
 from .partition import Failed
 from .purgatory import Operation, Purgatory
+from .reads import ConsumerReads
 from .requests import Requests
 from .settings import CoreSettings
 from .views import PartitionView, view_of
-
-ControlEvent = (
-    AlterPartitionResponseReceived
-    | LeaderAndIsrReceived
-    | StopReplicaReceived
-    | LiveBrokersChanged
-    | StatePersisted
-    | ReplicaLoaded
-    | LogDirectoryLost
-)
-"""Events that change roles, or which followers count."""
 
 
 class Replicas:
     """The replicas of one process of one broker.
 
-    controller_epoch is the highest this broker ever accepted, from the state file.
+    controller_epoch is the highest this broker ever accepted, from the state file. consumer_reads
+    is for consumers' requests, which change nothing.
     """
 
     def __init__(
@@ -96,7 +79,10 @@ class Replicas:
         self._purgatory = Purgatory(requests_max=settings.purgatory_requests_max)
         self._follower_fetches = FollowerFetches(self._partitions, self._purgatory)
         self._requests = Requests(self._partitions, self._purgatory, self._follower_fetches)
+        self.consumer_reads = ConsumerReads(self._partitions)
         self._now_ms: int | None = None
+        self._isr_check_period_ms = max(1, settings.replica_lag_time_max_ms // 2)
+        self._checkpoint_period_ms = settings.high_watermark_checkpoint_interval_ms
         self._isr_check_at_ms = 0
         self._checkpoint_at_ms = 0
         self._checkpointed: tuple[tuple[TopicPartition, int], ...] = ()
@@ -172,20 +158,13 @@ class Replicas:
             raise InvariantViolation("time does not fall", now_ms=now_ms, before=self._now_ms)
         self._now_ms = now_ms
 
-    @property
-    def _isr_check_period_ms(self) -> int:
-        return max(1, self._context.settings.replica_lag_time_max_ms // 2)
-
-    @property
-    def _checkpoint_period_ms(self) -> int:
-        return self._context.settings.high_watermark_checkpoint_interval_ms
-
     def _do_due(self, now_ms: int) -> list[Effect]:
         effects = self._resend_due(now_ms)
         if self._isr_check_at_ms <= now_ms:
             self._isr_check_at_ms = now_ms + self._isr_check_period_ms
-            for leader in self._leaders():
-                effects += leader.check_isr(now_ms)
+            for partition in self._partitions.values():
+                if isinstance(partition.role, LeaderReplica):
+                    effects += partition.role.check_isr(now_ms)
         if self._checkpoint_at_ms <= now_ms:
             self._checkpoint_at_ms = now_ms + self._checkpoint_period_ms
             effects += self._checkpoint()
@@ -205,11 +184,6 @@ class Replicas:
             return []
         self._checkpointed = high_watermarks
         return [WriteHighWatermarkCheckpoint(high_watermarks=high_watermarks)]
-
-    def _leaders(self) -> Iterator[LeaderReplica]:
-        for partition in self._partitions.values():
-            if isinstance(partition.role, LeaderReplica):
-                yield partition.role
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
@@ -236,32 +210,3 @@ class Replicas:
     def purgatory_sizes(self) -> dict[Operation, int]:
         """Return how many requests wait, by operation."""
         return self._purgatory.sizes()
-
-    def read_for_consumer(
-        self,
-        tp: TopicPartition,
-        *,
-        fetch_offset: int,
-        leader_epoch: LeaderEpoch | None,
-        last_fetched_epoch: LeaderEpoch | None,
-    ) -> LogReadInfo:
-        """Return what a consumer may read now; None stands for an epoch it did not send."""
-        return reads.read_for_consumer(
-            self._partitions.get(tp),
-            tp,
-            fetch_offset=fetch_offset,
-            leader_epoch=leader_epoch,
-            last_fetched_epoch=last_fetched_epoch,
-        )
-
-    def end_offset_for_epoch(
-        self, tp: TopicPartition, asked: LeaderEpoch, leader_epoch: LeaderEpoch | None
-    ) -> tuple[ErrorCode, EpochEndOffset]:
-        """Return where the greatest epoch not above `asked` ends."""
-        return reads.end_offset_for_epoch(self._partitions.get(tp), asked, leader_epoch)
-
-    def list_offset(
-        self, tp: TopicPartition, timestamp: int, leader_epoch: LeaderEpoch | None
-    ) -> tuple[ErrorCode, int, LeaderEpoch]:
-        """Return (error, offset, epoch) for earliest (-2) or latest (-1)."""
-        return reads.list_offset(self._partitions.get(tp), timestamp, leader_epoch)

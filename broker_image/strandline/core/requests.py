@@ -51,16 +51,16 @@ class Requests:
         """
         leader = find_leader(self._partitions.get(event.tp), None)
         if isinstance(leader, ErrorCode):
-            return [_produce_refused(event, leader)]
+            return [_refused(event, leader)]
         sequence = event.sequence
         if isinstance(sequence, ErrorCode) and sequence is not ErrorCode.NONE:
-            return [_produce_refused(event, sequence)]
+            return [_refused(event, sequence)]
         if event.acks is Acks.ALL:
             # Before the append, so that a refused record is in no log.
             if leader.is_under_min_isr:
-                return [_produce_refused(event, ErrorCode.NOT_ENOUGH_REPLICAS)]
+                return [_refused(event, ErrorCode.NOT_ENOUGH_REPLICAS)]
             if self._purgatory.is_full:
-                return [_produce_refused(event, ErrorCode.REQUEST_TIMED_OUT)]
+                return [_refused(event, ErrorCode.REQUEST_TIMED_OUT)]
         effects: list[Effect] = []
         if isinstance(sequence, BatchSpan):
             base_offset, next_offset = sequence.base_offset, sequence.next_offset
@@ -79,7 +79,7 @@ class Requests:
         if event.acks is Acks.ALL and leader.log.high_watermark < next_offset:
             self._purgatory.add(delayed)
         else:
-            effects.append(_produced(delayed, leader, ErrorCode.NONE))
+            effects.append(_produced(delayed, leader))
         return effects
 
     def on_delayed_fetch(self, event: DelayedFetchReceived, now_ms: int) -> list[Effect]:
@@ -116,11 +116,11 @@ class Requests:
             leader = find_leader(self._partitions.get(tp), None)
             if isinstance(leader, ErrorCode):
                 lost = self._purgatory.take_all_produce(tp)
-                done += [_produced(produce, None, leader) for produce in lost]
+                done += [_refused(produce, leader) for produce in lost]
             else:
                 high_watermark = leader.log.high_watermark
                 committed_now = self._purgatory.take_produce(tp, high_watermark=high_watermark)
-                done += [_produced(produce, leader, ErrorCode.NONE) for produce in committed_now]
+                done += [_produced(produce, leader) for produce in committed_now]
                 done += _completed(self._purgatory.take_fetches(tp, high_watermark=high_watermark))
         for tp in changed:
             done += _completed(self._purgatory.take_all_fetches(tp))
@@ -132,7 +132,7 @@ class Requests:
         for delayed in self._purgatory.expire(now_ms):
             match delayed:
                 case DelayedProduce():
-                    done.append(_produced(delayed, None, ErrorCode.REQUEST_TIMED_OUT))
+                    done.append(_refused(delayed, ErrorCode.REQUEST_TIMED_OUT))
                 case DelayedFetch():
                     done.append(CompleteFetch(request_id=delayed.request_id, expired=True))
                 case DelayedFollowerFetch():
@@ -167,19 +167,15 @@ def _completed(fetches: Sequence[DelayedFetch]) -> list[Effect]:
     return [CompleteFetch(request_id=fetch.request_id, expired=False) for fetch in fetches]
 
 
-def _produce_refused(event: ProduceReceived, error: ErrorCode) -> ReplyProduce:
-    return ReplyProduce(request_id=event.request_id, tp=event.tp, error=error)
+def _refused(produce: ProduceReceived | DelayedProduce, error: ErrorCode) -> ReplyProduce:
+    return ReplyProduce(request_id=produce.request_id, tp=produce.tp, error=error)
 
 
-def _produced(
-    delayed: DelayedProduce, leader: LeaderReplica | None, error: ErrorCode
-) -> ReplyProduce:
-    if leader is None or error is not ErrorCode.NONE:
-        return ReplyProduce(request_id=delayed.request_id, tp=delayed.tp, error=error)
+def _produced(delayed: DelayedProduce, leader: LeaderReplica) -> ReplyProduce:
     return ReplyProduce(
         request_id=delayed.request_id,
         tp=delayed.tp,
-        error=error,
+        error=ErrorCode.NONE,
         base_offset=delayed.base_offset,
         log_start_offset=leader.log.log_start_offset,
     )
