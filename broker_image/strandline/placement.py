@@ -24,12 +24,7 @@ class TooFewBrokers(StrandlineError):
 
 
 def place_partition(
-    partition: int,
-    *,
-    brokers: Sequence[BrokerId],
-    replication_factor: int,
-    start: int,
-    shift: int,
+    partition: int, *, brokers: Sequence[BrokerId], replication_factor: int, start: int, shift: int
 ) -> tuple[BrokerId, ...]:
     """Return the replicas of one partition, the preferred leader first.
 

@@ -43,11 +43,7 @@ class ControllerRequests:
     """Applies the controller's requests to the replicas of this broker."""
 
     def __init__(
-        self,
-        context: BrokerContext,
-        fetchers: Fetchers,
-        *,
-        controller_epoch: ControllerEpoch,
+        self, context: BrokerContext, fetchers: Fetchers, *, controller_epoch: ControllerEpoch
     ) -> None:
         self._context = context
         self._partitions: dict[TopicPartition, Partition] = {}

@@ -11,13 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from strandline.errors import InvariantViolation
-from strandline.model import (
-    NO_EPOCH,
-    UNKNOWN_EPOCH_END,
-    EpochEndOffset,
-    EpochStart,
-    LeaderEpoch,
-)
+from strandline.model import NO_EPOCH, UNKNOWN_EPOCH_END, EpochEndOffset, EpochStart, LeaderEpoch
 
 
 class EpochCache:

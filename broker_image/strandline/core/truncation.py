@@ -13,11 +13,7 @@ from .epochs import EpochCache
 
 
 def diverging_epoch(
-    epochs: EpochCache,
-    *,
-    log_end_offset: int,
-    fetch_offset: int,
-    last_fetched_epoch: LeaderEpoch,
+    epochs: EpochCache, *, log_end_offset: int, fetch_offset: int, last_fetched_epoch: LeaderEpoch
 ) -> EpochEndOffset | None:
     """Return where a follower's history parts from the leader's, None while they are one.
 

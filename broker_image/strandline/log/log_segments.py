@@ -106,10 +106,7 @@ class LogSegments:
 
     def _segment(self, base_offset: int) -> Segment:
         return Segment(
-            self._folder,
-            base_offset,
-            limits=self._environment.limits,
-            pool=self._environment.pool,
+            self._folder, base_offset, limits=self._environment.limits, pool=self._environment.pool
         )
 
     def add(self, base_offset: int) -> None:

@@ -21,12 +21,7 @@ from pathlib import Path
 
 from strandline.broker_interface import Buffer
 from strandline.core.events import SequenceCheck
-from strandline.errors import (
-    ErrorCode,
-    InvariantViolation,
-    LogDirectoryFailed,
-    ProtocolError,
-)
+from strandline.errors import ErrorCode, InvariantViolation, LogDirectoryFailed, ProtocolError
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 
 from .files import disk_failed, sync_folder
@@ -41,13 +36,7 @@ from .partition_folder import (
     write_metadata,
 )
 from .producer_state import ProducerState
-from .record_batch import (
-    BatchHeader,
-    ClientBatch,
-    FetchedBatches,
-    check_client_batch,
-    stamp,
-)
+from .record_batch import BatchHeader, ClientBatch, FetchedBatches, check_client_batch, stamp
 
 EPOCH_MAX = LeaderEpoch((1 << 31) - 1)
 
