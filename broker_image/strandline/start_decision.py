@@ -75,10 +75,9 @@ def decide_registration(
     known = max(stored.broker_epoch if stored else 0, highest_entry_epoch, disk.meta_epoch or 0)
     broker_epoch = BrokerEpoch(known + 1)
     evidence = _evidence(disk, stored, first=known == 0)
-    keeps = stored is not None and evidence.clean
     return StartDecision(
         broker_epoch=broker_epoch,
-        clean_since_epoch=stored.clean_since_epoch if stored and keeps else broker_epoch,
+        clean_since_epoch=stored.clean_since_epoch if stored and evidence.clean else broker_epoch,
         evidence=evidence,
     )
 

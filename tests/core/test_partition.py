@@ -37,7 +37,7 @@ def test_re_elected_leader_forgets_what_its_followers_had() -> None:
     mine.on_committed_state(state(le=2, pe=1), 0)
     assert isinstance(mine.role, LeaderReplica)
     assert mine.role is not former
-    assert all(not each.has_fetched for each in mine.role.followers.values())
+    assert all(each.last_fetch_ms is None for each in mine.role.followers.values())
 
 
 @pytest.mark.parametrize(

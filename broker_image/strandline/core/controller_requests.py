@@ -29,14 +29,8 @@ from .fetchers import Fetchers
 from .follower import FollowerReplica
 from .leader import LeaderReplica
 from .local_log import LocalLog
-from .notices import Fenced
+from .notices import fenced
 from .partition import Partition
-
-_FENCES = {
-    ErrorCode.STALE_BROKER_EPOCH: "broker_epoch",
-    ErrorCode.STALE_CONTROLLER_EPOCH: "controller_epoch",
-    ErrorCode.FENCED_LEADER_EPOCH: "leader_epoch",
-}
 
 
 class ControllerRequests:
@@ -128,9 +122,8 @@ class ControllerRequests:
 
     def _handle(self, checked: CheckedRequest, now_ms: int) -> list[Effect]:
         if checked.error is not ErrorCode.NONE:
-            name = type(checked.request).__name__
-            fenced = Fenced(fence=_FENCES[checked.error], detail=name)
-            return [fenced, *_respond(checked.request, checked.error)]
+            notices = fenced(checked.error, type(checked.request).__name__)
+            return [*notices, *_respond(checked.request, checked.error)]
         match checked.request:
             case LeaderAndIsrReceived() as request:
                 return self._on_leader_and_isr(request, checked.partition_errors, now_ms)
@@ -151,9 +144,7 @@ class ControllerRequests:
             if epoch_error is ErrorCode.NONE:
                 error, role_effects = self._take_role(each, now_ms)
                 effects += role_effects
-            if error in _FENCES:
-                detail = type(request).__name__
-                effects.append(Fenced(fence=_FENCES[error], detail=detail))
+            effects += fenced(error, type(request).__name__)
             errors.append((each.tp, error))
         effects.append(
             ReplyLeaderAndIsr(

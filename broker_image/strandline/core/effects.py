@@ -39,10 +39,7 @@ class CreateReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersistedPartition:
-    """The newest state of a partition that this broker accepted; the state file keeps it.
-
-    Source:  ADR 0007
-    """
+    """The newest state of a partition that this broker accepted, for the state file (ADR 0007)."""
 
     topic_name: str
     leader_epoch: LeaderEpoch
@@ -75,10 +72,7 @@ class AppendAsLeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendAsFollower:
-    """Append the first batch_count of the fetched batches as they are.
-
-    Their first offset is the log end offset.
-    """
+    """Append the first batch_count of the fetched batches as they are, at the log end offset."""
 
     tp: TopicPartition
     records: RecordsHandle

@@ -152,12 +152,8 @@ class Fetchers:
         self.forget(tp)
         if replica.fenced or replica.leader == NO_LEADER:
             return
-        fetcher = self._by_leader.get(replica.leader)
-        if fetcher is None:
-            fetcher = self._by_leader[replica.leader] = Fetcher(
-                leader=replica.leader, context=self._context
-            )
-        fetcher.add(tp, replica)
+        new = Fetcher(leader=replica.leader, context=self._context)
+        self._by_leader.setdefault(replica.leader, new).add(tp, replica)
         self._leader_of[tp] = replica.leader
 
     def forget(self, tp: TopicPartition) -> None:

@@ -14,7 +14,7 @@ from strandline.model import BrokerId, TopicPartition
 from .effects import Effect, LogReadInfo, ReplyFetch
 from .events import FetchPartition, FollowerFetchReceived
 from .leader import LeaderReplica
-from .notices import Fenced
+from .notices import fenced
 from .partition import Partition
 from .purgatory import DelayedFollowerFetch, Purgatory
 from .reads import find_leader, read_for_follower, refused
@@ -43,7 +43,7 @@ class FollowerFetches:
         for fetch in event.partitions:
             leader = self._admit(event, fetch)
             if isinstance(leader, ErrorCode):
-                effects += fenced_notice(leader, "fetch")
+                effects += fenced(leader, "fetch")
                 reads.append(refused(fetch.tp, fetch.fetch_offset, leader))
             else:
                 read, counted = _count(leader, event.follower, fetch, now_ms)
@@ -103,15 +103,6 @@ class FollowerFetches:
         return reads
 
 
-def fenced_notice(error: ErrorCode, request: str) -> list[Effect]:
-    """Return the notice of a refusal by an epoch."""
-    if error is ErrorCode.FENCED_LEADER_EPOCH:
-        return [Fenced(fence="leader_epoch", detail=request)]
-    if error is ErrorCode.STALE_BROKER_EPOCH:
-        return [Fenced(fence="broker_epoch", detail=request)]
-    return []
-
-
 def _reply(delayed: DelayedFollowerFetch, reads: Sequence[LogReadInfo]) -> ReplyFetch:
     """Respond with the news: records, refusals, and high watermarks the follower lacks.
 
@@ -133,7 +124,7 @@ def _refuse_all(event: FollowerFetchReceived, error: ErrorCode) -> list[Effect]:
             refused(fetch.tp, fetch.fetch_offset, error) for fetch in event.partitions
         ),
     )
-    return [*fenced_notice(error, "fetch"), reply]
+    return [*fenced(error, "fetch"), reply]
 
 
 def _count(

@@ -127,7 +127,8 @@ class LeaderReplica:
         entry = self.proposer.entry_of(follower)
         effects: list[Effect] = []
         if entry is None or not progress.covers(entry):
-            effects = self._propose_stale_incarnations(now_ms) + self.propose_joiner(now_ms)
+            leavers = stale_incarnations(self.proposer.isr.entries, self.followers)
+            effects = self.proposer.propose_leavers(leavers, now_ms) + self.propose_joiner(now_ms)
         if moved:
             effects += self.advance_high_watermark(now_ms)
         return effects
@@ -196,10 +197,6 @@ class LeaderReplica:
     def _in_sync_count(self) -> int:
         isr = self.proposer.isr
         return len(isr.isr - stale_incarnations(isr.entries, self.followers))
-
-    def _propose_stale_incarnations(self, now_ms: int) -> list[Effect]:
-        leavers = stale_incarnations(self.proposer.isr.entries, self.followers)
-        return self.proposer.propose_leavers(leavers, now_ms)
 
     def _may_join(self, broker_id: BrokerId, now_ms: int) -> bool:
         # An inherited high watermark may be too low; the epoch start is not (KAFKA-7128).

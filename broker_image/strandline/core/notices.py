@@ -99,6 +99,18 @@ class ReplicaFailed:
     reason: str
 
 
+_FENCES = {
+    ErrorCode.STALE_BROKER_EPOCH: "broker_epoch",
+    ErrorCode.STALE_CONTROLLER_EPOCH: "controller_epoch",
+    ErrorCode.FENCED_LEADER_EPOCH: "leader_epoch",
+}
+
+
+def fenced(error: ErrorCode, request: str) -> list[Fenced]:
+    """Return the notice of a refusal by an epoch, none for another error."""
+    return [Fenced(fence=_FENCES[error], detail=request)] if error in _FENCES else []
+
+
 Notice = (
     BecameLeader
     | BecameFollower
