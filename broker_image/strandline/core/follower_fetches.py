@@ -38,7 +38,13 @@ class FollowerFetches:
         waiting = self._purgatory.waiting_follower(event.follower)
         if waiting is not None and waiting.broker_epoch > event.broker_epoch:
             return _refuse_all(event, ErrorCode.STALE_BROKER_EPOCH)
-        effects = self._end_former(waiting)
+        effects: list[Effect] = []
+        if waiting is not None:
+            # The new fetch supersedes the waiting one, whose response the follower drops.
+            self._purgatory.take(waiting)
+            effects.append(
+                ReplyFetch(request_id=waiting.request_id, follower=waiting.follower, partitions=())
+            )
         reads: list[LogReadInfo] = []
         for fetch in event.partitions:
             leader = self._admit(event, fetch)
@@ -65,13 +71,6 @@ class FollowerFetches:
     def respond(self, delayed: DelayedFollowerFetch) -> ReplyFetch:
         """Return the response to a fetch whose wait is over: by news, or by its deadline."""
         return _reply(delayed, self._read(delayed))
-
-    def _end_former(self, waiting: DelayedFollowerFetch | None) -> list[Effect]:
-        """End the fetch that a new one supersedes: its follower drops the response."""
-        if waiting is None:
-            return []
-        self._purgatory.take(waiting)
-        return [ReplyFetch(request_id=waiting.request_id, follower=waiting.follower, partitions=())]
 
     def _admit(
         self, event: FollowerFetchReceived, fetch: FetchPartition

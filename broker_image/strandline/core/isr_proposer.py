@@ -91,10 +91,13 @@ class IsrProposer:
         """
         if stored is None or stored.partition_epoch <= self.state.partition_epoch:
             return False
-        if self._is_ours(stored):
-            return True
-        self.superseded = True
-        return False
+        is_ours = (
+            stored.leader == self.context.broker_id
+            and stored.leader_epoch == self.state.leader_epoch
+            and self.context.is_own_incarnation(stored.entry_of(self.context.broker_id))
+        )
+        self.superseded = self.superseded or not is_ours
+        return is_ours
 
     def wait_on(self, event: AlterPartitionResponseReceived, now_ms: int) -> list[Effect]:
         """Take a response that settles nothing: send the proposal again after a pause."""
@@ -108,13 +111,7 @@ class IsrProposer:
             return []
         return [IsrProposalRefused(tp=self.tp, error=event.error)]
 
-    def adopt(
-        self,
-        state: PartitionState,
-        now_ms: int,
-        *,
-        error: ErrorCode = ErrorCode.INVALID_UPDATE_VERSION,
-    ) -> list[Effect]:
+    def adopt(self, state: PartitionState, now_ms: int, *, error: ErrorCode) -> list[Effect]:
         """Take a later committed state of this leadership; it settles what is in flight.
 
         A broker whose proposed change was refused is proposed again only after a back-off.
@@ -125,13 +122,6 @@ class IsrProposer:
         until = now_ms + self.context.settings.isr_refusal_backoff_ms
         self.refused_until_ms.update(dict.fromkeys(refused, until))
         return [IsrProposalRefused(tp=self.tp, error=error)] if refused else []
-
-    def _is_ours(self, stored: PartitionState) -> bool:
-        return (
-            stored.leader == self.context.broker_id
-            and stored.leader_epoch == self.state.leader_epoch
-            and self.context.is_own_incarnation(stored.entry_of(self.context.broker_id))
-        )
 
     def _in_flight(self, now_ms: int) -> InFlight:
         return InFlight(

@@ -94,16 +94,12 @@ def view_of(partition: Partition) -> PartitionView:
         high_watermark=log.high_watermark,
         log_end_offset=log.log_end_offset,
         epochs=log.epochs.entries,
-        followers=() if leads is None else _followers_of(leads),
-    )
-
-
-def _followers_of(leader: LeaderReplica) -> tuple[FollowerView, ...]:
-    return tuple(
-        FollowerView(
-            broker_id=broker_id,
-            log_end_offset=progress.log_end_offset,
-            last_caught_up_ms=progress.last_caught_up_ms,
-        )
-        for broker_id, progress in sorted(leader.followers.items())
+        followers=tuple(
+            FollowerView(
+                broker_id=broker_id,
+                log_end_offset=progress.log_end_offset,
+                last_caught_up_ms=progress.last_caught_up_ms,
+            )
+            for broker_id, progress in (sorted(leads.followers.items()) if leads else ())
+        ),
     )

@@ -1,12 +1,11 @@
 """The data directory of a broker: its lock, and the small files beside the logs.
 
 `meta.json` holds the id of the directory and the last broker epoch that a start intended to use;
-the clean-shutdown marker says under which epoch all logs were fsynced; the failed mark says that
-a write or fsync failed; the state file keeps the epochs that the broker accepted, so that after a
-restart it still refuses older ones.
-Called by `runtime` at start and stop, and by the performer of `PersistState`, off the
-event loop: every function here blocks on the disk. Invariant: an initialised directory has meta
-and state file; if one is missing or malformed, `CheckpointMalformed` is raised.
+the clean-shutdown marker says under which epoch all logs were fsynced; the failed mark says that a
+write or fsync failed; the state file keeps the epochs that the broker accepted, so that after a
+restart it still refuses older ones. Every function here blocks on the disk.
+Invariant: an initialised directory has meta and state file; if one is missing or malformed,
+`CheckpointMalformed` is raised.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import errno
 import fcntl
 import json
 import os
-import uuid
 import zlib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -221,11 +219,6 @@ class DataDirectory:
     def _write(self, name: str, content: bytes) -> None:
         with _failures_of(self.path):
             replace_file(self.path / name, content)
-
-
-def new_log_dir_id() -> str:
-    """Return an id for a directory that never held a log."""
-    return str(uuid.uuid4())
 
 
 def read_boot_id(path: Path) -> str:

@@ -1,12 +1,12 @@
 """The sparse offset index of one segment: from an offset to a file position near it.
 
-Called by `segment` alone. An entry is 8 bytes big endian, as in Kafka: offset relative to
-the segment's base, and file position. The first batch after each interval of log has an entry.
-The index can always be rebuilt from the segment: losing the file loses nothing.
+Called by `segment` alone. An entry is 8 bytes big endian, as in Kafka: offset relative to the
+segment's base, and file position. The first batch after each interval of log has an entry. A lost
+index file is rebuilt from the segment, equal to the first one: entries depend on the batches alone,
+not on the appends that wrote them.
 
-Invariant: offsets and positions strictly ascend; every entry points at the first byte of
-the batch with that base offset. Entries depend on the batches alone, not on the appends that
-wrote them, so a rebuilt index is equal to the first one.
+Invariant: offsets and positions strictly ascend; every entry points at the first byte of the batch
+with that base offset.
 
 Source: Kafka OffsetIndex.
 """
@@ -33,9 +33,6 @@ class OffsetIndex:
         self._size_max_bytes = size_max_bytes
         self._offsets = array("I")
         self._positions = array("I")
-
-    def __len__(self) -> int:
-        return len(self._offsets)
 
     @property
     def full(self) -> bool:

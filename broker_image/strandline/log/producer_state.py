@@ -47,9 +47,6 @@ class ProducerState:
         self._producers_max = producers_max
         self._forgot = False
 
-    def __len__(self) -> int:
-        return len(self._producers)
-
     def check(self, header: BatchHeader) -> SequenceCheck:
         """Tell whether a client's batch is new, a retry, or out of order; changes nothing.
 

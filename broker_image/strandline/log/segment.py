@@ -65,9 +65,6 @@ class SegmentPool:
         self._open: OrderedDict[Path, OpenFile] = OrderedDict()
         self._open_segments_max = open_segments_max
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def get(self, path: Path, opener: Callable[[], OpenFile]) -> OpenFile:
         """Return the open file of a path; open it, and close another, if need be."""
         file = self._open.get(path)
