@@ -32,11 +32,7 @@ class Exporter(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One row of the list.
-
-    kafka is the MBean of the same meaning, "" where Kafka has none; help is a sentence that
-    does not name it.
-    """
+    """One row of the list; kafka is the MBean of the same meaning, "" where Kafka has none."""
 
     name: str
     kind: MetricKind

@@ -1,8 +1,8 @@
 """Applies the controller's requests: changes roles, adds and removes replicas, responds.
 
-`controller_request_queue` decides whether and in which order a request is applied,
-`partition` what a role change means. `ControllerRequests` alone adds and removes partitions,
-and replaces the live brokers; `Replicas` and `Requests` read both.
+`controller_request_queue` decides whether and in which order a request is applied, `partition` what
+a role change means. `ControllerRequests` alone adds and removes partitions, and replaces the live
+brokers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The brokers that the controller last announced as live, each as one incarnation.
 
-`ControllerRequests` replaces them with each announcement; every role reads them.
+`ControllerRequests` replaces them with each announcement; leaders read them.
 """
 
 from __future__ import annotations

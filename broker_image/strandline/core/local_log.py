@@ -166,13 +166,10 @@ class LocalLog:
         effects: list[Effect] = [RestartLogAt(tp=self.tp, offset=offset)]
         if self.epochs.truncate_from_end(0):
             effects.append(WriteEpochCheckpoint(tp=self.tp, epochs=()))
-        if self._log_start_offset < self._log_end_offset:
+        start, end = self._log_start_offset, self._log_end_offset
+        if start < end:
             below = max(0, self._high_watermark - offset)
-            effects.append(
-                self._truncated(
-                    self._log_end_offset, self._log_start_offset, below, leader_epoch, reason
-                )
-            )
+            effects.append(self._truncated(end, start, below, leader_epoch, reason))
         self._log_start_offset = self._high_watermark = self._log_end_offset = offset
         self._check()
         return effects

@@ -35,9 +35,8 @@ class FollowerProgress:
 
     def covers(self, entry: IsrEntry) -> bool:
         """Tell whether the process that fetches still has what the ISR entry stands for."""
-        return covers(
-            entry, clean_since_epoch=self.clean_since_epoch, broker_epoch=self.broker_epoch
-        )
+        since, present = self.clean_since_epoch, self.broker_epoch
+        return covers(entry, clean_since_epoch=since, broker_epoch=present)
 
     def record_fetch(self, *, fetch_offset: int, leader_end: int, now_ms: int) -> None:
         """Note a fetch that was accepted.

@@ -122,7 +122,10 @@ class Purgatory:
             case _:
                 assert_never(delayed)
         self._sequence += 1
-        self._purge_deadlines()
+        # Completed requests leave their deadlines behind: drop these before they are the most.
+        if len(self._deadlines) > 2 * len(self._waiting) + 64:
+            self._deadlines = [each for each in self._deadlines if each[2] in self._waiting]
+            heapq.heapify(self._deadlines)
         heapq.heappush(self._deadlines, (delayed.deadline_ms, self._sequence, delayed))
 
     def take_produce(self, tp: TopicPartition, *, high_watermark: int) -> list[DelayedProduce]:
@@ -192,9 +195,3 @@ class Purgatory:
                 del self._follower[delayed.follower]
             case _:
                 assert_never(delayed)
-
-    def _purge_deadlines(self) -> None:
-        # Completed requests leave their deadlines behind: drop these before they are the most.
-        if len(self._deadlines) > 2 * len(self._waiting) + 64:
-            self._deadlines = [each for each in self._deadlines if each[2] in self._waiting]
-            heapq.heapify(self._deadlines)

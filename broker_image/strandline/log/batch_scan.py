@@ -1,6 +1,6 @@
 """Walk the batches of a segment file, with or without a check of every byte.
 
-Called by `segment`. Reads in windows, so a header costs a parse and not a system call.
+Files are read in windows, so a header costs a parse and not a system call.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ A crash leaves the old file or the new one, see `replace_file`.
 High watermarks and recovery points are hints: their loss costs time and no record. The batches of
 the log hold the leader epochs too, and are right if the checkpoint differs.
 
-Source: Kafka CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile; KAFKA-16541
-(the epoch file must be fsynced).
+Source: Kafka CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile; KAFKA-16541 (fsync).
 """
 
 from __future__ import annotations

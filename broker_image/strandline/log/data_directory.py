@@ -62,10 +62,7 @@ _REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Content of meta.json, as Kafka's meta.properties.
-
-    The broker intended to register under broker_epoch; it may not have succeeded.
-    """
+    """Content of meta.json; the broker meant to register under broker_epoch, perhaps in vain."""
 
     log_dir_id: str
     broker_epoch: BrokerEpoch

@@ -1,9 +1,8 @@
 """The segments of one log, in order: rolling, syncing, cutting, reading across them.
 
-Called by `partition_log`, which handles the OSError that operations raise.
-
-Invariant: never empty once `load` or `add` was called; each segment begins where the one
-before it ends; all but the last are sealed.
+The caller handles the OSError that operations raise.
+Invariant: never empty once `load` or `add` was called; each segment begins where the one before it
+ends; all but the last are sealed.
 """
 
 from __future__ import annotations

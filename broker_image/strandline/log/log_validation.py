@@ -1,8 +1,7 @@
 """Validate the segments of a log found on disk, and cut it at the first bad batch.
 
-Called by `partition_log` when it opens a folder. The rest is contiguous and ends with the last
-good batch before the first bad one. All batches after a hole are deleted, because the replica must
-fetch lost offsets again from the leader instead of skipping them.
+What is kept is contiguous and ends with the last good batch before the first bad one. All batches
+after a hole are deleted: the replica must fetch lost offsets again from the leader, not skip them.
 
 Source: Kafka LogLoader.recoverLog.
 """

@@ -1,8 +1,8 @@
 """Load every log of a data directory at start.
 
-Called by `runtime` once, before the broker registers: a partition is not served before its log is
-loaded. Loading reports unknown folders and keeps them. It deletes only folders of unfinished
-deletions and creations, and the batches that `log_validation` cuts.
+This happens once, before the broker registers: a partition is not served before its log is loaded.
+Loading reports unknown folders and keeps them. It deletes only folders of unfinished deletions and
+creations, and the batches that `log_validation` cuts.
 
 Epochs come from the batches, which every load walks. Loading reports an epoch checkpoint that
 differs: an empty or stale file must never pass for "no epochs", which would bring truncation by

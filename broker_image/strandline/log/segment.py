@@ -1,11 +1,11 @@
 """One segment of a log: `<20-digit base offset>.log` and its `.index`.
 
-Called by `partition_log`. A segment is active (the last one: open for writing, its index
-in memory) or sealed (never written again, opened for reading through a pool that bounds
-how many are open). The file is a plain sequence of batches, as Kafka's are.
+A segment is active (the last one: open for writing, its index in memory) or sealed (never written
+again, opened for reading through a pool that bounds how many are open). The file is a plain
+sequence of batches, as Kafka's are.
 
-Invariant: the tracked size is a batch boundary; bytes behind it, left by a failed write,
-are never read and are cut off at the next start.
+Invariant: the tracked size is a batch boundary; bytes behind it, left by a failed write, are never
+read and are cut off at the next start.
 """
 
 from __future__ import annotations
