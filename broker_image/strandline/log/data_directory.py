@@ -62,7 +62,7 @@ _REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Content of meta.json; the broker meant to register under broker_epoch, perhaps in vain."""
+    """Content of meta.json; broker_epoch is that of the last start, registered or not."""
 
     log_dir_id: str
     broker_epoch: BrokerEpoch
