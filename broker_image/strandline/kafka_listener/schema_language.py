@@ -17,6 +17,8 @@ the wire.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 FIXED_FORMATS = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uuid": "16s"}
@@ -63,6 +65,11 @@ class Field:
     def is_plain_fixed(self) -> bool:
         """Tell whether the field is one value of fixed width, so that it can join a run."""
         return not self.is_array and self.kind in FIXED_FORMATS
+
+
+def fixed_layout(run: Iterable[Field]) -> struct.Struct:
+    """Return the layout of neighbouring fields of fixed width."""
+    return struct.Struct(">" + "".join(FIXED_FORMATS[field.kind] for field in run))
 
 
 class NotationError(Exception):
