@@ -1,6 +1,6 @@
 """Where clients find brokers and leaders, as seen through one listener.
 
-Called by the request handlers. Every address belongs to the listener of the client's connection:
+Called by `apis`. Every address belongs to the listener of the client's connection:
 a client outside the cluster never sees a pod address.
 """
 

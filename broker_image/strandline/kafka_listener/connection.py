@@ -27,6 +27,7 @@ from strandline.errors import ErrorCode, InvariantViolation
 from strandline.kafka_listener.apis.api_versions import unsupported_version
 from strandline.log_fields import fields
 
+from .apis import HANDLERS
 from .codec import (
     FIXED_HEADER_BYTES,
     RequestHeader,
@@ -36,12 +37,7 @@ from .codec import (
 )
 from .error_logging import error_to_log
 from .frames import FrameAssembler
-from .handlers import HANDLERS
-from .observer import (
-    CLIENT_NAME_MAX_CHARACTERS,
-    ClientNames,
-    ListenerObserver,
-)
+from .observer import CLIENT_NAME_MAX_CHARACTERS, ClientNames, ListenerObserver
 from .request_memory import RequestMemory
 from .response import DeferredResponse, RequestContext, Response
 from .response_queue import PendingResponse, ResponseQueue

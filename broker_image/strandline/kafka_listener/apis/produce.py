@@ -1,16 +1,13 @@
 """Produce: append record batches.
 
-Registered in `handlers`. Records go to the broker as they are: the broker checks batches.
+Registered in `apis`. Records go to the broker as they are: the broker checks batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.broker_interface import (
-    ProducedPartition,
-    ProducePartition,
-)
+from strandline.broker_interface import ProducedPartition, ProducePartition
 from strandline.errors import ErrorCode
 from strandline.kafka_listener.addresses import LeaderHints
 from strandline.kafka_listener.response import (
