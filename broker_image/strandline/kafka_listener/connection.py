@@ -131,7 +131,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._shared.connections.add(self)
         self._shared.is_empty.clear()
-        self._shared.observer.connections_changed(len(self._shared.connections))
 
     def _has_too_many_connections(self) -> bool:
         most = self._settings.connections_max
@@ -154,9 +153,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 pending.result.cancel()
         self._shared.request_memory.release(self._reserved_bytes)
         self._reserved_bytes = 0
-        if self in self._shared.connections:
-            self._shared.connections.remove(self)
-            self._shared.observer.connections_changed(len(self._shared.connections))
+        self._shared.connections.discard(self)
         if not self._shared.connections:
             self._shared.is_empty.set()
 
@@ -320,8 +317,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _unsupported(self, pending: PendingResponse, frame: memoryview) -> None:
         """Respond to an unknown version of ApiVersions; close for every other request."""
         if pending.header.api_key == API_VERSIONS:
-            pending.ready(unsupported_version(), 0, self._loop.time())
-            self._release_memory(pending)
+            self._complete(pending, unsupported_version(), version=0)
             return
         client = self._client_name or client_id_or_empty(frame)
         label = self._shared.client_names.label(client)
@@ -403,16 +399,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 "request refused",
                 extra=fields(**self._request_fields(pending), **logged_error.fields()),
             )
-        pending.ready(response, pending.header.version, self._loop.time())
-        self._release_memory(pending)
+        self._complete(pending, response, version=pending.header.version)
 
     def _close_with(self, pending: PendingResponse, error: ErrorCode) -> None:
+        """Close the connection, without a response, when the responses before it were sent."""
         self._become_ending()
-        pending.ready_to_close(error, self._loop.time())
-        self._release_memory(pending)
+        no_response = Response(body=None, error=error, closes_connection=True)
+        self._complete(pending, no_response, version=pending.header.version)
 
-    def _release_memory(self, pending: PendingResponse) -> None:
-        """Release the memory of the request: its frame is not needed any more."""
+    def _complete(self, pending: PendingResponse, response: Response, *, version: int) -> None:
+        """Let the response be sent; release the request's memory, as its frame is not needed."""
+        pending.ready(response, version, self._loop.time())
         self._reserved_bytes -= pending.size_bytes
         self._shared.request_memory.release(pending.size_bytes)
 

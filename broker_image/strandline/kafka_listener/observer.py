@@ -1,6 +1,6 @@
 """What a listener reports about its work: the hooks that metrics hang on.
 
-Called by `connection` and `server`; implemented by `runtime`, which exports metrics.
+Called by `connection`; implemented by `runtime`, which exports metrics.
 """
 
 from __future__ import annotations
@@ -38,10 +38,6 @@ class ListenerObserver(Protocol):
 
     def request_unsupported(self, api: str, client: str) -> None:
         """Note a request for an API or version that is not served."""
-        ...
-
-    def connections_changed(self, count: int) -> None:
-        """Note the present number of connections."""
         ...
 
 

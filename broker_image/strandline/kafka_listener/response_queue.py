@@ -60,16 +60,6 @@ class PendingResponse:
             self.buffers = encode_response(
                 self.api, version, correlation_id=self.header.correlation_id, message=response.body
             )
-        self._settled(now)
-
-    def ready_to_close(self, error: ErrorCode, now: float) -> None:
-        """Close the connection, without a response, when the responses before it were sent."""
-        self.error = error
-        self.closes_connection = True
-        self.buffers = []
-        self._settled(now)
-
-    def _settled(self, now: float) -> None:
         self.ready_at = now
         self.handled_at = self.handled_at or now
         self.result = None

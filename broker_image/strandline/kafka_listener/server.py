@@ -38,11 +38,6 @@ class KafkaListener:
     _shared: ListenerState
     _sweeper: asyncio.Task[None]
 
-    @property
-    def connection_count(self) -> int:
-        """Connections open now."""
-        return len(self._shared.connections)
-
     async def close(self, *, grace_ms: int = 0) -> None:
         """Accept no client any more, send responses for up to grace_ms, then cut the rest."""
         shared = self._shared
