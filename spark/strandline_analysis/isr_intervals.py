@@ -11,47 +11,26 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BooleanType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from strandline import names
 
+from . import schema
 from .run_lengths import GAP_INTERVALS
-from .samples import SERIES_KEY, held, of, value_at
+from .samples import SERIES_KEY, held, of, under_epochs, value_at
 
-METRICS: Final = tuple(
-    metric.name
-    for metric in (
-        names.PARTITION_ISR_MEMBER,
-        names.PARTITION_LEADER_EPOCH,
-        names.PARTITION_PARTITION_EPOCH,
-        names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS,
-        names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS,
-    )
+METRICS: Final = (
+    names.PARTITION_ISR_MEMBER,
+    names.PARTITION_LEADER_EPOCH,
+    names.PARTITION_PARTITION_EPOCH,
+    names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS,
+    names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS,
 )
 
-ISR_INTERVALS: Final = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("replica", IntegerType()),
-        StructField("in_isr", BooleanType()),
-        StructField("start_ms", LongType()),
-        StructField("end_ms", LongType()),
-        StructField("start_err_ms", LongType()),
-        StructField("end_err_ms", LongType()),
-        StructField("start_reason", StringType()),
-        StructField("end_reason", StringType()),
-        StructField("sample_count", LongType()),
-        StructField("leader_epoch", LongType()),
-    ]
-)
+ISR_INTERVALS: Final = schema.table("""
+    topic string, partition integer, replica integer, in_isr boolean,
+    start_ms long, end_ms long, start_err_ms long, end_err_ms long,
+    start_reason string, end_reason string, sample_count long, leader_epoch long
+""")
 """What `isr_intervals` returns.
 
 in_isr is null where the samples tell nothing. Reasons: change, gap, stale, leader_change, range.
@@ -70,8 +49,7 @@ def isr_intervals(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms
              replica disjoint, in order, without holes over [start_ms, end_ms)
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
-    facts = facts.where(F.col("metric").isin(*METRICS)).cache()
+    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
     pieces = _under_epochs(facts, interval_ms=interval_ms)
     pieces = _with_edges(pieces, facts, interval_ms=interval_ms)
     truth = _truth(pieces, start_ms=start_ms, end_ms=end_ms)
@@ -83,20 +61,14 @@ def isr_intervals(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms
 
 def _under_epochs(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     """Split the ISR samples of each broker where its own leader epoch changes."""
-    epochs = of(facts, names.PARTITION_LEADER_EPOCH.name).select(
-        *SERIES_KEY,
-        F.col("value").cast("long").alias("epoch"),
-        F.col("first_ms").alias("epoch_first_ms"),
-        F.col("hold_end_ms").alias("epoch_end_ms"),
-    )
-    members = of(facts, names.PARTITION_ISR_MEMBER.name)
+    members = of(facts, names.PARTITION_ISR_MEMBER)
     first, last = F.col("first_ms"), F.col("last_ms")
     pace_ms = F.when(F.col("sample_count") > 1, (last - first) / (F.col("sample_count") - 1))
     seen_first = F.greatest(first, F.col("epoch_first_ms"))
     seen_last = F.least(last, F.col("epoch_end_ms") - 1)
     cut = F.col("epoch_first_ms") > first
     return (
-        members.join(epochs, list(SERIES_KEY))
+        under_epochs(members, facts)
         .where((seen_first < F.col("epoch_end_ms")) & (seen_first <= last))
         .select(
             *SERIES_KEY,
@@ -124,23 +96,14 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
     one since the previous scrape: then it was the only change. The first scrape of a leadership
     shows when the leadership began, and whether the ISR changed since.
     """
-    known = value_at(
-        pieces,
-        facts,
-        names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS.name,
-        at="first_ms",
-        into="changed",
-    )
-    known = value_at(
-        known,
-        facts,
-        names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS.name,
-        at="first_ms",
-        into="since",
-    )
-    epoch = names.PARTITION_PARTITION_EPOCH.name
-    known = value_at(known, facts, epoch, at="first_ms", into="version")
-    known = value_at(known, facts, epoch, at="previous_ms", into="version_before")
+    known = pieces
+    for metric, at, into in (
+        (names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS, "first_ms", "changed"),
+        (names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS, "first_ms", "since"),
+        (names.PARTITION_PARTITION_EPOCH, "first_ms", "version"),
+        (names.PARTITION_PARTITION_EPOCH, "previous_ms", "version_before"),
+    ):
+        known = value_at(known, facts, metric, at=at, into=into)
     changed, since = F.round(F.col("changed") * 1000), F.round(F.col("since") * 1000)
     first = F.col("first_ms")
     alone = F.col("version") == F.col("version_before") + 1

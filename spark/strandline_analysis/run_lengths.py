@@ -42,12 +42,8 @@ def run_lengths(samples: Iterable[tuple[int, int]], *, gap_ms: float) -> Iterato
     run: Run | None = None
     for timestamp, bits in samples:
         if run is not None and _goes_on(run, timestamp, bits, gap_ms=gap_ms):
-            run = Run(
-                first_ms=run.first_ms,
-                last_ms=timestamp,
-                sample_count=run.sample_count + 1,
-                bits=bits,
-            )
+            count = run.sample_count + 1
+            run = Run(first_ms=run.first_ms, last_ms=timestamp, sample_count=count, bits=bits)
             continue
         if run is not None:
             yield run

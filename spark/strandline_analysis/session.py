@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from .read import register
+from .read import PrometheusSource
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 LOOPBACK: Final = "127.0.0.1"
@@ -40,5 +40,5 @@ def local_session(*, cores: int, folder: Path) -> SparkSession:
         builder = builder.config(key, value)
     builder = builder.config("spark.local.dir", str(folder / "spark"))
     session = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse")).getOrCreate()
-    register(session)
+    session.dataSource.register(PrometheusSource)
     return session
