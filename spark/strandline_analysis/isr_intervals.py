@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from strandline import names
@@ -135,16 +135,9 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
 
 def _truth(pieces: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
     """Cut every leadership off where a later one begins."""
-    later = (
-        Window.partitionBy("topic", "partition")
-        .orderBy("epoch")
-        .rowsBetween(1, Window.unboundedFollowing)
-    )
-    earlier = (
-        Window.partitionBy("topic", "partition")
-        .orderBy("epoch")
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
+    in_order = Window.partitionBy("topic", "partition").orderBy("epoch")
+    later = in_order.rowsBetween(1, Window.unboundedFollowing)
+    earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
     begun = F.min(F.struct("start_ms", "start_err_ms")).alias("begun")
     leaderships = (
         pieces.groupBy("topic", "partition", "epoch")
@@ -192,19 +185,11 @@ def _merged(truth: DataFrame) -> DataFrame:
     numbered = truth.withColumn("_begins", F.when(goes_on, 0).otherwise(1)).withColumn(
         "_interval", F.sum("_begins").over(so_far)
     )
-
-    def at_start(name: str) -> Column:
-        return F.min_by(name, "start_ms").alias(name)
-
-    def at_end(name: str) -> Column:
-        return F.max_by(name, "start_ms").alias(name)
-
+    at_start, at_end = ("start_err_ms", "start_reason"), ("end_err_ms", "end_reason")
     return numbered.groupBy(*SUBJECT, "_interval", "in_isr").agg(
-        at_start("start_err_ms"),
-        at_start("start_reason"),
+        *(F.min_by(name, "start_ms").alias(name) for name in at_start),
+        *(F.max_by(name, "start_ms").alias(name) for name in at_end),
         F.min_by("epoch", "start_ms").alias("leader_epoch"),
-        at_end("end_err_ms"),
-        at_end("end_reason"),
         F.sum("sample_count").alias("sample_count"),
         F.min("start_ms").alias("start_ms"),
         F.max("end_ms").alias("end_ms"),
@@ -212,9 +197,8 @@ def _merged(truth: DataFrame) -> DataFrame:
 
 
 def _without_holes(known: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
-    """Fill every hole with an interval of unknown state."""
+    """Fill every hole with an interval whose in_isr and leader_epoch are null."""
     in_order = Window.partitionBy(*SUBJECT).orderBy("start_ms")
-    columns = ISR_INTERVALS.fieldNames()
     around = known.select(
         "*",
         F.lag("end_ms").over(in_order).alias("before_ms"),
@@ -240,10 +224,5 @@ def _without_holes(known: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame
         F.col("end_reason").alias("start_reason"),
         F.lit("range").alias("end_reason"),
     )
-    unknown = ahead.unionByName(behind).select(
-        "*",
-        F.lit(None).cast("boolean").alias("in_isr"),
-        F.lit(0).alias("sample_count"),
-        F.lit(None).cast("long").alias("leader_epoch"),
-    )
-    return known.select(*columns).unionByName(unknown.select(*columns))
+    unknown = ahead.unionByName(behind).withColumn("sample_count", F.lit(0))
+    return known.unionByName(unknown, allowMissingColumns=True)

@@ -22,11 +22,6 @@ from .xor_chunk import number
 
 FORMAT: Final = "prometheus"
 NAME_LABEL: Final = "__name__"
-OPTIONS: Final = ("url", "metrics", "start_ms", "end_ms", "gap_ms")
-
-
-class OptionMissing(ValueError):
-    """The source was used without one of its options."""
 
 
 class PrometheusSource(DataSource):  # type: ignore[misc]  # pyspark is not in the dev extra
@@ -50,9 +45,6 @@ class PrometheusReader(DataSourceReader):  # type: ignore[misc]  # pyspark is no
     """Plans one task for each metric; a task asks Prometheus and yields runs."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        missing = [name for name in OPTIONS if not options.get(name)]
-        if missing:
-            raise OptionMissing(f"{FORMAT}: needs {', '.join(missing)}")
         self._url = options["url"]
         self._metrics = [name for name in options["metrics"].split(",") if name]
         self._start_ms = int(options["start_ms"])

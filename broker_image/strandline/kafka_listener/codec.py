@@ -15,12 +15,7 @@ from strandline.broker_interface import Buffer
 from .decoder_compiler import MALFORMED_CAUSES, Decode, compile_decoder
 from .encoder_compiler import Encode, compile_encoder
 from .schemas import API_VERSIONS, APIS, ApiSchema
-from .wire import (
-    MalformedRequest,
-    Message,
-    read_varint,
-    skip_tagged_fields,
-)
+from .wire import MalformedRequest, Message, read_varint, skip_tagged_fields
 
 FIXED_HEADER_BYTES = 8
 """API key, API version, correlation id: the part of a header that never changes."""

@@ -125,22 +125,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=self._settings.write_buffer_high_bytes)
         name = transport.get_extra_info("peername")
         self._peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
-        if self._shared.is_closing or self._has_too_many_connections():
+        most = self._settings.connections_max
+        is_full = len(self._shared.connections) >= most
+        if is_full and not self._shared.is_closing:
+            extra = fields(peer=self._peer, connections_max=most)
+            _log.warning("connection refused, too many connections", extra=extra)
+        if is_full or self._shared.is_closing:
             self._state = Ending()
             self._transport.abort()
             return
         self._shared.connections.add(self)
         self._shared.is_empty.clear()
-
-    def _has_too_many_connections(self) -> bool:
-        most = self._settings.connections_max
-        if len(self._shared.connections) < most:
-            return False
-        _log.warning(
-            "connection refused, too many connections",
-            extra=fields(peer=self._peer, connections_max=most),
-        )
-        return True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Cancel and release all that this client had in flight; appends go on."""
@@ -238,9 +233,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         size = self._frames.next_size()
         if size is None:
             return True
-        if not self._responses.is_open:
-            return False
-        if len(self._responses) >= self._settings.requests_in_flight_max:
+        in_flight_max = self._settings.requests_in_flight_max
+        if not self._responses.is_open or len(self._responses) >= in_flight_max:
             return False
         if self._fetch_count and self._frames.next_api_key() == FETCH:
             # One fetch at a time: each response may be as large as fetch.max.bytes.
@@ -322,41 +316,36 @@ class KafkaConnection(asyncio.BufferedProtocol):
         client = self._client_name or client_id_or_empty(frame)
         label = self._shared.client_names.label(client)
         self._shared.observer.request_unsupported(pending.api_name, label)
-        _log.warning(
-            "unsupported request, connection closed", extra=fields(**self._request_fields(pending))
-        )
+        _log.warning("unsupported request, connection closed", extra=self._extra_of(pending))
         self._close_with(pending, ErrorCode.UNSUPPORTED_VERSION)
 
     def _malformed(self, pending: PendingResponse, *, reason: str) -> None:
-        _log.warning(
-            "malformed request, connection closed",
-            extra=fields(**self._request_fields(pending), reason=reason),
-        )
+        extra = self._extra_of(pending, reason=reason)
+        _log.warning("malformed request, connection closed", extra=extra)
         self._close_with(pending, ErrorCode.INVALID_REQUEST)
 
     def _failed(self, pending: PendingResponse, cause: BaseException) -> None:
         """Log a failure of our own and close the client's connection."""
-        _log.error(
-            "request failed, connection closed",
-            extra=fields(**self._request_fields(pending)),
-            exc_info=cause,
-        )
+        extra = self._extra_of(pending)
+        _log.error("request failed, connection closed", extra=extra, exc_info=cause)
         self._close_with(pending, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _client_fields(self) -> dict[str, object]:
+        client = self._client_name[:CLIENT_NAME_MAX_CHARACTERS]
         return {
             "peer": self._peer,
             "listener": self._shared.context.listener_name,
-            "client": self._client_name[:CLIENT_NAME_MAX_CHARACTERS],
+            "client": client,
         }
 
-    def _request_fields(self, pending: PendingResponse) -> dict[str, object]:
-        return {
+    def _extra_of(self, pending: PendingResponse, **more: object) -> dict[str, dict[str, object]]:
+        return fields(
             **self._client_fields(),
-            "api": pending.api_name,
-            "api_key": pending.header.api_key,
-            "api_version": pending.header.version,
-        }
+            api=pending.api_name,
+            api_key=pending.header.api_key,
+            api_version=pending.header.version,
+            **more,
+        )
 
     # --- responses out --------------------------------------------------------------------
 
@@ -394,11 +383,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _ready(self, pending: PendingResponse, response: Response) -> None:
         logged_error = error_to_log(response)
         if logged_error is not None:
-            _log.log(
-                logged_error.level,
-                "request refused",
-                extra=fields(**self._request_fields(pending), **logged_error.fields()),
-            )
+            extra = self._extra_of(pending, **logged_error.fields())
+            _log.log(logged_error.level, "request refused", extra=extra)
         self._complete(pending, response, version=pending.header.version)
 
     def _close_with(self, pending: PendingResponse, error: ErrorCode) -> None:

@@ -15,7 +15,7 @@ from itertools import groupby
 from strandline.broker_interface import Buffer
 
 from .schema_language import FIXED_FORMATS, Field, fixed_layout
-from .wire import CodecWriter, Message, append_records, write_int32_length, write_varint
+from .wire import CodecWriter, Message, append_records, write_varint
 
 Encode = Callable[[Message, list[Buffer], bytearray], None]
 """(message, buffers so far, last of them): appends the message to the buffers."""
@@ -29,7 +29,7 @@ def compile_encoder(
         version,
         is_flexible=is_flexible,
         append_records=append_records,
-        int32_length=write_int32_length,
+        int32_length=struct.Struct(">i").pack,
         pack=struct.pack,
         short=struct.Struct(">h").pack,
         varint=write_varint,

@@ -53,9 +53,6 @@ class ClientNames:
         plain = NOT_PLAIN.sub("_", name[:CLIENT_NAME_MAX_CHARACTERS])
         if not plain:
             return UNKNOWN_CLIENT
-        if plain in self._known:
-            return plain
-        if len(self._known) >= self.names_max:
-            return OTHER_CLIENTS
-        self._known.add(plain)
-        return plain
+        if len(self._known) < self.names_max:
+            self._known.add(plain)
+        return plain if plain in self._known else OTHER_CLIENTS

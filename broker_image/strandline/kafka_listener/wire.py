@@ -6,7 +6,6 @@ its frame; nothing here trusts a length.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -66,11 +65,6 @@ def write_varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def write_int32_length(value: int) -> bytes:
-    """Return a length in the classic form of arrays and records."""
-    return struct.pack(">i", value)
 
 
 def append_records(
