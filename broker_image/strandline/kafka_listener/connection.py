@@ -41,7 +41,7 @@ from .observer import CLIENT_NAME_MAX_CHARACTERS, ClientNames, ListenerObserver
 from .request_memory import RequestMemory
 from .response import DeferredResponse, RequestContext, Response
 from .response_queue import PendingResponse, ResponseQueue
-from .schemas import API_VERSIONS, APIS, FETCH, ApiSchema
+from .schemas import API_VERSIONS, APIS, FETCH
 from .wire import MalformedRequest
 
 _log = logging.getLogger(__name__)
@@ -221,7 +221,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._take(frame)
                 self._send()
         except MalformedRequest as error:
-            pending = self._add_pending(None, NO_HEADER, size_bytes=0)
+            pending = self._responses.add(None, NO_HEADER, size_bytes=0)
             self._malformed(pending, reason=str(error))
             self._send()
 
@@ -271,20 +271,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not isinstance(self._state, Lost):
             self._state = Ending()
 
-    def _add_pending(
-        self, api: ApiSchema | None, header: RequestHeader, *, size_bytes: int
-    ) -> PendingResponse:
-        pending = PendingResponse(
-            api=api, header=header, size_bytes=size_bytes, received_at=self._loop.time()
-        )
-        self._responses.add(pending)
-        return pending
-
     def _take(self, frame: memoryview) -> None:
         """Decode and handle one request; the one place where a handler's failure is caught."""
         header = read_header(frame)
         api = APIS.get(header.api_key)
-        pending = self._add_pending(api, header, size_bytes=len(frame))
+        pending = self._responses.add(api, header, size_bytes=len(frame))
         if api is None or not api.serves(header.version):
             self._unsupported(pending, frame)
             return

@@ -110,9 +110,14 @@ class ResponseQueue:
         if self._outflow is Outflow.BLOCKED:
             self._outflow = Outflow.OPEN
 
-    def add(self, pending: PendingResponse) -> None:
-        """Give a request its place in the order."""
+    def add(
+        self, api: ApiSchema | None, header: RequestHeader, *, size_bytes: int
+    ) -> PendingResponse:
+        """Give a request its place in the order; return it."""
+        now = self._loop.time()
+        pending = PendingResponse(api=api, header=header, size_bytes=size_bytes, received_at=now)
         self._responses.append(pending)
+        return pending
 
     def send_next(self, transport: asyncio.Transport) -> bool:
         """Send the oldest response if it is ready; False if nothing was sent.

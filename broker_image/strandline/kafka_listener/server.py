@@ -32,7 +32,6 @@ SWEEPS_PER_TIMEOUT = 4
 class KafkaListener:
     """An open port."""
 
-    name: str
     port: int
     _server: asyncio.Server
     _shared: ListenerState
@@ -53,7 +52,8 @@ class KafkaListener:
         for connection in list(shared.connections):
             connection.abort()
         await shared.is_empty.wait()
-        _log.info("kafka listener closed", extra=fields(listener=self.name, port=self.port))
+        name = shared.context.listener_name
+        _log.info("kafka listener closed", extra=fields(listener=name, port=self.port))
 
 
 async def start(
@@ -82,13 +82,8 @@ async def start(
     port = bound.getsockname()[1]
     server = await loop.create_server(new_connection, sock=bound, backlog=settings.listen_backlog)
     _log.info("kafka listener open", extra=fields(listener=listener_name, port=port))
-    return KafkaListener(
-        name=listener_name,
-        port=port,
-        _server=server,
-        _shared=shared,
-        _sweeper=loop.create_task(_sweep(shared, settings)),
-    )
+    sweeper = loop.create_task(_sweep(shared, settings))
+    return KafkaListener(port=port, _server=server, _shared=shared, _sweeper=sweeper)
 
 
 async def _sweep(shared: ListenerState, settings: ListenerSettings) -> None:
