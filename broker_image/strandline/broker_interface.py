@@ -54,13 +54,6 @@ class MetadataSnapshot:
     brokers: tuple[tuple[BrokerId, Endpoint], ...]
     topics: tuple[TopicMetadata, ...]
 
-    def topic(self, name: str) -> TopicMetadata | None:
-        """Return the topic of that name, None if unknown."""
-        for topic in self.topics:
-            if topic.name == name:
-                return topic
-        return None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducePartition:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from strandline import names
 
 from . import schema
-from .samples import SERIES_KEY, broker_id, held, of, under_epochs, value_at
+from .samples import broker_id, held, of, under_epochs, value_at
 
 METRICS: Final = (
     names.PARTITION_IS_LEADER,
@@ -74,17 +74,10 @@ def _leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     first, last = F.greatest("first_ms", "epoch_first_ms"), F.least("last_ms", "epoch_last_ms")
     epoch_ended = F.col("epoch_last_ms") < F.col("last_ms")
     reason = F.when(epoch_ended, F.col("epoch_reason")).otherwise(F.col("end_reason"))
-    seen = (
-        under_epochs(leading, facts)
-        .where(first <= last)
-        .select(
-            *SERIES_KEY,
-            "epoch",
-            first.alias("first_ms"),
-            last.alias("last_ms"),
-            F.least("hold_end_ms", "epoch_end_ms").alias("hold_end_ms"),
-            reason.alias("end_reason"),
-        )
+    hold_end = F.least("hold_end_ms", "epoch_end_ms")
+    paired = under_epochs(leading, facts).where(first <= last)
+    seen = paired.withColumns(
+        {"first_ms": first, "last_ms": last, "hold_end_ms": hold_end, "end_reason": reason}
     )
     whole = seen.groupBy(*PARTITION, "epoch").agg(
         F.min_by("pod", "first_ms").alias("pod"),
@@ -100,37 +93,29 @@ def _leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     stated = since <= F.col("first_ms")
     begun = F.when(stated, since).otherwise(F.col("first_ms"))
     error = F.when(stated, 0).otherwise(interval_ms)
-    return dated.withColumns({"begun_ms": begun, "begun_err_ms": error})
+    return dated.withColumns({"t_first_new_ms": begun, "t_first_new_err_ms": error})
 
 
 def _changes(leaderships: DataFrame) -> DataFrame:
     """Return one row for each leadership that follows another."""
     in_order = Window.partitionBy(*PARTITION).orderBy("epoch")
-
     before = ("epoch", "pod", "instance", "last_ms", "hold_end_ms", "end_reason")
     old = {f"old_{name}": F.lag(name).over(in_order) for name in before}
     pairs = leaderships.withColumns(old).where(F.col("old_epoch").isNotNull())
-    last_old = F.least("old_last_ms", "begun_ms")
-    high = F.greatest(F.col("begun_ms") - last_old, F.lit(0))
-    low = F.greatest(F.col("begun_ms") - F.col("begun_err_ms") - F.col("old_hold_end_ms"), F.lit(0))
+    begun, error = F.col("t_first_new_ms"), F.col("t_first_new_err_ms")
+    last_old = F.least(F.col("old_last_ms"), begun)
+    low = F.greatest(begun - error - F.col("old_hold_end_ms"), F.lit(0))
     skipped = F.col("epoch") > F.col("old_epoch") + 1
-    return pairs.select(
-        *PARTITION,
-        "epoch",
-        "old_epoch",
-        "old_pod",
-        "old_instance",
-        "old_last_ms",
-        "first_ms",
-        F.when(~skipped, broker_id("old_pod")).alias("old_leader"),
-        broker_id("pod").alias("new_leader"),
-        last_old.alias("t_last_old_ms"),
-        F.col("begun_ms").alias("t_first_new_ms"),
-        F.col("begun_err_ms").alias("t_first_new_err_ms"),
-        F.when(skipped, 0).otherwise(low).alias("no_leader_low_ms"),
-        high.alias("no_leader_high_ms"),
-        _looked_up(CAUSES, F.col("old_end_reason")).alias("cause"),
-        F.lit(True).alias("observed"),
+    return pairs.withColumns(
+        {
+            "old_leader": F.when(~skipped, broker_id("old_pod")),
+            "new_leader": broker_id("pod"),
+            "t_last_old_ms": last_old,
+            "no_leader_low_ms": F.when(skipped, 0).otherwise(low),
+            "no_leader_high_ms": F.greatest(begun - last_old, F.lit(0)),
+            "cause": _looked_up(CAUSES, F.col("old_end_reason")),
+            "observed": F.lit(True),
+        }
     )
 
 
@@ -147,30 +132,27 @@ def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> Da
         .select(kind.alias("counted"), F.col("first_ms").alias("counted_ms"))
         .where(F.col("counted").isNotNull())
     )
-    within = (F.col("counted_ms") > F.col("t_last_old_ms")) & (
-        F.col("counted_ms") <= F.col("first_ms") + interval_ms
-    )
+    after_old = F.col("counted_ms") > F.col("t_last_old_ms")
+    before_scrape = F.col("counted_ms") <= F.col("first_ms") + interval_ms
     key = [*PARTITION, "epoch"]
     stated = (
-        changes.join(F.broadcast(counted), within)
+        changes.join(F.broadcast(counted), after_old & before_scrape)
         .groupBy(*key)
         .agg(F.collect_set("counted").alias("counted"))
     )
     members = of(facts, names.PARTITION_ISR_MEMBER).select(
-        *(F.col(name).alias(f"_{name}") for name in (*SERIES_KEY, "replica", "last_ms", "value"))
-    )
-    same = (
-        (F.col("_topic") == F.col("topic"))
-        & (F.col("_partition") == F.col("partition"))
-        & (F.col("_pod") == F.col("old_pod"))
-        & (F.col("_instance") == F.col("old_instance"))
-        & (F.col("_replica") == F.col("new_leader"))
-        & (F.col("_last_ms") <= F.col("old_last_ms"))
+        *PARTITION,
+        F.col("pod").alias("old_pod"),
+        F.col("instance").alias("old_instance"),
+        F.col("replica").alias("new_leader"),
+        F.col("last_ms").alias("member_ms"),
+        "value",
     )
     outside = (
-        changes.join(members, same)
+        changes.join(members, [*PARTITION, "old_pod", "old_instance", "new_leader"])
+        .where(F.col("member_ms") <= F.col("old_last_ms"))
         .groupBy(*key)
-        .agg((F.max_by("_value", "_last_ms") == 0).alias("outside"))
+        .agg((F.max_by("value", "member_ms") == 0).alias("outside"))
     )
     signs = (
         F.when(F.col("outside"), "unclean")

@@ -66,26 +66,20 @@ def _under_epochs(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     pace_ms = F.when(F.col("sample_count") > 1, (last - first) / (F.col("sample_count") - 1))
     seen_first = F.greatest(first, F.col("epoch_first_ms"))
     seen_last = F.least(last, F.col("epoch_end_ms") - 1)
-    cut = F.col("epoch_first_ms") > first
-    return (
-        under_epochs(members, facts)
-        .where((seen_first < F.col("epoch_end_ms")) & (seen_first <= last))
-        .select(
-            *SERIES_KEY,
-            "replica",
-            "epoch",
-            (F.col("value") > 0).alias("in_isr"),
-            seen_first.alias("first_ms"),
-            F.when(cut, "leader_change").otherwise(F.col("start_reason")).alias("start_reason"),
-            F.when(~cut, F.col("previous_ms")).alias("previous_ms"),
-            F.least("hold_end_ms", "epoch_end_ms").alias("end_ms"),
-            F.when(F.col("epoch_end_ms") < F.col("hold_end_ms"), "leader_change")
-            .otherwise(F.col("end_reason"))
-            .alias("end_reason"),
-            F.floor((seen_last - seen_first) / F.coalesce(pace_ms, F.lit(interval_ms)) + 1.5).alias(
-                "sample_count"
-            ),
-        )
+    seen_count = (seen_last - seen_first) / F.coalesce(pace_ms, F.lit(interval_ms)) + 1.5
+    begun_in = F.col("epoch_first_ms") > first
+    ended_in = F.col("epoch_end_ms") < F.col("hold_end_ms")
+    paired = under_epochs(members, facts)
+    return paired.where((seen_first < F.col("epoch_end_ms")) & (seen_first <= last)).withColumns(
+        {
+            "in_isr": F.col("value") > 0,
+            "first_ms": seen_first,
+            "start_reason": F.when(begun_in, "leader_change").otherwise(F.col("start_reason")),
+            "previous_ms": F.when(~begun_in, F.col("previous_ms")),
+            "end_ms": F.least("hold_end_ms", "epoch_end_ms"),
+            "end_reason": F.when(ended_in, "leader_change").otherwise(F.col("end_reason")),
+            "sample_count": F.floor(seen_count),
+        }
     )
 
 
@@ -116,64 +110,46 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
     )
     start = F.when(began, since).when(stated, changed).otherwise(first).cast("long")
     error = F.when(began, F.when(changed == since, 0).otherwise(first - since)).when(stated, 0)
-    moved = known.withColumn("start_ms", start).withColumn(
-        "start_err_ms", F.coalesce(error, F.lit(interval_ms)).cast("long")
-    )
+    error = F.coalesce(error, F.lit(interval_ms)).cast("long")
+    moved = known.withColumns({"start_ms": start, "start_err_ms": error})
     # A piece ends where the next piece of its series starts; that start may just have moved.
     series = Window.partitionBy(*SERIES_KEY, "replica").orderBy("first_ms")
-    next_start = F.lead("start_ms").over(series)
+    next_start, next_error = (F.lead(name).over(series) for name in ("start_ms", "start_err_ms"))
     adjoins = F.lead("first_ms").over(series) == F.col("end_ms")
-    return moved.withColumns(
-        {
-            "end_ms": F.when(adjoins, next_start).otherwise(F.col("end_ms")),
-            "end_err_ms": F.when(adjoins, F.lead("start_err_ms").over(series)).otherwise(
-                interval_ms
-            ),
-        }
-    )
+    end = F.when(adjoins, next_start).otherwise(F.col("end_ms"))
+    error = F.when(adjoins, next_error).otherwise(interval_ms)
+    return moved.withColumns({"end_ms": end, "end_err_ms": error})
 
 
 def _truth(pieces: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
     """Cut every leadership off where a later one begins."""
     in_order = Window.partitionBy("topic", "partition").orderBy("epoch")
     later = in_order.rowsBetween(1, Window.unboundedFollowing)
-    earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    begun = F.min(F.struct("start_ms", "start_err_ms")).alias("begun")
+    key = ["topic", "partition", "epoch"]
     leaderships = (
-        pieces.groupBy("topic", "partition", "epoch")
-        .agg(begun)
+        pieces.groupBy(*key)
+        .agg(F.min(F.struct("start_ms", "start_err_ms")).alias("begun"))
         .select(
-            "topic",
-            "partition",
-            "epoch",
+            *key,
             F.min("begun").over(later).alias("superseded"),
             F.col("begun.start_ms").alias("begun_ms"),
-            F.count("*").over(earlier).alias("earlier"),
+            F.lag("epoch").over(in_order).alias("earlier"),
         )
     )
     cut = F.coalesce(F.col("superseded.start_ms") <= F.col("end_ms"), F.lit(False))
-    follows = (F.col("start_ms") == F.col("begun_ms")) & (F.col("earlier") > 0)
-    return (
-        pieces.join(leaderships, ["topic", "partition", "epoch"])
-        .select(
-            *SUBJECT,
-            "epoch",
-            "in_isr",
-            "sample_count",
-            F.greatest("start_ms", F.lit(start_ms)).alias("start_ms"),
-            "start_err_ms",
-            F.when(follows, "leader_change").otherwise(F.col("start_reason")).alias("start_reason"),
-            F.least(
-                F.when(cut, F.col("superseded.start_ms")).otherwise(F.col("end_ms")),
-                F.lit(end_ms),
-            ).alias("end_ms"),
-            F.when(cut, F.col("superseded.start_err_ms"))
-            .otherwise(F.col("end_err_ms"))
-            .alias("end_err_ms"),
-            F.when(cut, "leader_change").otherwise(F.col("end_reason")).alias("end_reason"),
-        )
-        .where(F.col("start_ms") < F.col("end_ms"))
+    follows = (F.col("start_ms") == F.col("begun_ms")) & F.col("earlier").isNotNull()
+    error = F.when(cut, F.col("superseded.start_err_ms")).otherwise(F.col("end_err_ms"))
+    bounded = pieces.join(leaderships, key).withColumns(
+        {
+            "start_ms": F.greatest("start_ms", F.lit(start_ms)),
+            "start_reason": F.when(follows, "leader_change").otherwise(F.col("start_reason")),
+            # Without a later leadership its start is null, which `least` passes over.
+            "end_ms": F.least("end_ms", "superseded.start_ms", F.lit(end_ms)),
+            "end_err_ms": error,
+            "end_reason": F.when(cut, "leader_change").otherwise(F.col("end_reason")),
+        }
     )
+    return bounded.where(F.col("start_ms") < F.col("end_ms"))
 
 
 def _merged(truth: DataFrame) -> DataFrame:
@@ -182,9 +158,8 @@ def _merged(truth: DataFrame) -> DataFrame:
     touches = F.lag("end_ms").over(in_order) >= F.col("start_ms")
     goes_on = touches & (F.lag("in_isr").over(in_order) == F.col("in_isr"))
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    numbered = truth.withColumn("_begins", F.when(goes_on, 0).otherwise(1)).withColumn(
-        "_interval", F.sum("_begins").over(so_far)
-    )
+    begun = truth.withColumn("_begins", F.when(goes_on, 0).otherwise(1))
+    numbered = begun.withColumn("_interval", F.sum("_begins").over(so_far))
     at_start, at_end = ("start_err_ms", "start_reason"), ("end_err_ms", "end_reason")
     return numbered.groupBy(*SUBJECT, "_interval", "in_isr").agg(
         *(F.min_by(name, "start_ms").alias(name) for name in at_start),
@@ -197,32 +172,22 @@ def _merged(truth: DataFrame) -> DataFrame:
 
 
 def _without_holes(known: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
-    """Fill every hole with an interval whose in_isr and leader_epoch are null."""
+    """Fill every hole with an interval whose in_isr and leader_epoch are null.
+
+    A hole reaches from the end of the interval before it to the start of the next.
+    """
+    # What an interval tells of its start and end: the values at the edges of the range.
+    edges = {"ms": (start_ms, end_ms), "err_ms": (0, 0), "reason": ("range", "range")}
+    end_of_range = {f"start_{name}": F.lit(end) for name, (_, end) in edges.items()}
     in_order = Window.partitionBy(*SUBJECT).orderBy("start_ms")
-    around = known.select(
-        "*",
-        F.lag("end_ms").over(in_order).alias("before_ms"),
-        F.lag("end_err_ms").over(in_order).alias("before_err_ms"),
-        F.lag("end_reason").over(in_order).alias("before_reason"),
-        F.lead("start_ms").over(in_order).alias("after_ms"),
+    before = {
+        f"start_{name}": F.lag(f"end_{name}", 1, start).over(in_order)
+        for name, (start, _) in edges.items()
+    }
+    after = {f"end_{name}": F.col(f"start_{name}") for name in edges}
+    ends = known.select(*SUBJECT).distinct().withColumns(end_of_range)
+    between = known.unionByName(ends, allowMissingColumns=True).withColumns(before | after)
+    holes = between.where(F.col("start_ms") < F.col("end_ms")).select(
+        *SUBJECT, *before, *after, F.lit(0).alias("sample_count")
     )
-    ahead = around.where(F.coalesce("before_ms", F.lit(start_ms)) < F.col("start_ms")).select(
-        *SUBJECT,
-        F.coalesce("before_ms", F.lit(start_ms)).alias("start_ms"),
-        F.col("start_ms").alias("end_ms"),
-        F.coalesce("before_err_ms", F.lit(0)).alias("start_err_ms"),
-        F.col("start_err_ms").alias("end_err_ms"),
-        F.coalesce("before_reason", F.lit("range")).alias("start_reason"),
-        F.col("start_reason").alias("end_reason"),
-    )
-    behind = around.where(F.col("after_ms").isNull() & (F.col("end_ms") < end_ms)).select(
-        *SUBJECT,
-        F.col("end_ms").alias("start_ms"),
-        F.lit(end_ms).alias("end_ms"),
-        F.col("end_err_ms").alias("start_err_ms"),
-        F.lit(0).alias("end_err_ms"),
-        F.col("end_reason").alias("start_reason"),
-        F.lit("range").alias("end_reason"),
-    )
-    unknown = ahead.unionByName(behind).withColumn("sample_count", F.lit(0))
-    return known.unionByName(unknown, allowMissingColumns=True)
+    return known.unionByName(holes, allowMissingColumns=True)

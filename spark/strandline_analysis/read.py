@@ -47,8 +47,7 @@ class PrometheusReader(DataSourceReader):  # type: ignore[misc]  # pyspark is no
     def __init__(self, options: Mapping[str, str]) -> None:
         self._url = options["url"]
         self._metrics = [name for name in options["metrics"].split(",") if name]
-        self._start_ms = int(options["start_ms"])
-        self._end_ms = int(options["end_ms"])
+        self._range = {name: int(options[name]) for name in ("start_ms", "end_ms")}
         self._gap_ms = float(options["gap_ms"])
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -57,9 +56,8 @@ class PrometheusReader(DataSourceReader):  # type: ignore[misc]  # pyspark is no
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of one metric's series."""
-        matchers, start_ms, end_ms = {NAME_LABEL: partition.value}, self._start_ms, self._end_ms
-        for series in read_series(self._url, matchers, start_ms=start_ms, end_ms=end_ms):
-            yield from rows(series, start_ms=start_ms, end_ms=end_ms, gap_ms=self._gap_ms)
+        for series in read_series(self._url, {NAME_LABEL: partition.value}, **self._range):
+            yield from rows(series, **self._range, gap_ms=self._gap_ms)
 
 
 def rows(series: Series, *, start_ms: int, end_ms: int, gap_ms: float) -> Iterator[tuple[Any, ...]]:

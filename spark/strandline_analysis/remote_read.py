@@ -192,16 +192,12 @@ def _series(message: bytes) -> Series:
             name = _expect_bytes(label.get(1, b"")).decode()
             series.labels[name] = _expect_bytes(label.get(2, b"")).decode()
         elif number == 2:
-            series.chunks.append(_chunk(content, series.labels))
+            chunk = dict(fields(content))
+            encoding = chunk.get(3, 0)
+            if encoding != XOR:
+                raise ReadFailed(f"{series.labels}: chunk encoding {encoding!r}, only XOR is read")
+            series.chunks.append(_expect_bytes(chunk.get(4, b"")))
     return series
-
-
-def _chunk(message: bytes, labels: Mapping[str, str]) -> bytes:
-    parts = dict(fields(message))
-    encoding = parts.get(3, 0)
-    if encoding != XOR:
-        raise ReadFailed(f"{dict(labels)}: chunk encoding {encoding!r}, only XOR is read")
-    return _expect_bytes(parts.get(4, b""))
 
 
 def _expect_bytes(value: int | bytes) -> bytes:

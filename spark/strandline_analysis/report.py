@@ -143,8 +143,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def clock(time_ms: int) -> str:
     """Return a time of day in UTC, to the ms."""
-    moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)
-    return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"
+    return datetime.fromtimestamp(time_ms / 1000, tz=UTC).time().isoformat("milliseconds")
 
 
 def duration(time_ms: int) -> str:

@@ -124,9 +124,7 @@ def value_at(
     Returns: null where no run of that metric covers the time
     """
     other = of(facts, metric).select(
-        *(F.col(name).alias(f"_{name}") for name in SERIES_KEY),
-        F.col("first_ms").alias("_first_ms"),
-        F.col("last_ms").alias("_last_ms"),
+        *(F.col(name).alias(f"_{name}") for name in (*SERIES_KEY, "first_ms", "last_ms")),
         F.col("value").alias(into),
     )
     same = [F.col(name) == F.col(f"_{name}") for name in SERIES_KEY]
@@ -150,10 +148,8 @@ def _merged(samples: DataFrame, *, gap_ms: float) -> DataFrame:
         & F.col("value").eqNullSafe(F.lag("value").over(in_order))
         & (F.col("first_ms") - F.lag("last_ms").over(in_order) <= gap_ms)
     )
-    begins = F.when(goes_on, 0).otherwise(1)
-    numbered = samples.withColumn("_begins", begins).withColumn(
-        "_run", F.sum("_begins").over(so_far)
-    )
+    begun = samples.withColumn("_begins", F.when(goes_on, 0).otherwise(1))
+    numbered = begun.withColumn("_run", F.sum("_begins").over(so_far))
     same = (*schema.SERIES.fieldNames(), "value", "stale")
     return numbered.groupBy("series_id", "_run").agg(
         *(F.first(name).alias(name) for name in same if name != "series_id"),

@@ -318,11 +318,9 @@ def test_a_broken_invariant_reaches_the_loops_exception_handler(
         assert isinstance(running.loop_errors[0]["exception"], InvariantViolation)
 
 
-def test_closing_lets_answers_under_way_leave(
-    broker: MemoryBroker, observer: CountingObserver
-) -> None:
+def test_closing_lets_answers_under_way_leave(broker: MemoryBroker) -> None:
     broker.held_acks = []
-    with ListenerThread(broker, observer=observer) as running, WireClient(running.port) as client:
+    with ListenerThread(broker) as running, WireClient(running.port) as client:
         client.send(schemas.PRODUCE, 9, requests.produce(make_batch([b"a"])))
         eventually(lambda: len(broker.held_acks or ()) == 1, WITHIN_MS, "appended")
         closing = asyncio.run_coroutine_threadsafe(

@@ -65,10 +65,5 @@ class LeaderHints:
 
     def endpoints(self) -> list[Message]:
         """Return the addresses of the leaders named so far."""
-        if self._snapshot is None:
-            return []
-        return [
-            broker
-            for broker in broker_messages(self._snapshot)
-            if broker["node_id"] in self._named_leaders
-        ]
+        known = broker_messages(self._snapshot) if self._snapshot else []
+        return [broker for broker in known if broker["node_id"] in self._named_leaders]

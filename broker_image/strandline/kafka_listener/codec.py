@@ -20,9 +20,6 @@ from .wire import MalformedRequest, Message, read_varint, skip_tagged_fields
 FIXED_HEADER_BYTES = 8
 """API key, API version, correlation id: the part of a header that never changes."""
 
-CLIENT_ID_MAX_CHARACTERS = 255
-"""Longer client ids are cut; they serve for log lines and metrics only."""
-
 _FIXED_HEADER = struct.Struct(">hhi")
 _SHORT = struct.Struct(">h")
 
@@ -103,8 +100,7 @@ def _read_client_id(frame: memoryview) -> tuple[str, int]:
         return "", start
     if length > len(frame) - start:
         raise MalformedRequest("client id beyond the frame")
-    text = str(frame[start : start + length], "utf-8")
-    return text[:CLIENT_ID_MAX_CHARACTERS], start + length
+    return str(frame[start : start + length], "utf-8"), start + length
 
 
 def encode_response(

@@ -283,9 +283,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             client_id, request = decode_request(
                 api, header.version, frame, elements_max=self._settings.request_elements_max
             )
-            self._client_name = self._client_name or client_id
+            name = self._client_name or client_id
             if api.key == API_VERSIONS:
-                self._client_name = request.get("client_software_name", self._client_name)
+                name = request.get("client_software_name", name)
+            self._client_name = name[:CLIENT_NAME_MAX_CHARACTERS]
             outcome = HANDLERS[api.key](self._shared.context, header.version, request)
             pending.handled_at = self._loop.time()
             if isinstance(outcome, Response):
@@ -322,12 +323,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._close_with(pending, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _client_fields(self) -> dict[str, object]:
-        client = self._client_name[:CLIENT_NAME_MAX_CHARACTERS]
-        return {
-            "peer": self._peer,
-            "listener": self._shared.context.listener_name,
-            "client": client,
-        }
+        listener = self._shared.context.listener_name
+        return {"peer": self._peer, "listener": listener, "client": self._client_name}
 
     def _extra_of(self, pending: PendingResponse, **more: object) -> dict[str, dict[str, object]]:
         return fields(

@@ -14,6 +14,7 @@ from strandline.errors import ErrorCode
 OTHER_CLIENTS = "other"
 UNKNOWN_CLIENT = "unknown"
 CLIENT_NAME_MAX_CHARACTERS = 64
+"""Longer names are cut: a name serves for log lines and metrics only."""
 NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -34,11 +35,9 @@ class ListenerObserver(Protocol):
         error is the first one in the response. local is decoding and handling, remote the wait
         for replication or data, send the wait for earlier responses and for the socket.
         """
-        ...
 
     def request_unsupported(self, api: str, client: str) -> None:
         """Note a request for an API or version that is not served."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)

@@ -40,9 +40,10 @@ def init_producer_id(context: RequestContext, _version: int, request: Message) -
     A client that lost its sequence and sends its old id gets a new one too, as in Kafka.
     """
     transactional_id = request["transactional_id"]
+    if transactional_id:
+        return _producer_id(-1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if transactional_id is not None:
-        error_code = transactional_id and ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return _producer_id(-1, error_code or ErrorCode.INVALID_REQUEST)
+        return _producer_id(-1, ErrorCode.INVALID_REQUEST)
     try:
         return _producer_id(context.broker.allocate_producer_id(), ErrorCode.NONE)
     except ProtocolError as error:

@@ -5,7 +5,8 @@ Registered in `apis`. The response holds the broker's buffers of records, uncopi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import partial
 from itertools import repeat
 
 from strandline.broker_interface import ConsumerFetchedPartition, ConsumerFetchPartition
@@ -37,9 +38,6 @@ def fetch(context: RequestContext, _version: int, request: Message) -> Response 
         refused = ConsumerFetchedPartition(error=error)
         return _response(context, request, repeat(refused), error=error)
 
-    def finish(fetched: Sequence[ConsumerFetchedPartition]) -> Response:
-        return _response(context, request, fetched, error=ErrorCode.NONE)
-
     if request["replica_id"] >= 0:
         return refuse(ErrorCode.INVALID_REQUEST)
     is_full = request["session_epoch"] in SESSION_EPOCHS_OF_FULL_FETCH
@@ -63,6 +61,7 @@ def fetch(context: RequestContext, _version: int, request: Message) -> Response 
         min_bytes=max(0, request["min_bytes"]),
         max_bytes=bounded(request["max_bytes"], context.settings.fetch_max_bytes),
     )
+    finish = partial(_response, context, request, error=ErrorCode.NONE)
     return DeferredResponse(result=result, finish=finish, may_cancel=True)
 
 
