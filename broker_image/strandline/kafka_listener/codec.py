@@ -37,20 +37,14 @@ class RequestHeader:
 def request_decoder(api_key: int, version: int) -> Decode:
     """Return the compiled decoder of a request."""
     api = APIS[api_key]
-    return compile_decoder(
-        api.request, version,
-        is_flexible=api.is_flexible(version), title=f"{api.name} request {version}",
-    )  # fmt: skip
+    return compile_decoder(api, api.request, version)
 
 
 @cache
 def response_encoder(api_key: int, version: int) -> Encode:
     """Return the compiled encoder of a response."""
     api = APIS[api_key]
-    return compile_encoder(
-        api.response, version,
-        is_flexible=api.is_flexible(version), title=f"{api.name} response {version}",
-    )  # fmt: skip
+    return compile_encoder(api, api.response, version)
 
 
 def read_header(frame: memoryview) -> RequestHeader:

@@ -128,8 +128,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         most = self._settings.connections_max
         is_full = len(self._shared.connections) >= most
         if is_full and not self._shared.is_closing:
-            extra = fields(peer=self._peer, connections_max=most)
-            _log.warning("connection refused, too many connections", extra=extra)
+            _log.warning(
+                "connection refused, too many connections",
+                extra=fields(peer=self._peer, connections_max=most),
+            )
         if is_full or self._shared.is_closing:
             self._state = Ending()
             self._transport.abort()
@@ -308,32 +310,29 @@ class KafkaConnection(asyncio.BufferedProtocol):
         client = self._client_name or client_id_or_empty(frame)
         label = self._shared.client_names.label(client)
         self._shared.observer.request_unsupported(pending.api_name, label)
-        _log.warning("unsupported request, connection closed", extra=self._extra_of(pending))
+        told = self._request_fields(pending)
+        _log.warning("unsupported request, connection closed", extra=fields(**told))
         self._close_with(pending, ErrorCode.UNSUPPORTED_VERSION)
 
     def _malformed(self, pending: PendingResponse, *, reason: str) -> None:
-        extra = self._extra_of(pending, reason=reason)
-        _log.warning("malformed request, connection closed", extra=extra)
+        told = self._request_fields(pending)
+        _log.warning("malformed request, connection closed", extra=fields(**told, reason=reason))
         self._close_with(pending, ErrorCode.INVALID_REQUEST)
 
     def _failed(self, pending: PendingResponse, cause: BaseException) -> None:
         """Log a failure of our own and close the client's connection."""
-        extra = self._extra_of(pending)
-        _log.error("request failed, connection closed", extra=extra, exc_info=cause)
+        told = self._request_fields(pending)
+        _log.error("request failed, connection closed", extra=fields(**told), exc_info=cause)
         self._close_with(pending, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _client_fields(self) -> dict[str, object]:
         listener = self._shared.context.listener_name
         return {"peer": self._peer, "listener": listener, "client": self._client_name}
 
-    def _extra_of(self, pending: PendingResponse, **more: object) -> dict[str, dict[str, object]]:
-        return fields(
-            **self._client_fields(),
-            api=pending.api_name,
-            api_key=pending.header.api_key,
-            api_version=pending.header.version,
-            **more,
-        )
+    def _request_fields(self, pending: PendingResponse) -> dict[str, object]:
+        header = pending.header
+        api = {"api": pending.api_name, "api_key": header.api_key, "api_version": header.version}
+        return {**self._client_fields(), **api}
 
     # --- responses out --------------------------------------------------------------------
 
@@ -371,8 +370,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _ready(self, pending: PendingResponse, response: Response) -> None:
         logged_error = error_to_log(response)
         if logged_error is not None:
-            extra = self._extra_of(pending, **logged_error.fields())
-            _log.log(logged_error.level, "request refused", extra=extra)
+            told = {**self._request_fields(pending), **logged_error.fields()}
+            _log.log(logged_error.level, "request refused", extra=fields(**told))
         self._complete(pending, response, version=pending.header.version)
 
     def _close_with(self, pending: PendingResponse, error: ErrorCode) -> None:

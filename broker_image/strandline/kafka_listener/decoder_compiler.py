@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from .schema_language import FIXED_FORMATS, Field, fixed_layout
+from .schemas import ApiSchema
 from .wire import (
     CodecWriter,
     MalformedRequest,
@@ -29,13 +30,11 @@ MALFORMED_CAUSES = (struct.error, IndexError, UnicodeDecodeError)
 """What a generated function raises, besides MalformedRequest, when a frame is wrong."""
 
 
-def compile_decoder(
-    fields: Sequence[Field], version: int, *, is_flexible: bool, title: str
-) -> Decode:
-    """Return the decoder of one message in one version."""
+def compile_decoder(api: ApiSchema, fields: Sequence[Field], version: int) -> Decode:
+    """Return the decoder of one version of a message: of the API's request or of its response."""
     writer = _DecoderWriter(
         version,
-        is_flexible=is_flexible,
+        is_flexible=api.is_flexible(version),
         Malformed=MalformedRequest,
         long_varint=long_varint,
         read_varint=read_varint,
@@ -46,7 +45,7 @@ def compile_decoder(
     with writer.block("def decode(b, p, left):"):
         writer.line("end = len(b)")
         writer.line(f"return {writer.struct(fields)}, p")
-    decode: Decode = writer.compile("decode", title)
+    decode: Decode = writer.compile("decode", f"{api.name} {version} decoder")
     return decode
 
 

@@ -15,19 +15,18 @@ from itertools import groupby
 from strandline.broker_interface import Buffer
 
 from .schema_language import FIXED_FORMATS, Field, fixed_layout
+from .schemas import ApiSchema
 from .wire import CodecWriter, Message, append_records, write_varint
 
 Encode = Callable[[Message, list[Buffer], bytearray], None]
 """(message, buffers so far, last of them): appends the message to the buffers."""
 
 
-def compile_encoder(
-    fields: Sequence[Field], version: int, *, is_flexible: bool, title: str
-) -> Encode:
-    """Return the encoder of one message in one version."""
+def compile_encoder(api: ApiSchema, fields: Sequence[Field], version: int) -> Encode:
+    """Return the encoder of one version of a message: of the API's request or of its response."""
     writer = _EncoderWriter(
         version,
-        is_flexible=is_flexible,
+        is_flexible=api.is_flexible(version),
         append_records=append_records,
         int32_length=struct.Struct(">i").pack,
         pack=struct.pack,
@@ -37,7 +36,7 @@ def compile_encoder(
     with writer.block("def encode(m, out, w):"):
         writer.line("pass")
         writer.struct(fields, "m")
-    encode: Encode = writer.compile("encode", title)
+    encode: Encode = writer.compile("encode", f"{api.name} {version} encoder")
     return encode
 
 

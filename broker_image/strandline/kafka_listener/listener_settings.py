@@ -6,7 +6,7 @@ follow from how the listener works.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from strandline.config.network import KafkaListenerConfig
 
@@ -40,4 +40,12 @@ class ListenerSettings(KafkaListenerConfig):
     @classmethod
     def from_config(cls, config: KafkaListenerConfig) -> ListenerSettings:
         """Return the bounds that the broker's configuration asks for."""
-        return cls(**asdict(config))
+        return cls(
+            request_max_bytes=config.request_max_bytes,
+            connections_max=config.connections_max,
+            connection_idle_max_ms=config.connection_idle_max_ms,
+            requests_in_flight_max=config.requests_in_flight_max,
+            append_memory_max_bytes=config.append_memory_max_bytes,
+            fetch_max_bytes=config.fetch_max_bytes,
+            wait_max_ms=config.wait_max_ms,
+        )

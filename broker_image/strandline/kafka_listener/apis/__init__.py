@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from strandline.kafka_listener import schemas
-from strandline.kafka_listener.response import DeferredResponse, RequestContext, Response
-from strandline.kafka_listener.wire import Message
+from strandline.kafka_listener import response, schemas, wire
 
 from . import api_versions, coordinators, fetch, metadata, offsets, produce
 
-Handler = Callable[[RequestContext, int, Message], Response | DeferredResponse]
+Handler = Callable[
+    [response.RequestContext, int, wire.Message], response.Response | response.DeferredResponse
+]
 """(context, version, request) -> response."""
 
 HANDLERS: dict[int, Handler] = {
@@ -27,4 +27,4 @@ HANDLERS: dict[int, Handler] = {
     schemas.INIT_PRODUCER_ID: coordinators.init_producer_id,
     schemas.OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
 }
-"""Every API of `schemas.APIS` has its function here."""
+"""Every API that is served has its function here."""
