@@ -20,6 +20,7 @@ INT64_MAX: Final = (1 << 63) - 1
 TEXT_MAX: Final = 4096
 
 Value = int | str
+Plain = TypeVar("Plain", int, str)
 Concern = TypeVar("Concern")
 
 
@@ -71,8 +72,9 @@ def text(key: str, default: str, *, minimum: int = 0) -> str:
     return _declare(Setting(key=key, kind=str, minimum=minimum, maximum=TEXT_MAX), default)
 
 
-def _declare(setting: Setting, default: Any) -> Any:
-    return dataclasses.field(default=default, metadata={_METADATA_KEY: setting})
+def _declare(setting: Setting, default: Plain) -> Plain:
+    field: Plain = dataclasses.field(default=default, metadata={_METADATA_KEY: setting})
+    return field
 
 
 def settings_of(concern: type) -> Iterator[tuple[str, Setting, Any]]:

@@ -20,7 +20,7 @@ from strandline.log_fields import fields
 
 from .fetch_session import LeaderFetchSession
 from .frames import BadFrame, Buffer, FetchFrame, RecordsFrame, decode, encode_end, encode_records
-from .streams import CoalescingWriter, StreamOverflow, failure_of
+from .streams import CoalescingWriter, StreamOverflow, run_until_one_ends
 
 _log = logging.getLogger(__name__)
 
@@ -56,39 +56,30 @@ class FollowerStream:
 
 
 OnFetch = Callable[[FollowerFetchReceived, FollowerStream], None]
-OnGone = Callable[[FollowerStream], None]
 
 
 def replication_service(
-    on_fetch: OnFetch, on_gone: OnGone, settings: GrpcConfig
+    on_fetch: OnFetch, on_gone: Callable[[FollowerStream], None], settings: GrpcConfig
 ) -> grpc.GenericRpcHandler:
     """Return the gRPC service; on_gone gets each stream that ended."""
 
     async def replicate(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         writer = CoalescingWriter(context.write, settings)
         stream = FollowerStream(writer, context.peer())
-        tasks = {
-            asyncio.create_task(writer.run()),
-            asyncio.create_task(_read(context, stream, on_fetch)),
-            asyncio.create_task(stream.broken.wait()),
-        }
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                error = failure_of(task)
-                if isinstance(error, BadFrame):
-                    _log.warning(
-                        "replication stream closed",
-                        extra=fields(peer=context.peer(), cause=str(error)),
-                    )
-                elif error is not None:
-                    raise error
-        finally:
+
+        def refused(error: BadFrame) -> None:
+            _log.warning(
+                "replication stream closed", extra=fields(peer=context.peer(), cause=str(error))
+            )
+
+        def ended() -> None:
             stream.broken.set()
             on_gone(stream)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+
+        reading = _read(context, stream, on_fetch)
+        await run_until_one_ends(
+            BadFrame, refused, ended, writer.run(), reading, stream.broken.wait()
+        )
 
     handler = grpc.stream_stream_rpc_method_handler(replicate)
     return grpc.method_handlers_generic_handler(SERVICE, {"Replicate": handler})
@@ -98,10 +89,7 @@ async def _read(
     context: grpc.aio.ServicerContext[bytes, bytes], stream: FollowerStream, on_fetch: OnFetch
 ) -> None:
     session = LeaderFetchSession()
-    while True:
-        message = await context.read()
-        if message is grpc.aio.EOF:
-            return
+    while (message := await context.read()) is not grpc.aio.EOF:
         for frame in decode(message):
             if not isinstance(frame, FetchFrame):
                 raise BadFrame("a follower sent records")

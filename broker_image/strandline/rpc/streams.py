@@ -1,14 +1,11 @@
-"""What both replication ends share: channel options and the coalescing writer of a stream.
-
-gRPC in Python costs per message, not per byte, so a writer sends everything queued since its
-last send as one message. There is no linger: messages grow by back-pressure alone.
-"""
+"""What the ends of streams share: channel options, their tasks, and the coalescing writer."""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import grpc
@@ -49,6 +46,7 @@ def channel_options(settings: GrpcConfig) -> tuple[tuple[str, int], ...]:
 
 
 Message = TypeVar("Message")
+Refusal = TypeVar("Refusal", bound=Exception)
 
 
 class StreamClosed(StrandlineError):
@@ -78,10 +76,84 @@ def failure_of(task: asyncio.Task[Any]) -> BaseException | None:
     return None if isinstance(error, grpc.RpcError | StreamClosed) else error
 
 
+async def run_until_one_ends(
+    refusal: type[Refusal],
+    on_refused: Callable[[Refusal], None],
+    on_end: Callable[[], object],
+    *work: Coroutine[Any, Any, Any],
+) -> None:
+    """Run the parts of a stream side by side until the first one ends, then end the others.
+
+    on_refused gets the error of a part that refused what the peer sent. on_end runs before the
+    next await: gRPC may cancel the caller in any turn of the event loop.
+
+    Raises:  any other error of an ended part, unless the stream broke
+    """
+    tasks = {asyncio.create_task(part) for part in work}
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            error = failure_of(task)
+            if isinstance(error, refusal):
+                on_refused(error)
+            elif error is not None:
+                raise error
+    finally:
+        on_end()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class StreamClient(ABC):
+    """The end of a stream that dials; on_broken runs at most once, and not after `close`."""
+
+    def __init__(
+        self,
+        address: str,
+        settings: GrpcConfig,
+        method: str,
+        *,
+        on_broken: Callable[[], None],
+        request_serializer: Callable[[Any], bytes] | None = None,
+        response_deserializer: Callable[[bytes], Any] | None = None,
+    ) -> None:
+        self._on_broken = on_broken
+        self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
+        self._call = self._channel.stream_stream(
+            method, request_serializer, response_deserializer
+        )()
+        self._task = asyncio.create_task(self._run(), name=f"{method} to {address}")
+
+    async def close(self) -> None:
+        """End the stream."""
+        self._on_broken = _nothing
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            await self._talk()
+        finally:
+            # `close` may cancel a wait of `_talk`, if the stream ended by itself just before.
+            await self._channel.close()
+            self._on_broken()
+
+    @abstractmethod
+    async def _talk(self) -> None:
+        """Read and write until the stream ends."""
+
+
+def _nothing() -> None:
+    """Stand in for on_broken once the owner has closed the stream itself."""
+
+
 class CoalescingWriter:
     """Sends frames in order, many in one message; `run` is the one task that writes.
 
-    `put` never blocks: callers are synchronous performers of effects.
+    gRPC in Python costs per message, not per byte, so a writer sends everything queued since its
+    last send as one message. There is no linger: messages grow by back-pressure alone. `put`
+    never blocks: callers are synchronous performers of effects.
     """
 
     def __init__(self, write: Callable[[bytes], Awaitable[object]], settings: GrpcConfig) -> None:
