@@ -45,3 +45,6 @@ class KubernetesConfig:
     forbidden_grace_ms: int = integer("kubernetes.forbidden.grace.ms", 5_000, (0, 600_000))
     """A starting broker gives up only when 401 or 403 lasts this long: a RoleBinding reaches
     the authorizer a moment after it was created."""
+
+    waiting_report_interval_ms: int = integer("waiting.report.interval.ms", 10_000, (100, 600_000))
+    """A broker that waits for Kubernetes logs the reason at this interval."""

@@ -81,6 +81,3 @@ class ObservabilityConfig:
 
     loop_lag_interval_ms: int = integer("metrics.loop.lag.interval.ms", 500, (10, 60_000))
     """Interval at which the delay of the event loop is measured."""
-
-    waiting_report_interval_ms: int = integer("waiting.report.interval.ms", 10_000, (100, 600_000))
-    """A broker that waits for Kubernetes logs the reason at this interval."""

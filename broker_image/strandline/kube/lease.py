@@ -16,15 +16,12 @@ from strandline.errors import StoreConflict, StoreNotFound
 from strandline.model import LeaseRecord
 
 from .api import ApiClient, Object, Resource
-from .cluster_store import Change
 from .objects import CONTROLLER_EPOCH_ANNOTATION, lease_from_object, lease_spec
-from .watch import follow
+from .watch import Change, change_of, follow
 
 LEASES: Final = Resource(group="coordination.k8s.io", version="v1", plural="leases")
 METADATA_KEPT_MAX: Final = 16
-"""Leases whose metadata is kept; beyond them the oldest is dropped. A broker uses two."""
-
-_DELETED: Final = "DELETED"
+"""Leases whose metadata is kept; beyond them the oldest is dropped. A broker uses one."""
 
 
 class LeaseStore:
@@ -80,17 +77,12 @@ class LeaseStore:
             self._namespace,
             resource_version=resource_version,
             settings=self._settings,
-            field_selector=f"metadata.name={name}",
+            selector={"fieldSelector": f"metadata.name={name}"},
             on_sign_of_life=self._on_sign_of_life,
         )
         async with aclosing(events):
             async for event in events:
-                gone = event.type == _DELETED
-                yield Change(
-                    name=name,
-                    resource_version=event.resource_version,
-                    value=None if gone else self._remembered(event.object),
-                )
+                yield change_of(event, self._remembered)
 
     async def _metadata_at(self, record: LeaseRecord) -> Object:
         found = await self._api.get(LEASES, self._namespace, record.name)

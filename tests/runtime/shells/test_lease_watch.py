@@ -13,8 +13,8 @@ from strandline.controller.store_events import LeaseObserved
 from strandline.controller_session.events import Event as SessionEvent
 from strandline.controller_session.events import HolderObserved
 from strandline.errors import StoreUnavailable
-from strandline.kube.cluster_store import Change
 from strandline.kube.lease import LeaseStore
+from strandline.kube.watch import Change
 from strandline.model import ControllerEpoch, LeaseRecord
 from strandline.runtime.shells import lease_watch
 from strandline.runtime.shells.lease_watch import LeaseWatch

@@ -233,7 +233,7 @@ class BrokerService:
             lease_name=self._lease_name,
             sessions=self._sessions,
             clock=context.clock,
-            report_interval_ms=context.config.observability.waiting_report_interval_ms,
+            kubernetes=context.config.kubernetes,
             on_notice=reporter.report,
             on_lease_written=reporter.lease_written,
             on_step=reporter.stepped,

@@ -298,7 +298,7 @@ class BrokerProcess:
         await asyncio.to_thread(directory.remove_failed_mark)
         service = self._make_service(context, registration, registered.loaded)
         registration_watch = RegistrationWatch(
-            config=self._config, store=context.store, clock=self._clock, registered=registered
+            config=self._config, store=context.store, registered=registered
         )
         watching = asyncio.create_task(registration_watch.run())
         try:

@@ -14,17 +14,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.config.broker import BrokerConfig
-from strandline.errors import (
-    CoordinationError,
-    ObjectMalformed,
-    StoreForbidden,
-    StoreNotFound,
-)
+from strandline.errors import CoordinationError, ObjectMalformed, StoreForbidden, StoreNotFound
 from strandline.kube.cluster_store import ClusterStore
+from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log.data_directory import DataDirectory, MetaProperties
 from strandline.model import Endpoint, Registration, StoredBroker
 from strandline.runtime.event_loop.clock import Clock
-from strandline.runtime.event_loop.waiting import Pauses, WaitingReport
 from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.start_decision import (
     FoundOnDisk,
@@ -74,9 +69,7 @@ class Registrar:
         self._load = load
         self._loaded: LoadedStore | None = None
         self._decision: StartDecision | None = None
-        self._report = WaitingReport(
-            clock, interval_ms=config.observability.waiting_report_interval_ms
-        )
+        self._report = WaitingReport(config.kubernetes)
         self._forbidden_since_ms: int | None = None
 
     async def register(self) -> Registered:
@@ -84,16 +77,12 @@ class Registrar:
 
         Raises:  StoreForbidden if it outlasts its grace; StorageError if the disk fails
         """
-        settings = self._config.kubernetes
-        pauses = Pauses(settings)
+        pauses = Pauses(self._config.kubernetes)
         while True:
             try:
                 return await self._attempt()
-            except StoreForbidden as error:
-                self._give_up_if_it_lasts(error)
-                self._report.waiting_for("registration", error)
             except CoordinationError as error:
-                self._forbidden_since_ms = None
+                self._give_up_if_forbidden(error)
                 self._report.waiting_for("registration", error)
             await pauses.pause()
 
@@ -158,7 +147,11 @@ class Registrar:
             protocol_version=PROTOCOL_VERSION,
         )
 
-    def _give_up_if_it_lasts(self, error: StoreForbidden) -> None:
+    def _give_up_if_forbidden(self, error: CoordinationError) -> None:
+        """Raise the error if the API server has forbidden every call for the grace."""
+        if not isinstance(error, StoreForbidden):
+            self._forbidden_since_ms = None
+            return
         now_ms = self._clock.now_ms()
         if self._forbidden_since_ms is None:
             self._forbidden_since_ms = now_ms

@@ -14,6 +14,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeVar
 
+from strandline.config.kubernetes import KubernetesConfig
 from strandline.controller.controller import Controller
 from strandline.controller.effects import (
     ControllerEffect,
@@ -59,9 +60,12 @@ from strandline.errors import (
     InvariantViolation,
     StoreUnavailable,
 )
-from strandline.kube.cluster_store import Change, ClusterStore, Listed
+from strandline.kube.api import Listed
+from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
 from strandline.kube.objects import format_micro_time
+from strandline.kube.waiting import WaitingReport
+from strandline.kube.watch import Change
 from strandline.log_fields import fields
 from strandline.model import (
     GRPC_LISTENER,
@@ -77,7 +81,6 @@ from strandline.rpc.session_server import SessionServer
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.event_loop.driver import Driver
-from strandline.runtime.event_loop.waiting import WaitingReport
 
 _log = logging.getLogger(__name__)
 WATCH_RESTART_SECONDS = 0.2
@@ -100,7 +103,7 @@ class ControllerShell:
         lease_name: str,
         sessions: SessionServer,
         clock: Clock,
-        report_interval_ms: int,
+        kubernetes: KubernetesConfig,
         on_notice: Callable[[ControllerNotice], None],
         on_lease_written: Callable[[float], None],
         on_step: Callable[[ControllerEvent, float], None],
@@ -111,8 +114,7 @@ class ControllerShell:
         self._lease_name = lease_name
         self._sessions = sessions
         self._clock = clock
-        self._report_interval_ms = report_interval_ms
-        self._outage = WaitingReport(clock, interval_ms=report_interval_ms)
+        self._outage = WaitingReport(kubernetes)
         self._on_notice = on_notice
         self._on_lease_written = on_lease_written
         self._calls = BegunTasks()
@@ -223,7 +225,7 @@ class ControllerShell:
         if outcome is StoreOutcome.UNKNOWN:
             self._outage.waiting_for("controller Lease", "no usable answer from the API server")
         else:
-            self._outage = WaitingReport(self._clock, interval_ms=self._report_interval_ms)
+            self._outage.reset()
         self.submit(LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=lease))
 
     async def _write_partition(self, effect: WritePartitionStatus) -> None:
@@ -245,7 +247,7 @@ class ControllerShell:
         if outcome is StoreOutcome.OK:
             outcome, record = await _outcome(self._store.get_controller_record())
         epochs = (
-            [p.state.controller_epoch for p in partitions.values if p.state] if partitions else []
+            [p.state.controller_epoch for p in partitions.items if p.state] if partitions else []
         )
         self.submit(
             EpochFloorRead(
@@ -266,7 +268,7 @@ class ControllerShell:
             self.submit(TopicsRead(request_id=request_id, outcome=outcome))
             return
         self.submit(
-            TopicsRead(request_id=request_id, outcome=outcome, topic_ids=ids, topics=topics.values)
+            TopicsRead(request_id=request_id, outcome=outcome, topic_ids=ids, topics=topics.items)
         )
 
     async def _probe(self, effect: ProbeBroker) -> None:
@@ -294,8 +296,8 @@ class ControllerShell:
             self.submit(ClusterLoaded(request_id=request_id, outcome=outcome))
             return
         partitions, brokers, topics = listed
-        self._partitions = {partition.name: partition for partition in partitions.values}
-        self._topics = {topic.name: topic for topic in topics.values}
+        self._partitions = {partition.name: partition for partition in partitions.items}
+        self._topics = {topic.name: topic for topic in topics.items}
         self._watch(self._store.watch_partitions(partitions.resource_version), self._on_partition)
         self._watch(self._store.watch_brokers(brokers.resource_version), self._on_broker)
         self._watch(self._store.watch_topics(topics.resource_version), self._on_topic)
@@ -303,9 +305,9 @@ class ControllerShell:
             ClusterLoaded(
                 request_id=request_id,
                 outcome=StoreOutcome.OK,
-                partitions=partitions.values,
-                brokers=brokers.values,
-                topics=topics.values,
+                partitions=partitions.items,
+                brokers=brokers.items,
+                topics=topics.items,
             )
         )
 
