@@ -49,9 +49,7 @@ class Connection:
         try:
             if kubeconfig:
                 await _config.load_kube_config(
-                    config_file=kubeconfig,
-                    client_configuration=configuration,
-                    persist_config=False,
+                    config_file=kubeconfig, client_configuration=configuration, persist_config=False
                 )
             else:
                 _config.load_incluster_config(client_configuration=configuration)

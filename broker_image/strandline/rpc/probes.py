@@ -58,8 +58,7 @@ def peer_service(
         )
 
     handler = grpc.unary_unary_rpc_method_handler(
-        probe,
-        response_serializer=pb.ProbeAnswer.SerializeToString,
+        probe, response_serializer=pb.ProbeAnswer.SerializeToString
     )
     return grpc.method_handlers_generic_handler(SERVICE, {"Probe": handler})
 

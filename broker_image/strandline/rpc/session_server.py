@@ -20,11 +20,7 @@ from strandline.config.network import GrpcConfig
 from strandline.controller.effects import CloseSession
 from strandline.controller.events import ControllerEvent, SessionBroken
 from strandline.controller_session.messages import Hello
-from strandline.controller_session.session_translation import (
-    SessionEffect,
-    events_of,
-    messages_of,
-)
+from strandline.controller_session.session_translation import SessionEffect, events_of, messages_of
 from strandline.log_fields import fields
 from strandline.model import BrokerId
 from strandline_api.v1 import controller_pb2 as pb

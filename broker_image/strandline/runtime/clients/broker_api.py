@@ -31,13 +31,7 @@ from strandline.core.events import (
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.log.record_batch import read_client_batch
-from strandline.model import (
-    UNKNOWN_EPOCH_END,
-    Acks,
-    EpochEndOffset,
-    LeaderEpoch,
-    TopicPartition,
-)
+from strandline.model import UNKNOWN_EPOCH_END, Acks, EpochEndOffset, LeaderEpoch, TopicPartition
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.storage.replica_store import ReplicaStore
 
@@ -127,12 +121,7 @@ class BrokerApi:
     # --- produce ---------------------------------------------------------------------------
 
     def produce(
-        self,
-        partitions: Sequence[ProducePartition],
-        *,
-        acks: Acks,
-        timeout_ms: int,
-        codec_max: int,
+        self, partitions: Sequence[ProducePartition], *, acks: Acks, timeout_ms: int, codec_max: int
     ) -> Awaitable[tuple[ProducedPartition, ...]]:
         """Append now, in call order; the awaitable ends with the acknowledgement."""
         request = _Produce(
@@ -332,11 +321,7 @@ class BrokerApi:
         return ListedOffset(error=error, offset=offset, leader_epoch=epoch)
 
     def end_offset_for_epoch(
-        self,
-        topic_name: str,
-        partition: int,
-        asked: LeaderEpoch,
-        leader_epoch: LeaderEpoch | None,
+        self, topic_name: str, partition: int, asked: LeaderEpoch, leader_epoch: LeaderEpoch | None
     ) -> tuple[ErrorCode, EpochEndOffset]:
         """Return where the greatest epoch not above `asked` ends (KIP-101, KIP-320)."""
         tp = self._metadata.resolve(topic_name, partition)

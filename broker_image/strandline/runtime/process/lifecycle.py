@@ -39,13 +39,7 @@ from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
 from strandline.log.data_directory import BrokerState, DataDirectory, new_log_dir_id, read_boot_id
 from strandline.log_fields import fields
-from strandline.model import (
-    GRPC_LISTENER,
-    INTERNAL_LISTENER,
-    BrokerEpoch,
-    Endpoint,
-    Registration,
-)
+from strandline.model import GRPC_LISTENER, INTERNAL_LISTENER, BrokerEpoch, Endpoint, Registration
 from strandline.runtime.event_loop.begun_tasks import end_all
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.observability.http_probes import ProbeServer, measure_loop_lag

@@ -104,10 +104,7 @@ class Registrar:
         attempted = self._decision
         if stored and attempted and self._loaded and stored.incarnation == self._incarnation:
             return Registered(
-                stored=found,
-                registration=stored,
-                evidence=attempted.evidence,
-                loaded=self._loaded,
+                stored=found, registration=stored, evidence=attempted.evidence, loaded=self._loaded
             )
         highest = await self._store.highest_entry_epoch(identity.broker_id)
         decision = decide_registration(self._disk, stored, highest_entry_epoch=highest)

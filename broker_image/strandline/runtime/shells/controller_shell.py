@@ -55,11 +55,7 @@ from strandline.controller.store_events import (
     WatchLost,
 )
 from strandline.controller_session.session_translation import SessionEffect
-from strandline.errors import (
-    CoordinationError,
-    InvariantViolation,
-    StoreUnavailable,
-)
+from strandline.errors import CoordinationError, InvariantViolation, StoreUnavailable
 from strandline.kube.api import Listed
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore

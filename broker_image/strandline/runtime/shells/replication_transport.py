@@ -27,13 +27,7 @@ from strandline.core.events import (
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.log.record_batch import FetchedBatches, read_fetched
 from strandline.log_fields import fields
-from strandline.model import (
-    GRPC_LISTENER,
-    BrokerEpoch,
-    BrokerId,
-    LiveBroker,
-    Registration,
-)
+from strandline.model import GRPC_LISTENER, BrokerEpoch, BrokerId, LiveBroker, Registration
 from strandline.rpc.frames import RecordsFrame
 from strandline.rpc.replication_client import ReplicationClient
 from strandline.rpc.replication_server import FollowerStream
@@ -213,8 +207,7 @@ class ReplicationTransport:
         except ProtocolError as refusal:
             error = refusal.code
             _log.warning(
-                "fetched batch refused",
-                extra=fields(partition=str(frame.tp), cause=str(refusal)),
+                "fetched batch refused", extra=fields(partition=str(frame.tp), cause=str(refusal))
             )
         return FetchedPartition(
             tp=frame.tp,

@@ -196,8 +196,7 @@ class ReplicaStore:
     async def _write_once(self) -> None:
         if self._state_dirty:
             state = BrokerState(
-                controller_epoch=self._controller_epoch,
-                partitions=dict(self._persisted),
+                controller_epoch=self._controller_epoch, partitions=dict(self._persisted)
             )
             tokens, self._tokens = self._tokens, []
             self._state_dirty = False
