@@ -34,7 +34,6 @@ from strandline.runtime.clients.broker_api import BrokerApi
 from strandline.runtime.clients.client_listener import ClientListener
 from strandline.runtime.clients.producer_ids import ProducerIds
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
-from strandline.runtime.event_loop.mailbox import Mailbox
 from strandline.runtime.observability.listener_metrics import ListenerMetrics
 from strandline.runtime.observability.notice_reporters import (
     ControllerNoticeReporter,
@@ -65,8 +64,6 @@ class BrokerService:
         self._registration = registration
         self._loaded = loaded
         self._lease_name = f"{context.config.identity.cluster}-controller"
-        self._for_replicas: Mailbox[CoreEvent] = Mailbox()
-        self._for_controller: Mailbox[ControllerEvent] = Mailbox()
         self._throughput = ThroughputMetrics(context.metrics)
         self._next_request_id = itertools.count(1).__next__
         self._metadata = MetadataCache(
@@ -83,7 +80,7 @@ class BrokerService:
             loaded, on_persisted=self._on_persisted, on_failure=self._on_store_failed
         )
         self._sessions = SessionServer(
-            registration.broker_id, context.config.grpc, on_event=self._for_controller.send
+            registration.broker_id, context.config.grpc, on_event=self._step_controller
         )
         self._controller = self._make_controller()
         self._controller_shell = self._make_controller_shell()
@@ -91,7 +88,7 @@ class BrokerService:
         self._lease_watch = LeaseWatch(
             context.leases,
             self._lease_name,
-            step_controller=self._for_controller.send,
+            step_controller=self._step_controller,
             step_session=self._session_shell.submit,
         )
         self._broker_api = self._make_broker_api()
@@ -103,8 +100,6 @@ class BrokerService:
             ListenerMetrics(context.metrics),
         )
         self._core_shell = self._make_core_shell()
-        self._for_replicas.open(self._core_shell.submit)
-        self._for_controller.open(self._controller_shell.submit)
         self._begun = AsyncExitStack()
         self._tasks = BegunTasks()
 
@@ -189,13 +184,21 @@ class BrokerService:
         # 1.85: RPCState of a pending grpc_server_request_call).
         self._begun.push_async_callback(server.stop, None)
 
-    # --- what went wrong -------------------------------------------------------------------
+    # --- events for the machines: the parts that send them are made before their shells ---
+
+    def _step_replicas(self, event: CoreEvent) -> None:
+        self._core_shell.submit(event)
+
+    def _step_controller(self, event: ControllerEvent) -> None:
+        self._controller_shell.submit(event)
 
     def _on_persisted(self, token: int) -> None:
-        self._for_replicas.send(StatePersisted(token=token))
+        self._step_replicas(StatePersisted(token=token))
 
     def _on_store_failed(self, error: StorageError) -> None:
-        self._for_replicas.send(self._lose_directory(error))
+        self._step_replicas(self._lose_directory(error))
+
+    # --- what went wrong -------------------------------------------------------------------
 
     def _lose_directory(self, error: StorageError) -> LogDirectoryLost:
         """End the process after its replicas have failed: other brokers must lead now."""
@@ -255,8 +258,8 @@ class BrokerService:
             store=context.store,
             grpc=context.config.grpc,
             clock=context.clock,
-            step_replicas=self._for_replicas.send,
-            step_controller=self._for_controller.send,
+            step_replicas=self._step_replicas,
+            step_controller=self._step_controller,
             on_broken_promise=self._end_with_broken_promise,
         )
 
@@ -268,7 +271,7 @@ class BrokerService:
             metadata=self._metadata,
             producer_ids=ProducerIds(own.broker_id, own.broker_epoch),
             clock=self._context.clock,
-            submit=self._for_replicas.send,
+            submit=self._step_replicas,
             next_request_id=self._next_request_id,
             on_produced=self._throughput.produced,
             on_fetched=self._throughput.fetched,
@@ -280,7 +283,7 @@ class BrokerService:
             registration=self._registration,
             store=self._store,
             live_broker=self._metadata.live_broker,
-            submit=self._for_replicas.send,
+            submit=self._step_replicas,
             next_request_id=self._next_request_id,
             grpc=config.grpc,
             partition_fetch_max_bytes=config.replication.fetch_max_bytes,
