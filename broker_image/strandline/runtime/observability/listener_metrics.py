@@ -27,9 +27,9 @@ class ListenerMetrics:
     ) -> None:
         """Count a request whose response was sent, and observe its times."""
         self._requests.labels(api, error.name).inc()
-        self._seconds.labels(api, "local").observe(local_seconds)
-        self._seconds.labels(api, "remote").observe(remote_seconds)
-        self._seconds.labels(api, "send").observe(send_seconds)
+        parts = {"local": local_seconds, "remote": remote_seconds, "send": send_seconds}
+        for part, seconds in parts.items():
+            self._seconds.labels(api, part).observe(seconds)
 
     def request_unsupported(self, api: str, client: str) -> None:
         """Count a request for an API or version that is not served."""

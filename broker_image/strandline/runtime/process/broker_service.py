@@ -25,7 +25,7 @@ from strandline.core.events import LogDirectoryLost, ReplicaLoaded, StatePersist
 from strandline.core.replicas import Replicas
 from strandline.errors import InvariantViolation, StorageError
 from strandline.model import HolderIdentity, Registration
-from strandline.rpc.probes import PeerIdentity, peer_service
+from strandline.rpc.probes import peer_service
 from strandline.rpc.replication_server import replication_service
 from strandline.rpc.session_server import SessionServer
 from strandline.rpc.streams import channel_options
@@ -158,18 +158,12 @@ class BrokerService:
         await self._clients.close()
 
     async def _start_grpc(self) -> None:
-        registration, settings = self._registration, self._context.config.grpc
-        identity = PeerIdentity(
-            broker_id=registration.broker_id,
-            broker_epoch=registration.broker_epoch,
-            incarnation=registration.incarnation,
-        )
-        options = (*channel_options(settings), ("grpc.so_reuseport", 1))
-        server = grpc.aio.server(options=options)
+        settings = self._context.config.grpc
+        server = grpc.aio.server(options=(*channel_options(settings), ("grpc.so_reuseport", 1)))
         server.add_generic_rpc_handlers(
             (
                 self._sessions.service(),
-                peer_service(identity, lambda: self._replicas.controller_epoch),
+                peer_service(self._registration, lambda: self._replicas.controller_epoch),
                 replication_service(
                     self._transport.on_fetch, self._transport.on_follower_gone, settings
                 ),
