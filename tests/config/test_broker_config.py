@@ -129,6 +129,7 @@ def test_the_largest_batch_that_the_crds_accept_fits(tmp_path: Path) -> None:
 
 def test_the_allowance_holds_every_frame_of_an_answer() -> None:
     header = encode_records(
+        0,
         RecordsFrame(
             request_id=1,
             tp=TopicPartition(topic_id=TopicId(str(UUID(int=0))), partition=0),

@@ -29,7 +29,7 @@ from strandline.errors import (
     WatchExpired,
 )
 
-from .connection import Connection
+from .connection import Connection, unavailable
 
 Object = dict[str, Any]
 Value = TypeVar("Value")
@@ -311,7 +311,7 @@ class ApiClient:
 
 async def _events(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[WatchEvent, None]:
     """Yield the event of each line; raise the error that an ERROR event carries."""
-    try:
+    with unavailable(what, ValueError, KeyError):
         async for line in response.content:
             if not line.strip():
                 continue
@@ -320,15 +320,11 @@ async def _events(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator
                 status = event.get("object") or {}
                 raise _error(what, int(status.get("code") or 500), json.dumps(status))
             yield WatchEvent(type=str(event["type"]), object=event["object"])
-    except (TimeoutError, aiohttp.ClientError, OSError, ValueError, KeyError) as error:
-        raise StoreUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
 
 
 async def _body_text(response: aiohttp.ClientResponse, what: str) -> bytes:
-    try:
+    with unavailable(what):
         return await response.read()
-    except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise StoreUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
 
 
 def _decoded(text: bytes, what: str) -> Object:

@@ -80,8 +80,6 @@ class ClusterStore:
         self._on_sign_of_life = on_sign_of_life
         self._of_cluster = {"labelSelector": f"{CLUSTER_LABEL}={cluster}"}
 
-    # --- partitions ----------------------------------------------------------------------
-
     async def list_partitions(self) -> Listed[StoredPartition]:
         """List the Partitions of this cluster, malformed ones left out.
 
@@ -125,8 +123,6 @@ class ClusterStore:
         found = await self._api.list(PARTITIONS, self._namespace)
         return max((_entry_epoch(item, broker_id) for item in found.items), default=BrokerEpoch(0))
 
-    # --- brokers -------------------------------------------------------------------------
-
     async def list_brokers(self) -> Listed[StoredBroker]:
         """List the Brokers of this cluster, malformed ones left out."""
         return await self._list(BROKERS, broker_from_object, self._of_cluster)
@@ -159,8 +155,6 @@ class ClusterStore:
         only = {"fieldSelector": f"metadata.name={name}"}
         return self._watch(BROKERS, broker_from_object, resource_version, only)
 
-    # --- topics --------------------------------------------------------------------------
-
     async def list_topics(self) -> Listed[StoredTopic]:
         """List the ReplicatedTopics of this cluster that have an effective configuration.
 
@@ -179,8 +173,6 @@ class ClusterStore:
     def watch_topics(self, resource_version: str) -> AsyncGenerator[Change[StoredTopic], None]:
         """Yield changes of this cluster's topics after a resourceVersion; see `follow`."""
         return self._watch(TOPICS, self._own_topic, resource_version, {})
-
-    # --- the controller's record ---------------------------------------------------------
 
     async def get_controller_record(self) -> ControllerRecord | None:
         """Read which broker recorded itself as controller.

@@ -20,8 +20,6 @@ from .objects import CONTROLLER_EPOCH_ANNOTATION, lease_from_object, lease_spec
 from .watch import Change, change_of, follow
 
 LEASES: Final = Resource(group="coordination.k8s.io", version="v1", plural="leases")
-METADATA_KEPT_MAX: Final = 16
-"""Leases whose metadata is kept; beyond them the oldest is dropped. A broker uses one."""
 
 
 class LeaseStore:
@@ -39,7 +37,7 @@ class LeaseStore:
         self._settings = settings
         self._namespace = namespace
         self._on_sign_of_life = on_sign_of_life
-        self._metadata: dict[str, Object] = {}
+        self._metadata: Object = {}
 
     async def get(self, name: str) -> LeaseRecord | None:
         """Read a Lease with quorum, None if it does not exist."""
@@ -53,9 +51,9 @@ class LeaseStore:
         Raises:  StoreConflict if it changed since; StoreNotFound if it is gone;
                  StoreUnavailable if it may or may not have been written
         """
-        metadata = self._metadata.get(record.name)
-        if metadata is None or metadata["resourceVersion"] != record.resource_version:
-            metadata = await self._metadata_at(record)
+        if not self._is_last_read(record):
+            await self._read_again(record)
+        metadata = self._metadata
         annotations = dict(metadata.get("annotations") or {})
         if record.controller_epoch or CONTROLLER_EPOCH_ANNOTATION in annotations:
             annotations[CONTROLLER_EPOCH_ANNOTATION] = str(record.controller_epoch)
@@ -84,22 +82,20 @@ class LeaseStore:
             async for event in events:
                 yield change_of(event, self._remembered)
 
-    async def _metadata_at(self, record: LeaseRecord) -> Object:
+    async def _read_again(self, record: LeaseRecord) -> None:
         found = await self._api.get(LEASES, self._namespace, record.name)
         if found is None:
             raise StoreNotFound(f"leases/{record.name} does not exist")
         self._remembered(found)
-        metadata: Object = self._metadata[record.name]
-        if metadata["resourceVersion"] != record.resource_version:
+        if not self._is_last_read(record):
             raise StoreConflict(f"leases/{record.name} changed since it was read")
-        return metadata
+
+    def _is_last_read(self, record: LeaseRecord) -> bool:
+        read = self._metadata.get("name"), self._metadata.get("resourceVersion")
+        return read == (record.name, record.resource_version)
 
     def _remembered(self, found: Object) -> LeaseRecord:
         record = lease_from_object(found)
         # The API server keeps managedFields itself: a PUT must not overwrite them.
-        kept = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
-        self._metadata.pop(record.name, None)
-        self._metadata[record.name] = kept
-        while len(self._metadata) > METADATA_KEPT_MAX:
-            del self._metadata[next(iter(self._metadata))]
+        self._metadata = {k: v for k, v in found["metadata"].items() if k != "managedFields"}
         return record

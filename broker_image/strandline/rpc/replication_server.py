@@ -15,11 +15,12 @@ import grpc
 import grpc.aio
 
 from strandline.config.network import GrpcConfig
+from strandline.core.effects import LogReadInfo
 from strandline.core.events import FollowerFetchReceived
 from strandline.log_fields import fields
 
 from .fetch_session import LeaderFetchSession
-from .frames import BadFrame, Buffer, FetchFrame, RecordsFrame, decode, encode_end, encode_records
+from .frames import BadFrame, Buffer, FetchFrame, decode, encode_end, encode_records
 from .streams import CoalescingWriter, StreamOverflow, run_until_one_ends
 
 _log = logging.getLogger(__name__)
@@ -35,9 +36,9 @@ class FollowerStream:
         self._peer = peer
         self.broken = asyncio.Event()
 
-    def send_records(self, frame: RecordsFrame, records: Sequence[Buffer]) -> None:
+    def send_records(self, request_id: int, part: LogReadInfo, records: Sequence[Buffer]) -> None:
         """Queue one partition of a response, without a copy of its records."""
-        self._put(encode_records(frame, records))
+        self._put(encode_records(request_id, part, records))
 
     def send_end(self, request_id: int) -> None:
         """Queue the end of a response."""

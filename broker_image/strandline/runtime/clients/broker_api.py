@@ -108,8 +108,6 @@ class BrokerApi:
         self._produces: dict[int, _Produce] = {}
         self._fetches: dict[int, asyncio.Future[bool]] = {}
 
-    # --- metadata --------------------------------------------------------------------------
-
     def metadata(self, listener: str) -> MetadataSnapshot:
         """Return the cluster as seen through the listener of that name."""
         return self._metadata.snapshot(listener)
@@ -117,8 +115,6 @@ class BrokerApi:
     def allocate_producer_id(self) -> int:
         """Return a producer id that no broker ever handed out before (ADR 0005)."""
         return self._producer_ids.allocate()
-
-    # --- produce ---------------------------------------------------------------------------
 
     def produce(
         self, partitions: Sequence[ProducePartition], *, acks: Acks, timeout_ms: int, codec_max: int
@@ -210,8 +206,6 @@ class BrokerApi:
         )
         if request.settle(request.slots[effect.tp], result):
             del self._produces[effect.request_id]
-
-    # --- fetch -----------------------------------------------------------------------------
 
     async def fetch(
         self,
@@ -307,8 +301,6 @@ class BrokerApi:
             records=records,
             diverging=allowed.diverging,
         )
-
-    # --- offsets ---------------------------------------------------------------------------
 
     def list_offset(
         self, topic_name: str, partition: int, timestamp: int, leader_epoch: LeaderEpoch | None

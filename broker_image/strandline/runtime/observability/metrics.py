@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from strandline import names
 from strandline.kube.api import RequestDone
@@ -21,7 +20,6 @@ from strandline.names import Metric, MetricKind
 # prometheus_client does not annotate this function; typed as Any it may be called.
 _disable_created_metrics: Any = prometheus_client.disable_created_metrics
 
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BUCKETS_SECONDS: Final = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 )  # fmt: skip

@@ -58,7 +58,7 @@ class CoreNoticeReporter:
             case core_notices.BecameLeader():
                 self._became_leader(notice)
             case core_notices.BecameFollower():
-                self._forget_leadership(notice.tp)
+                self.forget_leadership(notice.tp)
                 _say(logging.INFO, "became follower", notice)
             case core_notices.IsrChanged():
                 self._isr_changed(notice)
@@ -72,13 +72,9 @@ class CoreNoticeReporter:
                 self._metrics.counter(names.FENCED_REQUESTS_TOTAL).labels(notice.fence).inc()
                 _say(logging.WARNING, "fenced", notice)
             case core_notices.ReplicaFailed():
-                self._forget_leadership(notice.tp)
+                self.forget_leadership(notice.tp)
                 self._metrics.gauge(names.LOG_DIRECTORY_FAILED).set(1)
                 _say(logging.ERROR, "replica failed", notice)
-
-    def replica_deleted(self, tp: TopicPartition) -> None:
-        """Forget a deleted replica; this broker may have led it or not."""
-        self._forget_leadership(tp)
 
     def _became_leader(self, notice: core_notices.BecameLeader) -> None:
         labels = (notice.topic_name, str(notice.tp.partition))
@@ -89,7 +85,8 @@ class CoreNoticeReporter:
         self.isr_changed_at[notice.tp] = now
         _say(logging.INFO, "became leader", notice)
 
-    def _forget_leadership(self, tp: TopicPartition) -> None:
+    def forget_leadership(self, tp: TopicPartition) -> None:
+        """Forget since when a replica leads; this broker may have led it or not."""
         self.leader_since.pop(tp, None)
         self.isr_changed_at.pop(tp, None)
 

@@ -24,14 +24,16 @@ from strandline.core.events import Event as CoreEvent
 from strandline.core.events import LogDirectoryLost, ReplicaLoaded, StatePersisted
 from strandline.core.replicas import Replicas
 from strandline.errors import InvariantViolation, StorageError
-from strandline.model import HolderIdentity, Registration
+from strandline.kafka_listener import server as listener_server
+from strandline.kafka_listener.listener_settings import ListenerSettings
+from strandline.kafka_listener.server import KafkaListener
+from strandline.model import INTERNAL_LISTENER, HolderIdentity, Registration
 from strandline.rpc.probes import peer_service
 from strandline.rpc.replication_server import replication_service
 from strandline.rpc.session_server import SessionServer
 from strandline.rpc.streams import channel_options
 from strandline.rpc.unknown_callers import log_silent_connections, not_served
 from strandline.runtime.clients.broker_api import BrokerApi
-from strandline.runtime.clients.client_listener import ClientListener
 from strandline.runtime.clients.producer_ids import ProducerIds
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
 from strandline.runtime.observability.listener_metrics import ListenerMetrics
@@ -44,7 +46,7 @@ from strandline.runtime.observability.throughput_metrics import ThroughputMetric
 from strandline.runtime.shells.controller_session_shell import ControllerSessionShell
 from strandline.runtime.shells.controller_shell import ControllerShell
 from strandline.runtime.shells.core_shell import CoreShell
-from strandline.runtime.shells.lease_watch import LeaseWatch
+from strandline.runtime.shells.lease_watch import watch_lease
 from strandline.runtime.shells.replication_transport import ReplicationTransport
 from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.runtime.storage.replica_store import ReplicaStore
@@ -85,23 +87,14 @@ class BrokerService:
         self._controller = self._make_controller()
         self._controller_shell = self._make_controller_shell()
         self._session_shell = self._make_session_shell()
-        self._lease_watch = LeaseWatch(
-            context.leases,
-            self._lease_name,
-            step_controller=self._step_controller,
-            step_session=self._session_shell.submit,
-        )
         self._broker_api = self._make_broker_api()
         self._transport = self._make_transport()
-        self._clients = ClientListener(
-            self._broker_api,
-            context.internal_socket,
-            context.config.kafka,
-            ListenerMetrics(context.metrics),
-        )
+        self._full_state_applied = asyncio.Event()
+        self._clients: KafkaListener | None = None
         self._core_shell = self._make_core_shell()
         self._begun = AsyncExitStack()
         self._tasks = BegunTasks()
+        self._watches = BegunTasks()
 
     # --- lifecycle.Service -----------------------------------------------------------------
 
@@ -114,18 +107,24 @@ class BrokerService:
         self._begun.push_async_callback(self._transport.close)
         self._begun.callback(self._core_shell.stop)
         self._begun.push_async_callback(self._controller_shell.stop)
-        self._begun.push_async_callback(self._lease_watch.stop)
+        self._begun.push_async_callback(self._watches.close)
         self._begun.push_async_callback(self._end_clients)
         seen = ControllerEpochSeen(controller_epoch=self._loaded.state.controller_epoch)
         self._controller_shell.submit(seen)
         self._controller_shell.start()
-        self._lease_watch.start()
-        self._tasks.begin(self._clients.run())
+        lease_changes = watch_lease(
+            self._context.leases,
+            self._lease_name,
+            step_controller=self._step_controller,
+            step_session=self._session_shell.submit,
+        )
+        self._watches.begin(lease_changes)
+        self._tasks.begin(self._serve_clients())
         self._tasks.begin(log_silent_connections())
 
     def ready(self) -> bool:
         """Tell whether the first full state was applied and clients are served."""
-        return self._clients.is_open
+        return self._clients is not None
 
     async def drain(self) -> None:
         """Leave the ISRs and let the controller move leaders away.
@@ -151,11 +150,23 @@ class BrokerService:
         """End what `start` began, the last first; nothing more is brought to disk."""
         await self._begun.aclose()
 
+    async def _serve_clients(self) -> None:
+        """Open the clients' port after the first full state: now the broker knows what it leads."""
+        await self._full_state_applied.wait()
+        self._clients = await listener_server.start(
+            bound=self._context.internal_socket,
+            listener_name=INTERNAL_LISTENER,
+            broker=self._broker_api,
+            settings=ListenerSettings.from_config(self._context.config.kafka),
+            observer=ListenerMetrics(self._context.metrics),
+        )
+
     async def _end_clients(self) -> None:
         """Serve clients no more; `stop` calls it before the resignation, `close` once more."""
         await self._tasks.close()
         await self._session_shell.close()
-        await self._clients.close()
+        if self._clients is not None:
+            await self._clients.close()
 
     async def _start_grpc(self) -> None:
         settings = self._context.config.grpc
@@ -308,7 +319,7 @@ class BrokerService:
             step_session=self._session_shell.submit,
             reporter=reporter,
             clock=context.clock,
-            on_full_state=self._clients.allow,
+            on_full_state=self._full_state_applied.set,
             on_storage_error=self._lose_directory,
             on_broken_promise=self._end_with_broken_promise,
         )

@@ -85,8 +85,6 @@ class ControllerSessionShell:
             await stream.close()
         await self._closing.all_done()
 
-    # --- effects -------------------------------------------------------------------------
-
     def _perform(self, performed: Sequence[effects.Effect]) -> None:
         for effect in performed:
             self._act(effect)

@@ -81,7 +81,7 @@ class CoreShell:
                 if isinstance(effect, effects.AppendAsLeader):
                     self._broker_api.on_appended(effect)
                 elif isinstance(effect, effects.DeleteReplica):
-                    self._reporter.replica_deleted(effect.tp)
+                    self._reporter.forget_leadership(effect.tp)
             elif isinstance(effect, effects.Notice):
                 self._reporter.report(effect)
             else:

@@ -105,18 +105,7 @@ class ReplicationTransport:
             size = sum(len(buffer) for buffer in records)
             budget -= size
             self._on_bytes("out", size)
-            stream.send_records(
-                RecordsFrame(
-                    request_id=request_id,
-                    tp=part.tp,
-                    error=part.error,
-                    high_watermark=part.high_watermark,
-                    log_start_offset=part.log_start_offset,
-                    diverging=part.diverging,
-                    records=b"",
-                ),
-                records,
-            )
+            stream.send_records(request_id, part, records)
         stream.send_end(request_id)
 
     def _read(self, part: LogReadInfo, max_bytes: int) -> list[memoryview]:
@@ -131,8 +120,8 @@ class ReplicationTransport:
     def send(self, effect: SendFetch) -> None:
         """Fetch from a leader; without its address, submit the failure after this step."""
         leader = self._leader(effect.leader)
+        failed = FetchFailed(request_id=effect.request_id, leader=effect.leader)
         if leader is None:
-            failed = FetchFailed(request_id=effect.request_id, leader=effect.leader)
             asyncio.get_running_loop().call_soon(self._submit, failed)
             return
         leader.request_id = effect.request_id
@@ -150,7 +139,6 @@ class ReplicationTransport:
             _log.warning("replication stream given up", extra=fields(cause=str(error)))
             del self._leaders[effect.leader]
             self._closing.begin(leader.stream.close())
-            failed = FetchFailed(request_id=effect.request_id, leader=effect.leader)
             asyncio.get_running_loop().call_soon(self._submit, failed)
 
     async def close(self) -> None:
@@ -177,8 +165,7 @@ class ReplicationTransport:
             on_response=lambda request_id, frames: self._on_response(broker_id, request_id, frames),
             on_broken=lambda: self._on_broken(broker_id, live.broker_epoch),
         )
-        leader = _Leader(broker_epoch=live.broker_epoch, stream=stream)
-        self._leaders[broker_id] = leader
+        leader = self._leaders[broker_id] = _Leader(broker_epoch=live.broker_epoch, stream=stream)
         return leader
 
     def _on_broken(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
@@ -192,10 +179,9 @@ class ReplicationTransport:
         self, broker_id: BrokerId, request_id: int, frames: list[RecordsFrame]
     ) -> None:
         partitions = tuple(self._checked(frame) for frame in frames)
-        response = FetchResponseReceived(
-            request_id=request_id, leader=broker_id, partitions=partitions
+        self._submit(
+            FetchResponseReceived(request_id=request_id, leader=broker_id, partitions=partitions)
         )
-        self._submit(response)
 
     def _checked(self, frame: RecordsFrame) -> FetchedPartition:
         """Return one fetched partition for the core, after a check of each batch's CRC."""

@@ -93,8 +93,6 @@ class ReplicaStore:
         """Begin to write state and checkpoints in the background."""
         self._writer = asyncio.create_task(self._write_for_ever(), name="state writer")
 
-    # --- effects ---------------------------------------------------------------------------
-
     def perform(self, effect: DiskEffect) -> None:
         """Perform one disk effect; StorageError means it counts as not done."""
         match effect:
