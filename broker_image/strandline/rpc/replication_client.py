@@ -7,7 +7,8 @@ decides when to fetch again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import grpc.aio
 
@@ -17,7 +18,7 @@ from strandline.log_fields import fields
 
 from .fetch_session import FollowerFetchSession
 from .frames import BadFrame, EndFrame, RecordsFrame, decode, encode_fetch
-from .streams import CoalescingWriter, StreamClient, run_until_one_ends
+from .streams import CoalescingWriter, StreamClient
 
 _log = logging.getLogger(__name__)
 
@@ -47,13 +48,11 @@ class ReplicationClient(StreamClient):
         """
         self._writer.put(encode_fetch(self._session.frame_of(fetch)))
 
-    async def _talk(self) -> None:
-        def refused(error: BadFrame) -> None:
-            _log.warning("replication stream closed", extra=fields(cause=str(error)))
+    def _parts(self) -> tuple[Coroutine[Any, Any, object], ...]:
+        return self._writer.run(), self._read()
 
-        await run_until_one_ends(
-            BadFrame, refused, self._call.cancel, self._writer.run(), self._read()
-        )
+    def _log_breach(self, breach: Exception) -> None:
+        _log.warning("replication stream closed", extra=fields(cause=str(breach)))
 
     async def _read(self) -> None:
         answer: list[RecordsFrame] = []

@@ -21,7 +21,7 @@ from strandline.log_fields import fields
 
 from .fetch_session import LeaderFetchSession
 from .frames import BadFrame, Buffer, FetchFrame, decode, encode_end, encode_records
-from .streams import CoalescingWriter, StreamOverflow, run_until_one_ends
+from .streams import CoalescingWriter, StreamOverflow, until_one_ends
 
 _log = logging.getLogger(__name__)
 
@@ -68,19 +68,16 @@ def replication_service(
         writer = CoalescingWriter(context.write, settings)
         stream = FollowerStream(writer, context.peer())
 
-        def refused(error: BadFrame) -> None:
-            _log.warning(
-                "replication stream closed", extra=fields(peer=context.peer(), cause=str(error))
-            )
-
-        def ended() -> None:
+        def on_end() -> None:
             stream.broken.set()
             on_gone(stream)
 
-        reading = _read(context, stream, on_fetch)
-        await run_until_one_ends(
-            BadFrame, refused, ended, writer.run(), reading, stream.broken.wait()
-        )
+        parts = (writer.run(), _read(context, stream, on_fetch), stream.broken.wait())
+        breach = await until_one_ends(*parts, on_end=on_end)
+        if breach is not None:
+            _log.warning(
+                "replication stream closed", extra=fields(peer=context.peer(), cause=str(breach))
+            )
 
     handler = grpc.stream_stream_rpc_method_handler(replicate)
     return grpc.method_handlers_generic_handler(SERVICE, {"Replicate": handler})

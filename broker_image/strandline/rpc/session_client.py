@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import grpc.aio
 
@@ -17,7 +18,7 @@ from strandline.log_fields import fields
 from strandline_api.v1 import controller_pb2 as pb
 
 from . import convert
-from .streams import StreamClient, run_until_one_ends, write_message
+from .streams import StreamClient, write_message
 
 _log = logging.getLogger(__name__)
 
@@ -46,21 +47,19 @@ class SessionClient(StreamClient):
         self._on_message = on_message
         # A full queue means that the controller does not read: the session ends.
         self._outgoing: asyncio.Queue[pb.BrokerMessage] = asyncio.Queue(settings.session_queue_max)
-        self._overflow = asyncio.Event()
 
     def send(self, message: BrokerMessage) -> None:
         """Send a message behind all earlier ones."""
         try:
             self._outgoing.put_nowait(convert.BROKER_MESSAGE.encode(message))
         except asyncio.QueueFull:
-            self._overflow.set()
+            self._given_up.set()
 
-    async def _talk(self) -> None:
-        def refused(error: ValueError) -> None:
-            _log.warning("session closed", extra=fields(cause=str(error)))
+    def _parts(self) -> tuple[Coroutine[Any, Any, object], ...]:
+        return self._write(), self._read()
 
-        parts = (self._write(), self._read(), self._overflow.wait())
-        await run_until_one_ends(ValueError, refused, self._call.cancel, *parts)
+    def _log_breach(self, breach: Exception) -> None:
+        _log.warning("session closed", extra=fields(cause=str(breach)))
 
     async def _write(self) -> None:
         while True:

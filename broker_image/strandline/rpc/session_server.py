@@ -26,7 +26,7 @@ from strandline.model import BrokerId
 from strandline_api.v1 import controller_pb2 as pb
 
 from . import convert
-from .streams import run_until_one_ends, write_message
+from .streams import until_one_ends, write_message
 
 _log = logging.getLogger(__name__)
 
@@ -101,20 +101,22 @@ class SessionServer:
         session = _Session(next(self._ids), queue_max=self._queue_max)
         self._sessions[session.session_id] = session
 
-        def refused(error: ValueError) -> None:
-            _log.warning("session closed", extra=fields(peer=context.peer(), cause=str(error)))
-
-        def ended() -> None:
+        def on_end() -> None:
             del self._sessions[session.session_id]
+            # In this turn: gRPC may cancel this handler in any other, when the broker is gone.
             if session.broker_id is not None and not session.closed_by_us:
                 self._on_event(
                     SessionBroken(session_id=session.session_id, broker_id=session.broker_id)
                 )
 
-        writing, reading = session.write_all(context.write), self._read(context, session)
-        await run_until_one_ends(
-            ValueError, refused, ended, writing, reading, session.given_up.wait()
+        parts = (
+            session.write_all(context.write),
+            self._read(context, session),
+            session.given_up.wait(),
         )
+        breach = await until_one_ends(*parts, on_end=on_end)
+        if breach is not None:
+            _log.warning("session closed", extra=fields(peer=context.peer(), cause=str(breach)))
 
     async def _read(
         self,

@@ -14,7 +14,7 @@ import grpc.aio
 from strandline.config.network import GrpcConfig
 from strandline.errors import StrandlineError
 
-from .frames import Buffer
+from .frames import BadFrame, Buffer
 
 OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
 """gRPC's option for a channel that shares no connection and no back-off with others."""
@@ -46,7 +46,6 @@ def channel_options(settings: GrpcConfig) -> tuple[tuple[str, int], ...]:
 
 
 Message = TypeVar("Message")
-Refusal = TypeVar("Refusal", bound=Exception)
 
 
 class StreamClosed(StrandlineError):
@@ -69,40 +68,33 @@ async def write_message(write: Callable[[Message], Awaitable[object]], message: 
         raise StreamClosed(str(error)) from error
 
 
-def failure_of(task: asyncio.Task[Any]) -> BaseException | None:
-    """Return the error of a stream's ended task; None if it ended well or its stream broke."""
-    # gRPC cancels each task that waits on a call that it gave up.
-    error = None if task.cancelled() else task.exception()
-    return None if isinstance(error, grpc.RpcError | StreamClosed) else error
+async def until_one_ends(
+    *parts: Coroutine[Any, Any, object], on_end: Callable[[], object]
+) -> ValueError | BadFrame | None:
+    """Run the parts of a stream until one ends; call on_end in that turn, then end the others.
 
-
-async def run_until_one_ends(
-    refusal: type[Refusal],
-    on_refused: Callable[[Refusal], None],
-    on_end: Callable[[], object],
-    *work: Coroutine[Any, Any, Any],
-) -> None:
-    """Run the parts of a stream side by side until the first one ends, then end the others.
-
-    on_refused gets the error of a part that refused what the peer sent. on_end runs before the
-    next await: gRPC may cancel the caller in any turn of the event loop.
-
-    Raises:  any other error of an ended part, unless the stream broke
+    Returns: how the peer broke the protocol; None if the stream ended or broke
+    Raises:  the error of the part that ended first, if it is none of these
     """
-    tasks = {asyncio.create_task(part) for part in work}
+    tasks = [asyncio.create_task(part) for part in parts]
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            error = failure_of(task)
-            if isinstance(error, refusal):
-                on_refused(error)
-            elif error is not None:
-                raise error
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         on_end()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    breach = None
+    for task in ended:
+        # gRPC cancels each task that waits on a call that it gave up.
+        match None if task.cancelled() else task.exception():
+            case None | grpc.RpcError() | StreamClosed():
+                continue
+            case ValueError() | BadFrame() as refused:
+                breach = refused
+            case failure:
+                raise failure
+    return breach
 
 
 class StreamClient(ABC):
@@ -119,6 +111,7 @@ class StreamClient(ABC):
         response_deserializer: Callable[[bytes], Any] | None = None,
     ) -> None:
         self._on_broken = on_broken
+        self._given_up = asyncio.Event()
         self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
         self._call = self._channel.stream_stream(
             method, request_serializer, response_deserializer
@@ -128,20 +121,28 @@ class StreamClient(ABC):
     async def close(self) -> None:
         """End the stream."""
         self._on_broken = _nothing
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self._given_up.set()
+        await asyncio.wait({self._task})
 
     async def _run(self) -> None:
+        # No cancellation ends this task: a task that never began closes no channel, and the
+        # traceback of a cancelled one keeps the call, and so its connection, until it is collected.
         try:
-            await self._talk()
+            ends = (*self._parts(), self._given_up.wait())
+            breach = await until_one_ends(*ends, on_end=self._call.cancel)
+            if breach is not None:
+                self._log_breach(breach)
         finally:
-            # `close` may cancel a wait of `_talk`, if the stream ended by itself just before.
             await self._channel.close()
             self._on_broken()
 
     @abstractmethod
-    async def _talk(self) -> None:
-        """Read and write until the stream ends."""
+    def _parts(self) -> tuple[Coroutine[Any, Any, object], ...]:
+        """Return what writes to the stream and what reads from it."""
+
+    @abstractmethod
+    def _log_breach(self, breach: Exception) -> None:
+        """Log how the peer broke the protocol."""
 
 
 def _nothing() -> None:
