@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, TypeVar
 
 from strandline.config.kubernetes import KubernetesConfig
@@ -59,26 +60,21 @@ CLUSTERS: Final = Resource(group=_GROUP, version=_VERSION, plural="brokercluster
 Value = TypeVar("Value")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ClusterStore:
     """The objects of one cluster in one namespace."""
 
-    def __init__(
-        self,
-        api: ApiClient,
-        settings: KubernetesConfig,
-        *,
-        namespace: str,
-        cluster: str,
-        wall_time_us: Callable[[], int],
-        on_sign_of_life: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._api = api
-        self._settings = settings
-        self._namespace = namespace
-        self._cluster = cluster
-        self._wall_time_us = wall_time_us
-        self._on_sign_of_life = on_sign_of_life
-        self._of_cluster = {"labelSelector": f"{CLUSTER_LABEL}={cluster}"}
+    api: ApiClient
+    settings: KubernetesConfig
+    _: KW_ONLY
+    namespace: str
+    cluster: str
+    wall_time_us: Callable[[], int]
+    on_sign_of_life: Callable[[str], None] = lambda _: None
+
+    @property
+    def _of_cluster(self) -> dict[str, str]:
+        return {"labelSelector": f"{CLUSTER_LABEL}={self.cluster}"}
 
     async def list_partitions(self) -> Listed[StoredPartition]:
         """List the Partitions of this cluster, malformed ones left out.
@@ -101,7 +97,7 @@ class ClusterStore:
         Raises:  StoreConflict if it changed since; StoreRefused if a rule of the CRD forbids
                  it; StoreUnavailable if it may or may not have been written
         """
-        status = partition_status(state, changed_at=format_micro_time(self._wall_time_us()))
+        status = partition_status(state, changed_at=format_micro_time(self.wall_time_us()))
         answer = await self._put_status(PARTITIONS, "Partition", name, resource_version, status)
         return partition_from_object(answer)
 
@@ -120,7 +116,7 @@ class ClusterStore:
         entries are safe to miss: a controller cannot use them either, and the Broker object
         and meta.json also hold this broker's epochs.
         """
-        found = await self._api.list(PARTITIONS, self._namespace)
+        found = await self.api.list(PARTITIONS, self.namespace)
         return max((_entry_epoch(item, broker_id) for item in found.items), default=BrokerEpoch(0))
 
     async def list_brokers(self) -> Listed[StoredBroker]:
@@ -133,7 +129,7 @@ class ClusterStore:
 
     async def find_broker(self, broker_id: BrokerId) -> StoredBroker | None:
         """Read the Broker of an id, None if it does not exist."""
-        return await self.get_broker(f"{self._cluster}-{broker_id}")
+        return await self.get_broker(f"{self.cluster}-{broker_id}")
 
     async def put_broker_status(
         self, stored: StoredBroker, registration: Registration
@@ -167,7 +163,7 @@ class ClusterStore:
 
         Only this list proves that a topic is deleted, so that brokers may delete its data.
         """
-        found = await self._api.list(TOPICS, self._namespace)
+        found = await self.api.list(TOPICS, self.namespace)
         return frozenset(TopicId(item["metadata"]["uid"]) for item in found.items)
 
     def watch_topics(self, resource_version: str) -> AsyncGenerator[Change[StoredTopic], None]:
@@ -179,7 +175,7 @@ class ClusterStore:
 
         Returns: an empty holder and epoch 0 if no broker ever did; None without a BrokerCluster
         """
-        return await self._get(CLUSTERS, controller_record_from_object, self._cluster)
+        return await self._get(CLUSTERS, controller_record_from_object, self.cluster)
 
     async def put_controller_record(self, record: ControllerRecord) -> ControllerRecord:
         """Record a controller in the BrokerCluster that was read at record.resource_version.
@@ -189,25 +185,25 @@ class ClusterStore:
         Raises:  StoreConflict if the object changed since; StoreRefused if the epoch does
                  not rise; StoreUnavailable if it may or may not have been written
         """
-        current = await self._api.get(CLUSTERS, self._namespace, self._cluster)
+        current = await self.api.get(CLUSTERS, self.namespace, self.cluster)
         version = None if current is None else current["metadata"]["resourceVersion"]
         if current is None or version != record.resource_version:
-            raise StoreConflict(f"brokerclusters/{self._cluster} changed since it was read")
+            raise StoreConflict(f"brokerclusters/{self.cluster} changed since it was read")
         status = {**(current.get("status") or {}), "controller": controller_status(record)}
         answer = await self._put_status(
-            CLUSTERS, "BrokerCluster", self._cluster, record.resource_version, status
+            CLUSTERS, "BrokerCluster", self.cluster, record.resource_version, status
         )
         return controller_record_from_object(answer)
 
     # --- shared --------------------------------------------------------------------------
 
     def _own_topic(self, item: Object) -> StoredTopic | None:
-        return topic_from_object(item) if topic_cluster(item) == self._cluster else None
+        return topic_from_object(item) if topic_cluster(item) == self.cluster else None
 
     async def _get(
         self, resource: Resource, read: Callable[[Object], Value], name: str
     ) -> Value | None:
-        found = await self._api.get(resource, self._namespace, name)
+        found = await self.api.get(resource, self.namespace, name)
         return None if found is None else read(found)
 
     async def _list(
@@ -217,7 +213,7 @@ class ClusterStore:
         selector: Mapping[str, str],
     ) -> Listed[Value]:
         """List the objects that have a value, malformed ones left out."""
-        found = await self._api.list(resource, self._namespace, selector=selector)
+        found = await self.api.list(resource, self.namespace, selector=selector)
         values: list[Value] = []
         for item in found.items:
             try:
@@ -237,12 +233,12 @@ class ClusterStore:
             "kind": kind,
             "metadata": {
                 "name": name,
-                "namespace": self._namespace,
+                "namespace": self.namespace,
                 "resourceVersion": resource_version,
             },
             "status": status,
         }
-        return await self._api.put(resource, self._namespace, body, subresource="status")
+        return await self.api.put(resource, self.namespace, body, subresource="status")
 
     async def _watch(
         self,
@@ -252,13 +248,13 @@ class ClusterStore:
         selector: Mapping[str, str],
     ) -> AsyncGenerator[Change[Value], None]:
         events = follow(
-            self._api,
+            self.api,
             resource,
-            self._namespace,
+            self.namespace,
             resource_version=resource_version,
-            settings=self._settings,
+            settings=self.settings,
             selector=selector,
-            on_sign_of_life=self._on_sign_of_life,
+            on_sign_of_life=self.on_sign_of_life,
         )
         async with aclosing(events):
             async for event in events:

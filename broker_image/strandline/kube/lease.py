@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from strandline.config.kubernetes import KubernetesConfig
@@ -22,26 +23,20 @@ from .watch import Change, change_of, follow
 LEASES: Final = Resource(group="coordination.k8s.io", version="v1", plural="leases")
 
 
+@dataclass(slots=True, eq=False)
 class LeaseStore:
     """The Leases of one namespace."""
 
-    def __init__(
-        self,
-        api: ApiClient,
-        settings: KubernetesConfig,
-        *,
-        namespace: str,
-        on_sign_of_life: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._api = api
-        self._settings = settings
-        self._namespace = namespace
-        self._on_sign_of_life = on_sign_of_life
-        self._metadata: Object = {}
+    api: ApiClient
+    settings: KubernetesConfig
+    _: KW_ONLY
+    namespace: str
+    on_sign_of_life: Callable[[str], None] = lambda _: None
+    _metadata: Object = field(default_factory=dict, init=False)
 
     async def get(self, name: str) -> LeaseRecord | None:
         """Read a Lease with quorum, None if it does not exist."""
-        found = await self._api.get(LEASES, self._namespace, name)
+        found = await self.api.get(LEASES, self.namespace, name)
         return None if found is None else self._remembered(found)
 
     async def put(self, record: LeaseRecord) -> LeaseRecord:
@@ -63,27 +58,27 @@ class LeaseStore:
             "metadata": {**metadata, "annotations": annotations},
             "spec": lease_spec(record),
         }
-        return self._remembered(await self._api.put(LEASES, self._namespace, body))
+        return self._remembered(await self.api.put(LEASES, self.namespace, body))
 
     async def watch(
         self, name: str, resource_version: str
     ) -> AsyncGenerator[Change[LeaseRecord], None]:
         """Yield changes of one Lease after a resourceVersion; see `follow`."""
         events = follow(
-            self._api,
+            self.api,
             LEASES,
-            self._namespace,
+            self.namespace,
             resource_version=resource_version,
-            settings=self._settings,
+            settings=self.settings,
             selector={"fieldSelector": f"metadata.name={name}"},
-            on_sign_of_life=self._on_sign_of_life,
+            on_sign_of_life=self.on_sign_of_life,
         )
         async with aclosing(events):
             async for event in events:
                 yield change_of(event, self._remembered)
 
     async def _read_again(self, record: LeaseRecord) -> None:
-        found = await self._api.get(LEASES, self._namespace, record.name)
+        found = await self.api.get(LEASES, self.namespace, record.name)
         if found is None:
             raise StoreNotFound(f"leases/{record.name} does not exist")
         self._remembered(found)

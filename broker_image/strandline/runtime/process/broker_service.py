@@ -36,13 +36,12 @@ from strandline.rpc.unknown_callers import log_silent_connections, not_served
 from strandline.runtime.clients.broker_api import BrokerApi
 from strandline.runtime.clients.producer_ids import ProducerIds
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
-from strandline.runtime.observability.listener_metrics import ListenerMetrics
 from strandline.runtime.observability.notice_reporters import (
     ControllerNoticeReporter,
     CoreNoticeReporter,
 )
 from strandline.runtime.observability.replica_metrics import ReplicaMetrics
-from strandline.runtime.observability.throughput_metrics import ThroughputMetrics
+from strandline.runtime.observability.traffic_metrics import ListenerMetrics, ThroughputMetrics
 from strandline.runtime.shells.controller_session_shell import ControllerSessionShell
 from strandline.runtime.shells.controller_shell import ControllerShell
 from strandline.runtime.shells.core_shell import CoreShell

@@ -233,6 +233,7 @@ class BrokerProcess:
         self, context: Context, directory: DataDirectory, disk: FoundOnDisk, state: BrokerState
     ) -> Registrar:
         host = self._config.identity.pod_ip
+        bound = {GRPC_LISTENER: context.grpc_socket, INTERNAL_LISTENER: context.internal_socket}
         flushes = self._metrics.histogram(names.LOG_FLUSH_SECONDS)
         environment = log_environment(self._config.storage, flushes.observe)
 
@@ -248,11 +249,9 @@ class BrokerProcess:
             disk=disk,
             clock=self._clock,
             incarnation=self._incarnation,
-            endpoints=(
-                Endpoint(listener=GRPC_LISTENER, host=host, port=_port_of(context.grpc_socket)),
-                Endpoint(
-                    listener=INTERNAL_LISTENER, host=host, port=_port_of(context.internal_socket)
-                ),
+            endpoints=tuple(
+                Endpoint(listener=listener, host=host, port=int(held.getsockname()[1]))
+                for listener, held in bound.items()
             ),
             software_version=_software_version(),
             load=load,
@@ -410,10 +409,6 @@ def _bound_socket(port: int, variable: str, *, shared: bool) -> socket.socket:
         raise ConfigError(f"{variable} {port}: {error.strerror}") from error
     bound.setblocking(False)
     return bound
-
-
-def _port_of(bound: socket.socket) -> int:
-    return int(bound.getsockname()[1])
 
 
 def _software_version() -> str:
