@@ -18,6 +18,7 @@ import signal
 import socket
 import ssl
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from strandline.errors import (
 from strandline.kube.api import ApiClient
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
-from strandline.log.data_directory import BrokerState, DataDirectory, new_log_dir_id, read_boot_id
+from strandline.log.data_directory import BrokerState, DataDirectory, read_boot_id
 from strandline.log_fields import fields
 from strandline.model import GRPC_LISTENER, INTERNAL_LISTENER, BrokerEpoch, Endpoint, Registration
 from strandline.runtime.event_loop.begun_tasks import end_all
@@ -177,7 +178,7 @@ class BrokerProcess:
         """Read what the last process left, without changing it."""
         meta = directory.read_meta()
         found = FoundOnDisk(
-            log_dir_id=meta.log_dir_id if meta else new_log_dir_id(),
+            log_dir_id=meta.log_dir_id if meta else str(uuid.uuid4()),
             meta_epoch=meta.broker_epoch if meta else None,
             marker_epoch=directory.read_clean_shutdown_marker(),
             boot_id=read_boot_id(Path(self._config.storage.boot_id_path)),

@@ -12,6 +12,7 @@ from strandline.controller_session.events import CommandPerformed, IsrProposed
 from strandline.controller_session.events import Event as SessionEvent
 from strandline.core import effects
 from strandline.core.events import Event, Ticked
+from strandline.core.notices import Notice
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode, InvariantViolation, StorageError
 from strandline.runtime.clients.broker_api import BrokerApi
@@ -82,7 +83,7 @@ class CoreShell:
                     self._broker_api.on_appended(effect)
                 elif isinstance(effect, effects.DeleteReplica):
                     self._reporter.forget_leadership(effect.tp)
-            elif isinstance(effect, effects.Notice):
+            elif isinstance(effect, Notice):
                 self._reporter.report(effect)
             else:
                 self._talk(effect)
