@@ -31,6 +31,10 @@ from strandline.controller.store_events import (
 )
 from strandline.controller.timing import ControllerTiming, LeaseTiming
 from strandline.controller_session.messages import BrokerMessage, Hello
+from strandline.controller_session.session_translation import (
+    events_of,
+    messages_of,
+)
 from strandline.core.events import (
     AlterPartitionResponseReceived,
     LeaderAndIsrReceived,
@@ -45,7 +49,6 @@ from .network import Address, Delivery
 from .plan import Timing
 from .probes import Prober
 from .process_port import ProcessPort
-from .session_messages import events_of, messages_of
 
 _REPEATABLE = (LeaderAndIsrReceived, StopReplicaReceived, AlterPartitionResponseReceived)
 

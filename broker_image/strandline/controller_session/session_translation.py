@@ -1,6 +1,6 @@
-"""The controller's end of a session in values: what brokers say, as events; effects, as messages.
+"""The controller's end of a session: messages of brokers as events, effects as messages.
 
-Pure. `rpc/session_server.py` does the same with protobuf in between.
+Used by the shells of both worlds: `rpc.session_server` and the simulator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from strandline.controller.events import (
     ShutdownRequested,
 )
 from strandline.controller.store_events import ControllerEpochSeen
-from strandline.controller_session.messages import (
+from strandline.core.events import (
+    AlterPartitionResponseReceived,
+    LeaderAndIsrReceived,
+    StopReplicaReceived,
+)
+from strandline.model import BrokerId
+
+from .messages import (
     BrokerMessage,
     CommandResponse,
     ControllerMessage,
@@ -30,12 +37,6 @@ from strandline.controller_session.messages import (
     ShutdownRequest,
     ShutdownResponse,
 )
-from strandline.core.events import (
-    AlterPartitionResponseReceived,
-    LeaderAndIsrReceived,
-    StopReplicaReceived,
-)
-from strandline.model import BrokerId
 
 
 def events_of(

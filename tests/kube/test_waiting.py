@@ -7,18 +7,19 @@ import asyncio
 import pytest
 
 from strandline.config.kubernetes import KubernetesConfig
-from strandline.runtime.event_loop.clock import Clock
-from strandline.runtime.event_loop.waiting import Pauses, WaitingReport
+from strandline.kube import waiting
+from strandline.kube.waiting import Pauses, WaitingReport
 
 
-class SetClock(Clock):
-    """A clock that a test sets."""
+class SetTime:
+    """The module `time` as a test sets it."""
 
-    def __init__(self) -> None:
-        self.time_ms = 0
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds = 0.0
+        monkeypatch.setattr(waiting, "time", self)
 
-    def now_ms(self) -> int:
-        return self.time_ms
+    def monotonic(self) -> float:
+        return self.seconds
 
 
 def test_pauses_double_up_to_a_bound_until_reset(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,11 +40,16 @@ def test_pauses_double_up_to_a_bound_until_reset(monkeypatch: pytest.MonkeyPatch
     assert slept == [0.05, 0.1, 0.15, 0.15, 0.05]
 
 
-def test_waiting_is_said_at_once_and_then_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
-    clock = SetClock()
-    report = WaitingReport(clock, interval_ms=100)
+def test_waiting_is_said_at_once_and_then_at_intervals(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = SetTime(monkeypatch)
+    report = WaitingReport(KubernetesConfig(waiting_report_interval_ms=100_000))
     said = []
-    for clock.time_ms in (0, 99, 100, 150, 260):
+    for clock.seconds in (0, 99, 100, 150, 260):
         report.waiting_for("an object", "it does not exist")
         said.append(len(caplog.messages))
     assert said == [1, 1, 2, 2, 3]
+    report.reset()
+    report.waiting_for("an object", "it does not exist")
+    assert len(caplog.messages) == 4
