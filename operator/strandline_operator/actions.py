@@ -77,10 +77,9 @@ class ApplyStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostEvent:
-    """Post a Kubernetes Event about an object."""
+    """Post a Kubernetes Event that warns about an object."""
 
     about: ObjectRef
-    warning: bool
     reason: str
     message: str
 

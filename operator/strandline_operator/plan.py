@@ -184,9 +184,7 @@ def _plan_partitions(
     ]
     if lost:
         message = f"Partitions {lost} were lost and are created again, to be recovered"
-        actions.append(
-            PostEvent(about=desired.ref, warning=True, reason="PartitionsLost", message=message)
-        )
+        actions.append(PostEvent(about=desired.ref, reason="PartitionsLost", message=message))
     if initialised < desired.partitions:
         return [*actions, _initialise(desired, observed, cluster, now)]
     counts = partition_counts(observed.partitions.values(), desired.partitions)
@@ -243,7 +241,5 @@ def _status_actions(
     ]
     before = found.conditions.get(READY)
     if readiness.refused and (before is None or before.reason != readiness.reason):
-        actions.append(
-            PostEvent(about=owner, warning=True, reason=readiness.reason, message=readiness.message)
-        )
+        actions.append(PostEvent(about=owner, reason=readiness.reason, message=readiness.message))
     return actions

@@ -64,22 +64,12 @@ def _register(registry: kopf.OperatorRegistry, kind: kinds.Kind, reconciler: Rec
     resource = kind.resource
     where = (resource.group, resource.version, resource.plural)
 
-    def on_listed(body: kopf.Body, **_: Any) -> None:
+    # Coroutines, because kopf would run a plain function in another thread.
+    async def on_listed(body: kopf.Body, **_: Any) -> None:
         reconciler.on_listed(kind, dict(body))
 
-    def changed(event: kopf.RawEvent, **_: Any) -> None:
+    async def on_change(event: kopf.RawEvent, **_: Any) -> None:
         reconciler.on_change(kind, event["type"] or "", dict(event["object"]))
 
-    kopf.index(*where, registry=registry, id=f"listed-{resource.plural}")(_as_coroutine(on_listed))
-    kopf.on.event(*where, registry=registry, id=f"changed-{resource.plural}")(
-        _as_coroutine(changed)
-    )
-
-
-def _as_coroutine(handler: Any) -> Any:
-    """Return a coroutine function: kopf would run a plain one in another thread."""
-
-    async def coroutine(**parts: Any) -> None:
-        handler(**parts)
-
-    return coroutine
+    kopf.index(*where, registry=registry, id=f"listed-{resource.plural}")(on_listed)
+    kopf.on.event(*where, registry=registry, id=f"changed-{resource.plural}")(on_change)

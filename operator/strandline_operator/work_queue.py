@@ -99,9 +99,6 @@ class WorkQueue:
             self._try_again(key)
 
     def _try_again(self, key: ReconcileKey) -> None:
-        failures = self._failures.get(key, 0)
-        self._failures[key] = failures + 1
-        pause = min(
-            operator_config.BACKOFF_MS * 2 ** min(failures, 16), operator_config.BACKOFF_MAX_MS
-        )
-        self.add(key, after_ms=int(pause * random.uniform(0.5, 1.0)))
+        self._failures[key] = self._failures.get(key, 0) + 1
+        pause_ms = operator_config.BACKOFF.after_ms(self._failures[key])
+        self.add(key, after_ms=int(pause_ms * random.uniform(0.5, 1.0)))
