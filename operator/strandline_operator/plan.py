@@ -84,12 +84,12 @@ def _refused_part(observed: ObservedCluster, bodies: list[Object]) -> Readiness 
         ownership, found = part
         if ownership is Ownership.PREDECESSORS:
             message = f"{found.ref} belongs to a deleted cluster of this name and is not gone yet"
-            return Readiness(ready=False, reason="WaitingForDeletion", message=message)
+            return Readiness(reason="WaitingForDeletion", message=message)
         if ownership is Ownership.FOREIGN:
             message = (
                 f"{found.ref} exists and is not this cluster's; delete it or rename the cluster"
             )
-            return Readiness(ready=False, reason="NameTaken", message=message, refused=True)
+            return Readiness(reason="NameTaken", message=message, refused=True)
     return None
 
 
@@ -120,7 +120,7 @@ def plan_topic(
     if observed.leftovers:
         name = min(observed.leftovers)
         message = f"Partition {name} of a deleted topic of this name is not gone yet"
-        readiness = Readiness(ready=False, reason="WaitingForOldPartitions", message=message)
+        readiness = Readiness(reason="WaitingForOldPartitions", message=message)
         return _topic_status_actions(desired, observed, readiness, now)
     return _plan_partitions(desired, observed, observed.cluster, now)
 
@@ -133,16 +133,14 @@ def _refused_topic(desired: DesiredTopic, observed: ObservedTopic) -> Readiness 
             f"ReplicatedTopic {older.ref.name} is older and has the name "
             f"{desired.topic_name} already"
         )
-        return Readiness(ready=False, reason=CONFLICT, message=message, refused=True)
+        return Readiness(reason=CONFLICT, message=message, refused=True)
     cluster, factor = observed.cluster, desired.replication_factor
     if cluster is not None and factor > cluster.replicas:
         message = (
             f"spec.replicationFactor is {factor}, but cluster {cluster.ref.name} "
             f"has {cluster.replicas} brokers"
         )
-        return Readiness(
-            ready=False, reason="InvalidReplicationFactor", message=message, refused=True
-        )
+        return Readiness(reason="InvalidReplicationFactor", message=message, refused=True)
     return None
 
 
@@ -165,11 +163,11 @@ def _plan_without_cluster(
     name, actions = desired.cluster, list[Action]()
     if name == DEFAULT_CLUSTER and config.default_cluster is not None:
         message = f"BrokerCluster {name} is being created"
-        readiness = Readiness(ready=False, reason="ClusterStarting", message=message)
+        readiness = Readiness(reason="ClusterStarting", message=message)
         actions = [CreateCluster(body=resources.default_cluster(config.default_cluster))]
     else:
         message = f"there is no BrokerCluster {name}; create it, or a topic without spec.clusterRef"
-        readiness = Readiness(ready=False, reason="ClusterMissing", message=message, refused=True)
+        readiness = Readiness(reason="ClusterMissing", message=message, refused=True)
     return actions + _topic_status_actions(desired, observed, readiness, now)
 
 
@@ -196,7 +194,7 @@ def _initialise(
 ) -> InitialisePartitions:
     first, after = observed.partitions_initialised or 0, desired.partitions
     message = f"partitions {first} to {after - 1} are being created"
-    readiness = Readiness(ready=False, reason="CreatingPartitions", message=message)
+    readiness = Readiness(reason="CreatingPartitions", message=message)
     raised = topic_status(desired, observed, readiness, now=now) | {"partitionsInitialised": after}
     return InitialisePartitions(
         status_body=resources.status_of(

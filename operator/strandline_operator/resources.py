@@ -29,10 +29,10 @@ CONFIG_PATH: Final = "/etc/strandline"
 CONFIG_NAME: Final = "broker.yaml"
 BROKER_USER: Final = 65532
 GRACE_SECONDS: Final = 30
-"""Longer than the 20 s a broker takes at most to move its leaders and flush its logs."""
+"""Longer than the 20 s that a broker needs at most to move its leaders and flush its logs."""
 EVENT_MESSAGE_LENGTH_MAX: Final = 1_024
 LOST_NODE_SECONDS: Final = 20
-"""Kubernetes gives a pod of a lost node up after this time, instead of its default 300 s."""
+"""Kubernetes deletes a pod of a lost node after this time; its default is 300 s."""
 
 BROKER_KEYS: Final = {
     "replicaLagTimeMaxMs": "replica.lag.time.max.ms",
@@ -100,17 +100,10 @@ def _manifest(kind: kinds.Kind, cluster: DesiredCluster, suffix: str, **parts: A
 
 
 def _role_binding(cluster: DesiredCluster, config: OperatorConfig) -> Object:
-    role = {
-        "apiGroup": kinds.ROLE_BINDING.resource.group,
-        "kind": "Role",
-        "name": config.broker_role,
-    }
-    account = {
-        "kind": "ServiceAccount",
-        "name": f"{cluster.ref.name}-broker",
-        "namespace": config.namespace,
-    }
-    return _manifest(kinds.ROLE_BINDING, cluster, "broker", roleRef=role, subjects=[account])
+    group, account = kinds.ROLE_BINDING.resource.group, f"{cluster.ref.name}-broker"
+    role = {"apiGroup": group, "kind": "Role", "name": config.broker_role}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": config.namespace}
+    return _manifest(kinds.ROLE_BINDING, cluster, "broker", roleRef=role, subjects=[subject])
 
 
 def _config_map(cluster: DesiredCluster) -> Object:
@@ -129,21 +122,17 @@ def _service(cluster: DesiredCluster, suffix: str, names: Sequence[str], **setti
 
 
 def _stateful_set(cluster: DesiredCluster, config: OperatorConfig) -> Object:
-    return _manifest(
-        kinds.STATEFUL_SET,
-        cluster,
-        "",
-        spec={
-            "replicas": cluster.replicas,
-            "serviceName": f"{cluster.ref.name}-brokers",
-            # Brokers start all at once: none waits for another. Kubernetes never rolls the pods.
-            "podManagementPolicy": "Parallel",
-            "updateStrategy": {"type": "OnDelete"},
-            "selector": {"matchLabels": pod_selector(cluster)},
-            "template": {"metadata": {"labels": labels(cluster)}, "spec": _pod(cluster, config)},
-            "volumeClaimTemplates": [_volume_claim(cluster)],
-        },
-    )
+    spec = {
+        "replicas": cluster.replicas,
+        "serviceName": f"{cluster.ref.name}-brokers",
+        # All brokers start at once, and Kubernetes never rolls their pods.
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "OnDelete"},
+        "selector": {"matchLabels": pod_selector(cluster)},
+        "template": {"metadata": {"labels": labels(cluster)}, "spec": _pod(cluster, config)},
+        "volumeClaimTemplates": [_volume_claim(cluster)],
+    }
+    return _manifest(kinds.STATEFUL_SET, cluster, "", spec=spec)
 
 
 def _volume_claim(cluster: DesiredCluster) -> Object:
@@ -215,14 +204,14 @@ def _container(cluster: DesiredCluster, config: OperatorConfig) -> Object:
             {"name": name, "containerPort": port, "protocol": "TCP"} for name, port in PORTS.items()
         ],
         "readinessProbe": _probe("/ready", period=1, timeout=2, failures=3),
-        # Sixty seconds without an iteration of the event loop; a shorter stall is a busy machine.
+        # A minute without an iteration of the event loop; a shorter stall means a busy machine.
         "livenessProbe": _probe("/live", period=10, timeout=5, failures=6),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        # Without a message file, the last log lines of an ended broker stay readable in its pod.
+        # The pod's status shows the last log lines of a broker that failed.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "data", "mountPath": DATA_PATH},
@@ -265,7 +254,7 @@ def default_cluster(spec: Mapping[str, Any]) -> Object:
 def partition(
     topic: DesiredTopic, number: int, replicas: Sequence[BrokerId], *, recover: bool
 ) -> Object:
-    """Return a Partition of a topic; recover says that it was lost and may have data on disks."""
+    """Return a Partition of a topic; recover says that brokers may already have its data."""
     return {
         **kinds.PARTITION.type_meta,
         "metadata": {
@@ -288,17 +277,13 @@ def partition(
     }
 
 
-# --- what is said of both ----------------------------------------------------------------
+# --- for both ----------------------------------------------------------------------------
 
 
 def status_of(owner: ObjectRef, status: Object, *, resource_version: str = "") -> Object:
     """Return a status to apply; with a resource_version it is a compare-and-swap."""
     version = {"resourceVersion": resource_version} if resource_version else {}
-    return {
-        **owner.kind.type_meta,
-        "metadata": {"name": owner.name, **version},
-        "status": status,
-    }
+    return {**owner.kind.type_meta, "metadata": {"name": owner.name, **version}, "status": status}
 
 
 def event(event: PostEvent, *, namespace: str, now: str, suffix: str) -> Object:
@@ -335,7 +320,7 @@ def _owner_reference(owner: ObjectRef) -> Object:
 
 
 def _with_digest(body: Object) -> Object:
-    """Return a manifest that carries a digest of itself."""
+    """Return a manifest with an annotation that is a digest of the manifest without it."""
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
     metadata = {**body["metadata"], "annotations": {kinds.APPLIED_ANNOTATION: digest}}

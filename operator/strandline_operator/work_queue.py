@@ -1,4 +1,4 @@
-"""A queue of keys: one worker at a time works on a key, and its changes collect meanwhile.
+"""A queue of keys: one worker at a time works on a key; a change meanwhile queues the key again.
 
 Bounded, because a key waits at most once. A failed key comes back after a pause that doubles, with
 jitter, so that many objects do not come back together.
@@ -28,7 +28,7 @@ class ReconcileKey:
 
 
 class WorkQueue:
-    """Keys, and the time from which a worker may take each; lives on one event loop."""
+    """Keys, each with the time from which a worker may take it; lives on one event loop."""
 
     def __init__(self, work: Callable[[ReconcileKey], Coroutine[Any, Any, bool]]) -> None:
         """Take the function that works on a key and tells whether it succeeded."""
