@@ -59,10 +59,8 @@ images: ## build the images and save them as archives
 	@hack/images save
 
 requirements: $(READY) ## pin the packages of each image and of the tests, with hashes
-	@$(PY) -m uv $(COMPILE) pyproject.toml --extra broker -o requirements/broker.txt
-	@$(PY) -m uv $(COMPILE) pyproject.toml --extra operator -o requirements/operator.txt
-	@$(PY) -m uv $(COMPILE) pyproject.toml --extra analysis -o requirements/analysis.txt
-	@$(PY) -m uv $(COMPILE) pyproject.toml --extra dev -o requirements/dev.txt
+	@for extra in broker operator analysis dev; do \
+		$(PY) -m uv $(COMPILE) pyproject.toml --extra $$extra -o requirements/$$extra.txt; done
 
 ##@ Run
 .PHONY: demo demo-down push bench cluster-up cluster-down
