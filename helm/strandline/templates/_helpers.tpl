@@ -102,12 +102,9 @@ properties:
 {{- define "strandline.crd.partitionCounts" -}}
 type: object
 properties:
-  total: {type: integer, format: int32, minimum: 0}
-  online: {type: integer, format: int32, minimum: 0}
-  offline: {type: integer, format: int32, minimum: 0}
-  underReplicated: {type: integer, format: int32, minimum: 0}
-  underMinIsr: {type: integer, format: int32, minimum: 0}
-  atMinIsr: {type: integer, format: int32, minimum: 0}
+  {{- range list "total" "online" "offline" "underReplicated" "underMinIsr" "atMinIsr" }}
+  {{ . }}: {type: integer, format: int32, minimum: 0}
+  {{- end }}
 {{- end }}
 
 {{- define "strandline.crd.conditions" -}}
