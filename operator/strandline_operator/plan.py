@@ -53,42 +53,32 @@ def plan_cluster(
     """Return the actions that bring a cluster's objects to the desired state, and its status."""
     if desired.is_terminating:
         return []
-    bodies = resources.objects_of(desired, config)
-    readiness = _refused_part(observed, bodies)
+    parts = [
+        (body, observed.parts.get((body["kind"], name_of(body))))
+        for body in resources.objects_of(desired, config)
+    ]
+    readiness = _refused_part([part for _, part in parts if part is not None])
     actions: list[Action] = []
     if readiness is None:
         actions = [
             ApplyObject(body=body, why=why)
-            for body in bodies
-            if (why := _why_apply(body, _part(observed, body)))
+            for body, part in parts
+            if (why := _why_apply(body, part))
         ]
-        readiness = cluster_readiness(
-            ready=observed.ready_brokers,
-            desired=desired.replicas,
-            has_controller=observed.has_controller,
-        )
+        readiness = cluster_readiness(desired, observed)
     status = cluster_status(desired, observed, readiness, now=now)
     return actions + _status_actions(desired.ref, observed.status, status, readiness)
 
 
-def _part(observed: ObservedCluster, body: Object) -> tuple[Ownership, FoundObject] | None:
-    return observed.parts.get((body["kind"], name_of(body)))
-
-
-def _refused_part(observed: ObservedCluster, bodies: list[Object]) -> Readiness | None:
+def _refused_part(parts: list[tuple[Ownership, FoundObject]]) -> Readiness | None:
     """Return why an object with a desired name may not be touched, None if all may."""
-    for body in bodies:
-        part = _part(observed, body)
-        if part is None:
-            continue
-        ownership, found = part
+    for ownership, found in parts:
         if ownership is Ownership.PREDECESSORS:
             message = f"{found.ref} belongs to a deleted cluster of this name and is not gone yet"
             return Readiness(reason="WaitingForDeletion", message=message)
         if ownership is Ownership.FOREIGN:
-            message = (
-                f"{found.ref} exists and is not this cluster's; delete it or rename the cluster"
-            )
+            taken = f"{found.ref} exists and is not this cluster's"
+            message = f"{taken}; delete it or rename the cluster"
             return Readiness(reason="NameTaken", message=message, refused=True)
     return None
 

@@ -110,14 +110,14 @@ def partition_counts(partitions: Iterable[StoredPartition], total: int) -> dict[
     }
 
 
-def cluster_readiness(*, ready: int, desired: int, has_controller: bool) -> Readiness:
+def cluster_readiness(cluster: DesiredCluster, observed: ObservedCluster) -> Readiness:
     """Judge a cluster whose objects all exist."""
-    if ready < desired:
-        message = f"{ready} of {desired} brokers are ready"
+    if observed.ready_brokers < cluster.replicas:
+        message = f"{observed.ready_brokers} of {cluster.replicas} brokers are ready"
         return Readiness(reason="BrokersNotReady", message=message)
-    if not has_controller:
+    if not observed.has_controller:
         return Readiness(reason="NoController", message="no broker has become the controller yet")
-    message = f"all {desired} brokers are ready"
+    message = f"all {cluster.replicas} brokers are ready"
     return Readiness(ready=True, reason="AllBrokersReady", message=message)
 
 
