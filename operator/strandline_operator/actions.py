@@ -1,4 +1,4 @@
-"""The actions of a plan. `str(action)` is the sentence for logs, Events and tests.
+"""The actions of a plan. `str(action)` is the sentence for logs and tests.
 
 Values only; `apply` applies them in the order of the plan and stops at the first failure.
 """

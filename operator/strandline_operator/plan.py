@@ -102,27 +102,19 @@ def plan_topic(
     """Return the actions that give a topic its cluster and Partitions, and its status."""
     if desired.is_terminating:
         return []
-    readiness = _refused_topic(desired, observed)
-    if readiness is not None:
-        return _topic_status_actions(desired, observed, readiness, now)
+    obstacle = _obstacle(desired, observed)
+    if obstacle is not None:
+        return _topic_status_actions(desired, observed, obstacle, now)
     if observed.cluster is None:
         return _plan_without_cluster(desired, observed, config, now)
-    if observed.leftovers:
-        name = min(observed.leftovers)
-        message = f"Partition {name} of a deleted topic of this name is not gone yet"
-        readiness = Readiness(reason="WaitingForOldPartitions", message=message)
-        return _topic_status_actions(desired, observed, readiness, now)
     return _plan_partitions(desired, observed, observed.cluster, now)
 
 
-def _refused_topic(desired: DesiredTopic, observed: ObservedTopic) -> Readiness | None:
-    """Return why the operator refuses a topic until a user changes something, None otherwise."""
+def _obstacle(desired: DesiredTopic, observed: ObservedTopic) -> Readiness | None:
+    """Return why a topic must wait for a user or for a deletion, None if it need not."""
     older = _older_of_same_name(desired, observed.topics)
     if older is not None:
-        message = (
-            f"ReplicatedTopic {older.ref.name} is older and has the name "
-            f"{desired.topic_name} already"
-        )
+        message = f"{older.ref} is older and has the name {desired.topic_name} already"
         return Readiness(reason=CONFLICT, message=message, refused=True)
     cluster, factor = observed.cluster, desired.replication_factor
     if cluster is not None and factor > cluster.replicas:
@@ -131,6 +123,10 @@ def _refused_topic(desired: DesiredTopic, observed: ObservedTopic) -> Readiness 
             f"has {cluster.replicas} brokers"
         )
         return Readiness(reason="InvalidReplicationFactor", message=message, refused=True)
+    if cluster is not None and observed.leftovers:
+        name = min(observed.leftovers)
+        message = f"Partition {name} of a deleted topic of this name is not gone yet"
+        return Readiness(reason="WaitingForOldPartitions", message=message)
     return None
 
 
