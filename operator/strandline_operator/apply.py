@@ -73,38 +73,34 @@ class Applier:
         await self._apply(action.status_body, subresource="status")
         limit = asyncio.Semaphore(CREATES_AT_ONCE)
 
-        async def create(body: Object) -> Exception | None:
+        async def create(body: Object) -> PartitionNotCreated | None:
             async with limit:
-                try:
-                    await self._create_new(body)
-                except PartitionNotCreated as error:
-                    return error
-            return None
+                return await self._create_new(body)
 
         # A failed create must not stop the others: Partitions not created count as lost.
         for failed in await asyncio.gather(*map(create, action.bodies)):
             if failed:
                 raise failed
 
-    async def _create_new(self, body: Object) -> None:
+    async def _create_new(self, body: Object) -> PartitionNotCreated | None:
         """Create a new Partition, with retries: it counts as new only in this pass.
 
-        Raises:  PartitionNotCreated when all attempts are used up
+        Returns: an error when all attempts are used up
         """
         cause = ""
         for attempt in range(1, operator_config.CREATE_ATTEMPTS + 1):
             try:
                 created = await self._api.create(kinds.PARTITION.resource, self._namespace, body)
                 self._cache.put_new(kinds.PARTITION, created)
-                return
+                return None
             except StoreConflict as error:
                 cause = str(error)
                 if await self._is_already(body):
-                    return
+                    return None
             except StoreUnavailable as error:
                 cause = str(error)
             await asyncio.sleep(operator_config.CREATE_BACKOFF.after_ms(attempt) / 1000)
-        raise PartitionNotCreated(f"Partition {kinds.name_of(body)}: {cause}")
+        return PartitionNotCreated(f"Partition {kinds.name_of(body)}: {cause}")
 
     async def _is_already(self, body: Object) -> bool:
         """Tell whether the existing Partition is the one to create."""
@@ -113,10 +109,8 @@ class Applier:
             found = await self._api.get(resource, self._namespace, name)
         except StoreUnavailable:
             return False
-        return (
-            found is not None
-            and read_partition(found).stored.tp.topic_id == (body["spec"]["topicId"])
-        )
+        topic_id = body["spec"]["topicId"]
+        return found is not None and read_partition(found).stored.tp.topic_id == topic_id
 
     async def _create_if_absent(self, body: Object) -> None:
         kind = kinds.KIND_OF[body["kind"]]
