@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from strandline import component_settings
 from strandline.config.replication import ReplicationConfig
@@ -27,6 +27,7 @@ from strandline.core.events import (
     StatePersisted,
     Ticked,
 )
+from strandline.core.notices import Notice
 from strandline.core.replicas import Replicas
 from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
@@ -297,7 +298,7 @@ class SimulatedCoreShell:
         """Perform ReplyLeaderAndIsr and ReplyStopReplica."""
         self._port.step_session(CommandPerformed(response=effect))
 
-    def on_notice(self, notice: done.Notice) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """Hand a notice to the invariants."""
         self._environment.invariants.on_notice(self._port, notice)
 
@@ -319,13 +320,5 @@ _PERFORMERS: dict[type, Callable[[SimulatedCoreShell, Any], None]] = {
     done.ProposeIsr: SimulatedCoreShell.propose,
     done.ReplyLeaderAndIsr: SimulatedCoreShell.reply_to_controller,
     done.ReplyStopReplica: SimulatedCoreShell.reply_to_controller,
-    done.BecameLeader: SimulatedCoreShell.on_notice,
-    done.BecameFollower: SimulatedCoreShell.on_notice,
-    done.IsrChanged: SimulatedCoreShell.on_notice,
-    done.IsrProposalRefused: SimulatedCoreShell.on_notice,
-    done.HighWatermarkAdvanced: SimulatedCoreShell.on_notice,
-    done.Truncated: SimulatedCoreShell.on_notice,
-    done.Fenced: SimulatedCoreShell.on_notice,
-    done.RequestExpired: SimulatedCoreShell.on_notice,
-    done.ReplicaFailed: SimulatedCoreShell.on_notice,
+    **dict.fromkeys(get_args(Notice), SimulatedCoreShell.on_notice),
 }

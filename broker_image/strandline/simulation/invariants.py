@@ -22,13 +22,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from strandline.core.effects import (
+from strandline.core.effects import ProposeIsr
+from strandline.core.notices import (
     BecameFollower,
     BecameLeader,
     HighWatermarkAdvanced,
     IsrChanged,
     Notice,
-    ProposeIsr,
 )
 from strandline.core.views import PartitionView, RoleName
 from strandline.model import (
