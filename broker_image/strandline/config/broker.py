@@ -201,14 +201,14 @@ def read_settings_file(path: Path) -> dict[str, object]:
 
 
 def _identity_from(variables: Mapping[str, str]) -> BrokerIdentity:
-    """Refuse absent variables and a pod name of another cluster."""
-    cluster = _required(variables, "CLUSTER_NAME")
+    """Read this broker's identity; refuse absent variables and a pod name of another cluster."""
+    cluster = required(variables, "CLUSTER_NAME")
     if len(cluster) > CLUSTER_NAME_LENGTH_MAX or not _CLUSTER_NAME.fullmatch(cluster):
         raise ConfigError(
             f"CLUSTER_NAME: {cluster!r} is not accepted; give lower-case letters, "
             f"digits and '-', a letter first, at most {CLUSTER_NAME_LENGTH_MAX} characters"
         )
-    pod_name = _required(variables, "POD_NAME")
+    pod_name = required(variables, "POD_NAME")
     ordinal = pod_name.removeprefix(f"{cluster}-")
     canonical = ordinal.isascii() and ordinal.isdigit() and str(int(ordinal)) == ordinal
     if ordinal == pod_name or not canonical or int(ordinal) > BROKER_ID_MAX:
@@ -219,29 +219,37 @@ def _identity_from(variables: Mapping[str, str]) -> BrokerIdentity:
     return BrokerIdentity(
         cluster=cluster,
         broker_id=BrokerId(int(ordinal)),
-        namespace=_required(variables, "NAMESPACE"),
+        namespace=required(variables, "NAMESPACE"),
         pod_name=pod_name,
-        pod_uid=_required(variables, "POD_UID"),
-        pod_ip=_required(variables, "POD_IP"),
+        pod_uid=required(variables, "POD_UID"),
+        pod_ip=required(variables, "POD_IP"),
     )
 
 
 def _ports_from(variables: Mapping[str, str]) -> Ports:
     return Ports(
-        grpc=_port(variables, "GRPC_PORT", Ports().grpc),
-        internal=_port(variables, "INTERNAL_PORT", Ports().internal),
-        http=_port(variables, "HTTP_PORT", Ports().http),
+        grpc=port_from(variables, "GRPC_PORT", default=Ports().grpc),
+        internal=port_from(variables, "INTERNAL_PORT", default=Ports().internal),
+        http=port_from(variables, "HTTP_PORT", default=Ports().http),
     )
 
 
-def _port(variables: Mapping[str, str], name: str, default: int) -> int:
+def port_from(variables: Mapping[str, str], name: str, *, default: int) -> int:
+    """Return the port that a variable of the environment names.
+
+    Raises:  ConfigError naming the variable
+    """
     written = variables.get(name) or str(default)
     if written.isascii() and written.isdigit() and int(written) <= 65_535:
         return int(written)
     raise ConfigError(f"{name}: {written!r} is not accepted; give an integer from 0 to 65535")
 
 
-def _required(variables: Mapping[str, str], name: str) -> str:
+def required(variables: Mapping[str, str], name: str) -> str:
+    """Return a variable of the environment.
+
+    Raises:  ConfigError naming it if it is absent or empty
+    """
     value = variables.get(name, "")
     if not value:
         raise ConfigError(f"{name}: the environment variable must be set and not empty")

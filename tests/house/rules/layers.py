@@ -79,6 +79,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strandline_operator": (
         "strandline_operator",
         "strandline.model",
+        "strandline.backoff",
         "strandline.errors",
         "strandline.log_fields",
         "strandline.config",
