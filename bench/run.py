@@ -13,8 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 
-from strandline.checker.judge import HistoryVerdict
 from strandline.errors import StrandlineError
+from strandline_checker.judge import HistoryVerdict
 from strandline_cli import release, verdict
 from strandline_cli.cluster_view import ClusterView, TimelineEvent
 from strandline_cli.environment import Environment

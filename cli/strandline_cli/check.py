@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from strandline.checker.history import History, read_history
+from strandline_checker.history import History, read_history
 
 from . import verdict
 

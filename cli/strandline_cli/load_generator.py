@@ -2,7 +2,7 @@
 
 One idempotent producer with acks=all; its library retries, this program never does. The program
 writes a line to the history before it hands a record to the library, and an outcome line when the
-library knows it (see `strandline.checker.history`). A delivery that timed out is unknown.
+library knows it (see `strandline_checker.history`). A delivery that timed out is unknown.
 
 From time to time the program prints a line of JSON with, per partition, the acknowledgements so
 far, the time since the last one, and the longest time without one that passed, in whole or in
@@ -24,7 +24,7 @@ from typing import IO
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from strandline.checker.history import SendOutcome, Sent, outcome_line, sent_line
+from strandline_checker.history import SendOutcome, Sent, outcome_line, sent_line
 
 from .load_consumer import CONNECT_TIMEOUT_MS, LoadConsumer
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from strandline.checker.judge import HistoryVerdict
+from strandline_checker.judge import HistoryVerdict
 
 from .cluster_view import ClusterView
 from .faults import NotRecovered

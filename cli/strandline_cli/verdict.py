@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from strandline.checker.history import read_history
-from strandline.checker.judge import HistoryVerdict, judge
 from strandline.model import BrokerId
+from strandline_checker.history import read_history
+from strandline_checker.judge import HistoryVerdict, judge
 
 from .kubectl import Kubernetes
 

@@ -32,9 +32,9 @@ from strandline.core.partition import Partition
 from strandline.core.purgatory import DelayedProduce, Purgatory
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, IsrEntry, PartitionState, StoredPartition, TopicPartition
-from strandline.simulation.core_shell import SimulatedCoreShell
-from strandline.simulation.disk import SimulatedDisk
-from strandline.simulation.invariants import (
+from strandline_simulation.core_shell import SimulatedCoreShell
+from strandline_simulation.disk import SimulatedDisk
+from strandline_simulation.invariants import (
     ACKNOWLEDGED_IS_COMMITTED,
     ACKNOWLEDGED_SURVIVES,
     CORE_HOLDS,
@@ -49,7 +49,7 @@ from strandline.simulation.invariants import (
     READS_ARE_COMMITTED,
     WATERMARK_WITHIN_LOG,
 )
-from strandline.simulation.store import SimulatedStore
+from strandline_simulation.store import SimulatedStore
 
 
 @dataclass(frozen=True)

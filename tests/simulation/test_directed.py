@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.simulation.invariants import (
+from strandline_simulation.invariants import (
     ACKNOWLEDGED_SURVIVES,
     COMMITTED_NEVER_CHANGES,
     EVERY_INVARIANT,
@@ -18,9 +18,9 @@ from strandline.simulation.invariants import (
     OFFLINE_NEEDS_LOSS,
     ONE_LEADER_PER_EPOCH,
 )
-from strandline.simulation.plan import Plan, from_json
-from strandline.simulation.run import run
-from strandline.simulation.summary import failure_report
+from strandline_simulation.plan import Plan, from_json
+from strandline_simulation.run import run
+from strandline_simulation.summary import failure_report
 from tests.simulation import directed
 from tests.simulation.mutants import (
     EVERY_START_IS_UNCLEAN,

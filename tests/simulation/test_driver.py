@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.simulation.driver import SimulatedDriver, StepQueue
-from strandline.simulation.virtual_time import VirtualTime
+from strandline_simulation.driver import SimulatedDriver, StepQueue
+from strandline_simulation.virtual_time import VirtualTime
 
 
 class Machine:

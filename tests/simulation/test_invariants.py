@@ -18,15 +18,15 @@ from strandline.model import (
     PartitionState,
     TopicPartition,
 )
-from strandline.simulation.disk import RecordLog, SimulatedDisk, new_batch
-from strandline.simulation.invariants import (
+from strandline_simulation.disk import RecordLog, SimulatedDisk, new_batch
+from strandline_simulation.invariants import (
     ACKNOWLEDGED_SURVIVES,
     EPOCHS_NEVER_FALL,
     LEADER_IN_ISR,
     InvariantBroken,
     Invariants,
 )
-from strandline.simulation.store import TOPIC, SimulatedStore
+from strandline_simulation.store import TOPIC, SimulatedStore
 from tests.simulation.directed import JOIN_BELOW_EPOCH_START
 
 TP = TopicPartition(topic_id=TOPIC, partition=0)

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from strandline.simulation.fault_counts import Anomaly
-from strandline.simulation.invariants import NOTHING_ELSE_RAISES
-from strandline.simulation.nemesis import DRAWN_KINDS
-from strandline.simulation.plan_generator import draw_plan
-from strandline.simulation.run import ScheduleResult, run
-from strandline.simulation.summary import Summary, failure_report
+from strandline_simulation.fault_counts import Anomaly
+from strandline_simulation.invariants import NOTHING_ELSE_RAISES
+from strandline_simulation.nemesis import DRAWN_KINDS
+from strandline_simulation.plan_generator import draw_plan
+from strandline_simulation.run import ScheduleResult, run
+from strandline_simulation.summary import Summary, failure_report
 from tests.simulation.mutants import FOUND_BY_SEARCH, Mutant, planted
 
 SCHEDULES = int(os.environ.get("STRANDLINE_SCHEDULES", "30"))

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from strandline.model import BrokerId
-from strandline.simulation.nemesis import KINDS
-from strandline.simulation.plan import Fault, Plan
-from strandline.simulation.world import World
+from strandline_simulation.nemesis import KINDS
+from strandline_simulation.plan import Fault, Plan
+from strandline_simulation.world import World
 from tests.simulation.directed import JOIN_BELOW_EPOCH_START
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from strandline.simulation.fault_counts import Anomaly, FaultCounts
-from strandline.simulation.network import (
+from strandline_simulation.fault_counts import Anomaly, FaultCounts
+from strandline_simulation.network import (
     Address,
     Channel,
     Delivery,
@@ -16,9 +16,9 @@ from strandline.simulation.network import (
     Refused,
     StreamEnded,
 )
-from strandline.simulation.plan import ANY_PEER, Conditions
-from strandline.simulation.present_conditions import PresentConditions
-from strandline.simulation.virtual_time import VirtualTime
+from strandline_simulation.plan import ANY_PEER, Conditions
+from strandline_simulation.present_conditions import PresentConditions
+from strandline_simulation.virtual_time import VirtualTime
 
 ONE, TWO = Address(1), Address(2)
 BREAK_DETECTED_MS = 50

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from strandline.model import BrokerId, TopicId
-from strandline.placement import TooFewBrokers, place_partition, place_topic
+from strandline_operator.placement import TooFewBrokers, place_partition, place_topic
 
 
 def brokers(count: int) -> list[BrokerId]:

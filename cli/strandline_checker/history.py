@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from strandline.dump_log.scanned import Scanned
 from strandline.errors import StrandlineError
 from strandline.model import BrokerId, LeaderEpoch
 
@@ -60,18 +61,6 @@ class Read:
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scanned:
-    """A record in a replica's log; checksum covers the batch that holds it."""
-
-    broker: BrokerId
-    partition: int
-    offset: int
-    leader_epoch: LeaderEpoch
-    value: str
-    checksum: int
-
-
 @dataclass(slots=True, kw_only=True)
 class History:
     """Everything that `judge` compares.
@@ -100,21 +89,6 @@ def outcome_line(value: str, outcome: SendOutcome, *, ended_ms: float, offset: i
 def read_line(read: Read) -> str:
     """Return the line a consumer writes for a record it got."""
     return json.dumps(["read", read.consumer, read.partition, read.offset, read.value])
-
-
-def scanned_line(record: Scanned) -> str:
-    """Return the line a log scan writes for a record."""
-    return json.dumps(
-        [
-            "record",
-            record.broker,
-            record.partition,
-            record.offset,
-            record.leader_epoch,
-            record.value,
-            record.checksum,
-        ]
-    )
 
 
 def read_history(lines: Iterable[str]) -> History:

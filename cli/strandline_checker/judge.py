@@ -14,9 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from strandline.dump_log.scanned import Scanned
 from strandline.model import BrokerId
 
-from .history import History, Read, Scanned, SendOutcome, Sent
+from .history import History, Read, SendOutcome, Sent
 
 FINDINGS_LISTED_MAX = 20
 """A verdict counts all findings and lists at most this many of each kind."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-from .errors import StrandlineError
-from .model import BrokerId, TopicId
+from strandline.errors import StrandlineError
+from strandline.model import BrokerId, TopicId
 
 
 class PlacementRefused(StrandlineError):
