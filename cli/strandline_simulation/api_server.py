@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from strandline.controller.effects import WritePartitionStatus
 from strandline.controller.events import ControllerEvent
@@ -33,38 +33,20 @@ from strandline.model import (
 from .fault_counts import Anomaly, FaultCounts
 from .present_conditions import PresentConditions
 from .prng import Prng, key_of
+from .process_life import ProcessLife
 from .store import SimulatedStore
-from .virtual_time import Callback, VirtualTime
+from .virtual_time import VirtualTime
 
 Value = TypeVar("Value")
 
 
-class Caller(Protocol):
-    """The process that called: what it asked for is handed to callbacks of its own."""
-
-    @property
-    def broker_id(self) -> BrokerId:
-        """Its broker."""
-        ...
-
-    def deliver(self, callback: Callback, *arguments: object) -> None:
-        """Run a callback in the process, unless it is dead; later, if it is paused."""
-        ...
-
-
-class StatusObserver(Protocol):
-    """What looks at every status write that is applied."""
-
-    def on_status_written(
-        self, writer: BrokerId, before: StoredPartition, state: PartitionState
-    ) -> None:
-        """Look at the write, before any watch shows it."""
-        ...
+OnStatusWritten = Callable[[BrokerId, StoredPartition, PartitionState], None]
+"""Looks at a status write that was applied, before any watch shows it: writer, before, state."""
 
 
 @dataclass(slots=True)
 class _Watch(Generic[Value]):
-    caller: Caller
+    caller: ProcessLife
     on_change: Callable[[Value], None]
     prng: Prng
     from_ms: int = 0
@@ -83,7 +65,7 @@ class ApiServer:
         conditions: PresentConditions,
         timeout_ms: int,
         fault_counts: FaultCounts,
-        observers: Sequence[StatusObserver],
+        on_status_written: Sequence[OnStatusWritten],
         on_status_refused: Callable[[StoredPartition, PartitionState], None],
     ) -> None:
         """Begin without watches.
@@ -96,7 +78,7 @@ class ApiServer:
         self._seed = seed
         self._conditions = conditions
         self._timeout_ms = timeout_ms
-        self._observers = observers
+        self._on_status_written = on_status_written
         self._on_status_refused = on_status_refused
         self._prngs: dict[tuple[BrokerId, str], Prng] = {}
         self._outage_until_ms = 0
@@ -132,7 +114,7 @@ class ApiServer:
         """End a broker's watches with 410 Gone."""
         watch = self._watches.pop(broker_id, None)
         if watch is not None:
-            self._virtual_time.after(1, watch.caller.deliver, watch.on_change, WatchLost())
+            watch.caller.deliver_after(1, watch.on_change, WatchLost())
 
     # --- writes: None is a refusal --------------------------------------------------------
 
@@ -163,8 +145,8 @@ class ApiServer:
             if before.resource_version == effect.resource_version:
                 self._on_status_refused(before, effect.state)
             return None
-        for observer in self._observers:
-            observer.on_status_written(writer, before, effect.state)
+        for observe in self._on_status_written:
+            observe(writer, before, effect.state)
         self._notify_watches(PartitionObserved(partition=stored))
         return stored
 
@@ -172,7 +154,7 @@ class ApiServer:
 
     def call(
         self,
-        caller: Caller,
+        caller: ProcessLife,
         apply: Callable[[], Value | None],
         answer: Callable[[StoreOutcome, Value | None], None],
         *,
@@ -215,17 +197,15 @@ class ApiServer:
             if watch is not None:
                 from_ms = self._virtual_time.now_ms + total_ms
                 self._watches[caller.broker_id] = self._new_watch(caller, watch, from_ms)
-            self._virtual_time.after(total_ms, caller.deliver, answer, outcome, found)
+            caller.deliver_after(total_ms, answer, outcome, found)
 
         self._virtual_time.after(there_ms, arrive)
 
     def _time_out(
-        self, caller: Caller, answer: Callable[[StoreOutcome, Value | None], None]
+        self, caller: ProcessLife, answer: Callable[[StoreOutcome, Value | None], None]
     ) -> None:
         self._fault_counts[Anomaly.CALL_UNANSWERED] += 1
-        self._virtual_time.after(
-            self._timeout_ms, caller.deliver, answer, StoreOutcome.UNKNOWN, None
-        )
+        caller.deliver_after(self._timeout_ms, answer, StoreOutcome.UNKNOWN, None)
 
     def _list_back_ms(self, broker_id: BrokerId, back_ms: int) -> int:
         """Return how long the answer of a list takes; in time for a caller that waits for it."""
@@ -235,14 +215,14 @@ class ApiServer:
 
     # --- watches --------------------------------------------------------------------------
 
-    def watch_lease(self, caller: Caller, on_change: Callable[[LeaseRecord], None]) -> None:
+    def watch_lease(self, caller: ProcessLife, on_change: Callable[[LeaseRecord], None]) -> None:
         """Give a process the Lease as a read shows it, and then each change."""
         now_ms, silent_ms = self._virtual_time.now_ms, self._unavailable_until_ms(caller.broker_id)
         read_ms = max(now_ms, silent_ms) + self._conditions.now.api_delay_max_ms
         self._lease_watches[caller.broker_id] = self._new_watch(caller, on_change, read_ms)
         self._virtual_time.at(read_ms, caller.deliver, on_change, self.store.lease)
 
-    def stop_watching(self, caller: Caller) -> None:
+    def stop_watching(self, caller: ProcessLife) -> None:
         """End the watches of a process on partitions, brokers and topics."""
         watch = self._watches.get(caller.broker_id)
         if watch is not None and watch.caller is caller:
@@ -269,14 +249,12 @@ class ApiServer:
             self._virtual_time.at(arrival_ms + late_ms, deliver, on_change, value)
 
     def _new_watch(
-        self, caller: Caller, on_change: Callable[[Value], None], from_ms: int
+        self, caller: ProcessLife, on_change: Callable[[Value], None], from_ms: int
     ) -> _Watch[Value]:
         key = key_of(self._seed, "watch", caller.broker_id, self._virtual_time.now_ms)
         return _Watch(caller, on_change, Prng(key), from_ms=from_ms)
 
     def _prng(self, broker_id: BrokerId, kind: str = "api") -> Prng:
-        prng = self._prngs.get((broker_id, kind))
-        if prng is None:
-            key = key_of(self._seed, kind, broker_id)
-            prng = self._prngs[broker_id, kind] = Prng(key)
-        return prng
+        if (broker_id, kind) not in self._prngs:
+            self._prngs[broker_id, kind] = Prng(key_of(self._seed, kind, broker_id))
+        return self._prngs[broker_id, kind]

@@ -5,6 +5,8 @@ The simulator's counterpart of `runtime/clients/broker_api.py` and of the listen
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core import effects as done
 from strandline.core.events import DelayedFetchReceived, ProduceReceived, RecordsHandle
@@ -12,18 +14,10 @@ from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode
 from strandline.model import INTERNAL_LISTENER, Acks
 
-from .disk import SimulatedDisk
 from .environment import SimulatedEnvironment
-from .messages import (
-    ConsumeRequest,
-    ConsumeResponse,
-    MetadataResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
+from .messages import ClientResponse, ConsumeRequest, ProduceRequest
 from .network import Address, Channel
 from .process_port import ProcessPort
-from .request_ids import RequestIds
 
 
 class SimulatedBrokerApi:
@@ -35,14 +29,12 @@ class SimulatedBrokerApi:
         port: ProcessPort,
         *,
         replicas: Replicas,
-        disk: SimulatedDisk,
         metadata: MetadataCache,
-        request_ids: RequestIds,
+        request_ids: Iterator[int],
     ) -> None:
         self._environment = environment
         self._port = port
         self._replicas = replicas
-        self._disk = disk
         self._metadata = metadata
         self._request_ids = request_ids
         self._produces: dict[int, tuple[Address, ProduceRequest]] = {}
@@ -55,7 +47,7 @@ class SimulatedBrokerApi:
 
     def on_produce(self, client: Address, request: ProduceRequest) -> None:
         """Take a producer's batch."""
-        request_id = self._request_ids.next()
+        request_id = next(self._request_ids)
         self._produces[request_id] = (client, request)
         self._port.step_core(
             ProduceReceived(
@@ -64,7 +56,7 @@ class SimulatedBrokerApi:
                 acks=Acks.ALL,
                 record_count=len(request.values),
                 records=RecordsHandle(request.values),
-                timeout_ms=request.timeout_ms,
+                timeout_ms=request.max_wait_ms,
             )
         )
 
@@ -75,14 +67,14 @@ class SimulatedBrokerApi:
             self._environment.invariants.on_acknowledged(
                 self._port, effect.tp, effect.base_offset, request.values
             )
-        self._respond(client, ProduceResponse(request_id=request.request_id, error=effect.error))
+        self._respond(client, ClientResponse(request_id=request.request_id, error=effect.error))
 
     def on_consume(self, client: Address, request: ConsumeRequest) -> None:
         """Let a consumer read what it may see, or wait for more."""
-        error, next_position, high_watermark = self._read(request)
-        is_empty = next_position == request.position
-        if error is ErrorCode.NONE and is_empty and request.max_wait_ms:
-            request_id = self._request_ids.next()
+        response, high_watermark = self._read(request)
+        is_empty = response.next_position == request.position
+        if response.error is ErrorCode.NONE and is_empty and request.max_wait_ms:
+            request_id = next(self._request_ids)
             self._consumes[request_id] = (client, request)
             self._port.step_core(
                 DelayedFetchReceived(
@@ -92,41 +84,33 @@ class SimulatedBrokerApi:
                 )
             )
             return
-        self._respond_consume(client, request, error, next_position)
+        self._respond(client, response)
 
     def complete_fetch(self, effect: done.CompleteFetch) -> None:
         """Perform CompleteFetch: read again, and do not wait a second time."""
         client, request = self._consumes.pop(effect.request_id)
-        error, next_position, _ = self._read(request)
-        self._respond_consume(client, request, error, next_position)
+        response, _ = self._read(request)
+        self._respond(client, response)
 
     def on_metadata(self, client: Address) -> None:
         """Say what this broker knows of the cluster."""
-        snapshot = self._metadata.snapshot(INTERNAL_LISTENER)
-        self._respond(client, MetadataResponse(snapshot=snapshot))
+        self._respond(client, self._metadata.snapshot(INTERNAL_LISTENER))
 
-    def _read(self, request: ConsumeRequest) -> tuple[ErrorCode, int, int]:
-        """Return the error, the position after what was read, and the high watermark."""
+    def _read(self, request: ConsumeRequest) -> tuple[ClientResponse, int]:
+        """Return what a consumer is told, and the high watermark."""
         tp, position = request.tp, request.position
         read = self._replicas.read_for_consumer(
             tp, fetch_offset=position, leader_epoch=None, last_fetched_epoch=None
         )
-        if read.error is not ErrorCode.NONE:
-            return read.error, position, read.high_watermark
-        log = self._disk.logs[tp]
-        values = log.values[position - log.start : read.up_to_offset - log.start]
-        self._environment.invariants.on_read(self._port, tp, position, values)
-        return read.error, position + len(values), read.high_watermark
-
-    def _respond_consume(
-        self, client: Address, request: ConsumeRequest, error: ErrorCode, next_position: int
-    ) -> None:
-        self._respond(
-            client,
-            ConsumeResponse(
-                request_id=request.request_id, error=error, next_position=next_position
-            ),
+        if read.error is ErrorCode.NONE:
+            log = self._environment.disks[self._port.broker_id].logs[tp]
+            values = log.values[position - log.start : read.up_to_offset - log.start]
+            self._environment.invariants.on_read(self._port, tp, position, values)
+            position += len(values)
+        response = ClientResponse(
+            request_id=request.request_id, error=read.error, next_position=position
         )
+        return response, read.high_watermark
 
     def _respond(self, client: Address, response: object) -> None:
-        self._environment.network.send(self._port.address, client, response, Channel.CLIENT)
+        self._environment.network.send(self._port.life.address, client, response, Channel.CLIENT)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar, get_args
 
-from strandline import component_settings
-from strandline.config.replication import ControllerConfig, ReplicationConfig
-from strandline.config.timing import TimingConfig
 from strandline.controller import effects as done
 from strandline.controller.controller import Controller
 from strandline.controller.events import (
@@ -29,52 +26,23 @@ from strandline.controller.store_events import (
     StoreOutcome,
     TopicsRead,
 )
-from strandline.controller.timing import ControllerTiming, LeaseTiming
 from strandline.controller_session.messages import BrokerMessage, Hello
 from strandline.core.events import (
     AlterPartitionResponseReceived,
     LeaderAndIsrReceived,
     StopReplicaReceived,
 )
-from strandline.model import BrokerId, ControllerEpoch, HolderIdentity, Registration
+from strandline.model import BrokerId, ControllerEpoch
 
 from .driver import SimulatedDriver
 from .environment import SimulatedEnvironment
 from .fault_counts import Anomaly
 from .network import Address, Delivery
-from .plan import Timing
 from .probes import Prober
 from .process_port import ProcessPort
 from .session_messages import SessionEffect, events_of, messages_of
 
 _REPEATABLE = (LeaderAndIsrReceived, StopReplicaReceived, AlterPartitionResponseReceived)
-
-
-def controller_timing(timing: Timing) -> ControllerTiming:
-    """Return the controller's figures for a plan: the configuration's, with the plan's times."""
-    shipped = component_settings.controller(TimingConfig(), ControllerConfig(), ReplicationConfig())
-    return replace(
-        shipped,
-        lease=LeaseTiming(
-            lease_duration_ms=timing.lease_duration_ms,
-            renew_deadline_ms=timing.renew_deadline_ms,
-            retry_period_ms=timing.lease_retry_ms,
-        ),
-        session_timeout_ms=timing.session_timeout_ms,
-        probe_deadline_ms=min(shipped.probe_deadline_ms, timing.session_timeout_ms),
-        new_partition_wait_ms=500,
-    )
-
-
-def new_controller(timing: Timing, registration: Registration) -> Controller:
-    """Return the controller of a process, a candidate."""
-    broker_id, incarnation = registration.broker_id, registration.incarnation
-    return Controller(
-        broker_id=broker_id,
-        identity=str(HolderIdentity(broker_id=broker_id, incarnation=incarnation)),
-        rank=broker_id,
-        timing=controller_timing(timing),
-    )
 
 
 class SimulatedControllerShell:
@@ -89,18 +57,14 @@ class SimulatedControllerShell:
         prober: Prober,
     ) -> None:
         self._environment = environment
+        self._api = environment.api
         self._store = environment.api.store
         self._port = port
         self._prober = prober
         self._sessions: dict[int, BrokerId] = {}
         """By stream, whose number is the session id."""
         self._driver: SimulatedDriver[ControllerEvent, done.ControllerEffect] = SimulatedDriver(
-            controller,
-            virtual_time=environment.virtual_time,
-            queue=port.queue,
-            deliver=port.deliver,
-            perform=self._perform,
-            tick=Ticked(),
+            controller, port.life, perform=self._perform, tick=Ticked()
         )
 
     def step(self, event: ControllerEvent) -> None:
@@ -117,27 +81,28 @@ class SimulatedControllerShell:
         broker_id = self._sessions.get(stream)
         if broker_id is not None:
             for event in events_of(message, session_id=stream, broker_id=broker_id):
-                self._port.step_controller(event)
+                self.step(event)
 
     def on_stream_broken(self, stream: int) -> None:
         """Take note that a stream ended."""
         broker_id = self._sessions.pop(stream, None)
         if broker_id is not None:
-            self._port.step_controller(SessionBroken(session_id=stream, broker_id=broker_id))
+            self.step(SessionBroken(session_id=stream, broker_id=broker_id))
 
     # --- effects --------------------------------------------------------------------------
 
     def _perform(self, effects: Sequence[done.ControllerEffect]) -> None:
         for effect in effects:
-            perform = _PERFORMERS.get(type(effect))
+            perform = self._performers.get(type(effect))
             if perform is not None:
                 perform(self, effect)
-            elif isinstance(effect, ControllerElected):
-                self._environment.trace.record(self._port.incarnation, effect)
-                self._environment.tally.controllers_elected += 1
 
-    def send(self, effect: SessionEffect) -> None:
-        """Perform an effect on a session; one that is gone takes nothing."""
+    def _elected(self, notice: ControllerElected) -> None:
+        self._environment.trace.record(self._port.incarnation, notice)
+        self._environment.invariants.on_controller_elected()
+
+    def _send(self, effect: SessionEffect) -> None:
+        """Send messages on a session; one that is gone takes nothing."""
         if effect.session_id not in self._sessions:
             return
         own = Address(self._port.broker_id)
@@ -146,136 +111,14 @@ class SimulatedControllerShell:
             delivery = Delivery.REPEATABLE if repeatable else Delivery.ONCE
             self._environment.network.send_on(effect.session_id, own, message, delivery)
 
-    def close(self, effect: done.CloseSession) -> None:
-        """Perform CloseSession; no SessionBroken follows."""
-        self.send(effect)
+    def _close(self, effect: done.CloseSession) -> None:
+        """Refuse a session; no SessionBroken follows."""
+        self._send(effect)
         self._sessions.pop(effect.session_id, None)
 
-    def read_lease(self, effect: done.ReadLease) -> None:
-        """Perform ReadLease."""
-        store, request_id = self._store, effect.request_id
-        self._call(
-            lambda: store.lease,
-            lambda outcome, lease: LeaseResponseReceived(
-                request_id=request_id, outcome=outcome, lease=lease
-            ),
-        )
-
-    def write_lease(self, effect: done.WriteLease) -> None:
-        """Perform WriteLease."""
-        request_id = effect.request_id
-        self._call(
-            lambda: self._environment.api.write_lease(effect.lease),
-            lambda outcome, lease: LeaseResponseReceived(
-                request_id=request_id, outcome=outcome, lease=lease
-            ),
-        )
-
-    def read_floor(self, effect: done.ReadEpochFloor) -> None:
-        """Perform ReadEpochFloor."""
-        store = self._store
-        self._call(
-            lambda: (store.partitions_epoch(), store.record),
-            lambda outcome, found: EpochFloorRead(
-                request_id=effect.request_id,
-                outcome=outcome,
-                partitions_epoch=ControllerEpoch(0) if found is None else found[0],
-                record=None if found is None else found[1],
-            ),
-        )
-
-    def read_record(self, effect: done.ReadControllerRecord) -> None:
-        """Perform ReadControllerRecord."""
-        self._call(
-            lambda: self._store.record,
-            lambda outcome, record: ControllerRecordResponseReceived(
-                request_id=effect.request_id, outcome=outcome, record=record
-            ),
-        )
-
-    def write_record(self, effect: done.WriteControllerRecord) -> None:
-        """Perform WriteControllerRecord."""
-        self._call(
-            lambda: self._store.put_record(effect.record),
-            lambda outcome, record: ControllerRecordResponseReceived(
-                request_id=effect.request_id, outcome=outcome, record=record
-            ),
-        )
-
-    def load(self, effect: done.LoadCluster) -> None:
-        """Perform LoadCluster: quorum lists, then watches from there."""
-        store = self._store
-
-        def loaded(outcome: StoreOutcome, found: Any) -> ControllerEvent:
-            partitions, brokers, version = found or ((), (), store.version)
-            if version != store.version:
-                self._environment.fault_counts[Anomaly.LIST_STALE] += 1
-            return ClusterLoaded(
-                request_id=effect.request_id,
-                outcome=outcome,
-                partitions=partitions,
-                brokers=brokers,
-                topics=(store.topic,),
-            )
-
-        self._call(
-            lambda: (
-                tuple(store.partitions.values()),
-                tuple(store.brokers.values()),
-                store.version,
-            ),
-            loaded,
-            watch=self._port.step_controller,
-        )
-
-    def stop_watching(self, _: done.StopWatching) -> None:
-        """Perform StopWatching."""
-        self._environment.api.stop_watching(self._port)
-
-    def read_partition(self, effect: done.ReadStoredPartition) -> None:
-        """Perform ReadStoredPartition."""
-        self._call(
-            lambda: self._store.partitions[effect.name],
-            lambda outcome, found: PartitionResponseReceived(
-                request_id=effect.request_id, outcome=outcome, partition=found
-            ),
-        )
-
-    def write_status(self, effect: done.WritePartitionStatus) -> None:
-        """Perform WritePartitionStatus."""
-        self._call(
-            lambda: self._environment.api.write_status(self._port.broker_id, effect),
-            lambda outcome, found: PartitionResponseReceived(
-                request_id=effect.request_id, outcome=outcome, partition=found
-            ),
-        )
-
-    def read_broker(self, effect: done.ReadBroker) -> None:
-        """Perform ReadBroker."""
-        self._call(
-            lambda: self._store.brokers[effect.broker_id],
-            lambda outcome, found: BrokerRead(
-                request_id=effect.request_id, outcome=outcome, broker=found
-            ),
-        )
-
-    def read_topics(self, effect: done.ReadTopics) -> None:
-        """Perform ReadTopics."""
-        self._call(
-            lambda: (self._store.topic,),
-            lambda outcome, found: TopicsRead(
-                request_id=effect.request_id,
-                outcome=outcome,
-                topic_ids=frozenset(topic.topic_id for topic in found or ()),
-                topics=found or (),
-            ),
-        )
-
-    def probe(self, effect: done.ProbeBroker) -> None:
-        """Perform ProbeBroker."""
-
+    def _probe(self, effect: done.ProbeBroker) -> None:
         def on_verdict(verdict: ProbeVerdict) -> None:
-            self._port.step_controller(
+            self.step(
                 ProbeResponseReceived(
                     request_id=effect.request_id, broker_id=effect.broker_id, verdict=verdict
                 )
@@ -283,37 +126,116 @@ class SimulatedControllerShell:
 
         self._prober.probe(effect.broker_id, effect.incarnation, effect.deadline_ms, on_verdict)
 
+    # --- effects: the store ---------------------------------------------------------------
+
+    def _read_lease(self, effect: done.ReadLease) -> None:
+        self._call(effect, lambda: self._store.lease, LeaseResponseReceived, "lease")
+
+    def _write_lease(self, effect: done.WriteLease) -> None:
+        self._call(
+            effect, lambda: self._api.write_lease(effect.lease), LeaseResponseReceived, "lease"
+        )
+
+    def _read_record(self, effect: done.ReadControllerRecord) -> None:
+        self._call(effect, lambda: self._store.record, ControllerRecordResponseReceived, "record")
+
+    def _write_record(self, effect: done.WriteControllerRecord) -> None:
+        write = partial(self._store.put_record, effect.record)
+        self._call(effect, write, ControllerRecordResponseReceived, "record")
+
+    def _read_partition(self, effect: done.ReadStoredPartition) -> None:
+        found = self._store.partitions
+        self._call(effect, lambda: found[effect.name], PartitionResponseReceived, "partition")
+
+    def _write_status(self, effect: done.WritePartitionStatus) -> None:
+        write = partial(self._api.write_status, self._port.broker_id, effect)
+        self._call(effect, write, PartitionResponseReceived, "partition")
+
+    def _read_broker(self, effect: done.ReadBroker) -> None:
+        self._call(effect, lambda: self._store.brokers[effect.broker_id], BrokerRead, "broker")
+
     def _call(
         self,
+        effect: Any,
         apply: Callable[[], Any],
-        event: Callable[[StoreOutcome, Any], ControllerEvent],
-        *,
-        watch: Callable[[ControllerEvent], None] | None = None,
+        event: Callable[..., ControllerEvent],
+        field: str,
     ) -> None:
+        """Call the store; `field` is where the event has the object that was read or written."""
+
         def answer(outcome: StoreOutcome, found: Any) -> None:
-            self._port.step_controller(event(outcome, found))
+            self.step(event(request_id=effect.request_id, outcome=outcome, **{field: found}))
 
-        self._environment.api.call(self._port, apply, answer, watch=watch)
+        self._api.call(self._port.life, apply, answer)
 
+    def _read_floor(self, effect: done.ReadEpochFloor) -> None:
+        def answer(outcome: StoreOutcome, found: Any) -> None:
+            epoch, record = found or (ControllerEpoch(0), None)
+            self.step(
+                EpochFloorRead(
+                    request_id=effect.request_id,
+                    outcome=outcome,
+                    partitions_epoch=epoch,
+                    record=record,
+                )
+            )
 
-_PERFORMERS: dict[type, Callable[[SimulatedControllerShell, Any], None]] = {
-    done.ReadLease: SimulatedControllerShell.read_lease,
-    done.WriteLease: SimulatedControllerShell.write_lease,
-    done.ReadEpochFloor: SimulatedControllerShell.read_floor,
-    done.ReadControllerRecord: SimulatedControllerShell.read_record,
-    done.WriteControllerRecord: SimulatedControllerShell.write_record,
-    done.LoadCluster: SimulatedControllerShell.load,
-    done.StopWatching: SimulatedControllerShell.stop_watching,
-    done.ReadStoredPartition: SimulatedControllerShell.read_partition,
-    done.WritePartitionStatus: SimulatedControllerShell.write_status,
-    done.ReadBroker: SimulatedControllerShell.read_broker,
-    done.ReadTopics: SimulatedControllerShell.read_topics,
-    done.ProbeBroker: SimulatedControllerShell.probe,
-    done.CloseSession: SimulatedControllerShell.close,
-    done.SendFullState: SimulatedControllerShell.send,
-    done.SendLeaderAndIsr: SimulatedControllerShell.send,
-    done.SendUpdateMetadata: SimulatedControllerShell.send,
-    done.SendStopReplica: SimulatedControllerShell.send,
-    done.ReplyAlterPartition: SimulatedControllerShell.send,
-    done.ReplyControlledShutdown: SimulatedControllerShell.send,
-}
+        store = self._store
+        self._api.call(self._port.life, lambda: (store.partitions_epoch(), store.record), answer)
+
+    def _read_topics(self, effect: done.ReadTopics) -> None:
+        def answer(outcome: StoreOutcome, found: Any) -> None:
+            self.step(
+                TopicsRead(
+                    request_id=effect.request_id,
+                    outcome=outcome,
+                    topic_ids=frozenset(topic.topic_id for topic in found or ()),
+                    topics=found or (),
+                )
+            )
+
+        self._api.call(self._port.life, lambda: (self._store.topic,), answer)
+
+    def _load(self, effect: done.LoadCluster) -> None:
+        """List everything by quorum reads, and watch from there."""
+        store = self._store
+
+        def read() -> tuple[Any, ...]:
+            return tuple(store.partitions.values()), tuple(store.brokers.values()), store.version
+
+        def answer(outcome: StoreOutcome, found: Any) -> None:
+            partitions, brokers, version = found or ((), (), store.version)
+            if version != store.version:
+                self._environment.fault_counts[Anomaly.LIST_STALE] += 1
+            self.step(
+                ClusterLoaded(
+                    request_id=effect.request_id,
+                    outcome=outcome,
+                    partitions=partitions,
+                    brokers=brokers,
+                    topics=(store.topic,),
+                )
+            )
+
+        self._api.call(self._port.life, read, answer, watch=self.step)
+
+    def _stop_watching(self, _: done.StopWatching) -> None:
+        self._api.stop_watching(self._port.life)
+
+    _performers: ClassVar[dict[type, Callable[[SimulatedControllerShell, Any], None]]] = {
+        **dict.fromkeys(get_args(SessionEffect), _send),
+        done.CloseSession: _close,
+        done.ProbeBroker: _probe,
+        done.ReadLease: _read_lease,
+        done.WriteLease: _write_lease,
+        done.ReadControllerRecord: _read_record,
+        done.WriteControllerRecord: _write_record,
+        done.ReadStoredPartition: _read_partition,
+        done.WritePartitionStatus: _write_status,
+        done.ReadBroker: _read_broker,
+        done.ReadEpochFloor: _read_floor,
+        done.ReadTopics: _read_topics,
+        done.LoadCluster: _load,
+        done.StopWatching: _stop_watching,
+        ControllerElected: _elected,
+    }

@@ -8,8 +8,10 @@ way may have reached the disk or not.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from strandline.core.effects import PersistedPartition, PersistState
@@ -36,12 +38,12 @@ class StoredBatch(NamedTuple):
 
 def new_batch(base_offset: int, leader_epoch: LeaderEpoch, values: tuple[int, ...]) -> StoredBatch:
     """Return a batch as a leader stamps it."""
-    span = BatchSpan(
-        base_offset=base_offset,
-        next_offset=base_offset + len(values),
-        leader_epoch=leader_epoch,
-    )
+    end = base_offset + len(values)
+    span = BatchSpan(base_offset=base_offset, next_offset=end, leader_epoch=leader_epoch)
     return StoredBatch(span, values)
+
+
+_end_of = attrgetter("span.next_offset")
 
 
 class RecordLog:
@@ -101,21 +103,13 @@ class RecordLog:
         self.batches.clear()
         self.values.clear()
 
-    def read(self, *, from_offset: int, up_to_offset: int, batches_max: int) -> list[StoredBatch]:
+    def read(
+        self, *, from_offset: int, up_to_offset: int, batches_max: int
+    ) -> tuple[StoredBatch, ...]:
         """Return the batches of a range, from its start on, at most so many."""
-        found: list[StoredBatch] = []
-        low, high = 0, len(self.batches)
-        while low < high:
-            middle = (low + high) // 2
-            if self.batches[middle].span.next_offset <= from_offset:
-                low = middle + 1
-            else:
-                high = middle
-        for batch in self.batches[low : low + batches_max]:
-            if batch.span.next_offset > up_to_offset:
-                break
-            found.append(batch)
-        return found
+        first = bisect_right(self.batches, from_offset, key=_end_of)
+        last = bisect_right(self.batches, up_to_offset, key=_end_of)
+        return tuple(self.batches[first : min(last, first + batches_max)])
 
     def lose_tail(self, keep_per_mille: int) -> int:
         """Keep that share of the batches, and all that was flushed; return the records lost."""
@@ -183,12 +177,9 @@ class SimulatedDisk:
 
     def has_lost_logs(self) -> bool:
         """Tell whether there is less than this broker once had."""
-        if any(tp not in self.logs for tp in self.persisted):
-            return True
-        return any(
-            offset > self.logs[tp].end
-            for tp, offset in self.high_watermarks.items()
-            if tp in self.logs
+        ends = {tp: log.end for tp, log in self.logs.items()}
+        return not self.persisted.keys() <= ends.keys() or any(
+            offset > ends.get(tp, offset) for tp, offset in self.high_watermarks.items()
         )
 
     def hosted(self) -> list[HostedPartition]:
@@ -204,22 +195,14 @@ class SimulatedDisk:
                 newest=newest,
                 persisted=persisted.leader_epoch,
             )
-        found = HostedPartition(
+        return HostedPartition(
             tp=tp,
             topic_name=tp.topic_id,
-            leader_epoch=newest,
-            partition_epoch=PartitionEpoch(-1),
-            isr=(),
+            leader_epoch=newest if persisted is None else persisted.leader_epoch,
+            partition_epoch=PartitionEpoch(-1) if persisted is None else persisted.partition_epoch,
+            isr=() if persisted is None else persisted.isr,
             log_start_offset=log.start,
             log_end_offset=log.end,
             high_watermark=min(max(self.high_watermarks.get(tp, 0), log.start), log.end),
             epochs=epochs,
-        )
-        if persisted is None:
-            return found
-        return replace(
-            found,
-            leader_epoch=max(persisted.leader_epoch, newest),
-            partition_epoch=persisted.partition_epoch,
-            isr=persisted.isr,
         )

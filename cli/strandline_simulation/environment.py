@@ -1,30 +1,56 @@
-"""What lies around every process and client of a schedule: handed to each part as one value."""
+"""What lies around the processes and clients of a schedule: each part is given all of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .api_server import ApiServer
+from .disk import SimulatedDisk
 from .fault_counts import FaultCounts
 from .invariants import Invariants
+from .loss_budget import LossBudget
 from .network import Network
 from .plan import Plan
 from .present_conditions import PresentConditions
-from .tally import Tally
+from .store import SimulatedStore
 from .trace import Trace
 from .virtual_time import VirtualTime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedEnvironment:
     """The parts are shared and change; which ones there are does not."""
 
-    plan: Plan
-    virtual_time: VirtualTime
-    conditions: PresentConditions
-    network: Network
-    api: ApiServer
-    invariants: Invariants
-    trace: Trace
-    tally: Tally
-    fault_counts: FaultCounts
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.virtual_time = VirtualTime()
+        self.fault_counts = FaultCounts()
+        self.conditions = PresentConditions(plan.conditions)
+        self.trace = Trace(self.virtual_time)
+        store = SimulatedStore(plan)
+        self.disks = {
+            broker_id: SimulatedDisk(log_dir_id=f"dir-{broker_id}-0") for broker_id in store.brokers
+        }
+        self.invariants = Invariants(store, self.disks)
+        self.loss_budget = LossBudget(
+            store, self.disks, min_insync_replicas=plan.min_insync_replicas
+        )
+        self.network = Network(
+            self.virtual_time,
+            seed=plan.seed,
+            conditions=self.conditions,
+            fault_counts=self.fault_counts,
+            break_detected_ms=plan.timing.break_detected_ms,
+            silence_detected_ms=plan.timing.session_timeout_ms,
+        )
+        self.api = ApiServer(
+            self.virtual_time,
+            store=store,
+            seed=plan.seed,
+            conditions=self.conditions,
+            timeout_ms=plan.timing.api_timeout_ms,
+            fault_counts=self.fault_counts,
+            on_status_written=(
+                self.trace.on_status_written,
+                self.invariants.on_status_written,
+                self.loss_budget.on_status_written,
+            ),
+            on_status_refused=self.invariants.on_status_refused,
+        )

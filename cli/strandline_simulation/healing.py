@@ -9,10 +9,9 @@ from strandline.core.views import RoleName
 from strandline.model import NO_LEADER, BrokerId, PartitionState, StoredPartition, TopicPartition
 
 from .clients import SimulatedClients
-from .disk import SimulatedDisk
 from .environment import SimulatedEnvironment
 from .hosts import Hosts
-from .invariants import OFFLINE_NEEDS_LOSS, InvariantBroken
+from .invariants import Invariant, InvariantBroken
 from .serving_broker import ServingBroker
 
 
@@ -20,15 +19,11 @@ class Healing:
     """Ends the faults of one schedule, and says what is not healed yet."""
 
     def __init__(
-        self,
-        environment: SimulatedEnvironment,
-        hosts: Hosts,
-        disks: Mapping[BrokerId, SimulatedDisk],
-        clients: SimulatedClients,
+        self, environment: SimulatedEnvironment, hosts: Hosts, clients: SimulatedClients
     ) -> None:
         self._environment = environment
         self._hosts = hosts
-        self._disks = disks
+        self._disks = environment.disks
         self._clients = clients
         environment.virtual_time.at(environment.plan.heal_at_ms, self.heal)
 
@@ -87,5 +82,5 @@ class Healing:
             return f"offline: {state.reason}"
         for entry in state.isr:
             if entry.broker_epoch > self._disks[entry.broker_id].unclean_up_to_epoch:
-                raise InvariantBroken(OFFLINE_NEEDS_LOSS, tp=tp, entry=entry)
+                raise InvariantBroken(Invariant.OFFLINE_NEEDS_LOSS, tp=tp, entry=entry)
         return ""

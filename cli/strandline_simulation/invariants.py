@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from strandline.core.effects import (
@@ -43,44 +44,31 @@ from strandline.model import (
 from .disk import RecordLog, SimulatedDisk
 from .store import SimulatedStore
 
-ONE_LEADER_PER_EPOCH = "one leader per epoch"
-EPOCHS_NEVER_FALL = "epochs never fall"
-LEADER_IN_ISR = "the leader is in the ISR, the ISR within the replicas"
-WATERMARK_WITHIN_LOG = "the high watermark is within the log and never falls under one leader"
-COMMITTED_NEVER_CHANGES = "what is committed never changes"
-LEADER_IS_COMPLETE = "a leader has everything that earlier leaders committed"
-ISR_IS_COMPLETE = "every in-sync replica has everything that is committed"
-MAXIMAL_ISR_COVERS = "a leader counts every replica that could be elected"
-READS_ARE_COMMITTED = "consumers read committed records only"
-ACKNOWLEDGED_IS_COMMITTED = "what is acknowledged is committed"
-ACKNOWLEDGED_SURVIVES = "an acknowledged record survives at its offset"
-EVERYTHING_HEALS = "when faults end, the cluster heals and everything is answered"
-OFFLINE_NEEDS_LOSS = "a partition stays offline only if its whole ISR lost data"
-CORE_HOLDS = "no invariant of our own code is broken"
-NOTHING_ELSE_RAISES = "our own code raises nothing but what it declares"
-EVERY_INVARIANT = (
-    ONE_LEADER_PER_EPOCH,
-    EPOCHS_NEVER_FALL,
-    LEADER_IN_ISR,
-    WATERMARK_WITHIN_LOG,
-    COMMITTED_NEVER_CHANGES,
-    LEADER_IS_COMPLETE,
-    ISR_IS_COMPLETE,
-    MAXIMAL_ISR_COVERS,
-    READS_ARE_COMMITTED,
-    ACKNOWLEDGED_IS_COMMITTED,
-    ACKNOWLEDGED_SURVIVES,
-    EVERYTHING_HEALS,
-    OFFLINE_NEEDS_LOSS,
-    CORE_HOLDS,
-    NOTHING_ELSE_RAISES,
-)
+
+class Invariant(StrEnum):
+    """What must hold; the value is the sentence that a reader sees."""
+
+    ONE_LEADER_PER_EPOCH = "one leader per epoch"
+    EPOCHS_NEVER_FALL = "epochs never fall"
+    LEADER_IN_ISR = "the leader is in the ISR, the ISR within the replicas"
+    WATERMARK_WITHIN_LOG = "the high watermark is within the log and never falls under one leader"
+    COMMITTED_NEVER_CHANGES = "what is committed never changes"
+    LEADER_IS_COMPLETE = "a leader has everything that earlier leaders committed"
+    ISR_IS_COMPLETE = "every in-sync replica has everything that is committed"
+    MAXIMAL_ISR_COVERS = "a leader counts every replica that could be elected"
+    READS_ARE_COMMITTED = "consumers read committed records only"
+    ACKNOWLEDGED_IS_COMMITTED = "what is acknowledged is committed"
+    ACKNOWLEDGED_SURVIVES = "an acknowledged record survives at its offset"
+    EVERYTHING_HEALS = "when faults end, the cluster heals and everything is answered"
+    OFFLINE_NEEDS_LOSS = "a partition stays offline only if its whole ISR lost data"
+    CORE_HOLDS = "no invariant of our own code is broken"
+    NOTHING_ELSE_RAISES = "our own code raises nothing but what it declares"
 
 
 class InvariantBroken(Exception):
     """An invariant does not hold; values say where."""
 
-    def __init__(self, invariant: str, **values: object) -> None:
+    def __init__(self, invariant: Invariant, **values: object) -> None:
         self.invariant = invariant
         detail = ", ".join(f"{name}={value}" for name, value in values.items())
         super().__init__(f"{invariant}: {detail}")
@@ -145,6 +133,9 @@ class Invariants:
         self.elections = dict.fromkeys(tps, 0)
         self.acknowledged_after = dict.fromkeys(tps, 0)
         """Records acknowledged after an election that was not the first."""
+        self.controllers_elected = 0
+        self.deciding_brokers: set[BrokerId] = set()
+        """The brokers that committed the state of a partition as controller."""
         self._matching_ends: dict[tuple[BrokerId, TopicPartition], int] = {}
         self._leaders: dict[tuple[TopicPartition, LeaderEpoch], Replica] = {}
         self._leaderships: dict[tuple[BrokerId, TopicPartition], ObservedLeadership] = {}
@@ -157,7 +148,7 @@ class Invariants:
         self, writer: BrokerId, before: StoredPartition, state: PartitionState
     ) -> None:
         """Judge a status write that was applied."""
-        del writer
+        self.deciding_brokers.add(writer)
         old, new, tp = before.state, state, before.tp
         _check_leader_in_isr(tp, new)
         rises = old is None or (
@@ -166,7 +157,7 @@ class Invariants:
             and (new.leader == old.leader or new.leader_epoch > old.leader_epoch)
         )
         if not rises:
-            raise InvariantBroken(EPOCHS_NEVER_FALL, tp=tp, old=old, new=new)
+            raise InvariantBroken(Invariant.EPOCHS_NEVER_FALL, tp=tp, old=old, new=new)
         self._check_isr(tp)
         self._check_maximal_isr(tp)
         if new.leader != NO_LEADER and (old is None or new.leader_epoch != old.leader_epoch):
@@ -176,7 +167,7 @@ class Invariants:
     def on_status_refused(self, before: StoredPartition, state: PartitionState) -> None:
         """Judge a status write of a current version that the CRD's rules refuse."""
         _check_leader_in_isr(before.tp, state)
-        raise InvariantBroken(EPOCHS_NEVER_FALL, old=before.state, new=state)
+        raise InvariantBroken(Invariant.EPOCHS_NEVER_FALL, old=before.state, new=state)
 
     # --- disks ----------------------------------------------------------------------------
 
@@ -213,10 +204,13 @@ class Invariants:
             case _:
                 pass
 
-    def on_proposed(self, replica: Replica, effect: ProposeIsr) -> None:
+    def on_proposed(self, effect: ProposeIsr) -> None:
         """Take note that a leader changes its maximal ISR."""
-        del replica
         self._unchecked[effect.tp] = None
+
+    def on_controller_elected(self) -> None:
+        """Count an election of a controller."""
+        self.controllers_elected += 1
 
     def after_step(self, replica: Replica) -> None:
         """Judge what needs the whole step to be performed."""
@@ -237,20 +231,22 @@ class Invariants:
             replica.broker_id, tp, visible
         ):
             raise InvariantBroken(
-                WATERMARK_WITHIN_LOG, leader=replica.incarnation, tp=tp, visible=visible
+                Invariant.WATERMARK_WITHIN_LOG, leader=replica.incarnation, tp=tp, visible=visible
             )
 
     def _on_accepted_epoch(self, replica: Replica, tp: TopicPartition, epoch: LeaderEpoch) -> None:
         key = (replica.broker_id, tp)
         if epoch < self._accepted_epochs.get(key, epoch):
-            raise InvariantBroken(EPOCHS_NEVER_FALL, broker=replica.broker_id, tp=tp, epoch=epoch)
+            raise InvariantBroken(
+                Invariant.EPOCHS_NEVER_FALL, broker=replica.broker_id, tp=tp, epoch=epoch
+            )
         self._accepted_epochs[key] = epoch
 
     def _on_leader(self, replica: Replica, tp: TopicPartition, epoch: LeaderEpoch) -> None:
         other = self._leaders.setdefault((tp, epoch), replica)
         if other is not replica:
             raise InvariantBroken(
-                ONE_LEADER_PER_EPOCH,
+                Invariant.ONE_LEADER_PER_EPOCH,
                 tp=tp,
                 epoch=epoch,
                 leaders=(other.incarnation, replica.incarnation),
@@ -258,7 +254,7 @@ class Invariants:
         end = self.committed[tp].end_below(epoch)
         if not self._holds_committed(replica.broker_id, tp, end):
             raise InvariantBroken(
-                LEADER_IS_COMPLETE,
+                Invariant.LEADER_IS_COMPLETE,
                 leader=replica.incarnation,
                 tp=tp,
                 epoch=epoch,
@@ -275,7 +271,7 @@ class Invariants:
         )
         if not leadership.high_watermark <= offset <= log.end:
             raise InvariantBroken(
-                WATERMARK_WITHIN_LOG,
+                Invariant.WATERMARK_WITHIN_LOG,
                 leader=replica.incarnation,
                 tp=tp,
                 before=leadership.high_watermark,
@@ -287,7 +283,7 @@ class Invariants:
         known = len(committed.values)
         if not self._holds_committed(replica.broker_id, tp, min(known, offset)):
             raise InvariantBroken(
-                COMMITTED_NEVER_CHANGES,
+                Invariant.COMMITTED_NEVER_CHANGES,
                 leader=replica.incarnation,
                 tp=tp,
                 epoch=leadership.epoch,
@@ -307,7 +303,7 @@ class Invariants:
             later = other == tp and leadership.epoch > epoch and leadership.replica.alive
             if later and not self._holds_committed(broker_id, tp, end):
                 raise InvariantBroken(
-                    LEADER_IS_COMPLETE,
+                    Invariant.LEADER_IS_COMPLETE,
                     leader=leadership.replica.incarnation,
                     tp=tp,
                     epoch=leadership.epoch,
@@ -322,7 +318,10 @@ class Invariants:
         end = base_offset + len(values)
         if tuple(self.committed[tp].values[base_offset:end]) != values:
             raise InvariantBroken(
-                ACKNOWLEDGED_IS_COMMITTED, leader=replica.incarnation, tp=tp, offset=base_offset
+                Invariant.ACKNOWLEDGED_IS_COMMITTED,
+                leader=replica.incarnation,
+                tp=tp,
+                offset=base_offset,
             )
         self.acknowledged[tp].update(enumerate(values, start=base_offset))
         if self.elections[tp] > 1:
@@ -334,7 +333,7 @@ class Invariants:
         """Judge what a consumer is given."""
         if values and self.committed[tp].values[position : position + len(values)] != values:
             raise InvariantBroken(
-                READS_ARE_COMMITTED, leader=replica.incarnation, tp=tp, offset=position
+                Invariant.READS_ARE_COMMITTED, leader=replica.incarnation, tp=tp, offset=position
             )
 
     # --- whole states ---------------------------------------------------------------------
@@ -345,7 +344,7 @@ class Invariants:
             excused = entry.broker_epoch <= self._disks[entry.broker_id].unclean_up_to_epoch
             if not excused and not self._holds_committed(entry.broker_id, tp, end):
                 raise InvariantBroken(
-                    ISR_IS_COMPLETE,
+                    Invariant.ISR_IS_COMPLETE,
                     tp=tp,
                     member=entry,
                     committed=end,
@@ -367,7 +366,7 @@ class Invariants:
         counted = view.maximal_isr
         if view.role is RoleName.LEADER and not counted.issuperset(state.isr_ids):
             raise InvariantBroken(
-                MAXIMAL_ISR_COVERS, tp=tp, stored=state.isr_ids, counted=sorted(counted)
+                Invariant.MAXIMAL_ISR_COVERS, tp=tp, stored=state.isr_ids, counted=sorted(counted)
             )
 
     def check_survival(self, tp: TopicPartition) -> None:
@@ -398,19 +397,25 @@ class Invariants:
         for log in logs:
             for offset, value in self.acknowledged[tp].items():
                 if log.value_at(offset) != value:
-                    raise InvariantBroken(ACKNOWLEDGED_SURVIVES, tp=tp, offset=offset, value=value)
+                    raise InvariantBroken(
+                        Invariant.ACKNOWLEDGED_SURVIVES, tp=tp, offset=offset, value=value
+                    )
 
     def _check_acknowledged_somewhere(self, tp: TopicPartition) -> None:
         """Judge that each acknowledged record is at its offset on some disk."""
         logs = self._logs(tp, self._disks)
         for offset, value in self.acknowledged[tp].items():
             if all(log.value_at(offset) != value for log in logs):
-                raise InvariantBroken(ACKNOWLEDGED_SURVIVES, tp=tp, offset=offset, value=value)
+                raise InvariantBroken(
+                    Invariant.ACKNOWLEDGED_SURVIVES, tp=tp, offset=offset, value=value
+                )
 
     def _view(self, replica: Replica, tp: TopicPartition) -> PartitionView:
         view = replica.view(tp)
         if view is None:
-            raise InvariantBroken(CORE_HOLDS, broker=replica.incarnation, tp=tp, view=None)
+            raise InvariantBroken(
+                Invariant.CORE_HOLDS, broker=replica.incarnation, tp=tp, view=None
+            )
         return view
 
     def _holds_committed(self, broker_id: BrokerId, tp: TopicPartition, end: int) -> bool:
@@ -441,4 +446,4 @@ def _check_leader_in_isr(tp: TopicPartition, state: PartitionState) -> None:
     if not set(members) <= set(state.replicas) or (
         state.leader != NO_LEADER and state.leader not in members
     ):
-        raise InvariantBroken(LEADER_IN_ISR, tp=tp, state=state)
+        raise InvariantBroken(Invariant.LEADER_IN_ISR, tp=tp, state=state)

@@ -1,14 +1,14 @@
 """What clients and probes say to brokers, and brokers to them.
 
 Frozen values that the network carries. Requests of clients carry an id that the response
-repeats. Streams carry the messages of `controller_session`, and two events of the core.
+repeats; a broker answers a MetadataRequest with what it knows of the cluster, which may be old.
+Streams carry the messages of `controller_session`, and two events of the core.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.broker_interface import MetadataSnapshot
 from strandline.errors import ErrorCode
 from strandline.model import TopicPartition
 
@@ -35,15 +35,7 @@ class ProduceRequest:
     request_id: int
     tp: TopicPartition
     values: tuple[int, ...]
-    timeout_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceResponse:
-    """What became of a batch."""
-
-    request_id: int
-    error: ErrorCode
+    max_wait_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,21 +49,14 @@ class ConsumeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumeResponse:
-    """Where the consumer reads on."""
+class ClientResponse:
+    """What became of a batch, or where the consumer reads on."""
 
     request_id: int
     error: ErrorCode
-    next_position: int
+    next_position: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRequest:
     """A client asks a broker who leads."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataResponse:
-    """What that broker knows of the cluster; it may be old."""
-
-    snapshot: MetadataSnapshot

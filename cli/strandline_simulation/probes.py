@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from strandline.controller.events import ProbeVerdict
@@ -10,7 +11,7 @@ from strandline.model import BrokerId
 from .environment import SimulatedEnvironment
 from .messages import Probe, ProbeResponse
 from .network import Address, Channel
-from .process_port import ProcessPort
+from .process_life import ProcessLife
 
 OnVerdict = Callable[[ProbeVerdict], None]
 
@@ -18,23 +19,20 @@ OnVerdict = Callable[[ProbeVerdict], None]
 class Prober:
     """The probes of one process; each has one verdict, at its deadline at the latest."""
 
-    def __init__(self, environment: SimulatedEnvironment, port: ProcessPort) -> None:
+    def __init__(self, environment: SimulatedEnvironment, life: ProcessLife) -> None:
         self._environment = environment
-        self._port = port
-        self._last_probe_id = 0
+        self._life = life
+        self._probe_ids = itertools.count(1)
         self._waiting: dict[int, tuple[str, OnVerdict]] = {}
 
     def probe(
         self, target: BrokerId, incarnation: str, deadline_ms: int, on_verdict: OnVerdict
     ) -> None:
         """Ask once; silence up to the deadline is NO_ANSWER."""
-        self._last_probe_id += 1
-        probe = Probe(probe_id=self._last_probe_id)
+        probe = Probe(probe_id=next(self._probe_ids))
         self._waiting[probe.probe_id] = (incarnation, on_verdict)
-        self._environment.network.send(self._port.address, Address(target), probe, Channel.PROBE)
-        self._environment.virtual_time.after(
-            deadline_ms, self._port.deliver, self._judge, probe.probe_id, ProbeVerdict.NO_ANSWER
-        )
+        self._environment.network.send(self._life.address, Address(target), probe, Channel.PROBE)
+        self._life.deliver_after(deadline_ms, self._judge, probe.probe_id, ProbeVerdict.NO_ANSWER)
 
     def on_response(self, response: ProbeResponse) -> None:
         """Take the name of the process that listens there."""

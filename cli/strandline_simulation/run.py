@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from strandline.errors import InvariantViolation
 
 from .fault_counts import FaultCounts
-from .invariants import CORE_HOLDS, EVERYTHING_HEALS, NOTHING_ELSE_RAISES, InvariantBroken
+from .invariants import Invariant, InvariantBroken
 from .plan import Plan
 from .virtual_time import VirtualTime
 from .world import World
@@ -66,9 +66,9 @@ def run(plan: Plan) -> ScheduleResult:
     except InvariantBroken as broken:
         invariant, detail = broken.invariant, str(broken)
     except InvariantViolation as error:
-        invariant, detail = CORE_HOLDS, _describe(error)
+        invariant, detail = Invariant.CORE_HOLDS, _describe(error)
     except _UNDECLARED as error:
-        invariant, detail = NOTHING_ELSE_RAISES, _describe(error)
+        invariant, detail = Invariant.NOTHING_ELSE_RAISES, _describe(error)
     return _result(world, invariant, detail)
 
 
@@ -86,14 +86,16 @@ def _run_to_end(world: World) -> None:
             if not missing:
                 break
     else:
-        raise InvariantBroken(EVERYTHING_HEALS, missing=missing)
+        raise InvariantBroken(Invariant.EVERYTHING_HEALS, missing=missing)
     for tp in world.environment.invariants.committed:
         world.environment.invariants.check_survival(tp)
 
 
 def _run_next(virtual_time: VirtualTime) -> None:
     if not virtual_time.run_next() or virtual_time.count > EVENTS_MAX:
-        raise InvariantBroken(EVERYTHING_HEALS, missing="an end", events=virtual_time.count)
+        raise InvariantBroken(
+            Invariant.EVERYTHING_HEALS, missing="an end", events=virtual_time.count
+        )
 
 
 def _describe(error: BaseException) -> str:
@@ -104,29 +106,28 @@ def _describe(error: BaseException) -> str:
 
 def _result(world: World, invariant: str, detail: str) -> ScheduleResult:
     environment = world.environment
-    invariants, plan, tally = environment.invariants, environment.plan, environment.tally
-    virtual_time = environment.virtual_time
+    invariants, virtual_time = environment.invariants, environment.virtual_time
     states = [found.state for found in environment.api.store.partitions.values()]
     logs = [
         (broker_id, str(tp), log.values)
-        for broker_id, disk in world.disks.items()
+        for broker_id, disk in environment.disks.items()
         for tp, log in sorted(disk.logs.items())
     ]
     text = f"{states} {logs} {virtual_time.count}"
     digest = zlib.crc32(text.encode(), environment.trace.digest)
     return ScheduleResult(
-        seed=plan.seed,
+        seed=environment.plan.seed,
         broken_invariant=invariant,
         detail=detail,
         trace=environment.trace.lines() if invariant else (),
         events=virtual_time.count,
         virtual_ms=virtual_time.now_ms,
-        healed_after_ms=virtual_time.now_ms - plan.heal_at_ms,
+        healed_after_ms=virtual_time.now_ms - environment.plan.heal_at_ms,
         elections=sum(invariants.elections.values()),
-        controllers=tally.controllers_elected,
-        deciding_brokers=len(tally.deciding_brokers),
-        data_losses=world.loss_budget.losses,
-        awaiting_rejoin_max=world.loss_budget.awaiting_rejoin_max,
+        controllers=invariants.controllers_elected,
+        deciding_brokers=len(invariants.deciding_brokers),
+        data_losses=environment.loss_budget.losses,
+        awaiting_rejoin_max=environment.loss_budget.awaiting_rejoin_max,
         fault_counts=environment.fault_counts,
         acknowledged=sum(map(len, invariants.acknowledged.values())),
         acknowledged_after_election=max(invariants.acknowledged_after.values()),

@@ -6,61 +6,32 @@ stops in order; it decides nothing.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, get_args
 
 from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen, LeaseObserved
-from strandline.controller_session.controller_session import ControllerSession
 from strandline.controller_session.events import Event as SessionEvent
 from strandline.controller_session.events import HolderObserved, ShutdownBegun
-from strandline.controller_session.messages import (
-    CommandResponse,
-    Heartbeat,
-    Hello,
-    IsrProposal,
-    MetadataUpdate,
-    SessionRefused,
-    ShutdownRequest,
-    ShutdownResponse,
-)
+from strandline.controller_session.messages import BrokerMessage, ControllerMessage
 from strandline.controller_session.metadata_cache import MetadataCache
-from strandline.core.events import (
-    AlterPartitionResponseReceived,
-    FetchResponseReceived,
-    FollowerFetchReceived,
-    LeaderAndIsrReceived,
-    ReplicaLoaded,
-    StopReplicaReceived,
-)
 from strandline.core.events import Event as CoreEvent
+from strandline.core.events import FetchResponseReceived, FollowerFetchReceived, ReplicaLoaded
 from strandline.core.views import PartitionView
-from strandline.model import (
-    ControllerEpoch,
-    LeaseRecord,
-    Registration,
-    TopicPartition,
-)
+from strandline.model import ControllerEpoch, LeaseRecord, Registration, TopicPartition
 
 from .broker_api import SimulatedBrokerApi
-from .controller_shell import SimulatedControllerShell, new_controller
-from .core_shell import SimulatedCoreShell, new_replicas
-from .disk import SimulatedDisk
-from .driver import StepQueue
+from .controller_shell import SimulatedControllerShell
+from .core_shell import SimulatedCoreShell
 from .environment import SimulatedEnvironment
-from .messages import (
-    ConsumeRequest,
-    MetadataRequest,
-    Probe,
-    ProbeResponse,
-    ProduceRequest,
-)
+from .machines import new_controller, new_replicas, new_session
+from .messages import ConsumeRequest, MetadataRequest, Probe, ProbeResponse, ProduceRequest
 from .network import Address, Channel, OnStream, Refused, StreamEnded
 from .probes import Prober
 from .process_life import ProcessLife
-from .request_ids import RequestIds
-from .session_shell import SimulatedSessionShell, session_timing
+from .session_shell import SimulatedSessionShell
 
 SHUTDOWN_MAX_MS = 1_200
 RELEASE_MS = 30
@@ -78,50 +49,30 @@ class ServingBroker:
     """One process from its registration on; the port of its own parts (`ProcessPort`)."""
 
     def __init__(
-        self,
-        environment: SimulatedEnvironment,
-        life: ProcessLife,
-        *,
-        registration: Registration,
-        disk: SimulatedDisk,
+        self, environment: SimulatedEnvironment, life: ProcessLife, registration: Registration
     ) -> None:
+        self.life = life
         self.broker_id = life.broker_id
         self.incarnation = life.incarnation
-        self.address = life.address
-        self.deliver = life.deliver
-        self.queue = StepQueue()
         self._environment = environment
-        self._life = life
-        self._disk = disk
+        self._disk = disk = environment.disks[life.broker_id]
         self._registration = registration
         self._phase = Phase.SERVING
         self._on_exit: Callable[[], None] = life.end
         timing = environment.plan.timing
-        self._replicas = new_replicas(timing, registration, disk)
+        self._replicas = replicas = new_replicas(timing, registration, disk)
         self._controller = new_controller(timing, registration)
         metadata = MetadataCache("c", controller_epoch=disk.controller_epoch)
-        session = ControllerSession(
-            registration,
-            replicas=self._replicas,
-            metadata=metadata,
-            timing=session_timing(timing),
-        )
-        request_ids = RequestIds()
-        self._prober = Prober(environment, self)
+        request_ids = itertools.count(1)
+        self._prober = Prober(environment, life)
         self._broker_api = SimulatedBrokerApi(
-            environment,
-            self,
-            replicas=self._replicas,
-            disk=disk,
-            metadata=metadata,
-            request_ids=request_ids,
+            environment, self, replicas=replicas, metadata=metadata, request_ids=request_ids
         )
         self._core_shell = SimulatedCoreShell(
             environment,
             self,
-            replicas=self._replicas,
+            replicas=replicas,
             registration=registration,
-            disk=disk,
             metadata=metadata,
             broker_api=self._broker_api,
             request_ids=request_ids,
@@ -132,84 +83,67 @@ class ServingBroker:
         self._session_shell = SimulatedSessionShell(
             environment,
             self,
-            session=session,
+            session=new_session(timing, registration, replicas, metadata),
             prober=self._prober,
             on_shutdown_ended=self._finish_stop,
         )
+        self.view: Callable[[TopicPartition], PartitionView | None] = replicas.view
+        self.step_core: Callable[[CoreEvent], None] = self._core_shell.step
+        self.step_controller: Callable[[ControllerEvent], None] = self._controller_shell.step
+        self.step_session: Callable[[SessionEvent], None] = self._session_shell.step
 
     def begin(self) -> None:
         """Load what is on disk, listen, and follow the Lease."""
-        life, environment = self._life, self._environment
+        life, environment = self.life, self._environment
         environment.network.register(life.address, self)
         environment.network.register(Address(life.broker_id), self)
         for hosted in self._disk.hosted():
             self.step_core(ReplicaLoaded(hosted=hosted))
         self.step_controller(ControllerEpochSeen(controller_epoch=self._disk.controller_epoch))
-        environment.api.watch_lease(self, self._observe_lease)
-
-    # --- the port of the parts ------------------------------------------------------------
-
-    @property
-    def alive(self) -> bool:
-        """Whether it has not ended."""
-        return self._life.alive
-
-    def step_core(self, event: CoreEvent) -> None:
-        """Step the replicas."""
-        self._core_shell.step(event)
-
-    def step_controller(self, event: ControllerEvent) -> None:
-        """Step the controller."""
-        self._controller_shell.step(event)
-
-    def step_session(self, event: SessionEvent) -> None:
-        """Step the controller session."""
-        self._session_shell.step(event)
+        environment.api.watch_lease(life, self._observe_lease)
 
     # --- what is seen from outside --------------------------------------------------------
 
     @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self.life.alive
+
+    @property
     def is_listening(self) -> bool:
         """Whether the listener is open: it is closed before the controller Lease is released."""
-        return self._life.alive and self._phase is not Phase.RELEASING
+        return self.life.alive and self._phase is not Phase.RELEASING
 
     @property
     def has_waiting_requests(self) -> bool:
         """Whether requests of clients wait in a purgatory."""
-        return (
-            self._broker_api.has_waiting_consumers
-            or self._replicas.purgatory_sizes()["produce"] > 0
-        )
+        waiting_producers = self._replicas.purgatory_sizes()["produce"]
+        return waiting_producers > 0 or self._broker_api.has_waiting_consumers
 
     @property
     def active_epoch(self) -> ControllerEpoch | None:
         """The epoch of the active controller here, None while it is inactive."""
         return self._controller.epoch
 
-    def view(self, tp: TopicPartition) -> PartitionView | None:
-        """Return what the core has of a partition, None without a replica."""
-        return self._replicas.view(tp)
-
     # --- the network ----------------------------------------------------------------------
 
     def receive(self, source: Address, value: object) -> None:
         """Take a value that arrived here; later if the process is paused."""
-        self._life.deliver(_RECEIVERS[type(value)], self, source, value)
+        self.life.deliver(_RECEIVERS[type(value)], self, source, value)
 
-    def on_stream(self, _: Address, value: OnStream) -> None:
-        """Hand a message to the part that it is for."""
+    def _on_stream(self, value: OnStream) -> None:
         _STREAM_RECEIVERS[type(value.message)](self, value.stream, value.message)
 
-    def on_stream_broken(self, _: Address, value: StreamEnded) -> None:
+    def _on_stream_ended(self, stream: int) -> None:
         """Hand the end of a stream to all: each knows its own streams."""
-        self._core_shell.on_stream_broken(value.stream)
-        self._session_shell.on_stream_broken(value.stream)
-        self._controller_shell.on_stream_broken(value.stream)
+        self._core_shell.on_stream_broken(stream)
+        self._session_shell.on_stream_broken(stream)
+        self._controller_shell.on_stream_broken(stream)
 
-    def on_probe(self, source: Address, probe: Probe) -> None:
+    def _on_probe(self, source: Address, probe: Probe) -> None:
         """Say which process this is."""
         response = ProbeResponse(probe_id=probe.probe_id, incarnation=self.incarnation)
-        self._environment.network.send(self.address, source, response, Channel.PROBE)
+        self._environment.network.send(self.life.address, source, response, Channel.PROBE)
 
     def _observe_lease(self, lease: LeaseRecord) -> None:
         """Take the controller Lease, as broker and as candidate."""
@@ -223,7 +157,7 @@ class ServingBroker:
         if self._phase is Phase.SERVING:
             self._phase = Phase.MOVING_LEADERS
             self._on_exit = on_exit
-            self._environment.virtual_time.after(SHUTDOWN_MAX_MS, self.deliver, self._finish_stop)
+            self.life.deliver_after(SHUTDOWN_MAX_MS, self._finish_stop)
             self.step_session(ShutdownBegun())
 
     def _finish_stop(self) -> None:
@@ -231,7 +165,7 @@ class ServingBroker:
             self._phase = Phase.RELEASING
             self._environment.network.unregister(Address(self.broker_id))
             self.step_controller(StopRequested())
-            self._environment.virtual_time.after(RELEASE_MS, self.deliver, self._exit)
+            self.life.deliver_after(RELEASE_MS, self._exit)
 
     def _exit(self) -> None:
         self._disk.flush()
@@ -241,42 +175,24 @@ class ServingBroker:
 
 
 _RECEIVERS: dict[type, Callable[[ServingBroker, Address, Any], None]] = {
-    OnStream: ServingBroker.on_stream,
-    StreamEnded: ServingBroker.on_stream_broken,
+    OnStream: lambda self, _, value: self._on_stream(value),
+    StreamEnded: lambda self, _, ended: self._on_stream_ended(ended.stream),
     ProduceRequest: lambda self, source, value: self._broker_api.on_produce(source, value),
     ConsumeRequest: lambda self, source, value: self._broker_api.on_consume(source, value),
     MetadataRequest: lambda self, source, _: self._broker_api.on_metadata(source),
-    Probe: ServingBroker.on_probe,
+    Probe: lambda self, source, probe: self._on_probe(source, probe),
     ProbeResponse: lambda self, _, value: self._prober.on_response(value),
     Refused: lambda self, _, refused: self._prober.on_refused(refused.value),
 }
-
-_StreamReceiver = Callable[[ServingBroker, int, Any], None]
-
-
-def _to_session(self: ServingBroker, stream: int, message: Any) -> None:
-    self._session_shell.on_message(stream, message)
-
-
-def _to_controller(self: ServingBroker, stream: int, message: Any) -> None:
-    self._controller_shell.on_broker_message(stream, message)
-
-
-_STREAM_RECEIVERS: dict[type, _StreamReceiver] = {
+_STREAM_RECEIVERS: dict[type, Callable[[ServingBroker, int, Any], None]] = {
     FollowerFetchReceived: lambda self, stream, fetch: self._core_shell.on_fetch(stream, fetch),
     FetchResponseReceived: lambda self, _, found: self._core_shell.on_fetch_response(found),
     **dict.fromkeys(
-        (Heartbeat, IsrProposal, CommandResponse, Hello, ShutdownRequest), _to_controller
+        get_args(BrokerMessage),
+        lambda self, stream, value: self._controller_shell.on_broker_message(stream, value),
     ),
     **dict.fromkeys(
-        (
-            LeaderAndIsrReceived,
-            StopReplicaReceived,
-            MetadataUpdate,
-            AlterPartitionResponseReceived,
-            ShutdownResponse,
-            SessionRefused,
-        ),
-        _to_session,
+        get_args(ControllerMessage),
+        lambda self, stream, value: self._session_shell.on_message(stream, value),
     ),
 }

@@ -6,11 +6,7 @@ The deciding is `strandline.controller_session`, the same as in a real broker (A
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from strandline import component_settings
-from strandline.config.replication import ControllerConfig, ReplicationConfig
-from strandline.config.timing import TimingConfig
 from strandline.controller.events import ProbeVerdict
 from strandline.controller.store_events import StoreOutcome
 from strandline.controller_session import effects as done
@@ -24,47 +20,23 @@ from strandline.controller_session.events import (
     TimePassed,
 )
 from strandline.controller_session.messages import (
-    BrokerMessage,
     ControllerMessage,
     Heartbeat,
     IsrProposal,
 )
-from strandline.controller_session.timing import ControllerSessionTiming
 from strandline.model import StoredBroker
 
 from .driver import SimulatedDriver
 from .environment import SimulatedEnvironment
 from .network import Address, Channel, Delivery
-from .plan import Timing
 from .probes import Prober
 from .process_port import ProcessPort
 
-
-def session_timing(timing: Timing) -> ControllerSessionTiming:
-    """Return the session's figures for a plan: the configuration's, with the plan's times."""
-    shipped = component_settings.controller_session(
-        TimingConfig(), ControllerConfig(), ReplicationConfig()
-    )
-    return replace(
-        shipped,
-        heartbeat_interval_ms=timing.heartbeat_ms,
-        hosted_report_interval_ms=timing.hosted_report_ms,
-        probe_deadline_ms=min(shipped.probe_deadline_ms, timing.session_timeout_ms),
-        shutdown_response_max_ms=400,
-        shutdown_retry_ms=100,
-        shutdown_stalled_ms=800,
-    )
-
-
-def delivery_of(message: BrokerMessage) -> Delivery:
-    """Return what the network may do to a message of a broker."""
-    match message:
-        case Heartbeat():
-            return Delivery.SKIPPABLE
-        case IsrProposal():
-            return Delivery.REPEATABLE
-        case _:
-            return Delivery.ONCE
+_DELIVERIES: dict[type, Delivery] = {
+    Heartbeat: Delivery.SKIPPABLE,
+    IsrProposal: Delivery.REPEATABLE,
+}
+"""What the network may do to a message of a broker, if its delivery is not ONCE."""
 
 
 class SimulatedSessionShell:
@@ -87,12 +59,7 @@ class SimulatedSessionShell:
         """By session id; a closed one stays, so that late messages find their session."""
         self._session_ids: dict[int, int] = {}
         self._driver: SimulatedDriver[Event, done.Effect] = SimulatedDriver(
-            session,
-            virtual_time=environment.virtual_time,
-            queue=port.queue,
-            deliver=port.deliver,
-            perform=self._perform,
-            tick=TimePassed(),
+            session, port.life, perform=self._perform, tick=TimePassed()
         )
 
     def step(self, event: Event) -> None:
@@ -112,17 +79,18 @@ class SimulatedSessionShell:
         """Take note that a stream ended."""
         session_id = self._session_ids.get(stream)
         if session_id is not None:
-            self._port.step_session(StreamBroken(session_id=session_id))
+            self.step(StreamBroken(session_id=session_id))
 
     # --- effects --------------------------------------------------------------------------
 
     def _perform(self, effects: Sequence[done.Effect]) -> None:
-        port, network = self._port, self._environment.network
+        port, own, network = self._port, self._port.life.address, self._environment.network
         for effect in effects:
             match effect:
                 case done.SendMessage():
                     stream, message = self._streams[effect.session_id], effect.message
-                    network.send_on(stream, port.address, message, delivery_of(message))
+                    delivery = _DELIVERIES.get(type(message), Delivery.ONCE)
+                    network.send_on(stream, own, message, delivery)
                 case done.StepReplicas():
                     port.step_core(effect.event)
                 case done.StepController():
@@ -130,13 +98,12 @@ class SimulatedSessionShell:
                 case done.FindHolder():
                     self._find_holder(effect)
                 case done.DialHolder():
-                    stream = network.open_stream(
-                        port.address, Address(effect.broker_id), Channel.SESSION
-                    )
+                    holder = Address(effect.broker_id)
+                    stream = network.open_stream(own, holder, Channel.SESSION)
                     self._streams[effect.session_id] = stream
                     self._session_ids[stream] = effect.session_id
                 case done.CloseStream():
-                    network.close_stream(self._streams[effect.session_id], port.address)
+                    network.close_stream(self._streams[effect.session_id], own)
                 case done.ProbeHolder():
                     self._probe(effect)
                 case done.ShutdownEnded():
@@ -145,21 +112,16 @@ class SimulatedSessionShell:
                     pass
 
     def _find_holder(self, effect: done.FindHolder) -> None:
-        store = self._environment.api.store
+        api = self._environment.api
 
-        def on_found(outcome: StoreOutcome, found: StoredBroker | None) -> None:
-            readable = outcome is StoreOutcome.OK and found is not None
-            self._port.step_session(
-                HolderLookedUp(
-                    lookup_id=effect.lookup_id,
-                    registration=found.registration if readable and found else None,
-                )
-            )
+        def on_found(_: StoreOutcome, found: StoredBroker | None) -> None:
+            registration = None if found is None else found.registration
+            self.step(HolderLookedUp(lookup_id=effect.lookup_id, registration=registration))
 
-        self._environment.api.call(self._port, lambda: store.brokers[effect.broker_id], on_found)
+        api.call(self._port.life, lambda: api.store.brokers[effect.broker_id], on_found)
 
     def _probe(self, effect: done.ProbeHolder) -> None:
         def on_verdict(verdict: ProbeVerdict) -> None:
-            self._port.step_session(HolderProbed(probe_id=effect.probe_id, verdict=verdict))
+            self.step(HolderProbed(probe_id=effect.probe_id, verdict=verdict))
 
         self._prober.probe(effect.broker_id, effect.incarnation, effect.deadline_ms, on_verdict)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from strandline_cli.__main__ import main
-from strandline_simulation.invariants import ISR_IS_COMPLETE
+from strandline_simulation.invariants import Invariant
 from strandline_simulation.plan import Plan, from_json, to_json
 from strandline_simulation.plan_generator import draw_plan
 from strandline_simulation.run import run
@@ -64,8 +64,8 @@ def test_shrinking_keeps_what_breaks_the_invariant_and_little_else() -> None:
         produces=(*JOIN_BELOW_EPOCH_START.produces, *draw_plan(1).produces[:6]),
     )
     with planted(JOIN_BEFORE_EPOCH_START):
-        small = Shrinker(_only_partition_0(plan), ISR_IS_COMPLETE, runs_max=60).shrink()
-        assert run(small).broken_invariant == ISR_IS_COMPLETE
+        small = Shrinker(_only_partition_0(plan), Invariant.ISR_IS_COMPLETE, runs_max=60).shrink()
+        assert run(small).broken_invariant == Invariant.ISR_IS_COMPLETE
     assert len(small.produces) <= 2
     assert len(small.faults) <= 3
 
@@ -89,7 +89,7 @@ def test_the_command_reports_a_broken_invariant(
     with planted(JOIN_BEFORE_EPOCH_START):
         assert main(["sim", "--plan", str(path), "--shrink-to", str(tmp_path / "small.json")]) == 1
     printed = capsys.readouterr().out
-    assert f"seed 1: {ISR_IS_COMPLETE}" in printed
+    assert f"seed 1: {Invariant.ISR_IS_COMPLETE}" in printed
     assert "IsrChangeRequested" in printed
     assert from_json((tmp_path / "small.json").read_text()).faults
     assert main(["sim", "--plan", str(path)]) == 0
