@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from strandline.dump_log.scanned import Scanned
@@ -144,15 +144,8 @@ def _take(history: History, fields: list[object]) -> None:
             )
         case [str(word), str(value), time_ms, int(offset)]:
             send = history.sends[value]
-            history.sends[value] = Sent(
-                producer=send.producer,
-                partition=send.partition,
-                sequence=send.sequence,
-                value=value,
-                sent_ms=send.sent_ms,
-                ended_ms=_number(time_ms),
-                outcome=SendOutcome(word),
-                offset=offset,
+            history.sends[value] = replace(
+                send, ended_ms=_number(time_ms), outcome=SendOutcome(word), offset=offset
             )
         case _:
             raise ValueError("no such kind of line")

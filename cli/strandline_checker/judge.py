@@ -10,7 +10,7 @@ Source: the anomaly classes of Jepsen's Kafka workload, reduced to what a full s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -58,16 +58,8 @@ class HistoryVerdict:
     @property
     def is_valid(self) -> bool:
         """True if nothing acknowledged was lost, moved or doubled, and the replicas agree."""
-        return not (
-            self.lost
-            or self.duplicated
-            or self.out_of_order
-            or self.moved
-            or self.diverged
-            or self.phantom
-            or self.unscanned
-            or self.misread
-        )
+        harmed = self.lost + self.duplicated + self.out_of_order + self.moved + self.misread
+        return harmed + self.diverged + self.phantom + self.unscanned == 0
 
 
 def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> HistoryVerdict:
@@ -87,10 +79,11 @@ def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> Hist
     for partition, brokers in sorted(replicas.items()):
         sends = [send for send in history.sends.values() if send.partition == partition]
         scans = {broker: history.scans.get((partition, broker)) for broker in sorted(brokers)}
-        for finding in _judge_partition(partition, sends, scans):
-            by_kind[finding.kind].append(finding)
+        for kind, detail in _judge_partition(sends, scans):
+            by_kind[kind].append(Finding(kind=kind, partition=partition, detail=detail))
     for (partition, _), reads in sorted(history.reads.items()):
-        by_kind["misread"] += _judge_reads(partition, reads, history)
+        for detail in _judge_reads(partition, reads, history):
+            by_kind["misread"].append(Finding(kind="misread", partition=partition, detail=detail))
     outcomes = [send.outcome for send in history.sends.values()]
     return HistoryVerdict(
         sent=len(outcomes),
@@ -114,61 +107,54 @@ def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> Hist
 
 
 def _judge_partition(
-    partition: int, sends: list[Sent], scans: dict[BrokerId, list[Scanned] | None]
-) -> Iterable[Finding]:
-    def found(kind: str, detail: str) -> Finding:
-        return Finding(kind=kind, partition=partition, detail=detail)
-
+    sends: list[Sent], scans: dict[BrokerId, list[Scanned] | None]
+) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the detail of each finding."""
     acked = [send for send in sends if send.outcome is SendOutcome.ACKED]
     by_value = {send.value: send for send in sends}
     reference: dict[int, Scanned] = {}
     for broker, scan in scans.items():
         if scan is None:
             if acked:
-                yield found("unscanned", f"no log of broker {broker} was read")
+                yield "unscanned", f"no log of broker {broker} was read"
             continue
         offsets: dict[str, int] = {}
         for record in scan:
             first = reference.setdefault(record.offset, record)
             if _identity(first) != _identity(record):
-                yield found(
-                    "diverged",
-                    f"offset {record.offset}: broker {first.broker} has {first.value} of epoch "
-                    f"{first.leader_epoch}, {broker} has {record.value} of {record.leader_epoch}",
-                )
+                one = f"broker {first.broker} has {first.value} of epoch {first.leader_epoch}"
+                other = f"{broker} has {record.value} of {record.leader_epoch}"
+                yield "diverged", f"offset {record.offset}: {one}, {other}"
             if record.value in offsets:
-                yield found(
-                    "duplicated",
-                    f"{record.value} at {offsets[record.value]} and {record.offset} on {broker}",
-                )
+                where = f"{offsets[record.value]} and {record.offset} on {broker}"
+                yield "duplicated", f"{record.value} at {where}"
             offsets.setdefault(record.value, record.offset)
             send = by_value.get(record.value)
             if send is None or send.outcome is SendOutcome.FAILED:
-                yield found("phantom", f"{record.value} at {record.offset} on broker {broker}")
-        yield from _judge_acked(partition, acked, offsets, broker)
+                yield "phantom", f"{record.value} at {record.offset} on broker {broker}"
+        yield from _judge_acked(acked, offsets, broker)
 
 
 def _judge_acked(
-    partition: int, acked: list[Sent], offsets: dict[str, int], broker: BrokerId
-) -> Iterable[Finding]:
+    acked: list[Sent], offsets: dict[str, int], broker: BrokerId
+) -> Iterator[tuple[str, str]]:
     highest: dict[str, tuple[int, str]] = {}
     for send in sorted(acked, key=lambda send: (send.producer, send.sequence)):
         offset = offsets.get(send.value)
         if offset is None:
-            detail = f"{send.value}, acknowledged at {send.offset}, is not on broker {broker}"
-            yield Finding(kind="lost", partition=partition, detail=detail)
+            yield "lost", f"{send.value}, acknowledged at {send.offset}, is not on broker {broker}"
             continue
         if offset != send.offset:
-            detail = f"{send.value}: acknowledged at {send.offset}, lies at {offset} on {broker}"
-            yield Finding(kind="moved", partition=partition, detail=detail)
+            where = f"acknowledged at {send.offset}, lies at {offset} on {broker}"
+            yield "moved", f"{send.value}: {where}"
         before = highest.get(send.producer)
         if before is not None and offset < before[0]:
-            detail = f"{send.value} at {offset} was sent after {before[1]} at {before[0]}"
-            yield Finding(kind="out_of_order", partition=partition, detail=detail)
+            sent = f"was sent after {before[1]} at {before[0]}"
+            yield "out_of_order", f"{send.value} at {offset} {sent}"
         highest[send.producer] = max(before or (offset, send.value), (offset, send.value))
 
 
-def _judge_reads(partition: int, reads: list[Read], history: History) -> Iterable[Finding]:
+def _judge_reads(partition: int, reads: list[Read], history: History) -> Iterator[str]:
     logged = {
         (record.offset, record.value)
         for (scanned, _), records in history.scans.items()
@@ -179,11 +165,9 @@ def _judge_reads(partition: int, reads: list[Read], history: History) -> Iterabl
     for read in reads:
         where = f"{read.consumer} got {read.value} at {read.offset}"
         if (read.offset, read.value) not in logged:
-            detail = f"{where}, which is in no log"
-            yield Finding(kind="misread", partition=partition, detail=detail)
+            yield f"{where}, which is in no log"
         elif expected is not None and read.offset != expected:
-            detail = f"{where}, where {expected} must follow"
-            yield Finding(kind="misread", partition=partition, detail=detail)
+            yield f"{where}, where {expected} must follow"
         expected = read.offset + 1
 
 

@@ -22,14 +22,5 @@ class Scanned:
 
 def scanned_line(record: Scanned) -> str:
     """Return the line a log scan writes for a record."""
-    return json.dumps(
-        [
-            "record",
-            record.broker,
-            record.partition,
-            record.offset,
-            record.leader_epoch,
-            record.value,
-            record.checksum,
-        ]
-    )
+    place = (record.broker, record.partition, record.offset)
+    return json.dumps(["record", *place, record.leader_epoch, record.value, record.checksum])
