@@ -31,6 +31,7 @@ from strandline.model import (
 )
 
 from .fault_counts import Anomaly, FaultCounts
+from .plan import Plan
 from .present_conditions import PresentConditions
 from .prng import Prng, key_of
 from .process_life import ProcessLife
@@ -59,11 +60,10 @@ class ApiServer:
     def __init__(
         self,
         virtual_time: VirtualTime,
+        plan: Plan,
         *,
         store: SimulatedStore,
-        seed: int,
         conditions: PresentConditions,
-        timeout_ms: int,
         fault_counts: FaultCounts,
         on_status_written: Sequence[OnStatusWritten],
         on_status_refused: Callable[[StoredPartition, PartitionState], None],
@@ -75,9 +75,9 @@ class ApiServer:
         self.store = store
         self._virtual_time = virtual_time
         self._fault_counts = fault_counts
-        self._seed = seed
+        self._seed = plan.seed
         self._conditions = conditions
-        self._timeout_ms = timeout_ms
+        self._timeout_ms = plan.timing.api_timeout_ms
         self._on_status_written = on_status_written
         self._on_status_refused = on_status_refused
         self._prngs: dict[tuple[BrokerId, str], Prng] = {}

@@ -23,6 +23,7 @@ from strandline.model import (
     ControllerEpoch,
     EpochStart,
     HostedPartition,
+    IsrEntry,
     LeaderEpoch,
     PartitionEpoch,
     TopicPartition,
@@ -125,7 +126,7 @@ class SimulatedDisk:
     """What lies on the volume of one broker.
 
     unclean_up_to_epoch is the truth behind cleanSinceEpoch: ISR entries with this broker epoch
-    or a lower one stand for records that may be lost.
+    or a lower one stand for records that may be lost; -1 if nothing was ever lost.
     """
 
     log_dir_id: str
@@ -167,6 +168,10 @@ class SimulatedDisk:
 
     def _mark_unclean(self) -> None:
         self.unclean_up_to_epoch = max(self.unclean_up_to_epoch, self.meta_epoch or BrokerEpoch(0))
+
+    def covers(self, entry: IsrEntry) -> bool:
+        """Tell whether nothing was lost since the process of this ISR entry registered."""
+        return entry.broker_epoch > self.unclean_up_to_epoch
 
     def flush(self) -> None:
         """Bring everything to disk, as an orderly stop does."""

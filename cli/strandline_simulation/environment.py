@@ -29,23 +29,15 @@ class SimulatedEnvironment:
             broker_id: SimulatedDisk(log_dir_id=f"dir-{broker_id}-0") for broker_id in store.brokers
         }
         self.invariants = Invariants(store, self.disks)
-        self.loss_budget = LossBudget(
-            store, self.disks, min_insync_replicas=plan.min_insync_replicas
-        )
+        self.loss_budget = LossBudget(plan, store, self.disks)
         self.network = Network(
-            self.virtual_time,
-            seed=plan.seed,
-            conditions=self.conditions,
-            fault_counts=self.fault_counts,
-            break_detected_ms=plan.timing.break_detected_ms,
-            silence_detected_ms=plan.timing.session_timeout_ms,
+            self.virtual_time, plan, conditions=self.conditions, fault_counts=self.fault_counts
         )
         self.api = ApiServer(
             self.virtual_time,
+            plan,
             store=store,
-            seed=plan.seed,
             conditions=self.conditions,
-            timeout_ms=plan.timing.api_timeout_ms,
             fault_counts=self.fault_counts,
             on_status_written=(
                 self.trace.on_status_written,

@@ -81,6 +81,6 @@ class Healing:
         if state.reason != UNCLEAN_LAST_REPLICA:
             return f"offline: {state.reason}"
         for entry in state.isr:
-            if entry.broker_epoch > self._disks[entry.broker_id].unclean_up_to_epoch:
+            if self._disks[entry.broker_id].covers(entry):
                 raise InvariantBroken(Invariant.OFFLINE_NEEDS_LOSS, tp=tp, entry=entry)
         return ""

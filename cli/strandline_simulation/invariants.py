@@ -162,7 +162,8 @@ class Invariants:
         self._check_maximal_isr(tp)
         if new.leader != NO_LEADER and (old is None or new.leader_epoch != old.leader_epoch):
             self.elections[tp] += 1
-            self._check_acknowledged(tp, self._trusted_logs(tp, new))
+            trusted = (e.broker_id for e in new.isr if self._disks[e.broker_id].covers(e))
+            self._check_acknowledged(tp, self._logs(tp, trusted))
 
     def on_status_refused(self, before: StoredPartition, state: PartitionState) -> None:
         """Judge a status write of a current version that the CRD's rules refuse."""
@@ -226,10 +227,8 @@ class Invariants:
     def _check_leader(self, replica: Replica, tp: TopicPartition) -> None:
         """Judge what a leader shows consumers, the inherited high watermark included."""
         view = self._view(replica, tp)
-        visible = view.high_watermark
-        if view.role is RoleName.LEADER and not self._holds_committed(
-            replica.broker_id, tp, visible
-        ):
+        visible, is_leader = view.high_watermark, view.role is RoleName.LEADER
+        if is_leader and not self._holds_committed(replica.broker_id, tp, visible):
             raise InvariantBroken(
                 Invariant.WATERMARK_WITHIN_LOG, leader=replica.incarnation, tp=tp, visible=visible
             )
@@ -265,10 +264,8 @@ class Invariants:
         self._unchecked[tp] = None
 
     def _on_high_watermark(self, replica: Replica, tp: TopicPartition, offset: int) -> None:
-        log, leadership = (
-            self._disks[replica.broker_id].logs[tp],
-            self._leaderships[replica.broker_id, tp],
-        )
+        log = self._disks[replica.broker_id].logs[tp]
+        leadership = self._leaderships[replica.broker_id, tp]
         if not leadership.high_watermark <= offset <= log.end:
             raise InvariantBroken(
                 Invariant.WATERMARK_WITHIN_LOG,
@@ -341,7 +338,7 @@ class Invariants:
     def _check_isr(self, tp: TopicPartition) -> None:
         state, end = self._store.state(tp), len(self.committed[tp].values)
         for entry in () if state is None else state.isr:
-            excused = entry.broker_epoch <= self._disks[entry.broker_id].unclean_up_to_epoch
+            excused = not self._disks[entry.broker_id].covers(entry)
             if not excused and not self._holds_committed(entry.broker_id, tp, end):
                 raise InvariantBroken(
                     Invariant.ISR_IS_COMPLETE,
@@ -356,11 +353,9 @@ class Invariants:
         if state is None or state.leader == NO_LEADER:
             return
         leadership = self._leaderships.get((state.leader, tp))
-        if (
-            leadership is None
-            or leadership.epoch != state.leader_epoch
-            or not leadership.replica.alive
-        ):
+        if leadership is None or leadership.epoch != state.leader_epoch:
+            return
+        if not leadership.replica.alive:
             return
         view = self._view(leadership.replica, tp)
         counted = view.maximal_isr
@@ -376,17 +371,6 @@ class Invariants:
             self._check_acknowledged_somewhere(tp)
         else:
             self._check_acknowledged(tp, self._logs(tp, state.isr_ids))
-
-    def _trusted_logs(self, tp: TopicPartition, state: PartitionState) -> list[RecordLog]:
-        """Return the logs of the ISR members that lost nothing since they joined."""
-        return self._logs(
-            tp,
-            [
-                entry.broker_id
-                for entry in state.isr
-                if entry.broker_epoch > self._disks[entry.broker_id].unclean_up_to_epoch
-            ],
-        )
 
     def _logs(self, tp: TopicPartition, brokers: Iterable[BrokerId]) -> list[RecordLog]:
         found = (self._disks[broker_id].logs.get(tp) for broker_id in brokers)

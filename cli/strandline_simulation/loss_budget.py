@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from strandline.model import BrokerId, PartitionState, StoredPartition
 
 from .disk import SimulatedDisk
+from .plan import Plan
 from .store import SimulatedStore
 
 
@@ -19,15 +20,11 @@ class LossBudget:
     """The losses of one schedule; changed by its own methods only."""
 
     def __init__(
-        self,
-        store: SimulatedStore,
-        disks: Mapping[BrokerId, SimulatedDisk],
-        *,
-        min_insync_replicas: int,
+        self, plan: Plan, store: SimulatedStore, disks: Mapping[BrokerId, SimulatedDisk]
     ) -> None:
         self._store = store
         self._disks = disks
-        self._min_insync_replicas = min_insync_replicas
+        self._min_insync_replicas = plan.min_insync_replicas
         self._awaiting_rejoin: dict[str, set[BrokerId]] = {name: set() for name in store.partitions}
         self.losses = 0
         self.awaiting_rejoin_max = 0
@@ -58,16 +55,13 @@ class LossBudget:
     ) -> None:
         """Take the brokers off that joined an ISR again."""
         del writer
-        self._awaiting_rejoin[before.name] -= {
-            entry.broker_id
-            for entry in state.isr
-            if entry.broker_epoch > self._disks[entry.broker_id].unclean_up_to_epoch
+        rejoined = {
+            each.broker_id for each in state.isr if self._disks[each.broker_id].covers(each)
         }
+        self._awaiting_rejoin[before.name] -= rejoined
 
     def _awaits_rejoin(self, broker_id: BrokerId, state: PartitionState | None) -> bool:
         """Tell whether a broker lost data and is not back in the ISR since."""
-        unclean_up_to_epoch = self._disks[broker_id].unclean_up_to_epoch
+        disk = self._disks[broker_id]
         entry = None if state is None else state.entry_of(broker_id)
-        return unclean_up_to_epoch >= 0 and (
-            entry is None or entry.broker_epoch <= unclean_up_to_epoch
-        )
+        return disk.unclean_up_to_epoch >= 0 and (entry is None or not disk.covers(entry))

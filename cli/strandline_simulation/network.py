@@ -10,12 +10,13 @@ machines must hold against that. A host always reaches itself.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import NamedTuple, Protocol
 
 from .fault_counts import Anomaly, FaultCounts
-from .plan import ANY_PEER
+from .plan import ANY_PEER, Plan
 from .present_conditions import PresentConditions
 from .prng import Prng, key_of
 from .virtual_time import VirtualTime
@@ -107,29 +108,25 @@ class Network:
     def __init__(
         self,
         virtual_time: VirtualTime,
+        plan: Plan,
         *,
-        seed: int,
         conditions: PresentConditions,
         fault_counts: FaultCounts,
-        break_detected_ms: int = 300,
-        silence_detected_ms: int = 900,
     ) -> None:
-        """Begin without hosts.
-
-        Units:  break_detected_ms until both ends hear of a loss, silence_detected_ms until the
-                other end hears of a death that the network hides
-        """
+        """Begin without hosts."""
         self._virtual_time = virtual_time
         self._fault_counts = fault_counts
-        self._seed = seed
+        self._seed = plan.seed
         self._conditions = conditions
-        self._break_detected_ms = break_detected_ms
-        self._silence_detected_ms = silence_detected_ms
+        self._break_detected_ms = plan.timing.break_detected_ms
+        """Until both ends of a stream hear of a loss."""
+        self._silence_detected_ms = plan.timing.session_timeout_ms
+        """Until the other end hears of a death that the network hides."""
         self._receivers: dict[Address, Receiver] = {}
         self._silent_hosts: set[int] = set()
         self._links: dict[tuple[int, int, Channel], _Link] = {}
         self._streams: dict[int, _Stream] = {}
-        self._last_stream = 0
+        self._stream_numbers = itertools.count(1)
         self._cut_until_ms: dict[tuple[int, int], int] = {}
 
     # --- hosts ----------------------------------------------------------------------------
@@ -193,9 +190,9 @@ class Network:
 
     def open_stream(self, client: Address, server: Address, channel: Channel) -> int:
         """Return the number of a new stream; no other stream of the schedule has it."""
-        self._last_stream += 1
-        self._streams[self._last_stream] = _Stream(client, server, channel)
-        return self._last_stream
+        number = next(self._stream_numbers)
+        self._streams[number] = _Stream(client, server, channel)
+        return number
 
     def close_stream(self, number: int, end: Address) -> None:
         """Close a stream; the other end hears of it."""
@@ -248,9 +245,7 @@ class Network:
         return True
 
     def _arrive(self, source: Address, destination: Address, value: object) -> None:
-        receiver = self._receivers.get(destination)
-        if receiver is not None:
-            receiver.receive(source, value)
+        if self._tell(destination, source, value):
             return
         silent = destination.host in self._silent_hosts
         silent = silent or self.is_cut(destination.host, source.host)
@@ -270,15 +265,15 @@ class Network:
             self._tell(stream.client, stream.server, broken)
             self._tell(stream.server, stream.client, broken)
 
-    def _tell(self, destination: Address, source: Address, value: object) -> None:
+    def _tell(self, destination: Address, source: Address, value: object) -> bool:
+        """Return false if nothing listens there."""
         receiver = self._receivers.get(destination)
         if receiver is not None:
             receiver.receive(source, value)
+        return receiver is not None
 
     def _link(self, source: int, destination: int, channel: Channel) -> _Link:
         key = (source, destination, channel)
-        link = self._links.get(key)
-        if link is None:
-            prng = Prng(key_of(self._seed, "link", source, destination, channel.value))
-            link = self._links[key] = _Link(prng)
-        return link
+        if key not in self._links:
+            self._links[key] = _Link(Prng(key_of(self._seed, "link", *key)))
+        return self._links[key]
