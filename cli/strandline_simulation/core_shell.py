@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast, get_args
+from typing import Any, ClassVar, NamedTuple, cast, get_args
 
 from strandline.controller_session.events import CommandPerformed, IsrProposed
 from strandline.controller_session.metadata_cache import MetadataCache
@@ -37,19 +37,17 @@ from .prng import Prng, key_of
 from .process_port import ProcessPort
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _WaitingFetch:
+class _WaitingFetch(NamedTuple):
     """A follower's unanswered fetch: its stream, and the request id that the follower uses."""
 
     stream: int
     request_id: int
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _LeaderStream:
     """The stream to a leader, and the id of the one fetch that is out on it, if any."""
 
-    leader: BrokerId
     stream: int
     request_id: int | None = None
 
@@ -95,8 +93,7 @@ class SimulatedCoreShell:
     def on_fetch(self, stream: int, event: FollowerFetchReceived) -> None:
         """Take a follower's fetch."""
         request_id = next(self._request_ids)
-        waiting = _WaitingFetch(stream=stream, request_id=event.request_id)
-        self._waiting_fetches[request_id] = waiting
+        self._waiting_fetches[request_id] = _WaitingFetch(stream, event.request_id)
         self.step(replace(event, request_id=request_id))
 
     def on_fetch_response(self, response: FetchResponseReceived) -> None:
@@ -112,11 +109,11 @@ class SimulatedCoreShell:
         for request_id in gone:
             del self._waiting_fetches[request_id]
             self.step(RequestCancelled(request_id=request_id))
-        for stream in list(self._leader_streams.values()):
+        for leader, stream in list(self._leader_streams.items()):
             if stream.stream == number:
-                del self._leader_streams[stream.leader]
+                del self._leader_streams[leader]
                 if stream.request_id is not None:
-                    self.step(FetchFailed(request_id=stream.request_id, leader=stream.leader))
+                    self.step(FetchFailed(request_id=stream.request_id, leader=leader))
 
     # --- effects: the disk ----------------------------------------------------------------
 
@@ -160,9 +157,6 @@ class SimulatedCoreShell:
         self._disk.logs[effect.tp].restart_at(effect.offset)
         self._environment.invariants.on_truncated(self._port.broker_id, effect.tp, 0)
 
-    def _write_epochs(self, _: done.WriteEpochCheckpoint) -> None:
-        """Do nothing: epochs are rebuilt from batches."""
-
     def _write_high_watermarks(self, effect: done.WriteHighWatermarkCheckpoint) -> None:
         self._disk.high_watermarks = dict(effect.high_watermarks)
 
@@ -171,12 +165,6 @@ class SimulatedCoreShell:
         self._disk.persisted.pop(effect.tp, None)
 
     # --- effects: the network -------------------------------------------------------------
-
-    def _reply_produce(self, effect: done.ReplyProduce) -> None:
-        self._broker_api.reply_produce(effect)
-
-    def _complete_fetch(self, effect: done.CompleteFetch) -> None:
-        self._broker_api.complete_fetch(effect)
 
     def _reply_fetch(self, effect: done.ReplyFetch) -> None:
         """Read the log now, send the response; a follower that is gone gets none."""
@@ -219,7 +207,7 @@ class SimulatedCoreShell:
         stream = self._leader_streams.get(leader)
         if stream is None:
             number = network.open_stream(life.address, Address(leader), Channel.FETCH)
-            stream = self._leader_streams[leader] = _LeaderStream(leader=leader, stream=number)
+            stream = self._leader_streams[leader] = _LeaderStream(number)
         stream.request_id = effect.request_id
         fetch = FollowerFetchReceived(
             request_id=effect.request_id,
@@ -248,11 +236,11 @@ class SimulatedCoreShell:
         done.AppendAsFollower: _append_as_follower,
         done.TruncateTo: _truncate,
         done.RestartLogAt: _restart_log,
-        done.WriteEpochCheckpoint: _write_epochs,
+        done.WriteEpochCheckpoint: lambda *_: None,  # epochs are rebuilt from batches
         done.WriteHighWatermarkCheckpoint: _write_high_watermarks,
         done.DeleteReplica: _delete,
-        done.ReplyProduce: _reply_produce,
-        done.CompleteFetch: _complete_fetch,
+        done.ReplyProduce: lambda self, effect: self._broker_api.reply_produce(effect),
+        done.CompleteFetch: lambda self, effect: self._broker_api.complete_fetch(effect),
         done.ReplyFetch: _reply_fetch,
         done.SendFetch: _send_fetch,
         done.ProposeIsr: _propose,
