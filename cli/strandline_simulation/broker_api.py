@@ -99,7 +99,7 @@ class SimulatedBrokerApi:
     def _read(self, request: ConsumeRequest) -> tuple[ClientResponse, int]:
         """Return what a consumer is told, and the high watermark."""
         tp, position = request.tp, request.position
-        read = self._replicas.read_for_consumer(
+        read = self._replicas.consumer_reads.read(
             tp, fetch_offset=position, leader_epoch=None, last_fetched_epoch=None
         )
         if read.error is ErrorCode.NONE:

@@ -24,6 +24,7 @@ from strandline.core.events import (
     StatePersisted,
     Ticked,
 )
+from strandline.core.notices import Notice
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, Registration
@@ -226,7 +227,7 @@ class SimulatedCoreShell:
     def _reply_to_controller(self, effect: done.ReplyLeaderAndIsr | done.ReplyStopReplica) -> None:
         self._port.step_session(CommandPerformed(response=effect))
 
-    def _on_notice(self, notice: done.Notice) -> None:
+    def _on_notice(self, notice: Notice) -> None:
         self._environment.invariants.on_notice(self._port, notice)
 
     _performers: ClassVar[dict[type, Callable[[SimulatedCoreShell, Any], None]]] = {
@@ -246,5 +247,5 @@ class SimulatedCoreShell:
         done.ProposeIsr: _propose,
         done.ReplyLeaderAndIsr: _reply_to_controller,
         done.ReplyStopReplica: _reply_to_controller,
-        **dict.fromkeys(get_args(done.Notice), _on_notice),
+        **dict.fromkeys(get_args(Notice), _on_notice),
     }

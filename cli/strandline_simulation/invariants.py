@@ -23,13 +23,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from strandline.core.effects import (
+from strandline.core.effects import ProposeIsr
+from strandline.core.notices import (
     BecameFollower,
     BecameLeader,
     HighWatermarkAdvanced,
     IsrChanged,
     Notice,
-    ProposeIsr,
 )
 from strandline.core.views import PartitionView, RoleName
 from strandline.model import (

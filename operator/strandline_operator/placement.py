@@ -14,11 +14,7 @@ from strandline.errors import StrandlineError
 from strandline.model import BrokerId, TopicId
 
 
-class PlacementRefused(StrandlineError):
-    """No assignment exists for these numbers."""
-
-
-class TooFewBrokers(PlacementRefused):
+class TooFewBrokers(StrandlineError):
     """A topic wants more replicas than there are brokers; two on one broker protect nothing."""
 
     def __init__(self, *, replication_factor: int, brokers: int) -> None:
@@ -28,12 +24,7 @@ class TooFewBrokers(PlacementRefused):
 
 
 def place_partition(
-    partition: int,
-    *,
-    brokers: Sequence[BrokerId],
-    replication_factor: int,
-    start: int,
-    shift: int,
+    partition: int, *, brokers: Sequence[BrokerId], replication_factor: int, start: int, shift: int
 ) -> tuple[BrokerId, ...]:
     """Return the replicas of one partition, the preferred leader first.
 

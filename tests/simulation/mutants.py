@@ -19,17 +19,17 @@ from strandline.controller.broker_entry import BrokerView, LivenessState
 from strandline.controller_session.holder_connection import HolderConnection
 from strandline.controller_session.states import NoHolder
 from strandline.core import leader as leader_module
-from strandline.core import reads
 from strandline.core.broker_context import BrokerContext
-from strandline.core.effects import Effect, LogReadInfo, Notice, PersistState
+from strandline.core.effects import Effect, LogReadInfo, PersistState
 from strandline.core.events import AlterPartitionResponseReceived
 from strandline.core.fetchers import Fetcher, OutstandingFetch
 from strandline.core.isr import PendingShrink, Stable
 from strandline.core.isr_proposer import IsrProposer
 from strandline.core.leader import LeaderReplica
 from strandline.core.live_brokers import LiveBrokers
-from strandline.core.partition import Partition
+from strandline.core.notices import Notice
 from strandline.core.purgatory import DelayedProduce, Purgatory
+from strandline.core.reads import ConsumerReads, find_leader
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, IsrEntry, PartitionState, StoredPartition, TopicPartition
 from strandline_simulation.core_shell import SimulatedCoreShell
@@ -126,15 +126,13 @@ def _any_own_entry(self: BrokerContext, entry: IsrEntry | None) -> bool:
     return entry is not None and entry.broker_id == self.broker_id
 
 
-_READ_FOR_CONSUMER = reads.read_for_consumer
+_READ_FOR_CONSUMER = ConsumerReads.read
 
 
-def _reads_to_the_log_end(
-    partition: Partition | None, tp: TopicPartition, **asked: Any
-) -> LogReadInfo:
+def _reads_to_the_log_end(self: ConsumerReads, tp: TopicPartition, **asked: Any) -> LogReadInfo:
     """Let consumers read as far as followers."""
-    read = _READ_FOR_CONSUMER(partition, tp, **asked)
-    leader = reads.find_leader(partition, None)
+    read = _READ_FOR_CONSUMER(self, tp, **asked)
+    leader = find_leader(self._partitions.get(tp), None)
     if read.error is not ErrorCode.NONE or isinstance(leader, ErrorCode):
         return read
     return replace(read, up_to_offset=leader.log.log_end_offset)
@@ -267,8 +265,8 @@ LOST_DATA_TRUSTED = Mutant(
 
 READS_TO_THE_LOG_END = Mutant(
     "consumers read up to the log end",
-    reads,
-    "read_for_consumer",
+    ConsumerReads,
+    "read",
     _reads_to_the_log_end,
     Invariant.READS_ARE_COMMITTED,
 )

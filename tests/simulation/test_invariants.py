@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from strandline.core.effects import BecameLeader, HighWatermarkAdvanced
+from strandline.core.notices import BecameLeader, HighWatermarkAdvanced
 from strandline.core.views import PartitionView
 from strandline.model import (
     BrokerEpoch,

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from .declaration import integer
 
 _MINUTE_MS = 60_000
+
+FETCH_BACKOFF_MIN_MS: Final = 20
+"""First pause after a refused or broken fetch; it doubles up to replica.fetch.backoff.ms. Shorter
+than Kafka's constant one: after an election a follower often fetches before its leader knows."""
+
+FETCH_PARTITIONS_MAX: Final = 20_000
+"""Partitions one fetch may name; with more, fetches take turns and do not wait."""
+
+ISR_REQUEST_BACKOFF_MS: Final = 50
+"""Pause before a proposal is sent again after a response that settled nothing."""
+
+CONTROLLER_REQUESTS_WAITING_MAX: Final = 10_000
+"""Requests of the controller that may wait for the state file; beyond it they are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from strandline.controller.notices import BrokerDead
-from strandline.core.effects import BecameFollower, BecameLeader, ReplicaFailed
+from strandline.core.notices import BecameFollower, BecameLeader, ReplicaFailed
 from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.observability.logs import BrokerLogFormatter

@@ -280,7 +280,7 @@ class BrokerApi:
                 final = True
                 data.append(ConsumerFetchedPartition(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 continue
-            allowed = self._replicas.read_for_consumer(
+            allowed = self._replicas.consumer_reads.read(
                 tp,
                 fetch_offset=wanted.fetch_offset,
                 leader_epoch=wanted.leader_epoch,
@@ -328,7 +328,9 @@ class BrokerApi:
         tp = self._metadata.resolve(topic_name, partition)
         if tp is None:
             return ListedOffset(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        error, offset, epoch = self._replicas.list_offset(tp, timestamp, leader_epoch)
+        error, offset, epoch = self._replicas.consumer_reads.list_offset(
+            tp, timestamp, leader_epoch
+        )
         return ListedOffset(error=error, offset=offset, leader_epoch=epoch)
 
     def end_offset_for_epoch(
@@ -342,4 +344,4 @@ class BrokerApi:
         tp = self._metadata.resolve(topic_name, partition)
         if tp is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_EPOCH_END
-        return self._replicas.end_offset_for_epoch(tp, asked, leader_epoch)
+        return self._replicas.consumer_reads.end_offset_for_epoch(tp, asked, leader_epoch)

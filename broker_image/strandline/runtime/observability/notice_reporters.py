@@ -14,7 +14,7 @@ from typing import Final
 from strandline import names
 from strandline.controller import notices as controller_notices
 from strandline.controller.events import ControllerEvent
-from strandline.core import effects as core_notices
+from strandline.core import notices as core_notices
 from strandline.log_fields import fields
 from strandline.model import ElectionKind, TopicPartition
 from strandline.runtime.event_loop.clock import Clock

@@ -18,6 +18,7 @@ import signal
 import socket
 import ssl
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from strandline.errors import (
 from strandline.kube.api import ApiClient
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
-from strandline.log.data_directory import BrokerState, DataDirectory, new_log_dir_id, read_boot_id
+from strandline.log.data_directory import BrokerState, DataDirectory, read_boot_id
 from strandline.log_fields import fields
 from strandline.model import (
     GRPC_LISTENER,
@@ -205,7 +206,7 @@ class BrokerProcess:
         meta = directory.read_meta()
         state = directory.read_state()
         found = FoundOnDisk(
-            log_dir_id=meta.log_dir_id if meta else new_log_dir_id(),
+            log_dir_id=meta.log_dir_id if meta else str(uuid.uuid4()),
             meta_epoch=meta.broker_epoch if meta else None,
             marker_epoch=marker,
             boot_id=read_boot_id(Path(self._config.storage.boot_id_path)),

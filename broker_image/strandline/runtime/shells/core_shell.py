@@ -16,7 +16,6 @@ from strandline.core.effects import (
     CompleteFetch,
     DeleteReplica,
     Effect,
-    Notice,
     ProposeIsr,
     ReplyFetch,
     ReplyLeaderAndIsr,
@@ -25,6 +24,7 @@ from strandline.core.effects import (
     SendFetch,
 )
 from strandline.core.events import Event, Ticked
+from strandline.core.notices import Notice
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode, InvariantViolation, StorageError
 from strandline.runtime.clients.broker_api import BrokerApi
