@@ -40,7 +40,7 @@ from .fault_counts import Anomaly
 from .network import Address, Delivery
 from .probes import Prober
 from .process_port import ProcessPort
-from .session_messages import SessionEffect, events_of, messages_of
+from .session_messages import events_of, messages_of
 
 _REPEATABLE = (LeaderAndIsrReceived, StopReplicaReceived, AlterPartitionResponseReceived)
 
@@ -101,7 +101,7 @@ class SimulatedControllerShell:
         self._environment.trace.record(self._port.incarnation, notice)
         self._environment.invariants.on_controller_elected()
 
-    def _send(self, effect: SessionEffect) -> None:
+    def _send(self, effect: done.SessionEffect) -> None:
         """Send messages on a session; one that is gone takes nothing."""
         if effect.session_id not in self._sessions:
             return
@@ -223,7 +223,7 @@ class SimulatedControllerShell:
         self._api.stop_watching(self._port.life)
 
     _performers: ClassVar[dict[type, Callable[[SimulatedControllerShell, Any], None]]] = {
-        **dict.fromkeys(get_args(SessionEffect), _send),
+        **dict.fromkeys(get_args(done.SessionEffect), _send),
         done.CloseSession: _close,
         done.ProbeBroker: _probe,
         done.ReadLease: _read_lease,

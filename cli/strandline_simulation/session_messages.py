@@ -38,16 +38,6 @@ from strandline.core.events import (
 )
 from strandline.model import BrokerId
 
-SessionEffect = (
-    done.CloseSession
-    | done.SendFullState
-    | done.SendLeaderAndIsr
-    | done.SendUpdateMetadata
-    | done.SendStopReplica
-    | done.ReplyAlterPartition
-    | done.ReplyControlledShutdown
-)
-
 
 def events_of(
     message: BrokerMessage, *, session_id: int, broker_id: BrokerId
@@ -101,7 +91,9 @@ def events_of(
             assert_never(message)
 
 
-def messages_of(effect: SessionEffect, *, controller_id: BrokerId) -> Iterator[ControllerMessage]:
+def messages_of(
+    effect: done.SessionEffect, *, controller_id: BrokerId
+) -> Iterator[ControllerMessage]:
     """Yield what a controller's effect says to the broker; metadata goes before a full state."""
     match effect:
         case done.SendLeaderAndIsr():

@@ -29,6 +29,7 @@ from tests.house.test_tree import ROOT, RULES, Rule
 
 CORE = "broker_image/strandline/core/x.py"
 LOG = "broker_image/strandline/log/x.py"
+SESSION = "broker_image/strandline/controller_session/x.py"
 ANALYSIS = "spark/strandline_analysis/x.py"
 OPERATOR = "operator/strandline_operator/x.py"
 SIMULATOR = "cli/strandline_simulation/x.py"
@@ -159,7 +160,7 @@ OFFENCES = (
     Planted(ownership.foreign_changes, {CORE: "self.log.end = 1\n"}, "changes self.log.end"),
     Planted(ownership.foreign_changes, {CORE: "a, role.state = 1, 2\n"}, "changes role.state"),
     Planted(ownership.foreign_changes, {CORE: "del a.delayed[tp]\n"}, "changes a.delayed"),
-    Planted(ownership.foreign_changes, {CORE: "self.a.b[0].pop()\n"}, "changes self.a.b"),
+    Planted(ownership.foreign_changes, {SESSION: "self.a.b[0].pop()\n"}, "changes self.a.b"),
     Planted(conduct.unfinished, {LOG: "assert True\n"}, "assert"),
     Planted(conduct.unfinished, {LOG: "raise NotImplementedError\n"}, "NotImplementedError"),
     Planted(

@@ -15,9 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from strandline.controller import elections
-from strandline.controller.broker_entry import BrokerView, LivenessState
-from strandline.controller_session.holder_connection import HolderConnection
-from strandline.controller_session.states import NoHolder
+from strandline.controller.broker_entry import BrokerEntry, InSession, Live
+from strandline.controller_session.holder_connection import HolderConnection, NoHolder
 from strandline.core import leader as leader_module
 from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect, LogReadInfo, PersistState
@@ -160,18 +159,18 @@ def _waiting_requests_stay(_: Purgatory, delayed: Sequence[Any]) -> list[Any]:
 
 
 def _first_live_replica(
-    state: PartitionState, brokers: Mapping[BrokerId, BrokerView]
-) -> BrokerView | None:
+    state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]
+) -> Live | None:
     """Elect a live replica, in sync or not."""
-    views = (brokers.get(broker_id) for broker_id in state.replicas)
-    live = [view for view in views if view is not None and view.is_live]
-    return min(live, key=lambda view: view.liveness is not LivenessState.IN_SESSION, default=None)
+    found = (brokers.get(broker_id) for broker_id in state.replicas)
+    live = [each for each in found if isinstance(each, Live)]
+    return min(live, key=lambda each: not isinstance(each, InSession), default=None)
 
 
 def _never_dial_again(self: HolderConnection, now_ms: int) -> None:
     """Wait for another holder after the first failure."""
     del now_ms
-    self._state = NoHolder()
+    self.state = NoHolder()
 
 
 # --- the shell ----------------------------------------------------------------------------
@@ -257,9 +256,9 @@ ANSWERS_WITHOUT_REQUEST_ID = Mutant(
 )
 LOST_DATA_TRUSTED = Mutant(
     "ISR entries of lost data trusted",
-    BrokerView,
+    elections,
     "covers",
-    lambda *_: True,
+    lambda *_, **__: True,
     Invariant.LEADER_IN_ISR,
 )
 

@@ -25,6 +25,7 @@ from strandline.controller.effects import (
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
+    SessionEffect,
 )
 from strandline.controller.events import (
     BrokerResponseReceived,
@@ -57,16 +58,6 @@ _log = logging.getLogger(__name__)
 SERVICE = "strandline.v1.Controller"
 SESSIONS_MAX = 1_000
 """Streams one process accepts; a cluster has at most a hundred brokers."""
-
-SessionEffect = (
-    CloseSession
-    | SendFullState
-    | SendLeaderAndIsr
-    | SendUpdateMetadata
-    | SendStopReplica
-    | ReplyAlterPartition
-    | ReplyControlledShutdown
-)
 
 
 class _Session:

@@ -29,7 +29,7 @@ REASON = re.compile(r"\s+#\s+\S+")
 
 
 def impure(root: Path) -> list[str]:
-    """Find what gives core or controller a view of the world or of its own asynchrony."""
+    """Find what gives a pure machine a view of the world or of its own asynchrony."""
     found = []
     for folder in tree.PURE:
         for path in tree.python_files(root, folder):

@@ -24,7 +24,7 @@ API = Path("protos/strandline_api")
 ANALYSIS = Path("spark/strandline_analysis")
 PACKAGES = (BROKER, CHECKER, CLI, SIMULATION, OPERATOR, ANALYSIS, API)
 TESTS = Path("tests")
-PURE = (BROKER / "core", BROKER / "controller")
+PURE = (BROKER / "core", BROKER / "controller", BROKER / "controller_session")
 
 
 def files(root: Path, under: Path = Path()) -> Iterator[Path]:

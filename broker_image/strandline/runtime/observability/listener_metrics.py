@@ -34,6 +34,3 @@ class ListenerMetrics:
     def request_unsupported(self, api: str, client: str) -> None:
         """Count a request for an API or version that is not served."""
         self._unsupported.labels(api, client).inc()
-
-    def connections_changed(self, count: int) -> None:
-        """Do nothing: no metric shows the count of connections."""

@@ -25,6 +25,7 @@ from strandline.controller.effects import (
     ReadLease,
     ReadStoredPartition,
     ReadTopics,
+    SessionEffect,
     StopWatching,
     WriteControllerRecord,
     WriteLease,
@@ -72,7 +73,7 @@ from strandline.model import (
     TopicId,
 )
 from strandline.rpc.probes import probe
-from strandline.rpc.session_server import SessionEffect, SessionServer
+from strandline.rpc.session_server import SessionServer
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.event_loop.driver import Driver

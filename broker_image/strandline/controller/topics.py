@@ -1,24 +1,27 @@
-"""When data may be deleted: only after a quorum list showed no topic with that uid.
+"""The topics of the cluster, and when their data may be deleted.
 
-A topic missing in a watch or a list of usable topics only causes that quorum list. Kubernetes never
-uses a uid again, so a deleted topic stays deleted.
+Data may go only after a quorum list showed no topic with that uid. A topic missing in a watch or a
+list of usable topics only causes that quorum list. Kubernetes never uses a uid again, so a deleted
+topic stays deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from strandline.model import TopicId
+from strandline.model import StoredTopic, TopicId
 
 from .effects import ReadTopics
 from .store_events import StoreOutcome, TopicsRead
 from .timing import ControllerTiming
 
 
-class TopicDeletion:
-    """Topics that may be deleted, and those whose deletion is confirmed."""
+class Topics:
+    """Topics that are known, that may be deleted, and whose deletion is confirmed."""
 
     def __init__(self, *, timing: ControllerTiming, new_request_id: Callable[[], int]) -> None:
+        self.known: dict[TopicId, StoredTopic] = {}
+        """The topics that have an effective configuration, as last read."""
         self._timing = timing
         self._new_request_id = new_request_id
         self._suspected: set[TopicId] = set()
@@ -38,6 +41,16 @@ class TopicDeletion:
         """Tell whether a topic's deletion is confirmed: its late watch events mean nothing."""
         return topic_id in self._confirmed
 
+    def keep(self, topic: StoredTopic) -> StoredTopic | None:
+        """Take note of a topic. Returns the former version."""
+        former = self.known.get(topic.topic_id)
+        self.known[topic.topic_id] = topic
+        return former
+
+    def suspect_unknown(self, topic_ids: Iterable[TopicId]) -> None:
+        """Ask for proof about those of these topics that are not known."""
+        self.suspect(set(topic_ids).difference(self.known))
+
     def suspect(self, topic_ids: Iterable[TopicId]) -> None:
         """Ask for proof about topics that may be gone."""
         self._suspected.update(topic_ids)
@@ -51,7 +64,7 @@ class TopicDeletion:
         return [ReadTopics(request_id=self._request_id)]
 
     def on_topics_read(self, event: TopicsRead, now_ms: int) -> list[TopicId]:
-        """Return the topics that were suspected before the list began and are not in it."""
+        """Forget and return the topics that were suspected before the list, and are not in it."""
         if event.request_id != self._request_id:
             return []
         self._request_id = None
@@ -64,6 +77,7 @@ class TopicDeletion:
         confirmed = sorted(self._asked - event.topic_ids)
         for topic_id in confirmed:
             self._confirmed[topic_id] = None
+            self.known.pop(topic_id, None)
         while len(self._confirmed) > self._timing.confirmed_deletions_max:
             del self._confirmed[next(iter(self._confirmed))]
         return confirmed
