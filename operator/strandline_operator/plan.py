@@ -9,7 +9,6 @@ from __future__ import annotations
 from strandline.kube.api import Object
 from strandline.kube.objects import DEFAULT_CLUSTER
 from strandline.model import TopicId
-from strandline.placement import place_topic
 
 from . import resources
 from .actions import (
@@ -33,6 +32,7 @@ from .observed import (
     Ownership,
 )
 from .operator_config import OperatorConfig
+from .placement import place_topic
 from .status import (
     CONFLICT,
     READY,

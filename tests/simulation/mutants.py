@@ -31,24 +31,10 @@ from strandline.core.purgatory import DelayedProduce, Purgatory
 from strandline.core.reads import ConsumerReads, find_leader
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, IsrEntry, PartitionState, StoredPartition, TopicPartition
-from strandline.simulation.core_shell import SimulatedCoreShell
-from strandline.simulation.disk import SimulatedDisk
-from strandline.simulation.invariants import (
-    ACKNOWLEDGED_IS_COMMITTED,
-    ACKNOWLEDGED_SURVIVES,
-    CORE_HOLDS,
-    EPOCHS_NEVER_FALL,
-    EVERYTHING_HEALS,
-    ISR_IS_COMPLETE,
-    LEADER_IN_ISR,
-    MAXIMAL_ISR_COVERS,
-    NOTHING_ELSE_RAISES,
-    OFFLINE_NEEDS_LOSS,
-    ONE_LEADER_PER_EPOCH,
-    READS_ARE_COMMITTED,
-    WATERMARK_WITHIN_LOG,
-)
-from strandline.simulation.store import SimulatedStore
+from strandline_simulation.core_shell import SimulatedCoreShell
+from strandline_simulation.disk import SimulatedDisk
+from strandline_simulation.invariants import Invariant
+from strandline_simulation.store import SimulatedStore
 
 
 @dataclass(frozen=True)
@@ -224,56 +210,56 @@ WATERMARK_OVER_COMMITTED_ISR = Mutant(
     LeaderReplica,
     "advance_high_watermark",
     _watermark_over_committed_isr,
-    ISR_IS_COMPLETE,
+    Invariant.ISR_IS_COMPLETE,
 )
 WRITE_WITHOUT_VERSION = Mutant(
     "status write without resourceVersion check",
     SimulatedStore,
     "put_partition_status",
     _write_without_version,
-    EPOCHS_NEVER_FALL,
+    Invariant.EPOCHS_NEVER_FALL,
 )
 JOIN_BEFORE_EPOCH_START = Mutant(
     "join before the epoch start",
     LeaderReplica,
     "_may_join",
     _join_before_epoch_start,
-    ISR_IS_COMPLETE,
+    Invariant.ISR_IS_COMPLETE,
 )
 NO_OWN_ENTRY_CHECK = Mutant(
     "missing own-entry check",
     BrokerContext,
     "is_own_incarnation",
     _any_own_entry,
-    ONE_LEADER_PER_EPOCH,
+    Invariant.ONE_LEADER_PER_EPOCH,
 )
 NO_ANSWER_MEANS_NOT_APPLIED = Mutant(
     "a proposal without an accepting response counts as not applied",
     IsrProposer,
     "wait_on",
     _no_answer_means_not_applied,
-    MAXIMAL_ISR_COVERS,
+    Invariant.MAXIMAL_ISR_COVERS,
 )
 LEAVERS_STOP_COUNTING = Mutant(
     "leavers stop counting before the controller has answered",
     PendingShrink,
     "maximal_entries",
     property(lambda self: self.proposed),
-    MAXIMAL_ISR_COVERS,
+    Invariant.MAXIMAL_ISR_COVERS,
 )
 ANSWERS_WITHOUT_REQUEST_ID = Mutant(
     "fetch responses taken without their request id",
     Fetcher,
     "take_outstanding",
     _any_answer_is_ours,
-    EVERYTHING_HEALS,
+    Invariant.EVERYTHING_HEALS,
 )
 LOST_DATA_TRUSTED = Mutant(
     "ISR entries of lost data trusted",
     elections,
     "covers",
     lambda *_, **__: True,
-    LEADER_IN_ISR,
+    Invariant.LEADER_IN_ISR,
 )
 
 READS_TO_THE_LOG_END = Mutant(
@@ -281,63 +267,63 @@ READS_TO_THE_LOG_END = Mutant(
     ConsumerReads,
     "read",
     _reads_to_the_log_end,
-    READS_ARE_COMMITTED,
+    Invariant.READS_ARE_COMMITTED,
 )
 ACKNOWLEDGED_AT_ONCE = Mutant(
     "acks=all acknowledged before the high watermark",
     Purgatory,
     "take_produce",
     _acknowledged_at_the_next_step,
-    ACKNOWLEDGED_IS_COMMITTED,
+    Invariant.ACKNOWLEDGED_IS_COMMITTED,
 )
 WATERMARK_FALLS = Mutant(
     "a high watermark that may fall",
     leader_module,
     "next_high_watermark",
     _watermark_that_falls,
-    CORE_HOLDS,
+    Invariant.CORE_HOLDS,
 )
 WAITING_REQUESTS_STAY = Mutant(
     "requests wait on after their response",
     Purgatory,
     "_take",
     _waiting_requests_stay,
-    NOTHING_ELSE_RAISES,
+    Invariant.NOTHING_ELSE_RAISES,
 )
 LEADER_OUTSIDE_ISR = Mutant(
     "a leader elected outside the ISR",
     elections,
     "choose_leader",
     _first_live_replica,
-    LEADER_IN_ISR,
+    Invariant.LEADER_IN_ISR,
 )
 NEVER_DIAL_AGAIN = Mutant(
     "a session that is not dialled again",
     HolderConnection,
     "_redial",
     _never_dial_again,
-    EVERYTHING_HEALS,
+    Invariant.EVERYTHING_HEALS,
 )
 PAGE_CACHE_LOST = Mutant(
     "a page cache that dies with its process",
     SimulatedDisk,
     "end_of_process",
     _page_cache_dies_with_the_process,
-    ACKNOWLEDGED_SURVIVES,
+    Invariant.ACKNOWLEDGED_SURVIVES,
 )
 STATE_FILE_KEEPS_FIRST_EPOCHS = Mutant(
     "a state file that keeps the first epochs",
     SimulatedDisk,
     "write_state",
     _state_file_keeps_first_epochs,
-    CORE_HOLDS,
+    Invariant.CORE_HOLDS,
 )
 EVERY_START_IS_UNCLEAN = Mutant(
     "every start taken for one that lost data",
     SimulatedDisk,
     "has_lost_logs",
     lambda _: True,
-    OFFLINE_NEEDS_LOSS,
+    Invariant.OFFLINE_NEEDS_LOSS,
 )
 
 NOTICES_FIRST = Mutant(
@@ -345,7 +331,7 @@ NOTICES_FIRST = Mutant(
     SimulatedCoreShell,
     "_perform",
     _notices_first,
-    WATERMARK_WITHIN_LOG,
+    Invariant.WATERMARK_WITHIN_LOG,
 )
 
 FOUND_BY_SEARCH = (

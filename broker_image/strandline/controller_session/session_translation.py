@@ -5,6 +5,7 @@ Used by the shells of both worlds: `rpc.session_server` and the simulator.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
 from strandline.controller import effects as done
@@ -41,111 +42,88 @@ from .messages import (
 
 def events_of(
     message: BrokerMessage, *, session_id: int, broker_id: BrokerId
-) -> tuple[ControllerEvent, ...]:
-    """Return what a broker's message means to the controller."""
+) -> Iterator[ControllerEvent]:
+    """Yield what a broker's message means to the controller."""
     match message:
-        case Heartbeat():
-            return _heartbeat(message, session_id=session_id, broker_id=broker_id)
+        case Heartbeat(broker_epoch=broker_epoch, hosted=hosted):
+            yield HeartbeatReceived(
+                session_id=session_id, broker_id=broker_id, broker_epoch=broker_epoch
+            )
+            if hosted is not None:
+                yield HostedReported(session_id=session_id, broker_id=broker_id, hosted=hosted)
         case IsrProposal(proposal=proposal):
-            return (
-                IsrChangeRequested(
-                    session_id=session_id,
-                    request_id=proposal.request_id,
-                    broker_id=broker_id,
-                    broker_epoch=message.broker_epoch,
-                    tp=proposal.tp,
-                    leader_epoch=proposal.leader_epoch,
-                    partition_epoch=proposal.partition_epoch,
-                    isr=proposal.isr,
-                ),
+            yield IsrChangeRequested(
+                session_id=session_id,
+                request_id=proposal.request_id,
+                broker_id=broker_id,
+                broker_epoch=message.broker_epoch,
+                tp=proposal.tp,
+                leader_epoch=proposal.leader_epoch,
+                partition_epoch=proposal.partition_epoch,
+                isr=proposal.isr,
             )
         case CommandResponse(response=response):
-            return (
-                BrokerResponseReceived(
-                    session_id=session_id,
-                    request_id=response.request_id,
-                    broker_id=broker_id,
-                    error=response.error,
-                    controller_epoch=message.highest_controller_epoch,
-                    partitions=response.partitions,
-                ),
+            yield BrokerResponseReceived(
+                session_id=session_id,
+                request_id=response.request_id,
+                broker_id=broker_id,
+                error=response.error,
+                controller_epoch=message.highest_controller_epoch,
+                partitions=response.partitions,
             )
         case Hello():
-            return _hello(message, session_id=session_id)
+            yield ControllerEpochSeen(controller_epoch=message.highest_controller_epoch)
+            yield SessionOpened(
+                session_id=session_id,
+                broker_id=message.broker_id,
+                broker_epoch=message.broker_epoch,
+                clean_since_epoch=message.clean_since_epoch,
+                incarnation=message.incarnation,
+                hosted=message.hosted,
+            )
         case ShutdownRequest():
-            return (
-                ShutdownRequested(
-                    session_id=session_id,
-                    request_id=message.request_id,
-                    broker_id=broker_id,
-                    broker_epoch=message.broker_epoch,
-                ),
+            yield ShutdownRequested(
+                session_id=session_id,
+                request_id=message.request_id,
+                broker_id=broker_id,
+                broker_epoch=message.broker_epoch,
             )
         case _:
             assert_never(message)
 
 
-def _heartbeat(
-    message: Heartbeat, *, session_id: int, broker_id: BrokerId
-) -> tuple[ControllerEvent, ...]:
-    alive = HeartbeatReceived(
-        session_id=session_id, broker_id=broker_id, broker_epoch=message.broker_epoch
-    )
-    if message.hosted is None:
-        return (alive,)
-    report = HostedReported(session_id=session_id, broker_id=broker_id, hosted=message.hosted)
-    return (alive, report)
-
-
-def _hello(message: Hello, *, session_id: int) -> tuple[ControllerEvent, ...]:
-    opened = SessionOpened(
-        session_id=session_id,
-        broker_id=message.broker_id,
-        broker_epoch=message.broker_epoch,
-        clean_since_epoch=message.clean_since_epoch,
-        incarnation=message.incarnation,
-        hosted=message.hosted,
-    )
-    return (ControllerEpochSeen(controller_epoch=message.highest_controller_epoch), opened)
-
-
 def messages_of(
     effect: done.SessionEffect, *, controller_id: BrokerId
-) -> tuple[ControllerMessage, ...]:
-    """Return what a controller's effect says to the broker; metadata goes before a full state."""
+) -> Iterator[ControllerMessage]:
+    """Yield what a controller's effect says to the broker; metadata goes before a full state."""
     match effect:
         case done.SendLeaderAndIsr():
-            return (_leader_and_isr(effect),)
+            yield _leader_and_isr(effect)
         case done.SendUpdateMetadata():
-            return (_metadata(effect, controller_id),)
+            yield _metadata(effect, controller_id)
         case done.SendFullState():
-            return (_metadata(effect, controller_id), _leader_and_isr(effect))
+            yield _metadata(effect, controller_id)
+            yield _leader_and_isr(effect)
         case done.SendStopReplica():
-            return (
-                StopReplicaReceived(
-                    request_id=effect.request_id,
-                    controller_epoch=effect.controller_epoch,
-                    broker_epoch=effect.broker_epoch,
-                    partitions=effect.partitions,
-                ),
+            yield StopReplicaReceived(
+                request_id=effect.request_id,
+                controller_epoch=effect.controller_epoch,
+                broker_epoch=effect.broker_epoch,
+                partitions=effect.partitions,
             )
         case done.ReplyAlterPartition():
-            return (
-                AlterPartitionResponseReceived(
-                    request_id=effect.request_id,
-                    tp=effect.tp,
-                    error=effect.error,
-                    stored=effect.stored,
-                ),
+            yield AlterPartitionResponseReceived(
+                request_id=effect.request_id,
+                tp=effect.tp,
+                error=effect.error,
+                stored=effect.stored,
             )
         case done.ReplyControlledShutdown():
-            return (
-                ShutdownResponse(
-                    request_id=effect.request_id, error=effect.error, remaining=effect.remaining
-                ),
+            yield ShutdownResponse(
+                request_id=effect.request_id, error=effect.error, remaining=effect.remaining
             )
         case done.CloseSession():
-            return (SessionRefused(error=effect.error, controller_epoch=effect.controller_epoch),)
+            yield SessionRefused(error=effect.error, controller_epoch=effect.controller_epoch)
         case _:
             assert_never(effect)
 

@@ -1,7 +1,7 @@
 """Print every record of the logs in a data directory: `python -m strandline.dump_log`.
 
 By default it prints one line for each batch and below it its records, for people. With --lines it
-prints one line of JSON for each record, as `strandline.checker` reads it. It writes and locks
+prints one line of JSON for each record, as `scanned` says. It writes and locks
 nothing: a batch that a running broker is just writing is left out. A damaged log ends with exit
 code 1, after the batches before the damage.
 
@@ -16,13 +16,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from strandline.checker.history import Scanned, scanned_line
 from strandline.config.storage import StorageConfig
 from strandline.errors import CheckpointMalformed, CorruptBatch
 from strandline.model import BrokerId, LeaderEpoch
 
 from .log_reader import DumpedBatch, read_log, replicas
 from .record_reader import Unreadable, codec_name
+from .scanned import Scanned, scanned_line
 
 SHOWN_BYTES_MAX = 200
 """Bytes shown of a key or value, for people; --lines prints values whole."""

@@ -30,7 +30,6 @@ _GROUND = (
     "strandline.errors",
     "strandline.names",
     "strandline.config",
-    "strandline.placement",
     "strandline.start_decision",
     "strandline.broker_interface",
 )
@@ -44,7 +43,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strandline.log_fields": (),
     "strandline.names": (),
     "strandline.broker_interface": ("strandline.model", "strandline.errors"),
-    "strandline.placement": ("strandline.model", "strandline.errors"),
     "strandline.start_decision": ("strandline.model", "strandline.errors"),
     "strandline.config": ("strandline.config", *_GROUND),
     "strandline.core": ("strandline.core", *_GROUND),
@@ -83,7 +81,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "strandline.errors",
         "strandline.log_fields",
         "strandline.config",
-        "strandline.placement",
         "strandline.kube",
     ),
     "strandline_api": ("strandline_api",),
@@ -93,22 +90,33 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "strandline.model",
         "strandline.errors",
         "strandline.names",
-        "strandline.checker",
+        "strandline_checker",
+    ),
+    "strandline_checker": (
+        "strandline_checker",
+        "strandline.dump_log.scanned",
+        "strandline.model",
+        "strandline.errors",
     ),
     "strandline_cli.verbs": (
         "strandline_cli",
         "strandline_analysis",
         "strandline.dump_log",
-        "strandline.simulation",
+        "strandline_simulation",
+    ),
+    "strandline_simulation": (
+        "strandline_simulation",
+        "strandline.core",
+        "strandline.controller",
+        "strandline.controller_session",
+        "strandline.component_settings",
+        *_GROUND,
     ),
 }
-"""The nearest entry above a module applies; runtime, simulation, checker and dump_log have none."""
+"""The nearest entry above a module applies; runtime and dump_log have none."""
 
-ABOVE = ("strandline.runtime", "strandline.simulation", "strandline.checker", "strandline.dump_log")
-OURS = (
-    "strandline",
-    *("strandline_analysis", "strandline_api", "strandline_cli", "strandline_operator"),
-)
+ABOVE = ("strandline.runtime", "strandline.dump_log")
+OURS = ("strandline", *(package.name for package in tree.PACKAGES if package != tree.BROKER))
 
 
 def forbidden_imports(root: Path) -> list[str]:

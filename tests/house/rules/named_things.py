@@ -16,8 +16,7 @@ from tests.house.rules import tree
 from tests.house.rules.decisions import DECISIONS
 from tests.house.rules.reach import CONFIG, DECLARERS
 
-PACKAGES = (tree.BROKER, tree.CLI, tree.OPERATOR, tree.ANALYSIS, tree.API)
-BEGINNINGS = (Path(), *PACKAGES, *(package.parent for package in PACKAGES))
+BEGINNINGS = (Path(), *tree.PACKAGES, *(package.parent for package in tree.PACKAGES))
 """Where a path or a dotted name in a text may start, besides the folder of the text itself."""
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
