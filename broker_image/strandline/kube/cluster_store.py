@@ -195,8 +195,6 @@ class ClusterStore:
         )
         return controller_record_from_object(answer)
 
-    # --- shared --------------------------------------------------------------------------
-
     def _own_topic(self, item: Object) -> StoredTopic | None:
         return topic_from_object(item) if topic_cluster(item) == self.cluster else None
 

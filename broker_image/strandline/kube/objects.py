@@ -125,10 +125,7 @@ def format_micro_time(microseconds_since_epoch: int) -> str:
 
 
 def partition_from_object(value: Object) -> StoredPartition:
-    """Read a Partition object.
-
-    Raises:  ObjectMalformed
-    """
+    """Read a Partition object."""
     root, metadata = _opened(value, "Partition")
     spec, status = root.fields("spec"), root.status()
     return StoredPartition(
@@ -192,10 +189,7 @@ def partition_status(state: PartitionState, *, changed_at: str) -> Object:
 
 
 def broker_from_object(value: Object) -> StoredBroker:
-    """Read a Broker object.
-
-    Raises:  ObjectMalformed
-    """
+    """Read a Broker object."""
     root, metadata = _opened(value, "Broker")
     broker_id, status = BrokerId(root.fields("spec").integer("brokerId")), root.status()
     return StoredBroker(
@@ -255,7 +249,6 @@ def topic_from_object(value: Object) -> StoredTopic | None:
 
     Returns: None until the operator has written status.effectiveConfig, which it does
              before it creates the topic's Partitions
-    Raises:  ObjectMalformed
     """
     root, metadata = _opened(value, "ReplicatedTopic")
     spec, status = root.fields("spec"), root.status()
@@ -285,11 +278,7 @@ def topic_cluster(value: Object) -> str:
 
 
 def controller_record_from_object(value: Object) -> ControllerRecord:
-    """Read BrokerCluster.status.controller.
-
-    Returns: an empty holder and epoch 0 until the first controller records itself
-    Raises:  ObjectMalformed
-    """
+    """Read BrokerCluster.status.controller: no holder and epoch 0 before the first controller."""
     root, metadata = _opened(value, "BrokerCluster")
     status = root.status()
     if status is None or not status.has("controller"):
@@ -318,10 +307,7 @@ def controller_status(record: ControllerRecord) -> Object:
 
 
 def lease_from_object(value: Object) -> LeaseRecord:
-    """Read a Lease; the operator creates it without a spec, so every field may be absent.
-
-    Raises:  ObjectMalformed
-    """
+    """Read a Lease; the operator creates it without a spec, so every field may be absent."""
     root, metadata = _opened(value, "Lease")
     spec = root.fields("spec") if root.has("spec") else _Fields({}, "Lease.spec")
     return LeaseRecord(
@@ -356,9 +342,6 @@ def lease_spec(record: LeaseRecord) -> Object:
         "holderIdentity": record.holder_identity,
     }
     return spec | _not_empty(acquireTime=record.acquire_time, renewTime=record.renew_time)
-
-
-# --- shared ------------------------------------------------------------------------------
 
 
 def _opened(value: Object, kind: str) -> tuple[_Fields, _Fields]:

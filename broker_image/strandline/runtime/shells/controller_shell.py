@@ -114,8 +114,6 @@ class ControllerShell:
         """Wait until no store call is outstanding, the release of the Lease included."""
         await self._calls.all_done()
 
-    # --- effects -------------------------------------------------------------------------
-
     def _perform(self, performed: Sequence[effects.ControllerEffect]) -> None:
         for effect in performed:
             if isinstance(effect, ControllerNotice):
@@ -223,8 +221,6 @@ class ControllerShell:
         return store_events.TopicsRead(
             request_id=request_id, outcome=outcome, topic_ids=ids, topics=topics.items
         )
-
-    # --- lists and watches ---------------------------------------------------------------
 
     async def _load(self, request_id: int) -> store_events.ClusterLoaded:
         self._watches.cancel()
