@@ -197,7 +197,7 @@ class PartitionCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSpan:
-    """A record batch as the core sees it: it covers [base_offset, next_offset); no bytes."""
+    """A record batch as the core sees it: its place [base_offset, next_offset), never its bytes."""
 
     base_offset: int
     next_offset: int

@@ -62,7 +62,6 @@ class _Fields:
         return self._values.get(field) is not None
 
     def integer(self, field: str, *, minimum: int = 0) -> int:
-        """Return an integer of at least minimum."""
         value = self._values.get(field)
         if type(value) is int and value >= minimum:
             return value
@@ -97,7 +96,6 @@ class _Fields:
         raise self.malformed(field, "a list of integers")
 
     def fields(self, field: str) -> _Fields:
-        """Return a nested object."""
         return _Fields(self._values.get(field), f"{self._path}.{field}")
 
     def status(self) -> _Fields | None:
@@ -106,7 +104,6 @@ class _Fields:
         return status if self._values.get("status") else None
 
     def items(self, field: str) -> list[_Fields]:
-        """Return a list of nested objects."""
         value = self._values.get(field)
         if not isinstance(value, list):
             raise self.malformed(field, "a list")
@@ -357,7 +354,6 @@ def _not_empty(**texts: str) -> Object:
 
 
 def _broker_ids(fields: _Fields, field: str) -> tuple[BrokerId, ...]:
-    """Return a list of distinct broker ids."""
     ids = fields.integers(field)
     if len(set(ids)) != len(ids):
         raise fields.malformed(field, "a list of distinct broker ids")

@@ -76,10 +76,7 @@ class OffsetCheckpoint:
         write_checkpoint(self._path, (f"{tp} {offset}" for tp, offset in sorted(offsets.items())))
 
     def read(self) -> dict[TopicPartition, int]:
-        """Return all offsets.
-
-        Raises:  CheckpointMalformed, also for a partition named twice
-        """
+        """Return all offsets; CheckpointMalformed also if a partition is named twice."""
         offsets: dict[TopicPartition, int] = {}
         for line in read_checkpoint(self._path):
             name, _, offset = line.partition(" ")
