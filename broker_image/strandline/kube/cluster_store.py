@@ -168,7 +168,7 @@ class ClusterStore:
         return self._watch(TOPICS, self._own_topic, resource_version, {})
 
     async def get_controller_record(self) -> ControllerRecord | None:
-        """Read the record; its holder is empty before the first one. None without BrokerCluster."""
+        """Read who is recorded as controller: no holder at first; None without a BrokerCluster."""
         return await self._get(CLUSTERS, controller_record_from_object, self.cluster)
 
     async def put_controller_record(self, record: ControllerRecord) -> ControllerRecord:

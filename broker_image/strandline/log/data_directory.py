@@ -85,10 +85,7 @@ class DataDirectory:
 
     @classmethod
     def open(cls, path: Path) -> DataDirectory:
-        """Lock a directory, create it if it is missing, and prove that it can be written.
-
-        Raises:  LogDirectoryFailed with a remedy in its message
-        """
+        """Lock a directory, creating it if need be; LogDirectoryFailed names a remedy."""
         with _failures_of(path):
             path.mkdir(parents=True, exist_ok=True)
             lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

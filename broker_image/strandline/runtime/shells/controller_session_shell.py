@@ -109,8 +109,8 @@ class ControllerSessionShell:
                 self._calls.begin(self._probe(effect))
             case effects.ShutdownEnded():
                 if effect.outcome is effects.ShutdownOutcome.STALLED:
-                    remaining = fields(remaining=effect.remaining)
-                    _log.warning("controlled shutdown stalled", extra=remaining)
+                    left = effect.remaining
+                    _log.warning("controlled shutdown stalled", extra=fields(remaining=left))
                 self._shutdown_ended.set()
             case _:
                 _report(effect)
