@@ -1,4 +1,4 @@
-"""The API server is gone for a while: the brokers go on, and no leader is demoted for it."""
+"""While the API server is down, the brokers keep serving, and no partition changes its leader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITIONS = 3
 OUTAGE_SECONDS = 20
 RATE_KEPT = 0.8
 SESSION_SECONDS = 2
-"""After so long without a word a broker is dead (timing demo)."""
+"""A broker that sends no heartbeat for this long is declared dead (timing demo)."""
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def acked_between(load: LoadProcess, start: int, end: int) -> int:
 
 
 def check_leaders(group: BrokerGroup, before: list[dict[str, Any]]) -> None:
-    """Fail if a partition was elected a leader since, be it the same one."""
+    """Fail if a partition had a leader election since `before`, even one of the same leader."""
     after = group.partitions("orders", PARTITIONS)
     assert [s["leaderEpoch"] for s in after] == [s["leaderEpoch"] for s in before]
     assert [s["leader"] for s in after] == [s["leader"] for s in before]
@@ -73,7 +73,7 @@ def test_records_go_on_without_an_api_server_and_no_leader_changes(
     # Everything works again: a topic is created, and a dead leader is replaced.
     group.create_topic("later", partitions=PARTITIONS)
     group.wait_full_isr("later", PARTITIONS)
-    # By now a broker without a session would have been given up for dead.
+    # After this wait the controller would have declared dead any broker without a session.
     load.wait_reports(len(load.reports()) + 2 * SESSION_SECONDS)
     check_leaders(group, before)
     victim = group.leaders("orders", PARTITIONS)[0]

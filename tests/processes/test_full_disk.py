@@ -1,4 +1,4 @@
-"""A data directory that becomes full: that broker gives up, the others go on, nothing is lost."""
+"""A data directory becomes full: its broker ends, the others go on, no record is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENOUGH_TO_FILL = 100
 def small_disk_group(
     control_plane: ControlPlane, crds: None, namespace: str, tmp_path: Path
 ) -> Iterator[BrokerGroup]:
-    """Provide a group whose broker 0 has 1 MiB."""
+    """Provide a group whose broker 0 has a data directory of 1 MiB."""
     kubeconfig = objects.broker_account(control_plane, namespace)
     group = BrokerGroup(tmp_path, control_plane, namespace, kubeconfig=kubeconfig)
     small = group.brokers[0].data_dir

@@ -1,4 +1,7 @@
-"""Starts that cannot succeed end with status 2 and a remedy; those that may, wait and say so."""
+"""A start that cannot succeed ends with status 2 and a remedy; one that still may succeed waits.
+
+A waiting broker logs what it waits for.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ REFUSED = 2
 REPORT_INTERVAL_SECONDS = ObservabilityConfig().waiting_report_interval_ms / 1000
 TWO_REPORTS_LIMIT_MS = 60_000
 BETWEEN_ATTEMPTS_SECONDS = 5.0
-"""A report comes with the first attempt after it is due."""
+"""A broker logs a report at its first attempt after the report is due."""
 
 Mount = Callable[[str], Path]
 
@@ -41,14 +44,14 @@ def broker_program(
 
 @pytest.fixture
 def without_api(tmp_path: Path) -> Iterator[BrokerProgram]:
-    """Provide a broker with no API server: what it refuses here, it refuses before all else."""
+    """Provide a broker without an API server: it must check its data directory first."""
     program = broker_program(tmp_path / "broker", kubeconfig=unreachable(tmp_path))
     yield program
     program.clean_up()
 
 
 def unreachable(folder: Path) -> Path:
-    """Return a kubeconfig of an API server that is not there."""
+    """Return a kubeconfig of an API server that does not exist."""
     path = folder / "kubeconfig"
     path.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: none\n"
@@ -61,9 +64,9 @@ def unreachable(folder: Path) -> Path:
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Mount]:
-    """Provide a maker of small volumes; permissions would not keep root from writing.
+    """Provide a maker of small volumes, because permissions do not keep root from writing.
 
-    A test names it before its broker, which then ends before its volume does.
+    A test lists this fixture before the broker's, so that the broker ends before the unmount.
     """
     mounted: list[Path] = []
 
@@ -81,7 +84,7 @@ def volume(tmp_path: Path) -> Iterator[Mount]:
 
 
 def refusal_of(program: BrokerProgram, data_dir: Path) -> str:
-    """Start a broker, wait for its end and return why it refused; it says nothing else."""
+    """Start a broker, wait for its end and return why it refused; fail if it logged more."""
     program.start(data_dir=data_dir)
     assert program.exit_status() == REFUSED
     (line,) = program.lines()
@@ -146,7 +149,7 @@ def has_reported_twice(program: BrokerProgram) -> bool:
 
 
 def reports(program: BrokerProgram) -> list[float]:
-    """Return when a broker said that it waits, in seconds."""
+    """Return the times, in seconds, at which a broker logged that it waits."""
     return [
         datetime.fromisoformat(line["time"]).timestamp()
         for line in program.lines()
