@@ -13,6 +13,7 @@ import yaml
 from strandline import names
 from strandline.names import MetricKind
 from tests.chart import rendered
+from tests.support.cluster import RESTRICTED
 from tests.support.commands import CommandError
 from tests.support.strandline_objects import CHART
 
@@ -20,11 +21,6 @@ pytestmark = pytest.mark.processes
 
 ON = ("--set=prometheus.enabled=true", "--set=dashboards.enabled=true")
 ANALYSIS = "--set=analysis.enabled=true"
-RESTRICTED = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
 METRIC = re.compile(r"strandline_[a-z]+(?:_[a-z]+)+")
 HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
 

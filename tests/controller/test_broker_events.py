@@ -246,7 +246,7 @@ def test_silent_broker_with_an_open_session_is_dead_after_timeout_and_probe() ->
     world.silent.clear()
     world.hello(1, 0)
     world.alter(0, 0, (*world.state().isr, entry(1)))
-    assert world.answers(0)[-1].error is ErrorCode.NONE
+    assert world.alter_responses(0)[-1].error is ErrorCode.NONE
 
 
 def test_silent_broker_that_answers_its_probe_lives() -> None:
@@ -393,7 +393,7 @@ def test_name_that_changed_hands_while_a_request_waited() -> None:
     world.settle()
     world.release()
     world.advance(100)
-    assert world.answers(0)[-1].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert world.alter_responses(0)[-1].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert world.state().leader == 0
 
 

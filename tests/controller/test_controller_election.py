@@ -99,7 +99,7 @@ def test_stop_during_a_renewal_reads_before_it_releases() -> None:
 
 
 def test_lost_answer_of_the_taking_put_is_found_by_reading() -> None:
-    for mode in (Mode.LOSE_ANSWER, Mode.LOSE):
+    for mode in (Mode.LOSE_RESPONSE, Mode.LOSE):
         world = three_brokers(nodes=(0,))
         world.hold(WriteLease, mode)
         world.advance(600)
@@ -176,7 +176,7 @@ def test_deleted_lease_makes_the_controller_resign() -> None:
 
 
 def test_lost_answer_of_the_record_is_found_by_reading() -> None:
-    for mode in (Mode.LOSE_ANSWER, Mode.LOSE):
+    for mode in (Mode.LOSE_RESPONSE, Mode.LOSE):
         world = three_brokers(nodes=(0,))
         world.hold(WriteControllerRecord, mode)
         world.advance(10)
@@ -211,7 +211,7 @@ def test_inactive_controller_refuses_every_broker() -> None:
         (77, ErrorCode.NOT_CONTROLLER)
     ]
     world.alter(2, 1, state().isr)
-    assert world.answers(1)[-1].error is ErrorCode.NOT_CONTROLLER
+    assert world.alter_responses(1)[-1].error is ErrorCode.NOT_CONTROLLER
 
 
 def test_lists_that_fail_are_asked_for_again() -> None:
@@ -234,7 +234,7 @@ def test_lost_watch_lists_again_and_finds_what_was_missed() -> None:
     world.advance(600)
     assert world.states_sent(0, 2)[-1].leader == 1
     world.alter(1, 0, state().isr[:2], leader_epoch=1)
-    assert world.answers(0)[-1].error is ErrorCode.NONE
+    assert world.alter_responses(0)[-1].error is ErrorCode.NONE
 
 
 def test_commands_of_two_controllers_never_share_an_id() -> None:

@@ -40,7 +40,7 @@ AB, ABC, A = (entry(0), entry(1)), (entry(0), entry(1), entry(2)), (entry(0),)
 
 
 def last_answer(world: World, node: int = 0) -> ReplyAlterPartition:
-    return world.answers(node)[-1]
+    return world.alter_responses(node)[-1]
 
 
 def test_new_partitions_wait_for_their_brokers_and_are_sent_as_new() -> None:
@@ -67,7 +67,7 @@ def test_new_partition_goes_on_without_a_broker_that_does_not_come() -> None:
 
 def test_new_partition_is_sent_as_new_although_the_watch_was_faster() -> None:
     world = with_active_controller(None, nodes=(0,), sessions=(0, 1))
-    world.hold(WritePartitionStatus, Mode.LOSE_ANSWER)
+    world.hold(WritePartitionStatus, Mode.LOSE_RESPONSE)
     world.hello(2, 0)
     commands = world.nodes[0].sent(SendLeaderAndIsr)
     assert all(command.partitions[0].is_new for command in commands)
@@ -185,7 +185,7 @@ def test_object_deleted_by_hand_is_forgotten_and_its_requests_are_answered() -> 
     world.alter(0, 0, ABC)
     del world.store.partitions["orders-0"]
     world.deliver(0, PartitionDeleted(name="orders-0", tp=tp(1)))
-    assert world.answers(0) == []
+    assert world.alter_responses(0) == []
     world.deliver(0, PartitionDeleted(name="orders-0", tp=tp()))
     assert last_answer(world).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     world.release()
@@ -199,7 +199,7 @@ def test_deleted_object_is_found_by_a_read() -> None:
     world.deliver(0, _alter_of(world))
     assert last_answer(world).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     world.deliver(0, _alter_of(world))
-    assert len(world.answers(0)) == 2
+    assert len(world.alter_responses(0)) == 2
 
 
 def test_repeated_conflicts_back_off() -> None:
@@ -207,7 +207,7 @@ def test_repeated_conflicts_back_off() -> None:
     for _ in range(4):
         world.hold(WritePartitionStatus, Mode.LOSE)
     world.alter(0, 0, ABC)
-    assert world.answers(0) == []
+    assert world.alter_responses(0) == []
     world.advance(2_000)
     assert last_answer(world).error is ErrorCode.NONE
     failures = [notice.failures for notice in world.nodes[0].sent(StoreConflicted)]
@@ -219,7 +219,7 @@ def test_unreadable_store_is_asked_again_later() -> None:
     world.hold(WritePartitionStatus, Mode.LOSE)
     world.hold(ReadStoredPartition, Mode.LOSE)
     world.alter(0, 0, ABC)
-    assert world.answers(0) == []
+    assert world.alter_responses(0) == []
     world.advance(500)
     assert last_answer(world).error is ErrorCode.NONE
 

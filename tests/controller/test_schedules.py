@@ -99,7 +99,7 @@ class Schedule:
     def hold(self) -> None:
         kinds = (WritePartitionStatus, WritePartitionStatus, ReadStoredPartition)
         kind = self.random.choice((*kinds, WriteLease, WriteControllerRecord))
-        self.world.hold(kind, self.random.choice((Mode.LOSE, Mode.LOSE_ANSWER, Mode.DELAY)))
+        self.world.hold(kind, self.random.choice((Mode.LOSE, Mode.LOSE_RESPONSE, Mode.DELAY)))
 
     def land(self) -> None:
         """Let a delayed call time out, land, or time out and then land."""

@@ -31,9 +31,7 @@ def installed(cluster: Cluster) -> Iterator[Installed]:
     """Provide a release in a namespace that takes only restricted pods."""
     images = cluster.load_images("broker", "operator", "client")
     namespace = f"cluster-life-{uuid.uuid4().hex[:8]}"
-    cluster.kubectl("create", "namespace", namespace)
-    label = "pod-security.kubernetes.io/enforce=restricted"
-    cluster.kubectl("label", "namespace", namespace, label)
+    cluster.create_restricted_namespace(namespace)
     yield Installed(cluster, namespace, images)
     cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 

@@ -23,11 +23,11 @@ import pytest
 import yaml
 
 from strandline import names
-from tests.support.cluster import Cluster
+from tests.support.broker_group import FAULT_LIMIT_MS
+from tests.support.cluster import RESTRICTED, Cluster
 from tests.support.commands import REPOSITORY, CommandError, programs, run
 from tests.support.eventually import eventually
 from tests.support.fixtures import namespace_name
-from tests.support.installed import FAULT_LIMIT_MS
 from tests.support.partition_watch import CommittedStates, PartitionWatch
 from tests.support.strandline_objects import CHART, install_crds
 
@@ -59,14 +59,6 @@ WHEN_IT_HAPPENS = {
     names.LOG_FLUSH_SECONDS,
 }
 """Their label values are known only after the first event of the kind."""
-
-RESTRICTED = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "readOnlyRootFilesystem": True,
-    "runAsNonRoot": True,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
 
 
 @dataclass
@@ -311,9 +303,7 @@ def rfc3339(time_ms: int) -> str:
 def observed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
     """Provide the story: installed, loaded, a leader killed, another deleted, analysed."""
     namespace = namespace_name("observability")
-    cluster.kubectl("create", "namespace", namespace)
-    label = "pod-security.kubernetes.io/enforce=restricted"
-    cluster.kubectl("label", "namespace", namespace, label)
+    cluster.create_restricted_namespace(namespace)
     installation = Installation(cluster, namespace)
     try:
         yield story(installation, tmp_path_factory.mktemp("watch") / "partitions.json")

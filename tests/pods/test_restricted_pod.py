@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster import Cluster
+from tests.support.cluster import RESTRICTED, Cluster
 from tests.support.commands import REPOSITORY, CommandError
 from tests.support.eventually import eventually
 
@@ -37,14 +37,6 @@ print(json.dumps({{
     "malloc": sorted(name for name in os.environ if name.startswith("MALLOC_")),
 }}))
 """
-
-RESTRICTED = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "readOnlyRootFilesystem": True,
-    "runAsNonRoot": True,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
 
 
 def pod(name: str, image: str, args: list[str], security: dict[str, Any] | None) -> dict[str, Any]:

@@ -130,12 +130,6 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture(scope="session")
-def crds(control_plane: ControlPlane) -> None:
-    """Install the CRDs once."""
-    objects.install_crds(control_plane)
-
-
 @pytest.fixture
 def operator(
     control_plane: ControlPlane, crds: None, namespace: str, tmp_path: Path

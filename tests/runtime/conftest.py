@@ -14,12 +14,6 @@ from tests.support.control_plane import ControlPlane
 MakeBroker = Callable[..., BrokerProgram]
 
 
-@pytest.fixture(scope="session")
-def crds(control_plane: ControlPlane) -> None:
-    """Install the CRDs once."""
-    objects.install_crds(control_plane)
-
-
 @pytest.fixture
 def prepared(control_plane: ControlPlane, crds: None, namespace: str) -> str:
     """Provide a namespace with a BrokerCluster, Broker 0 and the controller Lease."""

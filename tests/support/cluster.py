@@ -31,10 +31,19 @@ WORKERS = 3
 """One node for each of three brokers, besides the control plane's node."""
 
 UP_LIMIT_SECONDS = 300
-"""Bound of a start; 15 to 55 s with four nodes, depending on the machine's other load."""
+"""Bound of a start, which takes 15 to 55 s with four nodes."""
 
 IMAGES_LIMIT_SECONDS = 1800
 """Bound of building and loading images, base images included, with nothing cached."""
+
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""A container's securityContext that the restricted pod security standard accepts."""
 
 
 class Cluster:
@@ -55,7 +64,7 @@ class Cluster:
         return cluster
 
     def is_up(self) -> bool:
-        """Tell whether a start has completed and the API server answers."""
+        """Tell whether a start has completed and the API server is ready."""
         if not (self.folder / "ready").exists():
             return False
         try:
@@ -64,7 +73,7 @@ class Cluster:
             return False
 
     def release(self) -> None:
-        """Take the cluster down if it was started here; leave it otherwise."""
+        """Take the cluster down if `running_or_started` started it."""
         if self.started_here:
             _script("down", limit_seconds=UP_LIMIT_SECONDS)
 
@@ -99,9 +108,14 @@ class Cluster:
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
 
     def get(self, *args: str) -> Manifest:
-        """Return what `kubectl get ... -o json` answers."""
-        answer: Manifest = json.loads(self.kubectl("get", *args, "-o", "json"))
-        return answer
+        """Return the object or list that `kubectl get ... -o json` prints."""
+        found: Manifest = json.loads(self.kubectl("get", *args, "-o", "json"))
+        return found
+
+    def create_restricted_namespace(self, name: str) -> None:
+        """Create a namespace that takes only pods of the restricted pod security standard."""
+        self.kubectl("create", "namespace", name)
+        self.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
 
     def exec(self, namespace: str, pod: str, *command: str, container: str | None = None) -> str:
         """Run a command in a pod's container, by default its first, and return its output."""

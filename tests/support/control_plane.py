@@ -1,8 +1,8 @@
 """A real etcd, API server and controller manager for tests, without nodes.
 
-Runs `hack/cluster/control-plane`; knows no object of the project. The programs have one folder,
-listen on 127.0.0.1, end with this process at the latest, and run beside any other cluster of
-the machine.
+This file runs `hack/cluster/control-plane` and knows no object of the project. The programs keep
+their files in one folder, listen on 127.0.0.1, end with this process at the latest, and can run
+beside any other cluster of the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ControlPlane:
 
     @classmethod
     def start(cls, folder: Path) -> ControlPlane:
-        """Start one in this folder, which `stop` removes; it ends with this process."""
+        """Start a control plane in this folder, which `stop` removes."""
         plane = cls(folder)
         plane._script("up", "--while", str(os.getpid()))
         return plane
@@ -53,9 +53,9 @@ class ControlPlane:
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
 
     def get(self, *args: str) -> Manifest:
-        """Return what `kubectl get ... -o json` answers."""
-        answer: Manifest = json.loads(self.kubectl("get", *args, "-o", "json"))
-        return answer
+        """Return the object or list that `kubectl get ... -o json` prints."""
+        found: Manifest = json.loads(self.kubectl("get", *args, "-o", "json"))
+        return found
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
         """Return a kubeconfig with a fresh token of an existing ServiceAccount."""
@@ -90,7 +90,7 @@ class ControlPlane:
 
     @property
     def audit_log(self) -> Path:
-        """Return the audit log: one JSON object a line for each request, bodies left out."""
+        """Return the audit log's path: one JSON object a line for each request, without bodies."""
         return self.folder / "log" / "audit.log"
 
     def _script(self, verb: str, *args: str) -> str:

@@ -1,4 +1,4 @@
-"""The project's objects on a test's API server: CRDs, and what the operator would make."""
+"""The project's objects on a test's API server: CRDs, and objects as the operator makes them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def broker_account(control_plane: ControlPlane, namespace: str) -> Path:
     roles = [
         role for role in _chart_objects("Role") if kept in role["metadata"].get("annotations", {})
     ]
-    assert len(roles) == 1, "the chart keeps one Role on uninstall: the brokers'"
+    assert len(roles) == 1, "the brokers' Role is the only one that the chart keeps on uninstall"
     metadata = {"name": "brokers", "namespace": namespace}
     role_name = roles[0]["metadata"]["name"]
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
@@ -85,7 +85,7 @@ def broker(namespace: str, broker_id: int) -> Manifest:
 
 
 def controller_lease(namespace: str) -> Manifest:
-    """Return the controller Lease as the operator makes it; its label must outlive renewals."""
+    """Return the controller Lease as the operator makes it."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
