@@ -1,4 +1,4 @@
-"""The evidence of probes: refusal and another incarnation, never silence."""
+"""A refused connection and another incarnation prove a death; silence does not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def asked_of_a_broker(incarnation: str) -> ProbeVerdict:
     return verdict
 
 
-def test_the_process_asked_for_answers() -> None:
+def test_the_probed_process_responds() -> None:
     assert asyncio.run(asked_of_a_broker("uid/one")) is ProbeVerdict.ANSWERED
 
 

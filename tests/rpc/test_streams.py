@@ -41,7 +41,7 @@ async def serve(on_fetch: OnFetch, gone: list[FollowerStream]) -> tuple[grpc.aio
     return server, f"127.0.0.1:{port}"
 
 
-def answer(fetch: FollowerFetchReceived, stream: FollowerStream, records: list[bytes]) -> None:
+def respond(fetch: FollowerFetchReceived, stream: FollowerStream, records: list[bytes]) -> None:
     frame = RecordsFrame(
         request_id=fetch.request_id,
         tp=fetch.partitions[0].tp,
@@ -55,20 +55,20 @@ def answer(fetch: FollowerFetchReceived, stream: FollowerStream, records: list[b
     stream.send_end(fetch.request_id)
 
 
-def test_an_answer_of_a_large_batch_arrives_whole() -> None:
+def test_a_response_with_a_large_batch_arrives_whole() -> None:
     async def scenario() -> None:
         batch = bytes(range(256)) * (3 << 12)  # 3 MiB in one frame
-        server, address = await serve(lambda f, s: answer(f, s, [batch[:100], batch[100:]]), [])
-        answers: asyncio.Queue[tuple[int, list[RecordsFrame]]] = asyncio.Queue()
+        server, address = await serve(lambda f, s: respond(f, s, [batch[:100], batch[100:]]), [])
+        responses: asyncio.Queue[tuple[int, list[RecordsFrame]]] = asyncio.Queue()
         client = ReplicationClient(
             address,
             SETTINGS,
-            on_response=lambda request, frames: answers.put_nowait((request, frames)),
+            on_response=lambda request, frames: responses.put_nowait((request, frames)),
             on_broken=lambda: pytest.fail("the stream broke"),
         )
         for _ in range(3):
             client.send(whole_fetch(1))
-            request_id, (frame,) = await answers.get()
+            request_id, (frame,) = await responses.get()
             assert request_id == 1
             assert frame.records == batch
             assert frame.high_watermark == 7
@@ -92,7 +92,7 @@ def test_a_leader_that_goes_away_is_reported_once() -> None:
         client = ReplicationClient(
             address,
             SETTINGS,
-            on_response=lambda _r, _f: pytest.fail("no answer"),
+            on_response=lambda _r, _f: pytest.fail("no response"),
             on_broken=on_broken,
         )
         client.send(whole_fetch(1))
@@ -125,20 +125,20 @@ def test_a_follower_that_goes_away_takes_its_waiting_fetches_with_it() -> None:
 
 def test_garbage_on_the_stream_ends_that_stream_alone() -> None:
     async def scenario() -> None:
-        server, address = await serve(lambda f, s: answer(f, s, [b"x"]), [])
+        server, address = await serve(lambda f, s: respond(f, s, [b"x"]), [])
         async with grpc.aio.insecure_channel(address) as channel:
             call = channel.stream_stream("/strandline.v1.Replication/Replicate")()
             await call.write(b"\x00\x00\x00\x09\x63garbage!")
             assert await call.read() is grpc.aio.EOF
-        answers: asyncio.Queue[int] = asyncio.Queue()
+        responses: asyncio.Queue[int] = asyncio.Queue()
         client = ReplicationClient(
             address,
             SETTINGS,
-            on_response=lambda request, _f: answers.put_nowait(request),
+            on_response=lambda request, _f: responses.put_nowait(request),
             on_broken=lambda: pytest.fail("the stream broke"),
         )
         client.send(whole_fetch(1))
-        assert await answers.get() == 1
+        assert await responses.get() == 1
         await client.close()
         await server.stop(None)
 

@@ -1,4 +1,4 @@
-"""A mailbox leads to its driver, and to nothing before there is one."""
+"""A mailbox passes events to its driver, and refuses them before it has one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_events_reach_the_driver_in_order() -> None:
     assert delivered == [1, 2]
 
 
-def test_event_before_the_driver_is_made_breaks_a_promise() -> None:
+def test_event_before_the_driver_is_made_is_an_invariant_violation() -> None:
     mailbox: Mailbox[int] = Mailbox()
     with pytest.raises(InvariantViolation):
         mailbox.send(1)

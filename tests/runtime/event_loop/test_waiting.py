@@ -1,4 +1,4 @@
-"""Pauses double up to a bound; log lines name the wait at once and then at intervals."""
+"""Pauses double up to a bound; a wait is logged at once and then at intervals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_pauses_double_up_to_a_bound_until_reset(monkeypatch: pytest.MonkeyPatch
     assert slept == [0.05, 0.1, 0.15, 0.15, 0.05]
 
 
-def test_waiting_is_said_at_once_and_then_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
+def test_waiting_is_logged_at_once_and_then_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
     clock = SetClock()
     report = WaitingReport(clock, interval_ms=100)
     said = []

@@ -66,7 +66,7 @@ def _held_lease(control_plane: ControlPlane, namespace: str) -> dict[str, Any] |
     return lease if lease["spec"].get("holderIdentity") else None
 
 
-def test_a_restart_is_clean_by_boot_id_by_marker_and_else_not(
+def test_a_restart_is_clean_by_boot_id_or_by_marker_and_not_otherwise(
     control_plane: ControlPlane, prepared: str, make_broker: MakeBroker
 ) -> None:
     broker = make_broker()
@@ -78,20 +78,20 @@ def test_a_restart_is_clean_by_boot_id_by_marker_and_else_not(
     assert epochs(stored_status(control_plane, prepared)) == (2, 1)
     broker.kill()
 
-    # The machine crashed under the broker: all bytes that were not fsynced are gone.
+    # Another boot: the machine may have lost every byte that was not fsynced.
     broker.boot(2)
     assert restarted(broker)["evidence"] == "NoProof"
     assert epochs(stored_status(control_plane, prepared)) == (3, 3)
     assert "strandline_unclean_starts_total 1.0" in broker.get("/metrics")[1]
 
-    # An orderly stop fsyncs everything and says so.
+    # An orderly stop fsyncs everything and writes the marker of a clean shutdown.
     assert broker.stop() == 0
     broker.boot(3)
     assert restarted(broker)["evidence"] == "CleanShutdown"
     assert epochs(stored_status(control_plane, prepared)) == (4, 3)
     broker.kill()
 
-    # The marker was for one start only.
+    # That start has removed the marker.
     broker.boot(4)
     assert restarted(broker)["evidence"] == "NoProof"
     assert epochs(stored_status(control_plane, prepared)) == (5, 5)
@@ -248,9 +248,9 @@ def test_a_stop_while_waiting_keeps_the_marker(
 def test_no_permission_refuses_to_start(
     control_plane: ControlPlane, prepared: str, make_broker: MakeBroker
 ) -> None:
-    control_plane.kubectl("create", "serviceaccount", "nobody", "-n", prepared)
+    control_plane.kubectl("create", "serviceaccount", "powerless", "-n", prepared)
     broker = make_broker(**{"kubernetes.forbidden.grace.ms": 300})
-    kubeconfig = control_plane.service_account_kubeconfig(prepared, "nobody")
+    kubeconfig = control_plane.service_account_kubeconfig(prepared, "powerless")
     broker.use_kubeconfig(kubeconfig)
     broker.start()
     assert broker.exit_status() == 2
@@ -285,7 +285,7 @@ def test_a_registered_broker_outlives_a_stopped_api_server(
 ) -> None:
     broker = make_broker()
     restarted(broker)
-    # A broker that holds the Lease renews it, and so meets the outage within seconds.
+    # A broker that holds the Lease renews it, and so notices the outage within seconds.
     broker.wait_for("lease taken")
     control_plane.kill_api()
     try:

@@ -1,4 +1,4 @@
-"""The end of a broker's life: every end closes its service, and closes it last."""
+"""The end of a broker's process: each kind of end closes the service, as its last call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONNECT_LIMIT_SECONDS = 5
 
 
 class Recorder:
-    """A service that records its calls, and fails where the test wants it to."""
+    """A service that records its calls, and fails in the call that the test names."""
 
     def __init__(self, *, fails_in: str = "", at_start: Callable[[], None]) -> None:
         self.asked: list[str] = []
@@ -66,7 +66,7 @@ Live = Callable[[ServiceFactory], ExitCode]
 
 @pytest.fixture
 def live(prepared: str, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch) -> Live:
-    """Provide a function that lives one life of a broker in this process, with a service given."""
+    """Provide a function that runs a BrokerProcess with a given service in this process."""
     program = make_broker()
     monkeypatch.setenv("KUBECONFIG", program.environment()["KUBECONFIG"])
     config = load_broker_config(program.config_path, program.environment())
@@ -78,7 +78,7 @@ def live(prepared: str, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
     return lambda make_service: asyncio.run(run(make_service))
 
 
-def be_told_to_stop() -> None:
+def stop_by_signal() -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
@@ -107,10 +107,10 @@ def accepts(port: int) -> bool:
         pytest.param("stop", ExitCode.FAILED, ["start", "drain", "stop", "close"], id="stop fails"),
     ],
 )
-def test_service_is_closed_once_after_whatever_was_asked_of_it(
+def test_service_is_closed_once_wherever_its_life_fails(
     live: Live, fails_in: str, end: ExitCode, asked: list[str]
 ) -> None:
-    recorder = Recorder(fails_in=fails_in, at_start=be_told_to_stop)
+    recorder = Recorder(fails_in=fails_in, at_start=stop_by_signal)
     assert live(lambda *_: recorder) == end
     assert recorder.asked == asked
 
@@ -126,11 +126,11 @@ def test_service_of_a_superseded_broker_is_closed_without_a_stop(
 def test_a_superseded_broker_takes_no_calls_when_its_event_loop_ends(
     live: Live, be_superseded: Callable[[], None]
 ) -> None:
-    # A call that gRPC took after that would be written into memory that gRPC no longer owns.
+    # gRPC would write a call that it took later into memory that it no longer owns.
     seen: list[bool] = []
 
     class Watched(BrokerService):
-        """The shipped service; it is looked at from outside after its start and its close."""
+        """The shipped service; a client tries its port after its start and after its close."""
 
         def __init__(
             self, context: Context, registration: Registration, loaded: LoadedStore

@@ -1,4 +1,4 @@
-"""The pure rule of registration: every way to start, and what it may claim."""
+"""The pure rule of registration: each kind of start, and the epochs that it may claim."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_start_claims_what_it_can_prove(
 
 
 def test_every_broker_killed_on_one_boot_keeps_its_entries() -> None:
-    """All brokers die and return: every ISR entry carries an older epoch and must count."""
+    """All brokers die and return: every ISR entry has an older broker epoch, and must count."""
     stored = registration(epoch=5, clean_since=2)
     decision = decide_registration(disk(), stored, highest_entry_epoch=BrokerEpoch(5))
     covered = [

@@ -1,4 +1,4 @@
-"""The session with the controller over real gRPC: dialled, broken, probed, drained."""
+"""The shell of the controller session over real gRPC: dials, breaks, probes and drains."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Pair:
         )
 
     async def find_broker(self, broker_id: BrokerId) -> StoredBroker:
-        """Stand in for the store; its first answer is an outage."""
+        """Stand in for the store, whose first lookup fails."""
         if self.lookups_refused:
             self.lookups_refused -= 1
             raise StoreUnavailable("as planned")
@@ -95,13 +95,13 @@ class Pair:
         )
 
     async def opened(self) -> SessionOpened:
-        """Have the holder observed; return the session as the holder saw it opened."""
+        """Submit the holder of the Lease; return the session that the holder gets."""
         await self.server.start()
         self.shell.submit(HolderObserved(holder_identity=SIGNED))
         return await self.next_heard(SessionOpened)
 
     async def next_heard(self, kind: type[Heard]) -> Heard:
-        """Return the next event of a kind that the holder hears."""
+        """Return the next event of this kind that the holder receives."""
         while not isinstance(heard := await self.heard.get(), kind):
             continue
         return heard
@@ -119,7 +119,7 @@ def run(scenario: Callable[[Pair], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-def test_what_the_holder_says_reaches_the_replicas_once_it_is_found() -> None:
+def test_messages_of_the_holder_reach_the_replicas_once_it_is_found() -> None:
     async def scenario(pair: Pair) -> None:
         opened = await pair.opened()
         pair.sessions.perform(
@@ -161,7 +161,7 @@ def test_holder_that_refuses_connections_is_reported_dead(
     run(scenario)
 
 
-def test_drain_ends_when_the_controller_has_moved_all() -> None:
+def test_drain_ends_when_the_controller_has_moved_all_leaders() -> None:
     async def scenario(pair: Pair) -> None:
         opened = await pair.opened()
         drain = asyncio.create_task(pair.shell.drain())
