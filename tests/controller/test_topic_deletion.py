@@ -1,4 +1,4 @@
-"""What proves that a topic is gone: its uid is missing from the list of all uids, nothing else."""
+"""A topic is deleted only if a quorum list of all topics lacks its uid."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def asked() -> tuple[TopicDeletion, int]:
 
 def test_a_topic_that_is_not_usable_yet_is_not_gone() -> None:
     deletion, request_id = asked()
-    answer = TopicsRead(
+    response = TopicsRead(
         request_id=request_id, outcome=StoreOutcome.OK, topic_ids=frozenset({TOPIC}), topics=()
     )
-    assert deletion.on_topics_read(answer, 0) == []
+    assert deletion.on_topics_read(response, 0) == []
     assert not deletion.is_confirmed(TOPIC)
 
 
 def test_a_topic_whose_uid_is_missing_is_gone() -> None:
     deletion, request_id = asked()
-    answer = TopicsRead(
+    response = TopicsRead(
         request_id=request_id, outcome=StoreOutcome.OK, topic_ids=frozenset({OTHER}), topics=()
     )
-    assert deletion.on_topics_read(answer, 0) == [TOPIC]
+    assert deletion.on_topics_read(response, 0) == [TOPIC]
     assert deletion.is_confirmed(TOPIC)
 
 

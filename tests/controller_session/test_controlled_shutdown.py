@@ -1,4 +1,4 @@
-"""When a stopping broker has waited long enough for its leaders to be moved."""
+"""How long a stopping broker waits for the controller to move its leaders."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_without_a_session_a_leader_waits_and_a_follower_does_not() -> None:
     assert shutdown.on_time(has_session=False, leads=False, now_ms=0) == UNANSWERED
 
 
-def test_controller_that_moves_no_more_is_given_up_and_each_moved_leader_buys_time() -> None:
+def test_wait_ends_when_no_leader_moves_and_each_moved_leader_prolongs_it() -> None:
     shutdown = asked()
     judged = []
     for number, (remaining, now_ms) in enumerate(

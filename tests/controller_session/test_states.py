@@ -1,4 +1,4 @@
-"""Who is the holder of the Lease, and when a state wants something done."""
+"""When a registration is that of the Lease's holder, and when each state is due."""
 
 from __future__ import annotations
 

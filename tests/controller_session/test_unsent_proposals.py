@@ -1,4 +1,4 @@
-"""Proposals of an outage: one per partition, failed once."""
+"""ISR proposals that no session could send: one for each partition, failed once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from strandline.errors import ErrorCode
 from .setups import OTHER_TP, TP, proposal
 
 
-def test_the_latest_proposal_of_each_partition_is_given_up_once() -> None:
+def test_the_latest_proposal_of_each_partition_is_failed_once() -> None:
     unsent = UnsentProposals()
     for tp, request_id in ((TP, 1), (OTHER_TP, 2), (TP, 3)):
         unsent.keep(proposal(tp, request_id))
@@ -23,7 +23,7 @@ def test_the_latest_proposal_of_each_partition_is_given_up_once() -> None:
     assert unsent.give_up() == []
 
 
-def test_a_forgotten_proposal_is_not_given_up() -> None:
+def test_a_forgotten_proposal_is_not_failed() -> None:
     unsent = UnsentProposals()
     unsent.keep(proposal(TP))
     unsent.forget(TP)

@@ -1,4 +1,4 @@
-"""When proposals are sent again: one time per partition, taken once."""
+"""When ISR proposals are sent again: each partition has one due time, which is taken once."""
 
 from __future__ import annotations
 

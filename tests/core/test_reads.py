@@ -1,4 +1,4 @@
-"""What may be read, by whom, and in which order it is checked."""
+"""What followers and consumers may read, and the order of the checks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_broker_that_does_not_lead_refuses() -> None:
         (6, 2, ErrorCode.NONE, False),
         (10, 2, ErrorCode.NONE, False),
         (2, -1, ErrorCode.NONE, False),
-        (1, 1, ErrorCode.OFFSET_OUT_OF_RANGE, False),  # before divergence (KAFKA-12996)
+        (1, 1, ErrorCode.OFFSET_OUT_OF_RANGE, False),  # checked before divergence (KAFKA-12996)
         (11, 2, ErrorCode.NONE, True),
         (6, 1, ErrorCode.NONE, True),
         (6, 9, ErrorCode.OFFSET_OUT_OF_RANGE, False),

@@ -1,4 +1,4 @@
-"""The log of a response with an error: one line, or none."""
+"""A response with an error is logged in one line, or not at all."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_bad_input_behind_a_normal_error_is_found_and_counted() -> None:
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ],
 )
-def test_what_every_correct_client_meets_is_not_logged(error: ErrorCode) -> None:
+def test_an_error_that_every_correct_client_meets_is_not_logged(error: ErrorCode) -> None:
     assert error_to_log(response(error)) is None
     assert error_to_log(Response(body=None, error=error)) is None
 

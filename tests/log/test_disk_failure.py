@@ -1,4 +1,4 @@
-"""A disk that is full, read-only or failing: the directory goes down, nothing is pretended."""
+"""A disk that is full, read-only or failing takes its log directory down at the first error."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_failed_fsync_before_the_ack_fails_the_append(
     log.close()
 
 
-def test_file_cut_by_somebody_else_fails_the_read(tmp_path: Path) -> None:
+def test_file_cut_by_another_process_fails_the_read(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path, BIG)
     log = workshop.create()
     append(log, value=VALUE)
@@ -189,7 +189,7 @@ def test_data_directory_that_is_gone_fails_the_load(tmp_path: Path) -> None:
         load_logs(workshop.root, clean=True, persisted={}, environment=workshop.environment)
 
 
-def test_deleting_what_is_gone_fails(tmp_path: Path) -> None:
+def test_deletion_of_a_missing_log_fails(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path)
     log = workshop.create()
     workshop.folder.rename(tmp_path / "moved")

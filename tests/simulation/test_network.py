@@ -1,4 +1,4 @@
-"""The simulated network: values go to addresses, and senders learn no more than real ones."""
+"""The simulated network: values go to addresses, and senders learn what real senders learn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SILENCE_DETECTED_MS = 200
 
 @dataclass
 class Ear:
-    """An endpoint that remembers what it was given, and when."""
+    """An endpoint that keeps the values that it gets, and their times."""
 
     time: VirtualTime
     heard: list[object] = field(default_factory=list)
@@ -101,7 +101,7 @@ def test_first_copies_keep_their_order_and_late_ones_do_not() -> None:
     assert len(heard) == 100 + lab.fault_counts[Anomaly.MESSAGE_REPEATED] > 100
 
 
-def test_only_what_may_repeat_comes_twice() -> None:
+def test_only_values_that_may_repeat_come_twice() -> None:
     lab = Lab(Conditions(duplicates=1_000, slow_max_ms=5))
     stream = lab.open()
     lab.network.send_on(stream, ONE, "hello")
@@ -140,7 +140,7 @@ def test_the_other_end_alone_hears_that_a_stream_was_closed() -> None:
     assert (lab.one.heard, lab.two.heard) == ([], [StreamEnded(stream=stream)])
 
 
-def test_what_was_under_way_when_a_stream_closed_still_arrives() -> None:
+def test_a_value_under_way_when_its_stream_closed_still_arrives() -> None:
     lab = Lab(Conditions(delay_min_ms=5, delay_max_ms=5))
     stream = lab.open()
     lab.network.send_on(stream, TWO, "late")
@@ -149,7 +149,7 @@ def test_what_was_under_way_when_a_stream_closed_still_arrives() -> None:
     assert lab.one.heard == [OnStream(stream=stream, message="late")]
 
 
-def test_where_nothing_listens_a_value_is_refused_and_a_stream_breaks() -> None:
+def test_without_an_endpoint_a_value_is_refused_and_a_stream_breaks() -> None:
     lab = Lab()
     lab.network.unregister(TWO)
     stream = lab.open()
@@ -185,7 +185,7 @@ def test_the_other_end_hears_of_a_death_late_if_the_network_hides_it(hidden: boo
     assert lab.two.heard == []
 
 
-def test_what_was_sent_to_a_certain_process_does_not_reach_a_later_one() -> None:
+def test_a_value_sent_to_one_process_does_not_reach_a_later_one() -> None:
     lab = Lab()
     former, later = Ear(lab.time), Ear(lab.time)
     lab.network.register(Address(2, 1), former)
