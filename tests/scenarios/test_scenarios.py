@@ -1,4 +1,4 @@
-"""Each text file beside this one is a scenario; `docs/scenarios.md` says how to read one."""
+"""Each text file beside this one is a scenario; `docs/scenarios.md` explains how to read it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_document_lists_every_word(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("word", COMMANDS)
-def test_example_is_what_the_command_takes_and_some_story_uses_it(word: str) -> None:
+def test_example_fits_its_command_and_a_scenario_uses_the_word(word: str) -> None:
     found = COMMANDS[word]
     assert found.meaning
     texts = split(found.example)
@@ -81,13 +81,13 @@ def test_example_is_what_the_command_takes_and_some_story_uses_it(word: str) -> 
         ("repeat 2 fetch by=1", "fetch takes no 'by'; its arguments are: broker"),
     ],
 )
-def test_line_that_means_nothing_fails_with_what_there_is(line: str, complaint: str) -> None:
+def test_a_malformed_line_fails_with_the_choices(line: str, complaint: str) -> None:
     with pytest.raises(ScenarioError, match="line 2: ") as caught:
         run(f"> cluster brokers=2\n> {line}\n")
     assert complaint in str(caught.value)
 
 
-def test_story_with_controllers_leaves_deciding_to_them() -> None:
+def test_script_may_not_decide_where_controllers_decide() -> None:
     text = (
         "> cluster brokers=2 controllers=0\n> advance ms=10\n> connect brokers=0,1 controller=0\n"
     )
