@@ -1,4 +1,4 @@
-"""Reading from a real Prometheus: blocks made by promtool, live scrapes, the whole job."""
+"""Reads from a real Prometheus: blocks from promtool, live scrapes, the whole job."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def walks() -> dict[str, list[tuple[int, float]]]:
         at = START_MS
         samples = []
         for index in range(SAMPLES):
-            # Steady, with jitter, and with long silences: every width of a delta of deltas.
+            # Regular times, jitter and long gaps need every width of a delta of deltas.
             at += 1000 + chance.choice([0, 0, 1, -3, 250, -900, 40_000, 600_000])
             samples.append((at, value(index)))
         made[kind] = samples
@@ -65,7 +65,7 @@ def openmetrics(series: list[tuple[dict[str, str], list[tuple[int, float]]]]) ->
     return "\n".join([*lines, "# EOF", ""])
 
 
-def test_blocks_are_read_bit_for_bit_as_the_json_api_tells_them(
+def test_blocks_are_read_bit_for_bit_as_the_json_api_returns_them(
     prometheus: PrometheusProgram,
 ) -> None:
     made = walks()
@@ -96,7 +96,7 @@ def test_blocks_are_read_bit_for_bit_as_the_json_api_tells_them(
     assert read_series(prometheus.url, {"__name__": "other"}, start_ms=0, end_ms=end_ms) == []
 
 
-def test_nobody_answering_is_told_after_a_bounded_number_of_attempts(
+def test_a_missing_server_is_reported_after_a_bounded_number_of_attempts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("strandline_analysis.remote_read.BACK_OFF_SECONDS", 0.001)

@@ -1,4 +1,4 @@
-"""The decoder against chunks written by hand, by an encoder, and cut short."""
+"""The decoder of XOR chunks, on chunks by hand, by an encoder, and cut short."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_stale_marker_keeps_its_bits_and_is_not_any_nan() -> None:
     )
 )
 @example([(1000, ONE)] * 120)
-def test_what_was_encoded_is_decoded(steps: list[tuple[int, int]]) -> None:
+def test_a_decoded_chunk_has_the_encoded_samples(steps: list[tuple[int, int]]) -> None:
     samples = []
     timestamp = START
     for step, bits in steps:

@@ -1,4 +1,4 @@
-"""What the chart renders for Prometheus, dashboards and the analysis: off, restricted, exact."""
+"""The chart's Prometheus, dashboards and analysis: off by default, restricted, exact."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pod_of(item: dict[str, Any]) -> dict[str, Any]:
     return pod
 
 
-def test_all_of_it_is_off_unless_wanted() -> None:
+def test_observability_is_off_by_default() -> None:
     found = " ".join(name for _, name in objects())
     assert not re.search("prometheus|dashboards|analysis", found)
 
@@ -85,7 +85,7 @@ def test_a_changed_configuration_replaces_the_prometheus_pod() -> None:
     assert digest() != digest("--set=prometheus.scrapeInterval=5s")
 
 
-def test_the_analysis_job_speaks_to_prometheus_alone() -> None:
+def test_the_analysis_job_connects_to_prometheus_alone() -> None:
     found = objects(
         ANALYSIS,
         "--set=analysis.name=tuesday",

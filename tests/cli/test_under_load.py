@@ -1,4 +1,4 @@
-"""When a fault is over, when it is not, and when a load does not come to an end."""
+"""When a fault is over, and when a load has settled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHRUNK = replace(WHOLE, partitions={0: replace(PARTITION, isr=(1, 2))})
 
 
 class StillView(ClusterView):
-    """A view without a cluster: it shows what a test puts there."""
+    """A view without a cluster, whose contents a test sets."""
 
     def __init__(self) -> None:
         self.now = WHOLE
@@ -44,7 +44,7 @@ class StillView(ClusterView):
 
 
 class StillLoad(LoadPod):
-    """A load without a pod: every look at it finds a hundred acknowledgements more."""
+    """A load without a pod: each report has a hundred acknowledgements more."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -76,7 +76,7 @@ class StillLoad(LoadPod):
 
 
 def wait(condition: Callable[[], bool], seconds: float) -> bool:
-    """Look once for each second."""
+    """Check the condition once for each second, without a pause."""
     return any(condition() for _ in range(round(seconds)))
 
 
@@ -96,7 +96,7 @@ def loaded(view: StillView, load: StillLoad) -> UnderLoad:
     return UnderLoad(kubernetes=kubernetes, topic="orders", view=view, load=load, wait=wait)
 
 
-def test_a_fault_is_over_when_something_changed_and_all_is_well_again(
+def test_a_fault_is_over_when_something_changed_and_all_is_healthy_again(
     loaded: UnderLoad, view: StillView
 ) -> None:
     fault = loaded.fault("break it", lambda: view.changed.append(0), broker=1)
@@ -140,7 +140,7 @@ def test_a_fault_that_is_not_over_in_time_says_what_is_missing(
         ),
     ],
 )
-def test_what_is_unhealthy_is_named(
+def test_an_unhealthy_part_is_named(
     loaded: UnderLoad,
     view: StillView,
     load: StillLoad,

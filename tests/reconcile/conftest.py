@@ -1,4 +1,4 @@
-"""An operator process under the chart's ServiceAccount, in a namespace of its own."""
+"""Fixture of an operator process under the chart's ServiceAccount, in its own namespace."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class OperatorProcess:
         return [item for item in yaml.safe_load_all(text) if item]
 
     def start(self) -> None:
-        """Start the process; it needs a moment to list everything."""
+        """Start the process; it lists everything before it acts."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "strandline_operator"],
@@ -72,7 +72,7 @@ class OperatorProcess:
             )
 
     def stop(self) -> None:
-        """End it as Kubernetes does; it must end by itself and without an error."""
+        """End the process with SIGTERM, as Kubernetes does; fail if it ends with an error."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(EXIT_LIMIT_SECONDS) == 0, self.log.read_text()[-4000:]
@@ -85,12 +85,12 @@ class OperatorProcess:
             self.process.wait(EXIT_LIMIT_SECONDS)
 
     def apply_deployment(self) -> None:
-        """Create the chart's Deployment, whose pods no node will ever run."""
+        """Create the chart's Deployment; there is no node that could run its pods."""
         metadata = {**self._deployment["metadata"], "namespace": self.namespace}
         self.plane.apply({**self._deployment, "metadata": metadata})
 
     def actions(self) -> list[str]:
-        """Return the sentences of all actions done so far."""
+        """Return the sentences of all actions that the operator has done so far."""
         lines = [json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{"]
         return [line["action"] for line in lines if line["message"] == "action done"]
 
@@ -117,7 +117,7 @@ class OperatorProcess:
         return items
 
     def wait_for(self, what: str, condition: Callable[[], Any], within_ms: int = 20_000) -> Any:
-        """Return the condition's first truthy answer; on failure the log's end is shown."""
+        """Return the condition's first truthy result; a failure shows the end of the log."""
         try:
             return eventually(condition, within_ms, what, retry_on=(CommandError,))
         except AssertionError as error:

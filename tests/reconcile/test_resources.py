@@ -1,4 +1,4 @@
-"""Manifests as values: the brokers' settings, how their pods run, and which carry a version."""
+"""Manifests: the brokers' settings and pods, owners and labels, and resourceVersions."""
 
 from __future__ import annotations
 
