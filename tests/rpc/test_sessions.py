@@ -234,7 +234,7 @@ def test_channel_is_closed_even_if_the_session_ends_by_itself_meanwhile(
             await close_channel()
 
         monkeypatch.setattr(client._channel, "close", close)
-        client._overflow.set()
+        client._given_up.set()
         for _ in range(turns):
             await asyncio.sleep(0)
         await client.close()

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 
+import grpc
 import grpc.aio
 import pytest
 
 from strandline.config.network import GrpcConfig
 from strandline.core.events import FollowerFetchReceived
 from strandline.errors import ErrorCode
-from strandline.rpc.frames import RecordsFrame
+from strandline.model import BrokerId
+from strandline.rpc.frames import BadFrame, RecordsFrame
 from strandline.rpc.replication_client import ReplicationClient
 from strandline.rpc.replication_server import FollowerStream, replication_service
+from strandline.rpc.session_client import SessionClient
+from strandline.rpc.session_server import SessionServer
 from strandline.rpc.streams import (
     CoalescingWriter,
     StreamClosed,
     StreamOverflow,
     channel_options,
-    failure_of,
+    until_one_ends,
     write_message,
 )
 
@@ -195,15 +200,118 @@ def test_a_write_to_a_call_that_is_over_says_that_the_stream_broke() -> None:
     run(scenario)
 
 
-def test_a_broken_stream_is_no_failure_and_a_bug_is_one() -> None:
-    async def scenario() -> None:
-        async def fail(error: BaseException) -> None:
-            raise error
+async def end_with(error: BaseException) -> None:
+    raise error
 
-        bug = asyncio.InvalidStateError("a future of ours is settled twice")
-        ends = (StreamClosed("over"), asyncio.CancelledError(), bug)
-        tasks = [asyncio.create_task(fail(error)) for error in ends]
-        await asyncio.wait(tasks)
-        assert [failure_of(task) for task in tasks] == [None, None, bug]
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        StreamClosed("over"),
+        asyncio.CancelledError(),
+        grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata()),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_broken_stream_is_no_failure(ends: BaseException) -> None:
+    async def scenario() -> None:
+        told: list[str] = []
+        forever = asyncio.Event().wait()
+        breach = await until_one_ends(end_with(ends), forever, on_end=lambda: told.append("end"))
+        assert (breach, told) == (None, ["end"])
 
     run(scenario)
+
+
+def test_a_breach_of_the_protocol_is_returned_and_a_bug_is_raised() -> None:
+    async def scenario() -> None:
+        told: list[str] = []
+        breach = BadFrame("a leader sent a fetch")
+        assert await until_one_ends(end_with(breach), on_end=lambda: told.append("one")) is breach
+        bug = asyncio.InvalidStateError("a future of ours is settled twice")
+        with pytest.raises(asyncio.InvalidStateError, match="settled twice"):
+            await until_one_ends(end_with(bug), on_end=lambda: told.append("two"))
+        assert told == ["one", "two"]
+
+    run(scenario)
+
+
+def replication_to(address: str) -> ReplicationClient:
+    return ReplicationClient(
+        address, SETTINGS, on_response=lambda _id, _frames: None, on_broken=lambda: None
+    )
+
+
+def session_with(address: str) -> SessionClient:
+    return SessionClient(address, SETTINGS, on_message=lambda _: None, on_broken=lambda: None)
+
+
+OpenClient = Callable[[str], ReplicationClient | SessionClient]
+
+
+@pytest.mark.parametrize("open_client", [replication_to, session_with])
+@pytest.mark.parametrize("turns", range(4))
+def test_a_stream_closed_at_once_closes_its_channel(open_client: OpenClient, turns: int) -> None:
+    """Also in the turn of the event loop in which it was opened, before its task began."""
+
+    async def scenario() -> None:
+        client = open_client("127.0.0.1:1")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await client.close()
+        assert client._channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN
+
+    run(scenario)
+
+
+class Relay:
+    """A TCP relay to a server; it knows when a client's connection is up, and when it is gone."""
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self.connected = asyncio.Event()
+        self.gone = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
+        back = asyncio.create_task(self._copy_back(from_server, writer))
+        while data := await reader.read(1 << 16):
+            to_server.write(data)
+        self.gone.set()
+        to_server.close()
+        await back
+        writer.close()
+
+    async def _copy_back(
+        self, from_server: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        while data := await from_server.read(1 << 16):
+            writer.write(data)
+            self.connected.set()
+
+
+@pytest.mark.parametrize("open_client", [replication_to, session_with])
+def test_a_closed_stream_leaves_no_connection_behind(open_client: OpenClient) -> None:
+    """A call keeps its connection, so no reference to it may wait for a garbage collection."""
+
+    async def scenario() -> None:
+        server = grpc.aio.server()
+        sessions = SessionServer(BrokerId(0), SETTINGS, on_event=lambda _: None)
+        replication = replication_service(lambda _f, _s: None, lambda _s: None, SETTINGS)
+        server.add_generic_rpc_handlers((replication, sessions.service()))
+        relay = Relay(server.add_insecure_port("127.0.0.1:0"))
+        await server.start()
+        listener = await asyncio.start_server(relay.serve, "127.0.0.1", 0)
+        client = open_client(f"127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+        await relay.connected.wait()
+        await client.close()
+        del client
+        await relay.gone.wait()
+        listener.close()
+        await server.stop(None)
+
+    gc.disable()
+    try:
+        run(scenario)
+    finally:
+        gc.enable()

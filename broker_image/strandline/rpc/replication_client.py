@@ -18,7 +18,7 @@ from strandline.log_fields import fields
 
 from .fetch_session import FollowerFetchSession
 from .frames import BadFrame, EndFrame, RecordsFrame, decode, encode_fetch
-from .streams import CoalescingWriter, channel_options, failure_of
+from .streams import CoalescingWriter, channel_options, until_one_ends
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ class ReplicationClient:
         self._call = self._channel.stream_stream(METHOD)()
         self._writer = CoalescingWriter(self._call.write, settings)
         self._session = FollowerFetchSession()
+        self._given_up = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"replication to {address}")
 
     def send(self, fetch: FollowerFetchReceived) -> None:
@@ -52,30 +53,20 @@ class ReplicationClient:
     async def close(self) -> None:
         """End the stream; on_broken is not called any more."""
         self._on_broken = _nothing
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self._given_up.set()
+        await asyncio.wait({self._task})
 
     async def _run(self) -> None:
-        writer = asyncio.create_task(self._writer.run())
-        reader = asyncio.create_task(self._read())
+        # As in `SessionClient`, no cancellation ends this task.
         try:
-            done, _ = await asyncio.wait({writer, reader}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                error = failure_of(task)
-                if isinstance(error, BadFrame):
-                    _log.warning("replication stream closed", extra=fields(cause=str(error)))
-                elif error is not None:
-                    raise error
+            breach = await until_one_ends(
+                self._writer.run(), self._read(), self._given_up.wait(), on_end=self._call.cancel
+            )
+            if breach is not None:
+                _log.warning("replication stream closed", extra=fields(cause=str(breach)))
         finally:
-            writer.cancel()
-            reader.cancel()
-            self._call.cancel()
-            try:
-                await asyncio.gather(writer, reader, return_exceptions=True)
-            finally:
-                # `close` may cancel the wait above, if the stream ended by itself just before.
-                await self._channel.close()
-                self._on_broken()
+            await self._channel.close()
+            self._on_broken()
 
     async def _read(self) -> None:
         answer: list[RecordsFrame] = []

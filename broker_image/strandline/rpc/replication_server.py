@@ -20,7 +20,7 @@ from strandline.log_fields import fields
 
 from .fetch_session import LeaderFetchSession
 from .frames import BadFrame, Buffer, FetchFrame, RecordsFrame, decode, encode_end, encode_records
-from .streams import CoalescingWriter, StreamOverflow, failure_of
+from .streams import CoalescingWriter, StreamOverflow, until_one_ends
 
 _log = logging.getLogger(__name__)
 
@@ -67,28 +67,17 @@ def replication_service(
     async def replicate(_: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         writer = CoalescingWriter(context.write, settings)
         stream = FollowerStream(writer, context.peer())
-        tasks = {
-            asyncio.create_task(writer.run()),
-            asyncio.create_task(_read(context, stream, on_fetch)),
-            asyncio.create_task(stream.broken.wait()),
-        }
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                error = failure_of(task)
-                if isinstance(error, BadFrame):
-                    _log.warning(
-                        "replication stream closed",
-                        extra=fields(peer=context.peer(), cause=str(error)),
-                    )
-                elif error is not None:
-                    raise error
-        finally:
+
+        def on_end() -> None:
             stream.broken.set()
             on_gone(stream)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+
+        parts = (writer.run(), _read(context, stream, on_fetch), stream.broken.wait())
+        breach = await until_one_ends(*parts, on_end=on_end)
+        if breach is not None:
+            _log.warning(
+                "replication stream closed", extra=fields(peer=context.peer(), cause=str(breach))
+            )
 
     handler = grpc.stream_stream_rpc_method_handler(replicate)
     return grpc.method_handlers_generic_handler(SERVICE, {"Replicate": handler})

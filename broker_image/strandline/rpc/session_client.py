@@ -39,7 +39,7 @@ from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch
 from strandline_api.v1 import controller_pb2 as pb
 
 from . import convert
-from .streams import channel_options, failure_of, write_message
+from .streams import channel_options, until_one_ends, write_message
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class SessionClient:
         self._on_broken = on_broken
         # A full queue means that the controller does not read: the session ends.
         self._outgoing: asyncio.Queue[pb.BrokerMessage] = asyncio.Queue(settings.session_queue_max)
-        self._overflow = asyncio.Event()
+        self._given_up = asyncio.Event()
         self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
         self._call = self._channel.stream_stream(
             METHOD,
@@ -75,38 +75,26 @@ class SessionClient:
         try:
             self._outgoing.put_nowait(encode_broker_message(message))
         except asyncio.QueueFull:
-            self._overflow.set()
+            self._given_up.set()
 
     async def close(self) -> None:
         """End the session; on_broken is not called any more."""
         self._on_broken = _nothing
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self._given_up.set()
+        await asyncio.wait({self._task})
 
     async def _run(self) -> None:
-        tasks = {
-            asyncio.create_task(self._write()),
-            asyncio.create_task(self._read()),
-            asyncio.create_task(self._overflow.wait()),
-        }
+        # No cancellation ends this task: a task that never began closes no channel, and the
+        # traceback of a cancelled one keeps the call, and so its connection, until it is collected.
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                error = failure_of(task)
-                if isinstance(error, ValueError):
-                    _log.warning("session closed", extra=fields(cause=str(error)))
-                elif error is not None:
-                    raise error
+            breach = await until_one_ends(
+                self._write(), self._read(), self._given_up.wait(), on_end=self._call.cancel
+            )
+            if breach is not None:
+                _log.warning("session closed", extra=fields(cause=str(breach)))
         finally:
-            for task in tasks:
-                task.cancel()
-            self._call.cancel()
-            try:
-                await asyncio.gather(*tasks, return_exceptions=True)
-            finally:
-                # `close` may cancel the wait above, if the stream ended by itself just before.
-                await self._channel.close()
-                self._on_broken()
+            await self._channel.close()
+            self._on_broken()
 
     async def _write(self) -> None:
         while True:

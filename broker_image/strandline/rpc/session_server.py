@@ -50,7 +50,7 @@ from strandline.model import (
 from strandline_api.v1 import controller_pb2 as pb
 
 from . import convert
-from .streams import failure_of, write_message
+from .streams import until_one_ends, write_message
 
 _log = logging.getLogger(__name__)
 
@@ -154,32 +154,23 @@ class SessionServer:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many sessions")
         session = _Session(next(self._ids), queue_max=self._queue_max)
         self._sessions[session.session_id] = session
-        tasks = {
-            asyncio.create_task(session.write_all(context.write)),
-            asyncio.create_task(self._read(context, session)),
-            asyncio.create_task(session.ended.wait()),
-        }
-        try:
-            done, _pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                error = failure_of(task)
-                if isinstance(error, ValueError):
-                    _log.warning(
-                        "session closed", extra=fields(peer=context.peer(), cause=str(error))
-                    )
-                elif error is not None:
-                    raise error
-        finally:
+
+        def on_end() -> None:
             del self._sessions[session.session_id]
-            for task in tasks:
-                task.cancel()
-            # Before the next await: gRPC cancels this handler when the broker's end is gone, and
-            # that may happen in any turn of the event loop.
+            # In this turn: gRPC may cancel this handler in any other, when the broker is gone.
             if session.broker_id is not None and not session.closed_by_us:
                 self._on_event(
                     SessionBroken(session_id=session.session_id, broker_id=session.broker_id)
                 )
-            await asyncio.gather(*tasks, return_exceptions=True)
+
+        parts = (
+            session.write_all(context.write),
+            self._read(context, session),
+            session.ended.wait(),
+        )
+        breach = await until_one_ends(*parts, on_end=on_end)
+        if breach is not None:
+            _log.warning("session closed", extra=fields(peer=context.peer(), cause=str(breach)))
 
     async def _read(
         self,

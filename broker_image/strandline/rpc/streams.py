@@ -1,4 +1,4 @@
-"""What both replication ends share: channel options and the coalescing writer of a stream.
+"""What both ends of a stream share: channel options, its tasks and the coalescing writer.
 
 gRPC in Python costs per message, not per byte, so a writer sends everything queued since its
 last send as one message. There is no linger: messages grow by back-pressure alone.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import grpc
@@ -17,7 +17,7 @@ import grpc.aio
 from strandline.config.network import GrpcConfig
 from strandline.errors import StrandlineError
 
-from .frames import Buffer
+from .frames import BadFrame, Buffer
 
 OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
 """gRPC's option for a channel that shares no connection and no back-off with others."""
@@ -71,11 +71,33 @@ async def write_message(write: Callable[[Message], Awaitable[object]], message: 
         raise StreamClosed(str(error)) from error
 
 
-def failure_of(task: asyncio.Task[Any]) -> BaseException | None:
-    """Return the error of a stream's ended task; None if it ended well or its stream broke."""
-    # gRPC cancels each task that waits on a call that it gave up.
-    error = None if task.cancelled() else task.exception()
-    return None if isinstance(error, grpc.RpcError | StreamClosed) else error
+async def until_one_ends(
+    *parts: Coroutine[Any, Any, object], on_end: Callable[[], object]
+) -> ValueError | BadFrame | None:
+    """Run the parts of a stream until one ends; call on_end in that turn, then end the others.
+
+    Returns: how the peer broke the protocol; None if the stream ended or broke
+    Raises:  the error of the part that ended first, if it is none of these
+    """
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        on_end()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    breach = None
+    for task in ended:
+        # gRPC cancels each task that waits on a call that it gave up.
+        match None if task.cancelled() else task.exception():
+            case None | grpc.RpcError() | StreamClosed():
+                continue
+            case ValueError() | BadFrame() as refused:
+                breach = refused
+            case failure:
+                raise failure
+    return breach
 
 
 class CoalescingWriter:
