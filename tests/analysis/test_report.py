@@ -57,7 +57,7 @@ def faults_from(tmp_path: Path, given: object) -> list[InjectedFault]:
     return read_faults(path)
 
 
-def test_faults_stand_beside_what_followed_them() -> None:
+def test_faults_are_printed_beside_the_elections_that_followed() -> None:
     killed = InjectedFault(name="leader killed", at_ms=AT, broker_id=1, gap_ms=900)
     text = report.text_report(
         start_ms=AT - 1000,

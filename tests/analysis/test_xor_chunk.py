@@ -39,7 +39,7 @@ def test_a_chunk_without_samples_is_empty() -> None:
 
 @pytest.mark.parametrize("timestamp", [0, 1, -1, START, -START, (1 << 63) - 1, -(1 << 63)])
 @pytest.mark.parametrize("bits", [0, ONE, STALE_BITS, PLAIN_NAN, WORD - 1])
-def test_one_sample_is_read_whatever_it_is(timestamp: int, bits: int) -> None:
+def test_one_sample_of_any_value_is_read(timestamp: int, bits: int) -> None:
     assert list(decode(encode([(timestamp, bits)]))) == [(timestamp, bits)]
 
 

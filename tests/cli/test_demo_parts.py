@@ -163,7 +163,7 @@ def test_the_load_pod_is_restricted_and_consumes() -> None:
 # --- clusters -----------------------------------------------------------------------------
 
 
-def test_what_the_demo_made_is_remembered_until_it_is_forgotten(
+def test_the_demos_cluster_is_remembered_until_it_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path))

@@ -139,7 +139,7 @@ def test_holder_that_cannot_renew_resigns_before_another_may_take() -> None:
     assert [notice.reason for notice in resigned] == ["renew deadline passed"]
 
 
-def test_stopped_process_does_nothing_with_a_lease_it_lost() -> None:
+def test_stopped_process_does_not_write_a_lease_that_it_lost() -> None:
     world = with_active_controller(state())
     world.nodes[0].frozen = True
     world.advance(4_000)

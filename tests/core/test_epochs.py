@@ -44,7 +44,7 @@ def test_empty_cache_knows_no_epoch() -> None:
         ((2, 0), True, starts((2, 0))),
     ],
 )
-def test_assign_drops_what_contradicts(
+def test_assign_drops_contradicting_entries(
     assigned: tuple[int, int], *, changed: bool, expected: object
 ) -> None:
     cache = EpochCache(starts((1, 0), (3, 7)))

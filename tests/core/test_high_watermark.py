@@ -39,7 +39,7 @@ def test_high_watermark_is_the_least_end_and_never_falls(
         (False, False, True, False),  # fenced, however recently caught up (KAFKA-15021)
     ],
 )
-def test_who_holds_the_high_watermark_back(
+def test_which_followers_hold_the_high_watermark_back(
     *, in_isr: bool, live: bool, caught_up: bool, holds: bool
 ) -> None:
     follower = FollowerProgress(

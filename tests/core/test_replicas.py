@@ -269,7 +269,7 @@ def test_proposal_is_sent_again_until_a_later_state_is_known() -> None:
     assert core.step(accepted) == []
 
 
-def test_response_for_a_partition_we_do_not_lead_says_nothing() -> None:
+def test_response_for_a_partition_not_led_here_is_ignored() -> None:
     core = Core()
     core.send_state(state(leader=1))
     for tp in (TP, OTHER_TP):

@@ -269,7 +269,7 @@ def watched_more_than(seen: list[RequestDone], times: int) -> bool:
     return len([item for item in seen if item.verb == "watch"]) > times
 
 
-def test_a_watch_from_before_the_server_started_must_be_begun_anew(
+def test_a_watch_from_before_the_server_started_has_expired(
     control_plane: ControlPlane, connect: Connect, namespace: str
 ) -> None:
     async def scenario() -> None:

@@ -115,7 +115,7 @@ def test_a_full_directory_is_refused_with_its_remedy_and_taken_once_there_is_spa
     without_api.wait_for("waiting")
 
 
-def test_a_broker_that_waits_says_for_what_every_ten_seconds(
+def test_a_waiting_broker_logs_what_it_waits_for_every_ten_seconds(
     control_plane: ControlPlane, crds: None, namespace: str, tmp_path: Path
 ) -> None:
     kubeconfig = objects.broker_account(control_plane, namespace)

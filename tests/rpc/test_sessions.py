@@ -196,7 +196,7 @@ class EndingContext:
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_end_of_a_stream_is_heard_of_whenever_grpc_cancels_its_handler(turns: int) -> None:
+def test_end_of_a_stream_is_reported_whenever_grpc_cancels_its_handler(turns: int) -> None:
     events: list[ControllerEvent] = []
 
     async def scenario() -> None:

@@ -20,7 +20,7 @@ def is_updating(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_scenario_prints_what_its_text_says(path: Path, request: pytest.FixtureRequest) -> None:
+def test_scenario_prints_its_expected_output(path: Path, request: pytest.FixtureRequest) -> None:
     expected = path.read_text()
     printed = run(expected)
     if is_updating(request):
@@ -29,7 +29,7 @@ def test_scenario_prints_what_its_text_says(path: Path, request: pytest.FixtureR
         assert printed == expected
 
 
-def test_story_stands_on_top_of_every_scenario() -> None:
+def test_every_scenario_begins_with_its_story() -> None:
     assert SCENARIOS
     assert [path.name for path in SCENARIOS if not path.read_text().startswith("# ")] == []
 

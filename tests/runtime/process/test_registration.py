@@ -252,7 +252,7 @@ def test_a_first_start_is_not_counted_as_a_loss() -> None:
         (None, RegistrationVerdict.MISSING),
     ],
 )
-def test_a_running_broker_judges_what_is_stored_about_its_id(
+def test_a_running_broker_judges_the_stored_registration_of_its_id(
     stored: Registration | None, verdict: RegistrationVerdict
 ) -> None:
     assert judge_registration(registration(), stored) is verdict

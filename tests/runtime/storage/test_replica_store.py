@@ -153,7 +153,7 @@ def test_a_follower_reads_a_header_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert parsed == [0, len(parts[0]), len(parts[0]) + len(parts[1])]
 
 
-def test_what_is_not_a_checked_batch_is_never_appended(tmp_path: Path) -> None:
+def test_an_unchecked_batch_is_never_appended(tmp_path: Path) -> None:
     async def appended(one: Opened) -> None:
         one.perform(created())
         sent = record_batch.read_client_batch(batch([b"v"]))
