@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -16,6 +15,7 @@ import yaml
 
 from tests.support.commands import run
 from tests.support.eventually import eventually
+from tests.support.ports import free_port
 
 READY_WITHIN_MS = 60_000
 STOP_SECONDS = 20
@@ -48,9 +48,7 @@ class PrometheusProgram:
         }
         path = self._folder / "prometheus.yml"
         path.write_text(yaml.safe_dump(config))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        address = f"127.0.0.1:{free_port()}"
         self.url = f"http://{address}"
         log = (self._folder / "log").open("wb")
         command = [

@@ -101,7 +101,7 @@ def heartbeat(*hosted: HostedReplica) -> list[Effect]:
     [
         ("", []),
         (SIGNED, [FindHolder(lookup_id=1, broker_id=BrokerId(2))]),
-        ("somebody", [HolderUnknown(holder_identity="somebody")]),
+        ("not-a-broker", [HolderUnknown(holder_identity="not-a-broker")]),
         ("broker-x/uid/a", [HolderUnknown(holder_identity="broker-x/uid/a")]),
         ("broker-2", [HolderUnknown(holder_identity="broker-2")]),
     ],

@@ -33,7 +33,7 @@ HOLDER = Holder(
         (SIGNED, registration(incarnation="uid/b"), None),
         (SIGNED, None, None),
         ("", registration(), None),
-        ("someone", registration(), None),
+        ("not-a-broker", registration(), None),
     ],
 )
 def test_holder_is_the_process_that_signed_and_is_registered(

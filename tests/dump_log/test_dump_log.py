@@ -52,8 +52,8 @@ def batch_of(
 ) -> bytes:
     if codec == 1:
         records = gzip.compress(records)
-    told = last + 1 if count is None else count
-    behind = struct.pack(">hiqqqhii", codec, last, 1000, 1000, 7, 0, 0, told) + records
+    stated = last + 1 if count is None else count
+    behind = struct.pack(">hiqqqhii", codec, last, 1000, 1000, 7, 0, 0, stated) + records
     head = struct.pack(">qiibI", base, 9 + len(behind), 3, 2, crc32c(behind))
     return head + behind
 

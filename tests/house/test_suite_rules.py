@@ -52,16 +52,16 @@ import json, os, sys
 import pytest, pytest_timeout, yaml
 
 for line in sys.stdin:
-    told = json.loads(line)
+    request = json.loads(line)
     child = os.fork()
     if not child:
-        os.environ["CI"] = told["ci"]
-        os.chdir(told["folder"])
-        sys.path.insert(0, told["folder"])
+        os.environ["CI"] = request["ci"]
+        os.chdir(request["folder"])
+        sys.path.insert(0, request["folder"])
         output = os.open("output", os.O_WRONLY | os.O_CREAT)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        sys.exit(pytest.main(["-p", "pytest_timeout", *told["args"]]))
+        sys.exit(pytest.main(["-p", "pytest_timeout", *request["args"]]))
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 

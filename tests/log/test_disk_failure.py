@@ -18,6 +18,7 @@ from strandline.log.partition_log import PartitionLog
 from strandline.log.recovery import load_logs
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 from tests.log.support.logs import TP, Workshop, append, content
+from tests.support.volumes import mounted_tmpfs
 
 BIG = TopicSettings(segment_bytes=1 << 20)
 VALUE = b"v" * 10_000
@@ -48,14 +49,8 @@ def refuses_all_changes(log: PartitionLog) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a real file system of one megabyte."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "strandline-test", str(tmp_path)], check=False
-    )
-    assert mounted.returncode == 0, "mounting a tmpfs needs root"
-    try:
-        yield tmp_path
-    finally:
-        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+    with mounted_tmpfs(tmp_path, "size=1m") as path:
+        yield path
 
 
 def test_full_disk_fails_the_append_and_keeps_what_was_written(small_disk: Path) -> None:

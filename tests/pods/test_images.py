@@ -24,10 +24,10 @@ def test_an_image_that_no_node_can_pull_is_reported_and_present_ones_are_not(
     said: list[str] = []
     assert check_images(kubernetes, images, said.append) == images
     assert said == []
-    with pytest.raises(ImagesMissing) as told:
+    with pytest.raises(ImagesMissing) as refusal:
         check_images(kubernetes, {**images, "missing": UNKNOWN_IMAGE}, said.append)
-    assert re.search(rf"{UNKNOWN_IMAGE}: (ErrImagePull|ImagePullBackOff): ", str(told.value))
-    assert images["broker"] not in str(told.value)
+    assert re.search(rf"{UNKNOWN_IMAGE}: (ErrImagePull|ImagePullBackOff): ", str(refusal.value))
+    assert images["broker"] not in str(refusal.value)
     (line,) = said
     assert line.startswith(f"  {UNKNOWN_IMAGE}: ")
     assert kubernetes.get("pods,serviceaccounts", "-l", LABEL)["items"] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from tests.support import strandline_objects as objects
 from tests.support.broker_group import BrokerGroup
 from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.control_plane import ControlPlane
+from tests.support.volumes import mounted_tmpfs
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(90)]
 
@@ -27,16 +27,12 @@ def small_disk_group(
     """Provide a group whose broker 0 has a data directory of 1 MiB."""
     kubeconfig = objects.broker_account(control_plane, namespace)
     group = BrokerGroup(tmp_path, control_plane, namespace, kubeconfig=kubeconfig)
-    small = group.brokers[0].data_dir
-    small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "strandline-test", str(small)]
-    assert subprocess.run(mount, check=False).returncode == 0, "mounting a tmpfs needs root"
-    try:
-        group.start()
-        yield group
-    finally:
-        group.stop()
-        subprocess.run(["umount", str(small)], check=True)
+    with mounted_tmpfs(group.brokers[0].data_dir, "size=1m"):
+        try:
+            group.start()
+            yield group
+        finally:
+            group.stop()
 
 
 def test_a_leader_with_a_full_disk_gives_way_and_nothing_acknowledged_is_lost(

@@ -5,8 +5,8 @@ A waiting broker logs what it waits for.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from tests.support import strandline_objects as objects
 from tests.support.broker_process import BrokerProgram
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
+from tests.support.volumes import mounted_tmpfs
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
@@ -64,23 +65,9 @@ def unreachable(folder: Path) -> Path:
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Mount]:
-    """Provide a maker of small volumes, because permissions do not keep root from writing.
-
-    A test lists this fixture before the broker's, so that the broker ends before the unmount.
-    """
-    mounted: list[Path] = []
-
-    def mount(options: str) -> Path:
-        path = tmp_path / "volume"
-        path.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", options, "strandline-test", str(path)]
-        assert subprocess.run(command, check=False).returncode == 0, "mounting a tmpfs needs root"
-        mounted.append(path)
-        return path
-
-    yield mount
-    for path in mounted:
-        subprocess.run(["umount", str(path)], check=True)
+    """Provide a maker of small volumes."""
+    with ExitStack() as mounts:
+        yield lambda options: mounts.enter_context(mounted_tmpfs(tmp_path / "volume", options))
 
 
 def refusal_of(program: BrokerProgram, data_dir: Path) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,9 +15,11 @@ import pytest
 import yaml
 
 from tests.support import strandline_objects as objects
+from tests.support.api_server import Manifest
 from tests.support.commands import CommandError, programs, run
-from tests.support.control_plane import ControlPlane, Manifest
+from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
+from tests.support.ports import free_port
 
 EXIT_LIMIT_SECONDS = 20
 READY_LIMIT_MS = 20_000
@@ -44,7 +45,7 @@ class OperatorProcess:
         self._config = folder / "operator.yaml"
         config_map = next(item for item in rendered if item["kind"] == "ConfigMap")
         self._config.write_text(config_map["data"]["operator.yaml"])
-        self.http_port = _free_port()
+        self.http_port = free_port()
         account = plane.service_account_kubeconfig(namespace, "strandline-operator")
         self._env = {
             **os.environ,
@@ -122,12 +123,6 @@ class OperatorProcess:
             return eventually(condition, within_ms, what, retry_on=(CommandError,))
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log.read_text()[-6000:]}") from error
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

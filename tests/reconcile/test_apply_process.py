@@ -21,7 +21,8 @@ from strandline_operator.operator_config import FIELD_MANAGER, OperatorConfig
 from strandline_operator.plan import plan_topic
 from strandline_operator.reconcile import now_text
 from tests.support import strandline_objects as objects
-from tests.support.control_plane import ControlPlane, Manifest
+from tests.support.api_server import Manifest
+from tests.support.control_plane import ControlPlane
 from tests.support.eventually import aeventually
 
 pytestmark = pytest.mark.processes

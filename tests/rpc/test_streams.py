@@ -215,23 +215,23 @@ async def end_with(error: BaseException) -> None:
 )
 def test_a_broken_stream_is_no_failure(ends: BaseException) -> None:
     async def scenario() -> None:
-        told: list[str] = []
+        ended: list[str] = []
         forever = asyncio.Event().wait()
-        breach = await until_one_ends(end_with(ends), forever, on_end=lambda: told.append("end"))
-        assert (breach, told) == (None, ["end"])
+        breach = await until_one_ends(end_with(ends), forever, on_end=lambda: ended.append("end"))
+        assert (breach, ended) == (None, ["end"])
 
     run(scenario)
 
 
 def test_a_breach_of_the_protocol_is_returned_and_a_bug_is_raised() -> None:
     async def scenario() -> None:
-        told: list[str] = []
+        ended: list[str] = []
         breach = BadFrame("a leader sent a fetch")
-        assert await until_one_ends(end_with(breach), on_end=lambda: told.append("one")) is breach
+        assert await until_one_ends(end_with(breach), on_end=lambda: ended.append("one")) is breach
         bug = asyncio.InvalidStateError("a future of ours is settled twice")
         with pytest.raises(asyncio.InvalidStateError, match="settled twice"):
-            await until_one_ends(end_with(bug), on_end=lambda: told.append("two"))
-        assert told == ["one", "two"]
+            await until_one_ends(end_with(bug), on_end=lambda: ended.append("two"))
+        assert ended == ["one", "two"]
 
     run(scenario)
 

@@ -6,8 +6,6 @@ fail these tests.
 
 from __future__ import annotations
 
-import random
-import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,14 +14,13 @@ from tests.support import strandline_objects as objects
 from tests.support.broker_process import BrokerProgram
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
+from tests.support.ports import free_port
 
 FORMED_LIMIT_MS = 30_000
 FAULT_LIMIT_MS = 15_000
 """Bound of the time until clients are served again after a fault, on a slow machine too."""
 NEVER_FLUSHED = (1 << 63) - 1
 """Kafka's flush.messages by default."""
-PORTS = range(20_000, 32_000)
-"""Below the kernel's range for outgoing connections, so that a port is free after a restart."""
 
 
 class BrokerGroup:
@@ -57,7 +54,7 @@ class BrokerGroup:
                 namespace=namespace,
                 cluster=objects.CLUSTER,
                 broker_id=number,
-                internal_port=_free_port(),
+                internal_port=free_port(),
                 settings=settings,
             )
             for number in range(brokers)
@@ -233,15 +230,3 @@ class BrokerGroup:
     def log_folder(self, broker: int, topic_id: str, number: int = 0) -> Path:
         """Return where a broker keeps its replica of a partition."""
         return self.brokers[broker].data_dir / f"{topic_id}-{number}"
-
-
-def _free_port() -> int:
-    """Return a port of 127.0.0.1 that no process listens on."""
-    for port in random.sample(PORTS, 100):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("0.0.0.0", port))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError("no free port")

@@ -7,25 +7,19 @@ takes it down at the end.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import yaml
-
+from tests.support.api_server import ApiServer
 from tests.support.commands import (
     CLUSTER_SCRIPTS,
     COMMAND_LIMIT_SECONDS,
     IMAGES_SCRIPT,
     CommandError,
-    kubectl,
     programs,
     run,
 )
-
-Manifest = dict[str, Any]
 
 WORKERS = 3
 """One node for each of three brokers, besides the control plane's node."""
@@ -46,12 +40,11 @@ RESTRICTED = {
 """A container's securityContext that the restricted pod security standard accepts."""
 
 
-class Cluster:
+class Cluster(ApiServer):
     """The cluster whose state folder is STRANDLINE_RUN, or the default one."""
 
     def __init__(self) -> None:
-        self.folder = Path(os.environ.get("STRANDLINE_RUN") or "/var/lib/strandline-cluster")
-        self.kubeconfig = self.folder / "kubeconfig"
+        super().__init__(Path(os.environ.get("STRANDLINE_RUN") or "/var/lib/strandline-cluster"))
         self.started_here = False
 
     @classmethod
@@ -85,15 +78,6 @@ class Cluster:
         references = printed.splitlines()[-len(names) :]
         return dict(zip(names, references, strict=True))
 
-    def kubectl(
-        self, *args: str, stdin: str | None = None, limit_seconds: int = COMMAND_LIMIT_SECONDS
-    ) -> str:
-        """Run kubectl as cluster administrator and return what it printed.
-
-        Raises: CommandError with kubectl's message
-        """
-        return kubectl(self.kubeconfig, *args, stdin=stdin, limit_seconds=limit_seconds)
-
     def helm(self, *args: str, limit_seconds: int = COMMAND_LIMIT_SECONDS) -> str:
         """Run helm as cluster administrator and return what it printed.
 
@@ -101,16 +85,6 @@ class Cluster:
         """
         command = [str(programs() / "helm"), f"--kubeconfig={self.kubeconfig}", *args]
         return run(command, limit_seconds=limit_seconds)
-
-    def apply(self, manifest: Manifest | list[Manifest]) -> None:
-        """Apply one object or several, in the order given."""
-        manifests = manifest if isinstance(manifest, list) else [manifest]
-        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
-
-    def get(self, *args: str) -> Manifest:
-        """Return the object or list that `kubectl get ... -o json` prints."""
-        found: Manifest = json.loads(self.kubectl("get", *args, "-o", "json"))
-        return found
 
     def create_restricted_namespace(self, name: str) -> None:
         """Create a namespace that takes only pods of the restricted pod security standard."""

@@ -7,27 +7,20 @@ beside any other cluster of the machine.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from tests.support.commands import CLUSTER_SCRIPTS, kubectl, run
-
-Manifest = dict[str, Any]
+from tests.support.api_server import ApiServer
+from tests.support.commands import CLUSTER_SCRIPTS, run
 
 START_LIMIT_SECONDS = 180
 """Bound of one script call; a start takes about 4 s on an idle machine."""
 
 
-class ControlPlane:
+class ControlPlane(ApiServer):
     """One running control plane; its API server can be stopped, killed and frozen."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.kubeconfig = folder / "kubeconfig"
 
     @classmethod
     def start(cls, folder: Path) -> ControlPlane:
@@ -39,23 +32,6 @@ class ControlPlane:
     def stop(self) -> None:
         """End all processes and remove the folder."""
         self._script("down")
-
-    def kubectl(self, *args: str, stdin: str | None = None) -> str:
-        """Run kubectl as cluster administrator and return what it printed.
-
-        Raises: CommandError with kubectl's message
-        """
-        return kubectl(self.kubeconfig, *args, stdin=stdin)
-
-    def apply(self, manifest: Manifest | list[Manifest]) -> None:
-        """Apply one object or several, in the order given."""
-        manifests = manifest if isinstance(manifest, list) else [manifest]
-        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
-
-    def get(self, *args: str) -> Manifest:
-        """Return the object or list that `kubectl get ... -o json` prints."""
-        found: Manifest = json.loads(self.kubectl("get", *args, "-o", "json"))
-        return found
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
         """Return a kubeconfig with a fresh token of an existing ServiceAccount."""

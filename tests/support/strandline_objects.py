@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from tests.support.cluster import Cluster
+from tests.support.api_server import ApiServer, Manifest
 from tests.support.commands import REPOSITORY, programs, run
-from tests.support.control_plane import ControlPlane, Manifest
+from tests.support.control_plane import ControlPlane
 
 CHART = REPOSITORY / "helm" / "strandline"
 GROUP = "strandline.dev"
@@ -20,7 +20,7 @@ CLUSTER = "demo"
 KINDS = ("brokerclusters", "replicatedtopics", "brokers", "partitions")
 
 
-def install_crds(control_plane: ControlPlane | Cluster) -> None:
+def install_crds(control_plane: ApiServer) -> None:
     """Install the chart's CRDs."""
     control_plane.apply(_chart_objects("CustomResourceDefinition"))
     names = [f"crd/{plural}.{GROUP}" for plural in KINDS]
