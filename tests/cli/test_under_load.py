@@ -28,13 +28,13 @@ class StillView(ClusterView):
     def __init__(self) -> None:
         self.now = WHOLE
         self.changed: list[int] = []
-        self.said: list[str] = []
+        self.texts: list[str] = []
 
     def seen(self) -> ClusterSeen:
         return self.now
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        self.texts.append(text)
 
     def mark(self) -> None:
         self.changed = []
@@ -105,7 +105,7 @@ def test_a_fault_is_over_when_something_changed_and_all_is_healthy_again(
         *("break it", 1, (0,), 20),
     )
     assert fault.acked_before < fault.acked_after
-    assert view.said == ["FAULT break it", "over: longest gap 20 ms"]
+    assert view.texts == ["FAULT break it", "over: longest gap 20 ms"]
 
 
 def test_a_fault_that_changes_nothing_is_kept_so_that_the_run_is_vacuous(

@@ -159,10 +159,10 @@ def test_an_example_that_needs_no_cluster_runs(
 def test_a_verb_on_a_cluster_gets_the_arguments_of_its_words(
     words: str, tool: str, given: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[object, ...]] = []
+    calls: list[tuple[object, ...]] = []
 
     def note(*arguments: object) -> int:
-        asked.append(arguments)
+        calls.append(arguments)
         return 7
 
     for name in ("CLUSTER", "IMAGES", "LOAD"):
@@ -171,7 +171,7 @@ def test_a_verb_on_a_cluster_gets_the_arguments_of_its_words(
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(tool, note)
     assert main(shlex.split(words)) == 7
-    assert asked == [given]
+    assert calls == [given]
 
 
 def test_a_record_that_is_missing_on_one_replica_fails_the_check(
@@ -219,11 +219,11 @@ def test_wrong_words_are_refused_with_one_sentence(
     words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert wrong(words) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert sentence in said.err
-    assert "--help)" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert sentence in printed.err
+    assert "--help)" in printed.err
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "fast"])

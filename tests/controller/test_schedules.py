@@ -51,7 +51,7 @@ class Schedule:
         self.alive = {0, 1, 2}
         self.epochs = dict.fromkeys((0, 1, 2), BrokerEpoch(1))
         self.clean = dict.fromkeys((0, 1, 2), BrokerEpoch(1))
-        self.asked: dict[tuple[int, int], IsrChangeRequested] = {}
+        self.proposals: dict[tuple[int, int], IsrChangeRequested] = {}
         self.holders: dict[ControllerEpoch, str] = {}
         self.last_request_id = 0
         self.seen = dict.fromkeys((0, 1, 2), 0)
@@ -59,7 +59,7 @@ class Schedule:
     def run(self) -> None:
         faults = (self.kill, self.start, self.cut_or_join, self.freeze_or_thaw, self.hold)
         for _ in range(STEPS):
-            self.random.choice((*faults, self.ask, self.ask, self.ask, self.land))()
+            self.random.choice((*faults, self.propose, self.propose, self.propose, self.land))()
             self.world.advance(self.random.choice((1, 20, 100, 600)))
             self.connect()
             self.check()
@@ -111,7 +111,7 @@ class Schedule:
         if self.random.random() < 0.7:
             self.world.release()
 
-    def ask(self) -> None:
+    def propose(self) -> None:
         """Let a leader, or a broker that takes itself for one, propose some ISR."""
         number = self.random.randrange(PARTITIONS)
         history = self.history(number)
@@ -137,7 +137,7 @@ class Schedule:
             isr=(own, *kept),
         )
         for node in self.random.choice(((session[0],), (0, 1, 2))):
-            self.asked[(node, event.request_id)] = event
+            self.proposals[(node, event.request_id)] = event
             self.world.nodes[node].inbox.append(event)
 
     def connect(self) -> None:
@@ -176,7 +176,7 @@ class Schedule:
         return first + self.world.store.history.get(tp, [])
 
     def check_response(self, node_id: int, response: ReplyAlterPartition) -> None:
-        request = self.asked[(node_id, response.request_id)]
+        request = self.proposals[(node_id, response.request_id)]
         stored = response.stored
         if stored is None:
             assert response.error in (

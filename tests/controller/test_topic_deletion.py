@@ -15,7 +15,7 @@ TOPIC = TopicId("00000000-0000-4000-8000-000000000001")
 OTHER = TopicId("00000000-0000-4000-8000-000000000002")
 
 
-def asked() -> tuple[TopicDeletion, int]:
+def requested() -> tuple[TopicDeletion, int]:
     ids = count(1)
     deletion = TopicDeletion(timing=demo_timing(), new_request_id=lambda: next(ids))
     deletion.suspect([TOPIC])
@@ -24,7 +24,7 @@ def asked() -> tuple[TopicDeletion, int]:
 
 
 def test_a_topic_that_is_not_usable_yet_is_not_gone() -> None:
-    deletion, request_id = asked()
+    deletion, request_id = requested()
     response = TopicsRead(
         request_id=request_id, outcome=StoreOutcome.OK, topic_ids=frozenset({TOPIC}), topics=()
     )
@@ -33,7 +33,7 @@ def test_a_topic_that_is_not_usable_yet_is_not_gone() -> None:
 
 
 def test_a_topic_whose_uid_is_missing_is_gone() -> None:
-    deletion, request_id = asked()
+    deletion, request_id = requested()
     response = TopicsRead(
         request_id=request_id, outcome=StoreOutcome.OK, topic_ids=frozenset({OTHER}), topics=()
     )
@@ -43,6 +43,6 @@ def test_a_topic_whose_uid_is_missing_is_gone() -> None:
 
 @pytest.mark.parametrize("outcome", [StoreOutcome.UNKNOWN, StoreOutcome.CONFLICT])
 def test_a_list_that_was_not_read_proves_nothing(outcome: StoreOutcome) -> None:
-    deletion, request_id = asked()
+    deletion, request_id = requested()
     assert deletion.on_topics_read(TopicsRead(request_id=request_id, outcome=outcome), 0) == []
     assert not deletion.is_confirmed(TOPIC)

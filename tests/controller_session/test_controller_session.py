@@ -102,23 +102,23 @@ PASSED_ON: list[tuple[ControllerMessage, list[Effect]]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "effects"), PASSED_ON)
+@pytest.mark.parametrize(("sent", "effects"), PASSED_ON)
 def test_messages_for_other_machines_are_passed_on(
-    said: ControllerMessage, effects: list[Effect]
+    sent: ControllerMessage, effects: list[Effect]
 ) -> None:
     session = Session()
     session.open()
-    assert session.step(message(said)) == effects
+    assert session.step(message(sent)) == effects
 
 
-@pytest.mark.parametrize(("said", "effects"), PASSED_ON)
+@pytest.mark.parametrize(("sent", "effects"), PASSED_ON)
 def test_late_message_is_passed_on_because_epochs_fence_it(
-    said: ControllerMessage, effects: list[Effect]
+    sent: ControllerMessage, effects: list[Effect]
 ) -> None:
     session = Session()
     session.open()
     session.step(HolderObserved(holder_identity=SIGNED_BY_3))
-    assert session.step(message(said)) == effects
+    assert session.step(message(sent)) == effects
 
 
 def test_metadata_of_an_older_controller_is_dropped() -> None:

@@ -12,7 +12,7 @@ from .samples import end, starts
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("requested", "expected"),
     [
         (-1, UNKNOWN_EPOCH_END),
         (0, end(0, 5)),  # an epoch older than every entry ends where the first entry begins
@@ -24,10 +24,10 @@ from .samples import end, starts
     ],
 )
 def test_end_offset_is_that_of_the_greatest_epoch_not_above(
-    asked: int, expected: EpochEndOffset
+    requested: int, expected: EpochEndOffset
 ) -> None:
     cache = EpochCache(starts((1, 5), (3, 10), (4, 12)))
-    assert cache.end_offset_for(LeaderEpoch(asked), 20) == expected
+    assert cache.end_offset_for(LeaderEpoch(requested), 20) == expected
 
 
 def test_empty_cache_knows_no_epoch() -> None:

@@ -28,7 +28,7 @@ def leading(*, end_offset: int = 10, start: int = 2, hw: int = 6, le: int = 3) -
 
 
 @pytest.mark.parametrize(
-    ("asked", "error"),
+    ("requested", "error"),
     [
         (None, None),
         (3, None),
@@ -36,8 +36,8 @@ def leading(*, end_offset: int = 10, start: int = 2, hw: int = 6, le: int = 3) -
         (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_epoch_of_the_request_must_be_ours(asked: int | None, error: ErrorCode | None) -> None:
-    found = find_leader(leading(), None if asked is None else LeaderEpoch(asked))
+def test_epoch_of_the_request_must_be_ours(requested: int | None, error: ErrorCode | None) -> None:
+    found = find_leader(leading(), None if requested is None else LeaderEpoch(requested))
     assert (found if isinstance(found, ErrorCode) else None) is error
 
 

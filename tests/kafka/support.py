@@ -301,7 +301,7 @@ class MemoryBroker:
         self,
         topic_name: str,
         partition: int,
-        asked: LeaderEpoch,
+        requested: LeaderEpoch,
         leader_epoch: LeaderEpoch | None,
     ) -> tuple[ErrorCode, EpochEndOffset]:
         refusal = self._refusal(topic_name, partition)
@@ -309,7 +309,7 @@ class MemoryBroker:
             return refusal, UNKNOWN_EPOCH_END
         if leader_epoch is not None and leader_epoch > LEADER_EPOCH:
             return ErrorCode.UNKNOWN_LEADER_EPOCH, UNKNOWN_EPOCH_END
-        if asked < LEADER_EPOCH:
+        if requested < LEADER_EPOCH:
             return ErrorCode.NONE, UNKNOWN_EPOCH_END
         end = self.logs[topic_name, partition].end
         return ErrorCode.NONE, EpochEndOffset(leader_epoch=LEADER_EPOCH, end_offset=end)

@@ -145,7 +145,7 @@ def test_unknown_version_of_api_versions_gets_a_response_of_version_0(
 
 
 @pytest.mark.parametrize(
-    "asked,api",
+    "requested,api",
     [((0, 2), "Produce"), ((0, 12), "Produce"), ((1, 13), "Fetch"), ((1, 3), "Fetch"),
      ((2, 0), "ListOffsets"), ((11, 5), "unknown"), ((-7, 0), "unknown")],
 )  # fmt: skip
@@ -153,18 +153,18 @@ def test_an_unsupported_request_closes_the_connection_and_is_counted(
     running: ListenerThread,
     observer: CountingObserver,
     caplog: pytest.LogCaptureFixture,
-    asked: tuple[int, int],
+    requested: tuple[int, int],
     api: str,
 ) -> None:
     caplog.set_level(logging.WARNING, "strandline.kafka_listener")
-    body = struct.pack(">hhih", *asked, 5, 6) + b"nosuch"
+    body = struct.pack(">hhih", *requested, 5, 6) + b"nosuch"
     with WireClient(running.port) as client:
         client.socket.sendall(struct.pack(">i", len(body)) + body)
         assert client.is_closed_by_server()
     assert observer.unsupported == [(api, "nosuch")]
     (record,) = caplog.records
     assert record.getMessage() == "unsupported request, connection closed"
-    assert (fields_of(record)["api_key"], fields_of(record)["api_version"]) == asked
+    assert (fields_of(record)["api_key"], fields_of(record)["api_version"]) == requested
     assert is_serving(running)
 
 
@@ -246,13 +246,13 @@ def test_requests_before_a_malformed_one_get_responses(running: ListenerThread) 
 def test_more_elements_than_allowed_are_malformed(broker: MemoryBroker) -> None:
     settings = ListenerSettings(request_elements_max=10)
     with ListenerThread(broker, settings=settings) as running:
-        asked: Message = {"topics": [{"name": "t"}] * 11}
+        requested: Message = {"topics": [{"name": "t"}] * 11}
         with WireClient(running.port) as client:
-            client.send(schemas.METADATA, 4, asked)
+            client.send(schemas.METADATA, 4, requested)
             assert client.is_closed_by_server()
         with WireClient(running.port) as client:
-            asked["topics"].pop()
-            assert len(client.ask(schemas.METADATA, 4, asked)["topics"]) == 1
+            requested["topics"].pop()
+            assert len(client.ask(schemas.METADATA, 4, requested)["topics"]) == 1
 
 
 @BOTH_LOOPS

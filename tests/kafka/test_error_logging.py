@@ -27,7 +27,7 @@ def logged_errors(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "level", "place"),
+    ("requested", "error", "level", "place"),
     [
         pytest.param(
             (schemas.PRODUCE, 9, requests.produce(b"\0" * 30)),
@@ -69,20 +69,20 @@ def logged_errors(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 def test_an_error_is_logged_once_with_its_peer_and_place(
     running: ListenerThread,
     caplog: pytest.LogCaptureFixture,
-    asked: tuple[int, int, Message],
+    requested: tuple[int, int, Message],
     error: ErrorCode,
     level: int,
     place: tuple[str, int],
 ) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     with WireClient(running.port) as client:
-        client.ask(*asked)
+        client.ask(*requested)
         host, port = client.socket.getsockname()
     (line,) = logged_errors(caplog)
     assert (line["error"], line["levelno"]) == (error.name, level)
     assert (line["topic"], line["partition"]) == place
     assert (line["peer"], line["client"]) == (f"{host}:{port}", "test")
-    assert line["api_key"] == asked[0]
+    assert line["api_key"] == requested[0]
 
 
 def test_an_error_of_acks_0_is_logged_as_well(

@@ -62,9 +62,11 @@ def test_metadata_empty_list_means_no_topic_since_version_1(
 def test_metadata_of_unknown_and_illegal_names_creates_nothing(
     running: ListenerThread, broker: MemoryBroker
 ) -> None:
-    asked = ["orders", "nowhere", "../etc", "..", "orders", ""]
+    requested = ["orders", "nowhere", "../etc", "..", "orders", ""]
     with WireClient(running.port) as client:
-        response = client.ask(schemas.METADATA, 4, {"topics": [{"name": name} for name in asked]})
+        response = client.ask(
+            schemas.METADATA, 4, {"topics": [{"name": name} for name in requested]}
+        )
     assert [(topic["name"], topic["error_code"]) for topic in response["topics"]] == [
         ("orders", ErrorCode.NONE),
         ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -77,9 +79,9 @@ def test_metadata_of_unknown_and_illegal_names_creates_nothing(
 
 def test_metadata_by_topic_id(running: ListenerThread, broker: MemoryBroker) -> None:
     known, unknown = uuid.UUID(broker.topic_ids["audit"]).bytes, uuid.uuid4().bytes
-    asked = [{"name": None, "topic_id": known}, {"name": None, "topic_id": unknown}]
+    requested = [{"name": None, "topic_id": known}, {"name": None, "topic_id": unknown}]
     with WireClient(running.port) as client:
-        response = client.ask(schemas.METADATA, 12, {"topics": asked})
+        response = client.ask(schemas.METADATA, 12, {"topics": requested})
     found, missing = response["topics"]
     assert (found["name"], found["topic_id"], found["error_code"]) == ("audit", known, 0)
     assert (missing["name"], missing["topic_id"]) == (None, unknown)
@@ -301,14 +303,14 @@ def test_list_offsets_passes_the_leader_epoch_on(running: ListenerThread) -> Non
 
 @pytest.mark.parametrize("version", range(2, 5))
 def test_offset_for_leader_epoch(running: ListenerThread, version: int) -> None:
-    def asked(epoch: int, current: int) -> dict[str, object]:
+    def requested(epoch: int, current: int) -> dict[str, object]:
         partition = {"index": 0, "leader_epoch": epoch, "current_leader_epoch": current}
         return {"topics": [{"name": "orders", "partitions": [partition]}]}
 
     with WireClient(running.port) as client:
-        known = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, asked(3, -1)))
-        older = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, asked(1, 3)))
-        newer = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, asked(3, 9)))
+        known = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, requested(3, -1)))
+        older = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, requested(1, 3)))
+        newer = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, requested(3, 9)))
     assert (known["leader_epoch"], known["end_offset"]) == (3, 0)
     assert (older["leader_epoch"], older["end_offset"]) == (-1, -1)
     assert newer["error_code"] == ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -318,14 +320,14 @@ def test_offset_for_leader_epoch(running: ListenerThread, version: int) -> None:
 def test_init_producer_id_gives_new_ids_and_refuses_transactions(
     running: ListenerThread, version: int
 ) -> None:
-    def asked(transactional_id: str | None) -> dict[str, object]:
+    def requested(transactional_id: str | None) -> dict[str, object]:
         return {"transactional_id": transactional_id, "transaction_timeout_ms": 1000}
 
     with WireClient(running.port) as client:
-        first = client.ask(schemas.INIT_PRODUCER_ID, version, asked(None))
-        second = client.ask(schemas.INIT_PRODUCER_ID, version, asked(None))
-        refused = client.ask(schemas.INIT_PRODUCER_ID, version, asked("payments"))
-        nameless = client.ask(schemas.INIT_PRODUCER_ID, version, asked(""))
+        first = client.ask(schemas.INIT_PRODUCER_ID, version, requested(None))
+        second = client.ask(schemas.INIT_PRODUCER_ID, version, requested(None))
+        refused = client.ask(schemas.INIT_PRODUCER_ID, version, requested("payments"))
+        nameless = client.ask(schemas.INIT_PRODUCER_ID, version, requested(""))
     assert (first["error_code"], first["producer_epoch"]) == (ErrorCode.NONE, 0)
     assert second["producer_id"] != first["producer_id"]
     assert refused["error_code"] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

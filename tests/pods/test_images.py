@@ -21,13 +21,13 @@ def test_an_image_that_no_node_can_pull_is_reported_and_present_ones_are_not(
 ) -> None:
     images = cluster.load_images("broker")
     kubernetes = Kubernetes(cluster.kubeconfig, pods_namespace, programs())
-    said: list[str] = []
-    assert check_images(kubernetes, images, said.append) == images
-    assert said == []
+    reported: list[str] = []
+    assert check_images(kubernetes, images, reported.append) == images
+    assert reported == []
     with pytest.raises(ImagesMissing) as refusal:
-        check_images(kubernetes, {**images, "missing": UNKNOWN_IMAGE}, said.append)
+        check_images(kubernetes, {**images, "missing": UNKNOWN_IMAGE}, reported.append)
     assert re.search(rf"{UNKNOWN_IMAGE}: (ErrImagePull|ImagePullBackOff): ", str(refusal.value))
     assert images["broker"] not in str(refusal.value)
-    (line,) = said
+    (line,) = reported
     assert line.startswith(f"  {UNKNOWN_IMAGE}: ")
     assert kubernetes.get("pods,serviceaccounts", "-l", LABEL)["items"] == []

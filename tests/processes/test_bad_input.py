@@ -115,8 +115,8 @@ ESCAPES = ["../../etc/passwd", "..", ".", "/etc", "a/b", "a\\b", "a\0b", "", "x"
 @pytest.mark.parametrize("name", ESCAPES)
 def test_an_illegal_topic_name_is_refused(victim: Victim, name: str) -> None:
     with WireClient(victim.broker.internal_port) as client:
-        asked = {"topics": [{"name": name}], "allow_auto_topic_creation": True}
-        (topic,) = client.ask(*METADATA, asked)["topics"]
+        message = {"topics": [{"name": name}], "allow_auto_topic_creation": True}
+        (topic,) = client.ask(*METADATA, message)["topics"]
         assert topic["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
         place = {"api": "Metadata", "topic": name[:249]}
         victim.assert_refusal_was_logged(client, ErrorCode.INVALID_TOPIC_EXCEPTION, place)
@@ -139,8 +139,8 @@ def with_epoch(api: tuple[int, int], epoch: int) -> Message:
         return request
     if api == LIST_OFFSETS:
         return list_offsets(-1, topic=TOPIC, leader_epoch=epoch)
-    asked = {"index": 0, "current_leader_epoch": epoch, "leader_epoch": 0}
-    return {"replica_id": -1, "topics": [{"name": TOPIC, "partitions": [asked]}]}
+    partition = {"index": 0, "current_leader_epoch": epoch, "leader_epoch": 0}
+    return {"replica_id": -1, "topics": [{"name": TOPIC, "partitions": [partition]}]}
 
 
 @pytest.mark.parametrize("api", [FETCH, LIST_OFFSETS, EPOCH_END])

@@ -49,7 +49,7 @@ def test_a_leader_with_a_full_disk_gives_way_and_nothing_acknowledged_is_lost(
     assert group.wait_leader("full", other_than=0) in (1, 2)
     assert group.brokers[0].exit_status() == 1
     group.brokers[0].check_log()
-    failed = group.brokers[0].said("failed")
+    failed = group.brokers[0].last_line("failed")
     assert failed is not None
     assert "ENOSPC" in failed["cause"]
     assert read_all(group.bootstrap(), "full", ENOUGH_TO_FILL) == sent.offsets

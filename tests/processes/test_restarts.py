@@ -40,8 +40,8 @@ def test_brokers_stopped_one_by_one_hand_their_leaders_over(group: BrokerGroup) 
     load = LoadProcess(group, "rolled", PARTITIONS)
     for number, broker in enumerate(group.brokers):
         assert broker.stop() == 0
-        assert broker.said("stopped") is not None
-        assert broker.said("controller lease not released in time") is None
+        assert broker.last_line("stopped") is not None
+        assert broker.last_line("controller lease not released in time") is None
         assert number not in group.leaders("rolled", PARTITIONS)
         another_boot(broker)
         group.start()
@@ -65,7 +65,7 @@ def test_all_brokers_stopped_at_once_end_soon_and_lose_nothing(group: BrokerGrou
     for broker in group.brokers:
         progress = [line for line in broker.lines() if line["message"] == SHUTDOWN_PROGRESS]
         assert len(progress) <= group.partition_count(), "a line of progress without progress"
-        assert broker.said("controlled shutdown incomplete") is None
+        assert broker.last_line("controlled shutdown incomplete") is None
         another_boot(broker)
     group.start()
     for broker in group.brokers:

@@ -31,13 +31,13 @@ class Producer:
 
     def __init__(self, group: BrokerGroup) -> None:
         self._group = group
-        asked: Message = {
+        message: Message = {
             "transactional_id": None,
             "transaction_timeout_ms": 1000,
             "producer_id": -1,
             "producer_epoch": -1,
         }
-        response = self._ask(group.wait_leader(TOPIC), INIT_PRODUCER_ID, INIT_VERSION, asked)
+        response = self._ask(group.wait_leader(TOPIC), INIT_PRODUCER_ID, INIT_VERSION, message)
         assert response["error_code"] == ErrorCode.NONE
         self.producer_id = int(response["producer_id"])
 

@@ -121,7 +121,7 @@ def test_a_waiting_broker_logs_what_it_waits_for_every_ten_seconds(
             (first, second, *_) = reports(program)
             late = second - first - REPORT_INTERVAL_SECONDS
             assert 0 <= late < BETWEEN_ATTEMPTS_SECONDS
-            line = program.said("waiting")
+            line = program.last_line("waiting")
             assert line
             assert (line["waiting_for"], line["level"]) == ("registration", "WARNING")
             assert missing in line["cause"]

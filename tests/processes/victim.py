@@ -65,7 +65,7 @@ class Victim:
         eventually(self._has_equal_logs, FAULT_LIMIT_MS, "equal logs and high watermarks")
         self._before = self.state()
         self.leader_epoch = int(self._before["status"]["leaderEpoch"])
-        self._heard = [len(broker.lines()) for broker in group.brokers]
+        self._lines_read = [len(broker.lines()) for broker in group.brokers]
 
     def _has_equal_logs(self) -> bool:
         for broker in range(3):
@@ -112,18 +112,18 @@ class Victim:
     def drain(self, of: int | None = None) -> list[Line]:
         """Return the lines of a broker, by default the leader, that no call has returned yet."""
         broker = self.leader if of is None else of
-        lines = self.group.brokers[broker].lines()[self._heard[broker] :]
-        self._heard[broker] += len(lines)
+        lines = self.group.brokers[broker].lines()[self._lines_read[broker] :]
+        self._lines_read[broker] += len(lines)
         return lines
 
     def next_line(self, of: int | None = None) -> Line:
         """Wait for the next line of a broker, by default the leader, and return it."""
         broker = self.leader if of is None else of
-        heard = self._heard[broker]
+        already = self._lines_read[broker]
         program = self.group.brokers[broker]
-        eventually(lambda: len(program.lines()) > heard, LINE_LIMIT_MS, "a log line")
-        self._heard[broker] += 1
-        return program.lines()[heard]
+        eventually(lambda: len(program.lines()) > already, LINE_LIMIT_MS, "a log line")
+        self._lines_read[broker] += 1
+        return program.lines()[already]
 
     def assert_refusal_was_logged(
         self, client: WireClient, error: ErrorCode, fields: Mapping[str, object]

@@ -25,7 +25,7 @@ def verdict_of(address: str, incarnation: str, *, deadline_ms: int = DEADLINE_MS
     )
 
 
-async def asked_of_a_broker(incarnation: str) -> ProbeVerdict:
+async def probe_of_a_broker(incarnation: str) -> ProbeVerdict:
     server = grpc.aio.server()
     identity = PeerIdentity(
         broker_id=BrokerId(1), broker_epoch=BrokerEpoch(4), incarnation="uid/one"
@@ -44,11 +44,11 @@ async def asked_of_a_broker(incarnation: str) -> ProbeVerdict:
 
 
 def test_the_probed_process_responds() -> None:
-    assert asyncio.run(asked_of_a_broker("uid/one")) is ProbeVerdict.ANSWERED
+    assert asyncio.run(probe_of_a_broker("uid/one")) is ProbeVerdict.ANSWERED
 
 
 def test_another_process_on_the_address_is_another_incarnation() -> None:
-    assert asyncio.run(asked_of_a_broker("uid/two")) is ProbeVerdict.OTHER_INCARNATION
+    assert asyncio.run(probe_of_a_broker("uid/two")) is ProbeVerdict.OTHER_INCARNATION
 
 
 def test_a_closed_port_is_refused() -> None:

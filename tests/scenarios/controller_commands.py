@@ -101,7 +101,7 @@ def propose(
     broker_epoch: int | None = None,
 ) -> None:
     """Send an AlterPartition that no core made; its epochs are the stored ones unless given."""
-    world, asked = story.world, story.broker(broker)
+    world, requester = story.world, story.broker(broker)
     world.alter(
         broker,
         controller,
@@ -110,7 +110,7 @@ def propose(
         session_id=session,
         leader_epoch=leader_epoch,
         partition_epoch=partition_epoch,
-        broker_epoch=broker_epoch or asked.broker_epoch,
+        broker_epoch=broker_epoch or requester.broker_epoch,
     )
 
 

@@ -129,7 +129,7 @@ class BrokerProgram:
         status = None if self._process is None else self._process.poll()
         assert status is None or status >= 0 or status == -signal.SIGKILL, status
 
-    def said(self, message: str) -> dict[str, Any] | None:
+    def last_line(self, message: str) -> dict[str, Any] | None:
         """Return the last log line with this message, None if there is none."""
         matching = [line for line in self.lines() if line["message"] == message]
         return matching[-1] if matching else None
@@ -138,7 +138,7 @@ class BrokerProgram:
         """Wait for a log line; fail at once if the process has ended without it."""
 
         def look() -> dict[str, Any]:
-            line = self.said(message)
+            line = self.last_line(message)
             if line is None and not self.runs():
                 ended = self.process.poll()
                 raise RuntimeError(f"ended with {ended} before {message!r}: {self.lines()}")

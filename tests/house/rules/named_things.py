@@ -123,11 +123,11 @@ class NamedThings:
             if isinstance(each, ast.ClassDef):
                 self._classes[each.name] |= inner
         self._modules[path] = members
-        said = {n.value for n in tree.nodes(root, path) if isinstance(n, ast.Expr)}
+        docstrings = {n.value for n in tree.nodes(root, path) if isinstance(n, ast.Expr)}
         for node in tree.nodes(root, path):
             if isinstance(node, ast.Constant):
                 # Names in a docstring, or in a planted offence, do not prove that they exist.
-                if node not in said and not path.is_relative_to(HOUSE_TESTS):
+                if node not in docstrings and not path.is_relative_to(HOUSE_TESTS):
                     self._read_constant(node.value)
             else:
                 self._read_node(node)

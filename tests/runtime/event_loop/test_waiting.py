@@ -42,8 +42,8 @@ def test_pauses_double_up_to_a_bound_until_reset(monkeypatch: pytest.MonkeyPatch
 def test_waiting_is_logged_at_once_and_then_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
     clock = SetClock()
     report = WaitingReport(clock, interval_ms=100)
-    said = []
+    counts = []
     for clock.time_ms in (0, 99, 100, 150, 260):
         report.waiting_for("an object", "it does not exist")
-        said.append(len(caplog.messages))
-    assert said == [1, 1, 2, 2, 3]
+        counts.append(len(caplog.messages))
+    assert counts == [1, 1, 2, 2, 3]

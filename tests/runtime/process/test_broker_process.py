@@ -167,8 +167,8 @@ def test_a_running_broker_ends_when_another_registered_under_its_id(
         change = {"brokerEpoch": 2, **change}
     objects.patch_status(control_plane, prepared, "broker/demo-0", change)
     assert broker.exit_status() == 3
-    assert broker.said("superseded")
-    assert broker.said("stopped") is None
+    assert broker.last_line("superseded")
+    assert broker.last_line("stopped") is None
     broker.check_log()
     # Without a marker, the next start does not take this end for an orderly one.
     broker.boot(2)
@@ -192,7 +192,7 @@ def test_a_second_process_on_a_locked_directory_refuses_to_start(
     restarted(first)
     second.start(data_dir=first.data_dir)
     assert second.exit_status() == 2
-    refusal = second.said("refusing to start")
+    refusal = second.last_line("refusing to start")
     assert refusal
     assert "locked by another process" in refusal["cause"]
     assert first.process.poll() is None
@@ -212,7 +212,7 @@ def test_a_bad_setting_refuses_to_start_naming_key_and_range(
     broker = make_broker(**settings)
     broker.start()
     assert broker.exit_status() == 2
-    refusal = broker.said("refusing to start")
+    refusal = broker.last_line("refusing to start")
     assert refusal
     assert all(word in refusal["cause"] for word in words)
 
@@ -254,7 +254,7 @@ def test_no_permission_refuses_to_start(
     broker.use_kubeconfig(kubeconfig)
     broker.start()
     assert broker.exit_status() == 2
-    refusal = broker.said("refusing to start")
+    refusal = broker.last_line("refusing to start")
     assert refusal
     assert "forbidden" in refusal["cause"]
     assert "brokers" in refusal["cause"]

@@ -35,7 +35,7 @@ class Recorder:
     """A service that records its calls, and fails in the call that the test names."""
 
     def __init__(self, *, fails_in: str = "", at_start: Callable[[], None]) -> None:
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self._fails_in = fails_in
         self._at_start = at_start
 
@@ -56,7 +56,7 @@ class Recorder:
         self._note("close")
 
     def _note(self, what: str) -> None:
-        self.asked.append(what)
+        self.calls.append(what)
         if what == self._fails_in:
             raise StorageError(f"{what} fails")
 
@@ -99,7 +99,7 @@ def accepts(port: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("fails_in", "end", "asked"),
+    ("fails_in", "end", "calls"),
     [
         pytest.param("", ExitCode.STOPPED, ["start", "drain", "stop", "close"], id="stop"),
         pytest.param("start", ExitCode.FAILED, ["start", "close"], id="start fails"),
@@ -108,11 +108,11 @@ def accepts(port: int) -> bool:
     ],
 )
 def test_service_is_closed_once_wherever_its_life_fails(
-    live: Live, fails_in: str, end: ExitCode, asked: list[str]
+    live: Live, fails_in: str, end: ExitCode, calls: list[str]
 ) -> None:
     recorder = Recorder(fails_in=fails_in, at_start=stop_by_signal)
     assert live(lambda *_: recorder) == end
-    assert recorder.asked == asked
+    assert recorder.calls == calls
 
 
 def test_service_of_a_superseded_broker_is_closed_without_a_stop(
@@ -120,7 +120,7 @@ def test_service_of_a_superseded_broker_is_closed_without_a_stop(
 ) -> None:
     recorder = Recorder(at_start=be_superseded)
     assert live(lambda *_: recorder) is ExitCode.SUPERSEDED
-    assert recorder.asked == ["start", "close"]
+    assert recorder.calls == ["start", "close"]
 
 
 def test_a_superseded_broker_takes_no_calls_when_its_event_loop_ends(

@@ -42,7 +42,7 @@ from tests.controller_session.setups import (
 )
 from tests.support.eventually import aeventually
 
-Heard = TypeVar("Heard", bound=ControllerEvent)
+Received = TypeVar("Received", bound=ControllerEvent)
 LIMIT_MS = 10_000
 STOP = StopReplicaReceived(
     request_id=1, controller_epoch=CONTROLLER_EPOCH, broker_epoch=EPOCH, partitions=(TP,)
@@ -53,12 +53,12 @@ class Pair:
     """Broker 1's shell, and broker 2, which signed the Lease and answers sessions and probes."""
 
     def __init__(self) -> None:
-        self.heard: asyncio.Queue[ControllerEvent] = asyncio.Queue()
+        self.received: asyncio.Queue[ControllerEvent] = asyncio.Queue()
         self.for_replicas: list[CoreEvent] = []
         self.for_controller: list[ControllerEvent] = []
         self.broken: list[InvariantViolation] = []
         self.lookups_refused = 1
-        self.sessions = SessionServer(BrokerId(2), GrpcConfig(), on_event=self.heard.put_nowait)
+        self.sessions = SessionServer(BrokerId(2), GrpcConfig(), on_event=self.received.put_nowait)
         self.server = grpc.aio.server()
         identity = PeerIdentity(broker_id=BrokerId(2), broker_epoch=EPOCH, incarnation="uid/a")
         self.server.add_generic_rpc_handlers(
@@ -98,13 +98,13 @@ class Pair:
         """Submit the holder of the Lease; return the session that the holder gets."""
         await self.server.start()
         self.shell.submit(HolderObserved(holder_identity=SIGNED))
-        return await self.next_heard(SessionOpened)
+        return await self.next_received(SessionOpened)
 
-    async def next_heard(self, kind: type[Heard]) -> Heard:
+    async def next_received(self, kind: type[Received]) -> Received:
         """Return the next event of this kind that the holder receives."""
-        while not isinstance(heard := await self.heard.get(), kind):
+        while not isinstance(received := await self.received.get(), kind):
             continue
-        return heard
+        return received
 
 
 def run(scenario: Callable[[Pair], Awaitable[None]]) -> None:
@@ -141,7 +141,7 @@ def test_session_ends_with_the_lease_of_its_holder() -> None:
     async def scenario(pair: Pair) -> None:
         opened = await pair.opened()
         pair.shell.submit(HolderObserved(holder_identity=""))
-        broken = await pair.next_heard(SessionBroken)
+        broken = await pair.next_received(SessionBroken)
         assert broken.session_id == opened.session_id
         assert pair.for_controller == []
 
@@ -165,12 +165,12 @@ def test_drain_ends_when_the_controller_has_moved_all_leaders() -> None:
     async def scenario(pair: Pair) -> None:
         opened = await pair.opened()
         drain = asyncio.create_task(pair.shell.drain())
-        asked = await pair.next_heard(ShutdownRequested)
+        request = await pair.next_received(ShutdownRequested)
         assert not drain.done()
         pair.sessions.perform(
             ReplyControlledShutdown(
                 session_id=opened.session_id,
-                request_id=asked.request_id,
+                request_id=request.request_id,
                 broker_id=ME,
                 error=ErrorCode.NONE,
                 remaining=0,
