@@ -8,25 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
 
 from strandline.kube.objects import CLUSTER_LABEL
-from strandline_cli.cluster_view import ClusterView
-from strandline_cli.faults import NotRecovered
-from strandline_cli.kubectl import Kubernetes
+from strandline_cli.commands import NotRecovered
 from strandline_cli.kubectl_watch import KubectlWatch, TimedWatchEvent
-from strandline_cli.topics import BROKERS
-from strandline_cli.under_load import UnderLoad, Wait
+from strandline_cli.release import BROKERS
+from strandline_cli.under_load import UnderLoad
 
 from .failover import note_quiet
-from .figures import (
-    CASCADE_GAP,
-    CASCADE_READY,
-    SERVICE_BACK,
-    SET_BACK,
-    Figure,
-)
-from .run import TOPIC, BenchRun, note_starts
+from .figures import CASCADE_GAP, CASCADE_READY, SERVICE_BACK, SET_BACK, Figure
+from .run import TOPIC, BenchRun
 
 BACK_SECONDS = 60.0
 CASCADE_SECONDS = 240.0
@@ -40,7 +32,7 @@ def delete_objects(run: BenchRun, loaded: UnderLoad) -> None:
     for service in SERVICES:
         _delete(run, SERVICE_BACK, "service", service)
     uid = _delete(run, SET_BACK, "statefulset", STATEFUL_SET, "--cascade=orphan")
-    if not run.environment.screen.wait(lambda: _owners(run) == {uid}, BACK_SECONDS):
+    if not run.screen.wait(lambda: _owners(run) == {uid}, BACK_SECONDS):
         raise NotRecovered("the new StatefulSet did not adopt the pods")
     note_quiet(run, loaded)
     _delete_with_pods(run, loaded)
@@ -48,9 +40,10 @@ def delete_objects(run: BenchRun, loaded: UnderLoad) -> None:
 
 def _delete(run: BenchRun, figure: Figure, kind: str, name: str, *options: str) -> str:
     """Delete an object, note when its successor was there, and return the successor's uid."""
-    with KubectlWatch(run.environment.kubernetes, kind, name) as watch:
+    kubernetes = run.kubernetes
+    with KubectlWatch(kubernetes, kind, name) as watch:
         uid = watch.until(lambda _: True, BACK_SECONDS).uid
-        run.environment.kubernetes.kubectl("delete", kind, name, "--wait=false", *options)
+        kubernetes.kubectl("delete", kind, name, "--wait=false", *options)
         going = watch.until(lambda seen: _goes(seen, uid), BACK_SECONDS)
         gone = watch.until(lambda seen: seen.event == "DELETED", BACK_SECONDS)
         back = watch.until(lambda seen: seen.uid != uid, BACK_SECONDS)
@@ -60,67 +53,43 @@ def _delete(run: BenchRun, figure: Figure, kind: str, name: str, *options: str) 
 
 def _delete_with_pods(run: BenchRun, loaded: UnderLoad) -> None:
     """Delete the StatefulSet with all of its pods, the default; note how it comes back."""
-    kubernetes = run.environment.kubernetes
-    clock = _RecoveryClock(loaded.view, loaded.wait)
+    kubernetes, view = run.kubernetes, loaded.view
+    old = {pod.uid for pod in view.seen().pods.values()}
+    recovered: list[float] = []
+
+    def wait(condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait as usual, and note when every pod was new and ready and every ISR full."""
+
+        def look() -> bool:
+            seen = view.seen()
+            new = [pod for pod in seen.pods.values() if pod.ready and pod.uid not in old]
+            if not recovered and len(new) == BROKERS and seen.has_full_isrs:
+                recovered.append(time.monotonic())
+            return condition()
+
+        return loaded.wait(look, seconds)
+
     with (
         KubectlWatch(kubernetes, "statefulset", STATEFUL_SET) as sets,
         KubectlWatch(kubernetes, "rtopic", TOPIC) as topic,
     ):
         uid = sets.until(lambda _: True, BACK_SECONDS).uid
         topic.until(lambda seen: seen.ready, BACK_SECONDS)
-        fault_seen = loaded.fault(
+        fault_seen = replace(loaded, wait=wait).fault(
             "delete the StatefulSet with its pods",
-            partial(_delete_set, kubernetes),
-            wait=clock.wait,
+            lambda: kubernetes.kubectl("delete", "statefulset", STATEFUL_SET, "--wait=false"),
             limit_seconds=CASCADE_SECONDS,
         )
-        if clock.recovered_at is None:
+        if not recovered:
             raise NotRecovered("pods outlived their StatefulSet: the run shows nothing")
         going = sets.until(lambda seen: _goes(seen, uid), BACK_SECONDS)
-        # Ready alone may be old: with every broker gone, no broker reports a change.
-        unready_at = _last_unready(topic)
+        # The condition Ready may be old: with every broker gone, no broker reports a change.
+        unready_at = max((seen.at for seen in topic.seen() if not seen.ready), default=0.0)
         ready = topic.until(lambda seen: seen.ready, BACK_SECONDS, after=unready_at)
-    run.note(
-        CASCADE_READY,
-        max(clock.recovered_at, ready.at) - going.at,
-        was_unready=unready_at > 0,
-    )
+    recovery_seconds = max(recovered[0], ready.at) - going.at
+    run.note(CASCADE_READY, recovery_seconds, was_unready=unready_at > 0)
     run.note(CASCADE_GAP, fault_seen.longest_gap_ms / 1000, gaps_ms=fault_seen.gaps_ms)
-    note_starts(run, after=CASCADE_READY.key)
-
-
-class _RecoveryClock:
-    """Waits, and notes when every pod was new and ready and every ISR full."""
-
-    def __init__(self, view: ClusterView, wait: Wait) -> None:
-        self._view = view
-        self._wait = wait
-        self._old = {pod.uid for pod in view.seen().pods.values()}
-        self.recovered_at: float | None = None
-
-    def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait as the given `Wait` does."""
-
-        def look() -> bool:
-            if self.recovered_at is None and self._is_recovered():
-                self.recovered_at = time.monotonic()
-            return condition()
-
-        return self._wait(look, seconds)
-
-    def _is_recovered(self) -> bool:
-        seen = self._view.seen()
-        new = [pod for pod in seen.pods.values() if pod.ready and pod.uid not in self._old]
-        return len(new) == BROKERS and seen.has_full_isrs
-
-
-def _delete_set(kubernetes: Kubernetes) -> None:
-    kubernetes.kubectl("delete", "statefulset", STATEFUL_SET, "--wait=false")
-
-
-def _last_unready(topic: KubectlWatch) -> float:
-    """Return when a topic was last seen not Ready, 0 if it never was."""
-    return max((seen.at for seen in topic.seen() if not seen.ready), default=0.0)
+    run.note_starts(after=CASCADE_READY)
 
 
 def _goes(seen: TimedWatchEvent, uid: str) -> bool:
@@ -129,7 +98,7 @@ def _goes(seen: TimedWatchEvent, uid: str) -> bool:
 
 def _owners(run: BenchRun) -> set[str]:
     """Return the uids of what owns the brokers' pods, "" for a pod that nothing owns."""
-    pods = run.environment.kubernetes.get("pods", "-l", f"{CLUSTER_LABEL}=default")["items"]
+    pods = run.kubernetes.get("pods", "-l", f"{CLUSTER_LABEL}=default")["items"]
     return {
         owner["uid"]
         for pod in pods

@@ -6,14 +6,11 @@ per pod: after a second kill the kubelet would pause before it starts the proces
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from strandline_cli.cluster_view import ClusterSeen
-from strandline_cli.faults import NotRecovered, delete_pod, kill_broker
-from strandline_cli.kubectl import Kubernetes
-from strandline_cli.under_load import UnderLoad
+from strandline_cli.commands import NotRecovered
+from strandline_cli.under_load import UnderLoad, delete_pod, kill_broker
 
 from .figures import (
     GRACEFUL_CONTROLLER,
@@ -22,30 +19,15 @@ from .figures import (
     KILLED_LEADER,
     QUIET,
     START_ALONE,
-    Figure,
 )
-from .processes import start_of
 from .run import BenchRun
 
 QUIET_ACKS = 2_000
 """Acknowledgements between two faults, about three seconds; they give the gap without a fault."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchFault:
-    """A fault, the broker that it targets, and the figure of its gap."""
-
-    figure: Figure
-    name: str
-    choose_target: Callable[[ClusterSeen], int]
-    inject: Callable[[Kubernetes, int], None]
-
-
 def the_controller(seen: ClusterSeen) -> int:
-    """Return the broker that is the controller.
-
-    Raises:  NotRecovered if none is recorded
-    """
+    """Return the broker that is the controller; NotRecovered if none is recorded."""
     if seen.controller < 0:
         raise NotRecovered("no broker is the controller")
     return seen.controller
@@ -53,56 +35,35 @@ def the_controller(seen: ClusterSeen) -> int:
 
 def a_leader_to_kill(seen: ClusterSeen) -> int:
     """Return a leader that is not the controller; its pod had the fewest restarts."""
-    return min(_leaders(seen), key=lambda broker: (_restarts(seen, broker), broker))
+    return min(_leaders(seen), key=partial(_restarts, seen))
 
 
 def a_leader_to_delete(seen: ClusterSeen) -> int:
     """Return a leader that is not the controller; its pod had the most restarts."""
-    return min(_leaders(seen), key=lambda broker: (-_restarts(seen, broker), broker))
+    return max(_leaders(seen), key=partial(_restarts, seen))
 
 
-# The controller first: on a new topic every broker leads its share, and so does the controller.
+# The controller's kill comes first: on a new topic the controller leads partitions, as all do.
 FAULTS = (
-    BenchFault(
-        figure=KILLED_CONTROLLER,
-        name="kill -9 of the controller",
-        choose_target=the_controller,
-        inject=kill_broker,
-    ),
-    BenchFault(
-        figure=KILLED_LEADER,
-        name="kill -9 of a leader",
-        choose_target=a_leader_to_kill,
-        inject=kill_broker,
-    ),
-    BenchFault(
-        figure=GRACEFUL_LEADER,
-        name="delete a leader's pod",
-        choose_target=a_leader_to_delete,
-        inject=delete_pod,
-    ),
-    BenchFault(
-        figure=GRACEFUL_CONTROLLER,
-        name="delete the controller's pod",
-        choose_target=the_controller,
-        inject=delete_pod,
-    ),
+    (KILLED_CONTROLLER, "kill -9 of the controller", the_controller, kill_broker),
+    (KILLED_LEADER, "kill -9 of a leader", a_leader_to_kill, kill_broker),
+    (GRACEFUL_LEADER, "delete a leader's pod", a_leader_to_delete, delete_pod),
+    (GRACEFUL_CONTROLLER, "delete the controller's pod", the_controller, delete_pod),
 )
+"""The figure of a fault's gap, the fault's name, the choice of its target, and its injection."""
 
 
 def break_brokers(run: BenchRun, loaded: UnderLoad) -> None:
     """Inject every fault once, each after a quiet while, and note its gap."""
-    for fault in FAULTS:
+    for figure, name, choose_target, inject in FAULTS:
         note_quiet(run, loaded)
         seen = loaded.view.seen()
-        broker = fault.choose_target(seen)
+        broker = choose_target(seen)
         fault_seen = loaded.fault(
-            f"{fault.name}, broker {broker}",
-            partial(fault.inject, run.environment.kubernetes, broker),
-            broker=broker,
+            f"{name}, broker {broker}", partial(inject, run.kubernetes, broker), broker=broker
         )
         run.note(
-            fault.figure,
+            figure,
             fault_seen.longest_gap_ms / 1000,
             broker=broker,
             controller=seen.controller,
@@ -110,15 +71,7 @@ def break_brokers(run: BenchRun, loaded: UnderLoad) -> None:
             changed=list(fault_seen.changed),
             gaps_ms=fault_seen.gaps_ms,
         )
-        start = start_of(run.environment.kubernetes, broker)
-        run.note(
-            START_ALONE,
-            start.seconds,
-            broker=broker,
-            after=fault.figure.key,
-            own_seconds=start.own_seconds,
-            evidence=start.evidence,
-        )
+        run.note_start(START_ALONE, broker, after=figure)
 
 
 def note_quiet(run: BenchRun, loaded: UnderLoad) -> None:

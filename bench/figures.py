@@ -15,7 +15,7 @@ FAR_RATIO = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One line of the report; aim is the most that the median should be, None without an aim."""
+    """One line of the report; aim is the most that the median should be."""
 
     key: str
     title: str
@@ -28,59 +28,48 @@ class Figure:
         return self.key.startswith("gap.") and self.key != "gap.quiet"
 
 
-QUIET = Figure(key="gap.quiet", title="longest gap without acks, nothing broken")
-GRACEFUL_LEADER = Figure(
-    key="gap.graceful-leader", title="gap: graceful delete of a leader's pod", aim=1.0
-)
-GRACEFUL_CONTROLLER = Figure(
-    key="gap.graceful-controller", title="gap: graceful delete of the controller's pod", aim=1.0
-)
-KILLED_LEADER = Figure(
-    key="gap.killed-leader", title="gap: kill -9 of a leader, not the controller", aim=1.5
-)
-KILLED_CONTROLLER = Figure(
-    key="gap.killed-controller", title="gap: kill -9 of the controller", aim=3.0
-)
-START_ALONE = Figure(
-    key="start.alone", title="a broker from exec to registered, alone under load", aim=3.0
-)
-START_TOGETHER = Figure(
-    key="start.together", title="a broker from exec to registered, three at once", aim=3.0
-)
-TOPIC_BROKERS_UP = Figure(key="topic.brokers-up", title="topic apply to Ready, brokers up", aim=5.0)
-TOPIC_FROM_NOTHING = Figure(
-    key="topic.from-nothing", title="topic apply to Ready, from nothing", aim=60.0
-)
-SERVICE_BACK = Figure(key="back.service", title="a deleted Service is back", aim=1.0)
-SET_BACK = Figure(
-    key="back.statefulset", title="a StatefulSet deleted with --cascade=orphan is back", aim=1.0
-)
-CASCADE_READY = Figure(
-    key="cascade.ready", title="StatefulSet deleted with its pods: topic Ready, ISRs full again"
-)
-CASCADE_GAP = Figure(key="gap.cascade", title="the same: longest gap without acks")
-IDLE_CPU = Figure(
-    key="cpu.idle",
-    title="CPU of three idle broker processes, 100 partitions",
-    aim=10.0,
-    unit="% of a core",
-)
 FIGURES = (
-    QUIET,
-    GRACEFUL_LEADER,
-    GRACEFUL_CONTROLLER,
-    KILLED_LEADER,
-    KILLED_CONTROLLER,
-    START_ALONE,
-    START_TOGETHER,
-    TOPIC_BROKERS_UP,
-    TOPIC_FROM_NOTHING,
-    SERVICE_BACK,
-    SET_BACK,
-    CASCADE_READY,
-    CASCADE_GAP,
-    IDLE_CPU,
+    QUIET := Figure(key="gap.quiet", title="longest gap without acks, nothing broken"),
+    GRACEFUL_LEADER := Figure(
+        key="gap.graceful-leader", title="gap: graceful delete of a leader's pod", aim=1.0
+    ),
+    GRACEFUL_CONTROLLER := Figure(
+        key="gap.graceful-controller", title="gap: graceful delete of the controller's pod", aim=1.0
+    ),
+    KILLED_LEADER := Figure(
+        key="gap.killed-leader", title="gap: kill -9 of a leader, not the controller", aim=1.5
+    ),
+    KILLED_CONTROLLER := Figure(
+        key="gap.killed-controller", title="gap: kill -9 of the controller", aim=3.0
+    ),
+    START_ALONE := Figure(
+        key="start.alone", title="a broker from exec to registered, alone under load", aim=3.0
+    ),
+    START_TOGETHER := Figure(
+        key="start.together", title="a broker from exec to registered, three at once", aim=3.0
+    ),
+    TOPIC_BROKERS_UP := Figure(
+        key="topic.brokers-up", title="topic apply to Ready, brokers up", aim=5.0
+    ),
+    TOPIC_FROM_NOTHING := Figure(
+        key="topic.from-nothing", title="topic apply to Ready, from nothing", aim=60.0
+    ),
+    SERVICE_BACK := Figure(key="back.service", title="a deleted Service is back", aim=1.0),
+    SET_BACK := Figure(
+        key="back.statefulset", title="a StatefulSet deleted with --cascade=orphan is back", aim=1.0
+    ),
+    CASCADE_READY := Figure(
+        key="cascade.ready", title="StatefulSet deleted with its pods: topic Ready, ISRs full again"
+    ),
+    CASCADE_GAP := Figure(key="gap.cascade", title="the same: longest gap without acks"),
+    IDLE_CPU := Figure(
+        key="cpu.idle",
+        title="CPU of three idle broker processes, 100 partitions",
+        aim=10.0,
+        unit="% of a core",
+    ),
 )
+"""All figures, in the order of the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +84,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A figure over all its samples; ratio is the median over the aim.
+    """A figure over all its samples; ratio is the median divided by the aim.
 
-    over_quiet is the median of a gap over the median of gaps without a fault, of the same bench.
+    over_quiet is the median of a gap divided by that of the gaps without a fault in this bench.
     """
 
     figure: Figure

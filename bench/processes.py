@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from typing import Any
 
-from strandline_cli.faults import NotRecovered
+from strandline_cli.commands import NotRecovered
 from strandline_cli.kubectl import Kubernetes
 
 REGISTERED = "registered"
@@ -42,46 +42,13 @@ class ProcessSeen:
     used: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """One start of a broker; seconds from exec to registered.
-
-    own_seconds is the part after the interpreter's start and the imports, by the broker itself.
-    """
-
-    broker: int
-    seconds: float
-    own_seconds: float
-    evidence: str
-
-
 def look(kubernetes: Kubernetes, broker: int) -> ProcessSeen:
     """Return the kernel's record of a broker's process."""
-    fields = json.loads(
-        kubernetes.exec(f"default-{broker}", "python", "-c", LOOK, container="broker")
-    )
-    return ProcessSeen(**fields)
+    printed = kubernetes.exec(f"default-{broker}", "python", "-c", LOOK, container="broker")
+    return ProcessSeen(**json.loads(printed))
 
 
-def start_of(kubernetes: Kubernetes, broker: int) -> Start:
-    """Return how long the newest start of a broker took.
-
-    Raises:  NotRecovered if it has not registered
-    """
-    process = look(kubernetes, broker)
-    line = registration_in(kubernetes.kubectl("logs", f"default-{broker}", "-c", "broker"))
-    if line is None:
-        raise NotRecovered(f"broker {broker} has not registered")
-    at = datetime.fromisoformat(str(line["time"])).timestamp()
-    return Start(
-        broker=broker,
-        seconds=at - process.started,
-        own_seconds=float(str(line["seconds"])),
-        evidence=str(line["evidence"]),
-    )
-
-
-def registration_in(log: str) -> dict[str, object] | None:
+def registration_in(log: str) -> dict[str, Any] | None:
     """Return the line of a broker's log about its registration."""
     for text in log.splitlines():
         try:
@@ -94,10 +61,7 @@ def registration_in(log: str) -> dict[str, object] | None:
 
 
 def cpu_percent(before: ProcessSeen, after: ProcessSeen) -> float:
-    """Return the share of one core between two records of the same process.
-
-    Raises:  NotRecovered if the second record is another process's
-    """
+    """Return the share of one core used between two records; NotRecovered for two processes."""
     # The start is computed from two clocks: it may differ by the time of reading them.
     if before.pid != after.pid or abs(before.started - after.started) > 1:
         raise NotRecovered("a broker was started anew while its CPU was measured")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from pathlib import Path
 from strandline_cli import tables, verdict
 from strandline_cli.clusters import cache_folder
 
-from .figures import Row, rows_of, unmeasured
+from .figures import Row, Sample, rows_of, unmeasured
 from .run import BenchRun
 
 FORMAT = 1
@@ -41,15 +42,11 @@ class HostInfo:
 
 def host_info() -> HostInfo:
     """Return the host, with its present load."""
-    models = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        if line.startswith("model name")
-    ]
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return HostInfo(
         cores=os.cpu_count() or 0,
-        processor=models[0] if models else platform.machine(),
+        processor=model[1].strip() if model else platform.machine(),
         memory_gib=round(memory / 2**30),
         kernel=platform.release(),
         load_before=os.getloadavg()[0],
@@ -59,13 +56,12 @@ def host_info() -> HostInfo:
 def failures_of(runs: Sequence[BenchRun]) -> list[str]:
     """Return why this bench fails, empty if every run shows something and no record was lost."""
     found = [f"run {run.number}: {failure}" for run in runs for failure in run.failures]
-    samples = [sample for run in runs for sample in run.samples]
-    return found + [f"never measured: {title}" for title in unmeasured(samples)]
+    return found + [f"never measured: {title}" for title in unmeasured(_samples(runs))]
 
 
 def show(host: HostInfo, runs: Sequence[BenchRun]) -> None:
     """Print the table, drawn on a terminal and plain in a pipe, and the verdicts below it."""
-    rows = [cells(row) for row in rows_of([each for run in runs for each in run.samples])]
+    rows = [_cells(row) for row in rows_of(_samples(runs))]
     print(f"\n{host}")
     styles = ["bold red" if row[-1].isupper() else "" for row in rows]
     tables.show(COLUMNS, rows, left=("figure", ""), styles=styles)
@@ -77,8 +73,7 @@ def show(host: HostInfo, runs: Sequence[BenchRun]) -> None:
         print(f"FAILED {failure}")
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """Return the cells of a row."""
+def _cells(row: Row) -> tuple[str, ...]:
     figure = row.figure
     return (
         f"{figure.title}, {figure.unit}",
@@ -96,14 +91,13 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def write(host: HostInfo, settings: dict[str, object], runs: Sequence[BenchRun]) -> Path:
     """Write every value and return the file."""
-    samples = [sample for run in runs for sample in run.samples]
     now = datetime.now(tz=UTC)
     document = {
         "format": FORMAT,
         "ended": now.isoformat(timespec="seconds"),
         "machine": asdict(host),
         "settings": settings,
-        "figures": [asdict(row) | {"remark": row.remark} for row in rows_of(samples)],
+        "figures": [asdict(row) | {"remark": row.remark} for row in rows_of(_samples(runs))],
         "failures": failures_of(runs),
         "runs": [
             {
@@ -120,3 +114,7 @@ def write(host: HostInfo, settings: dict[str, object], runs: Sequence[BenchRun])
     path = cache_folder("bench") / f"bench-{now:%Y%m%dT%H%M%SZ}.json"
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path
+
+
+def _samples(runs: Sequence[BenchRun]) -> list[Sample]:
+    return [sample for run in runs for sample in run.samples]

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from strandline.errors import StrandlineError
 
-from .command_line import PROGRAM, WRONG_USE, Verb
+from .command_line import PROGRAM, WRONG_USE
 from .verbs import GROUPS
 
 INTERRUPTED = 130
@@ -19,19 +19,28 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the verb of the command line and return the exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] in (["--help"], ["-h"]):
-        overview(Console(highlight=False, soft_wrap=True))
-        return 0
-    if not words:
-        overview(Console(highlight=False, soft_wrap=True, stderr=True))
+    words = sys.argv[1:] if arguments is None else arguments
+    if not words or words[0] in {"-h", "--help"}:
+        overview(Console(highlight=False, soft_wrap=True, stderr=not words))
+        return 0 if words else WRONG_USE
+    verbs = {verb.name: verb for group in GROUPS.values() for verb in group}
+    verb = verbs.get(words[0])
+    if verb is None:
+        print(f"{PROGRAM}: there is no verb {words[0]!r} (see {PROGRAM} --help)", file=sys.stderr)
         return WRONG_USE
-    found = [verb for verbs in GROUPS.values() for verb in verbs if verb.name == words[0]]
-    if not found:
-        sentence = f"{PROGRAM}: there is no verb {words[0]!r} (see {PROGRAM} --help)"
-        print(sentence, file=sys.stderr)
+    try:
+        parser = verb.parser()
+        return verb.run(parser.parse_args(words[1:]))
+    except argparse.ArgumentError as error:
+        parser.error(str(error))
+    except ModuleNotFoundError as error:
+        print(f"{PROGRAM} {verb.name}: needs {error.name}, which is not here", file=sys.stderr)
         return WRONG_USE
-    return _run(found[0], words[1:])
+    except (StrandlineError, OSError) as error:
+        print(f"{PROGRAM} {verb.name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def overview(console: Console) -> None:
@@ -44,23 +53,6 @@ def overview(console: Console) -> None:
             console.print(f"  [cyan]{verb.name:<10}[/cyan] {verb.summary}")
         console.print()
     console.print(f"{PROGRAM} VERB --help shows options and examples.")
-
-
-def _run(verb: Verb, words: list[str]) -> int:
-    try:
-        parser = verb.parser()
-        options = parser.parse_args(words)
-        return verb.run(options)
-    except argparse.ArgumentError as error:
-        parser.error(str(error))
-    except ModuleNotFoundError as error:
-        print(f"{PROGRAM} {verb.name}: needs {error.name}, which is not here", file=sys.stderr)
-        return WRONG_USE
-    except (StrandlineError, OSError) as error:
-        print(f"{PROGRAM} {verb.name}: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
 
 
 if __name__ == "__main__":

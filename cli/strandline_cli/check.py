@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from strandline.checker.history import History, read_history
+from strandline.checker.history import read_history
+from strandline.checker.judge import judge
+from strandline.model import BrokerId
 
 from . import verdict
-
-TOPIC = "topic"
-"""Stands for the topic's name, which neither a history nor a scan holds."""
 
 
 def check(files: Sequence[Path], brokers: Sequence[int]) -> int:
@@ -20,11 +19,14 @@ def check(files: Sequence[Path], brokers: Sequence[int]) -> int:
 
     Raises:  OSError; MalformedHistory
     """
-    lines = [line for file in files for line in _whole_lines(file)]
-    replicas = dict.fromkeys(_partitions(read_history(lines)), tuple(brokers))
-    judged = verdict.judge_run(lines, [], replicas)
+    history = read_history([line for file in files for line in _whole_lines(file)])
+    sent = {send.partition for send in history.sends.values()}
+    partitions = sorted(sent | {number for number, _ in (*history.scans, *history.reads)})
+    holders = frozenset(BrokerId(broker) for broker in brokers)
+    judged = judge(history, replicas=dict.fromkeys(partitions, holders))
     console = Console(highlight=False, soft_wrap=True, markup=False)
-    for sentence in (*verdict.sentences(judged), *verdict.findings(judged, TOPIC)):
+    # Neither a history nor a scan holds the topic's name.
+    for sentence in (*verdict.sentences(judged), *verdict.findings(judged, "topic")):
         console.print(sentence)
     if not judged.acked:
         console.print("FAILED: no record was acknowledged, so this shows nothing", style="yellow")
@@ -39,8 +41,3 @@ def _whole_lines(file: Path) -> Iterator[str]:
     """Yield the lines of a file, except a cut last line, which a killed writer leaves."""
     with file.open(encoding="utf-8") as lines:
         yield from (line for line in lines if line.endswith("\n"))
-
-
-def _partitions(history: History) -> Iterable[int]:
-    sent = {send.partition for send in history.sends.values()}
-    return sorted(sent | {number for number, _ in (*history.scans, *history.reads)})

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -30,16 +31,13 @@ EVENTS_MAX = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSeen:
-    """A Partition's status, and its leader's offsets if that leader answered."""
+    """A Partition's status; leader is -1 without one."""
 
     number: int
     leader: int = -1
     leader_epoch: int = -1
-    partition_epoch: int = -1
     isr: tuple[int, ...] = ()
     replicas: tuple[int, ...] = ()
-    high_watermark: int | None = None
-    log_end_offset: int | None = None
 
     @property
     def has_full_isr(self) -> bool:
@@ -59,12 +57,16 @@ class PodSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSeen:
-    """One picture; controller is -1 while none is recorded."""
+    """One picture; controller is -1 while none is recorded.
+
+    offsets holds (high watermark, log end offset) by broker and partition.
+    """
 
     partitions: dict[int, PartitionSeen]
     pods: dict[str, PodSeen]
     controller: int = -1
     controller_epoch: int = -1
+    offsets: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     @property
     def has_full_isrs(self) -> bool:
@@ -79,7 +81,6 @@ def partition_of(found: Object) -> PartitionSeen:
         number=spec["partition"],
         leader=status.get("leader", -1),
         leader_epoch=status.get("leaderEpoch", -1),
-        partition_epoch=status.get("partitionEpoch", -1),
         isr=tuple(status.get("isr", ())),
         replicas=tuple(status.get("replicas", ())),
     )
@@ -145,24 +146,19 @@ class TimelineEvent:
 
 
 class ClusterView:
-    """The newest picture of one BrokerCluster and one topic, kept up to date until closed."""
+    """The newest picture of the cluster `default` and one topic, kept up to date until closed."""
 
-    def __init__(
-        self, kubernetes: Kubernetes, *, cluster: str = "default", topic: str = "orders"
-    ) -> None:
+    def __init__(self, kubernetes: Kubernetes, *, topic: str) -> None:
         self.topic = topic
-        self._cluster = cluster
-        namespace = kubernetes.namespace
-        ours = f"/apis/strandline.dev/v1alpha1/namespaces/{namespace}"
-        self._pods_path = f"/api/v1/namespaces/{namespace}/pods"
-        self._objects_paths = (f"{ours}/partitions", f"{ours}/brokerclusters/{cluster}")
+        self._ours = f"/apis/strandline.dev/v1alpha1/namespaces/{kubernetes.namespace}"
+        self._pods = f"/api/v1/namespaces/{kubernetes.namespace}/pods"
         self._proxy = ApiProxy(kubernetes)
         self._started = time.monotonic()
         self._lock = threading.Lock()
         self._seen = ClusterSeen(partitions={}, pods={})
         self._offsets: dict[tuple[int, int], tuple[int, int]] = {}
-        self._events: list[TimelineEvent] = []
-        self._changed: dict[int, None] = {}
+        self._events: deque[TimelineEvent] = deque(maxlen=EVENTS_MAX)
+        self._changed: set[int] = set()
         self._closed = threading.Event()
         self._threads = [
             threading.Thread(target=self._poll, args=(self._look, POLL_SECONDS), daemon=True),
@@ -174,31 +170,26 @@ class ClusterView:
     def seen(self) -> ClusterSeen:
         """Return the newest picture."""
         with self._lock:
-            seen, offsets = self._seen, dict(self._offsets)
-        partitions = {}
-        for number, each in seen.partitions.items():
-            high_watermark, end = offsets.get((each.leader, number), (None, None))
-            partitions[number] = replace(each, high_watermark=high_watermark, log_end_offset=end)
-        return replace(seen, partitions=partitions)
+            return replace(self._seen, offsets=dict(self._offsets))
 
     def events(self) -> list[TimelineEvent]:
-        """Return the time line."""
+        """Return the last events of the time line; their times rise."""
         with self._lock:
             return list(self._events)
 
     def say(self, text: str) -> None:
         """Add a sentence to the time line."""
-        event = TimelineEvent(at_seconds=time.monotonic() - self._started, text=text)
         with self._lock:
-            self._events = [*self._events[-EVENTS_MAX:], event]
+            at_seconds = time.monotonic() - self._started
+            self._events.append(TimelineEvent(at_seconds=at_seconds, text=text))
 
     def mark(self) -> None:
-        """Begin to note partitions whose leader or ISR changes anew."""
+        """Forget which partitions changed so far."""
         with self._lock:
-            self._changed = {}
+            self._changed = set()
 
     def changed_since_mark(self) -> list[int]:
-        """Return the partitions whose leader or ISR changed."""
+        """Return the partitions whose leader or ISR changed since the last `mark`."""
         with self._lock:
             return sorted(self._changed)
 
@@ -221,10 +212,9 @@ class ClusterView:
         return found
 
     def _look(self) -> None:
-        partitions, cluster = (self._get(path) for path in self._objects_paths)
-        pods = self._get(
-            f"{self._pods_path}?labelSelector=strandline.dev%2Fcluster%3D{self._cluster}"
-        )
+        partitions = self._get(f"{self._ours}/partitions")
+        cluster = self._get(f"{self._ours}/brokerclusters/default")
+        pods = self._get(f"{self._pods}?labelSelector=strandline.dev%2Fcluster%3Ddefault")
         controller = cluster.get("status", {}).get("controller", {})
         after = ClusterSeen(
             partitions={
@@ -237,43 +227,43 @@ class ClusterView:
             controller_epoch=controller.get("epoch", -1),
         )
         before, self._seen = self._seen, after
-        changed = [
+        changed = {
             number
-            for number, each in after.partitions.items()
-            if number in before.partitions
-            and (each.leader_epoch, each.isr)
-            != (before.partitions[number].leader_epoch, before.partitions[number].isr)
-        ]
+            for number, new in after.partitions.items()
+            if (old := before.partitions.get(number)) is not None
+            and (new.leader_epoch, new.isr) != (old.leader_epoch, old.isr)
+        }
         with self._lock:
-            self._changed.update(dict.fromkeys(changed))
+            self._changed |= changed
         for text in differences(before, after, self.topic) if before.pods else ():
             self.say(text)
 
     def _measure(self) -> None:
         for pod in list(self._seen.pods):
             broker = int(pod.rpartition("-")[2])
-            path = f"{self._pods_path}/{pod}:{HTTP_PORT}/proxy/metrics"
+            path = f"{self._pods}/{pod}:{HTTP_PORT}/proxy/metrics"
             try:
                 text = self._proxy.get(path, limit_seconds=METRICS_LIMIT_SECONDS)
             except (OSError, CommandFailed):
                 continue
             found = offsets_of(text, self.topic)
             with self._lock:
-                for number, offsets in found.items():
-                    self._offsets[broker, number] = offsets
+                self._offsets |= {(broker, number): found[number] for number in found}
 
 
 def offsets_of(metrics: str, topic: str) -> dict[int, tuple[int, int]]:
     """Return (high watermark, log end offset) by partition from a broker's metrics."""
-    values: dict[str, dict[int, int]] = {
-        names.PARTITION_HIGH_WATERMARK.name: {},
-        names.PARTITION_LOG_END_OFFSET.name: {},
-    }
-    for family in text_string_to_metric_families(metrics):
-        if family.name in values:
-            for sample in family.samples:
-                if sample.labels[names.TOPIC] == topic:
-                    values[family.name][int(sample.labels[names.PARTITION])] = int(sample.value)
-    watermarks = values[names.PARTITION_HIGH_WATERMARK.name]
-    ends = values[names.PARTITION_LOG_END_OFFSET.name]
+    families = list(text_string_to_metric_families(metrics))
+
+    def values_of(metric: str) -> dict[int, int]:
+        return {
+            int(sample.labels[names.PARTITION]): int(sample.value)
+            for family in families
+            if family.name == metric
+            for sample in family.samples
+            if sample.labels[names.TOPIC] == topic
+        }
+
+    watermarks = values_of(names.PARTITION_HIGH_WATERMARK.name)
+    ends = values_of(names.PARTITION_LOG_END_OFFSET.name)
     return {number: (watermarks[number], ends[number]) for number in watermarks.keys() & ends}

@@ -1,8 +1,8 @@
 """The Kubernetes that a demo or a bench runs on: found, started, remembered, taken down.
 
-`kind` if docker and kind work, else the Kubernetes under hack/cluster, or with CLUSTER=current
-the cluster of the user's current context, copied once into a kubeconfig of our own. A state file
-lists everything that the demo made, so that `demo-down` removes that and no more.
+The demo takes `kind` if docker and kind work, else the Kubernetes under hack/cluster; with
+CLUSTER=current it takes that of the user's current context, copied into a kubeconfig of our own.
+A state file lists everything that the demo made, so that `demo-down` removes that and no more.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ KIND_NEEDS = (
     ("helm", "version"),
 )
 WORKERS = 3
+STATE = "state.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A Kubernetes cluster; kind is one of KINDS.
+    """A Kubernetes cluster; kind is one of KINDS, programs the folder of kubectl and helm, or "".
 
-    started tells that we started it; made_crds that our release brought the definitions.
+    started tells that we started it, made_crds that our release brought the definitions.
     """
 
     kind: str
@@ -56,44 +57,30 @@ def cache_folder(name: str = "demo") -> Path:
 
 
 def remember(cluster: Cluster) -> None:
-    """Write down the cluster, so that `demo-down` can remove what the demo made."""
-    _state().write_text(json.dumps(asdict(cluster)), encoding="utf-8")
+    """Write the cluster to the state file, so that `demo-down` can remove what the demo made."""
+    (cache_folder() / STATE).write_text(json.dumps(asdict(cluster)), encoding="utf-8")
 
 
 def remembered() -> Cluster | None:
     """Return the cluster of the last demo, None if there is nothing to remove."""
     try:
-        noted = json.loads(_state().read_text(encoding="utf-8"))
+        return Cluster(**json.loads((cache_folder() / STATE).read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
-    return Cluster(**noted)
 
 
 def forget() -> None:
     """Remove the state file and our copy of the kubeconfig: nothing is left to remove."""
-    for path in (_state(), _kubeconfig("kind"), _kubeconfig("current")):
-        path.unlink(missing_ok=True)
-
-
-def _state() -> Path:
-    return cache_folder() / "state.json"
-
-
-def _kubeconfig(kind: str) -> Path:
-    """Return the path of the demo's own kubeconfig for a cluster of this kind."""
-    return cache_folder() / f"{kind}.kubeconfig"
+    for name in (STATE, "kind.kubeconfig", "current.kubeconfig"):
+        (cache_folder() / name).unlink(missing_ok=True)
 
 
 def choose(root: Path, wanted: str, say: Say) -> Cluster:
-    """Find or start the cluster; wanted is one of KINDS, or empty for the first that works.
-
-    Raises:  RunFailed naming everything that is missing
-    """
+    """Find or start the cluster that is wanted, "" for the first that works; else RunFailed."""
     kind = wanted or ("hack" if _kind_lacks() else "kind")
     before = remembered()
     if before is not None and before.kind != kind:
         raise RunFailed(f"an earlier demo is up (CLUSTER={before.kind}): make demo-down first")
-    started_before = before is not None and before.started
     match kind:
         case "hack":
             cluster = hack_cluster(root, say)
@@ -101,9 +88,8 @@ def choose(root: Path, wanted: str, say: Say) -> Cluster:
             cluster = _kind_cluster(root, say)
         case _:
             cluster = _current_cluster()
-    if started_before:
-        return replace(cluster, started=True)
-    return cluster
+    started_before = before is not None and before.started
+    return replace(cluster, started=cluster.started or started_before)
 
 
 def remove_cluster(root: Path, cluster: Cluster, say: Say) -> None:
@@ -117,7 +103,7 @@ def remove_cluster(root: Path, cluster: Cluster, say: Say) -> None:
 
 
 def _kind_lacks() -> list[str]:
-    """Return the errors of the programs that kind needs and that do not work here."""
+    """Return the errors of those programs of KIND_NEEDS that do not work here."""
     lacks = []
     for command in KIND_NEEDS:
         try:
@@ -128,10 +114,7 @@ def _kind_lacks() -> list[str]:
 
 
 def hack_cluster(root: Path, say: Say) -> Cluster:
-    """Find or start the cluster under hack/; started is false if it was up.
-
-    Raises:  RunFailed naming everything that is missing
-    """
+    """Find or start the cluster under hack/; RunFailed names everything that is missing."""
     check = subprocess.run([root / ".ci" / "machine"], capture_output=True, text=True, check=False)
     if check.returncode != 0:
         also = ["Or docker, kind, kubectl and helm, all working:", *_kind_lacks()]
@@ -148,23 +131,19 @@ def hack_cluster(root: Path, say: Say) -> Cluster:
 def _kind_cluster(root: Path, say: Say) -> Cluster:
     if lacks := _kind_lacks():
         raise RunFailed("\n".join(["CLUSTER=kind needs what does not work here:", *lacks]))
-    kubeconfig = _kubeconfig("kind")
+    kubeconfig = cache_folder() / "kind.kubeconfig"
+    where = ("--name", KIND_NAME, "--kubeconfig", str(kubeconfig))
     exists = KIND_NAME in run(["kind", "get", "clusters"]).split()
     cluster = Cluster(kind="kind", kubeconfig=str(kubeconfig), programs="", started=not exists)
     if exists:
-        run(["kind", "export", "kubeconfig", "--name", KIND_NAME, "--kubeconfig", str(kubeconfig)])
-    else:
-        say("  kind create cluster")
-        # Before kind makes it: `demo-down` must also remove half a cluster of an interrupted run.
-        remember(cluster)
-        config = root / "kind-config.yaml"
-        run(
-            [
-                *("kind", "create", "cluster", "--name", KIND_NAME, "--wait", "180s"),
-                *("--config", str(config), "--kubeconfig", str(kubeconfig)),
-            ],
-            limit_seconds=BUILD_SECONDS,
-        )
+        run(["kind", "export", "kubeconfig", *where])
+        return cluster
+    say("  kind create cluster")
+    # Before kind makes the cluster: `demo-down` must also remove what an interrupted run made.
+    remember(cluster)
+    config = ("--config", str(root / "kind-config.yaml"))
+    create = ["kind", "create", "cluster", "--wait", "180s", *config, *where]
+    run(create, limit_seconds=BUILD_SECONDS)
     return cluster
 
 
@@ -173,7 +152,7 @@ def _current_cluster() -> Cluster:
     if missing:
         raise RunFailed(f"CLUSTER=current needs {' and '.join(missing)} in PATH")
     content = run(["kubectl", "config", "view", "--minify", "--flatten", "--raw"])
-    kubeconfig = _kubeconfig("current")
+    kubeconfig = cache_folder() / "current.kubeconfig"
     if remembered() is not None and kubeconfig.exists() and kubeconfig.read_text() != content:
         raise RunFailed("an earlier demo is up in another cluster: make demo-down first")
     kubeconfig.touch(mode=0o600)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -59,34 +60,25 @@ def whole_number(least: int) -> Callable[[str], int]:
     """Return a reader of whole numbers of at least `least`."""
 
     def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least:
-            message = f"must be a whole number of at least {least}, not {text!r}"
-            raise argparse.ArgumentTypeError(message)
-        return value
+        with suppress(ValueError):
+            if int(text) >= least:
+                return int(text)
+        message = f"must be a whole number of at least {least}, not {text!r}"
+        raise argparse.ArgumentTypeError(message)
 
     return read
 
 
 def positive(text: str) -> float:
     """Read a number greater than 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number greater than 0, not {text!r}")
-    return value
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"must be a number greater than 0, not {text!r}")
 
 
 def repository() -> Path:
-    """Return the repository's root, which must be the current folder.
-
-    Raises:  argparse.ArgumentError
-    """
+    """Return the repository's root; ArgumentError if that is not the current folder."""
     root = Path.cwd()
     if not (root / "helm" / "strandline").is_dir():
         raise argparse.ArgumentError(None, "run this from the repository's root")

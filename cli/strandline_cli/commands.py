@@ -28,6 +28,10 @@ class CommandFailed(StrandlineError):
     """A program ended with an error or not in time; the message holds what it wrote."""
 
 
+class NotRecovered(StrandlineError):
+    """A cluster did not come back from a fault in time; names the fault and what is missing."""
+
+
 def run(
     command: Sequence[str],
     *,
@@ -35,10 +39,7 @@ def run(
     limit_seconds: float = CALL_SECONDS,
     path: Path | None = None,
 ) -> str:
-    """Run a program to its end and return what it printed; path goes first in PATH.
-
-    Raises:  CommandFailed
-    """
+    """Run a program and return what it printed, else CommandFailed; path goes first in PATH."""
     environment = dict(os.environ)
     if path is not None:
         environment["PATH"] = f"{path}:{environment['PATH']}"
@@ -62,20 +63,19 @@ def run(
     return done.stdout
 
 
-def script(program: Path, *args: str, say: Say) -> list[str]:
-    """Run one of our scripts, show its lines as they come, and return them.
+def start(command: Sequence[str]) -> subprocess.Popen[str]:
+    """Start a program whose output, errors included, the caller reads line by line."""
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
-    Raises:  RunFailed
-    """
+
+def script(program: Path, *args: str, say: Say) -> list[str]:
+    """Run one of our scripts, show its lines as they come, and return them, else RunFailed."""
     lines: list[str] = []
-    with subprocess.Popen(
-        [str(program), *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
-        if process.stdout is not None:
-            for line in process.stdout:
-                lines.append(line.rstrip("\n"))
-                # Our scripts print their own seconds; one clock on a screen is enough.
-                say(f"  {_OWN_CLOCK.sub('', lines[-1])}")
+    with start([str(program), *args]) as process:
+        for line in process.stdout or ():
+            lines.append(line.rstrip("\n"))
+            # Our scripts print their own seconds; one clock on a screen is enough.
+            say(f"  {_OWN_CLOCK.sub('', lines[-1])}")
     if process.returncode != 0:
         raise RunFailed(f"{program.name} failed with status {process.returncode}")
     return lines

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from strandline.checker.judge import HistoryVerdict
 
-from . import clusters, demo_analysis, release, topics, verdict
+from . import clusters, demo_analysis, release, verdict
 from .cluster_view import ClusterView
+from .clusters import Cluster
 from .commands import CommandFailed, RunFailed
-from .environment import Environment
-from .faults import delete_pod, kill_broker
 from .images import NAMES, ImageSource, load_images, push_images
-from .load_pod import LoadPod
+from .kubectl import Kubernetes
+from .load_pod import LoadPod, manifest
 from .pod_diagnostics import ImagesMissing, check_images, explain
 from .screen import Screen
-from .under_load import UnderLoad
+from .under_load import UnderLoad, delete_pod, kill_broker
 from .verdict import ACKED_MIN, FaultSeen
 
 NAMESPACE = "strandline-demo"
@@ -58,20 +58,19 @@ def run(root: Path, wanted: str, source: ImageSource) -> int:
     kubernetes = cluster.kubernetes(NAMESPACE)
     with screen.step("images"):
         images = load_images(root, cluster, NAMES, screen.say, source=source)
-        observers = demo_analysis.load_observers(root, cluster, screen.say, source=source)
+        images |= demo_analysis.load_observers(root, cluster, screen.say, source=source)
     with screen.step(f"an empty namespace {NAMESPACE}"):
         release.remove(kubernetes)
         kubernetes.kubectl("create", "namespace", NAMESPACE)
-    environment = Environment(
-        root=root, cluster=cluster, kubernetes=kubernetes, images=images, screen=screen
-    )
     if cluster.kind != "hack":
         with screen.step("a pod of each image, which ends at once"):
-            found = _check_images(environment, images | observers.images, source)
-            environment = replace(environment, images={name: found[name] for name in images})
-            observers = replace(observers, images={name: found[name] for name in observers.images})
+            movable = source.movable(cluster)
+            try:
+                images = check_images(kubernetes, images, screen.say, movable=movable)
+            except ImagesMissing as error:
+                raise RunFailed(f"{error}\n{source.advice(cluster)}".strip()) from error
     try:
-        passed = _carry_out(environment, observers)
+        passed = _carry_out(root, cluster, images, screen)
     except CommandFailed as error:
         raise RunFailed("\n".join([str(error), *explain(kubernetes)])) from error
     path = f", {cluster.programs} first in PATH" if cluster.programs else ""
@@ -107,45 +106,34 @@ def take_down(root: Path) -> int:
     return 0
 
 
-def _check_images(
-    environment: Environment, images: dict[str, str], source: ImageSource
-) -> dict[str, str]:
-    """Return name -> reference, fixed to the images that the repository has now."""
-    cluster = environment.cluster
-    try:
-        return check_images(
-            environment.kubernetes, images, environment.screen.say, movable=source.movable(cluster)
-        )
-    except ImagesMissing as error:
-        raise RunFailed(f"{error}\n{source.advice(cluster)}".strip()) from error
-
-
-def _carry_out(environment: Environment, observers: demo_analysis.Observers) -> bool:
+def _carry_out(root: Path, cluster: Cluster, images: dict[str, str], screen: Screen) -> bool:
     """Install, break, judge and analyse; tell whether the promise was kept."""
-    root, kubernetes, screen = environment.root, environment.kubernetes, environment.screen
+    kubernetes = cluster.kubernetes(NAMESPACE)
     with screen.step("helm install strandline helm/strandline"):
-        values = release.values(kubernetes, environment.images) + observers.chart_values()
-        # Before the install makes them: a failed install leaves them behind.
+        values = release.values(kubernetes, images) + demo_analysis.chart_values(images)
+        # Before the install makes definitions: a failed install leaves them behind.
         made_crds = release.brings_definitions(kubernetes)
-        clusters.remember(replace(environment.cluster, made_crds=made_crds))
+        clusters.remember(replace(cluster, made_crds=made_crds))
         release.install(root, kubernetes, values)
     with screen.step("kubectl apply -f examples/orders.yaml, until the topic is Ready"):
         kubernetes.kubectl("apply", "-f", str(root / "examples" / "orders.yaml"))
-        topics.wait_ready(kubernetes, f"rtopic/{TOPIC}")
+        kubernetes.wait_ready(f"rtopic/{TOPIC}", release.READY_SECONDS)
     since_ms = time.time_ns() // 1_000_000
     with closing(ClusterView(kubernetes, topic=TOPIC)) as view:
         with screen.step("a load pod that writes and reads every partition"):
-            load = LoadPod(kubernetes, environment.images["client"], topic=TOPIC)
+            load = LoadPod(kubernetes, manifest(images["client"], topic=TOPIC))
         with closing(load):
-            loaded = UnderLoad(
-                kubernetes=kubernetes, topic=TOPIC, view=view, load=load, wait=screen.wait
-            )
+            loaded = UnderLoad(kubernetes=kubernetes, view=view, load=load, wait=screen.wait)
             with screen.watching(view, load):
                 _break(loaded, screen)
-            passed = _judge(loaded, screen)
+            with screen.step("the load stops, every ISR fills"):
+                replicas = loaded.settle()
+            with screen.step("every replica's log is read, the history judged against them"):
+                judged = loaded.judge(replicas)
+            passed = report(judged, loaded.faults, loaded.vacuity(judged), screen)
     with screen.step("a Spark job reads what Prometheus scraped of it"):
         said = demo_analysis.analyse(
-            root, kubernetes, values, loaded.faults, observers=observers, since_ms=since_ms
+            root, cluster, kubernetes, values, loaded.faults, since_ms=since_ms
         )
     print(said)
     return passed
@@ -153,37 +141,33 @@ def _carry_out(environment: Environment, observers: demo_analysis.Observers) -> 
 
 def _break(loaded: UnderLoad, screen: Screen) -> None:
     """Break a leader's pod, then the controller's process, each under load."""
-    kubernetes, view = loaded.kubernetes, loaded.view
     loaded.wait_healthy()
     loaded.wait_for_acks(ACKED_MIN // 3)
-    screen.table(view, loaded.load)
-    leader = view.seen().partitions[0].leader
+    screen.table(loaded.view, loaded.load)
+    leader = loaded.view.seen().partitions[0].leader
     name = f"delete the pod default-{leader}, which leads {TOPIC}-0"
-    fault = loaded.fault(name, lambda: delete_pod(kubernetes, leader), broker=leader)
-    _announce(fault, loaded, screen)
-    loaded.wait_for_acks(ACKED_MIN // 3)
-    controller = view.seen().controller
+    _fault(loaded, screen, name, delete_pod, leader)
+    controller = loaded.view.seen().controller
     if controller == leader:
         raise RunFailed(f"broker {leader}, which came back, is controller again")
     name = f"kill -9 of broker {controller}, the controller"
-    fault = loaded.fault(name, lambda: kill_broker(kubernetes, controller), broker=controller)
-    _announce(fault, loaded, screen)
-    loaded.wait_for_acks(ACKED_MIN // 3)
+    _fault(loaded, screen, name, kill_broker, controller)
 
 
-def _announce(fault: FaultSeen, loaded: UnderLoad, screen: Screen) -> None:
-    screen.say(f"FAULT {fault.name}")
+def _fault(
+    loaded: UnderLoad,
+    screen: Screen,
+    name: str,
+    inject: Callable[[Kubernetes, int], None],
+    broker: int,
+) -> None:
+    """Inject a fault, show its effects, and let the load run on."""
+    fault = loaded.fault(name, lambda: inject(loaded.kubernetes, broker), broker=broker)
+    screen.say(f"FAULT {name}")
     gaps = ", ".join(f"{number}: {gap}" for number, gap in sorted(fault.gaps_ms.items()))
     screen.say(f"  longest gap without acks per partition, ms: {gaps}")
     screen.table(loaded.view, loaded.load)
-
-
-def _judge(loaded: UnderLoad, screen: Screen) -> bool:
-    with screen.step("the load stops, every ISR fills"):
-        replicas = loaded.settle()
-    with screen.step("every replica's log is read, the history judged against them"):
-        judged = loaded.judge(replicas)
-    return report(judged, loaded.faults, loaded.vacuity(judged), screen)
+    loaded.wait_for_acks(ACKED_MIN // 3)
 
 
 def report(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,42 +27,41 @@ POLL_SECONDS = 1.0
 JOB = f"{release.RELEASE}-analysis"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observers:
-    """Images of Prometheus and of the analysis; node has the latter, or is empty."""
+def load_observers(
+    root: Path, cluster: Cluster, say: Say, *, source: ImageSource
+) -> dict[str, str]:
+    """Load the images of Prometheus and of the analysis; return name -> reference.
 
-    images: dict[str, str]
-    node: str = ""
-
-    def chart_values(self) -> list[str]:
-        """Return the chart's values that turn Prometheus on."""
-        return ["prometheus.enabled=true", *release.image_values(self.images, *self.images)]
-
-    def node_selector(self) -> dict[str, str]:
-        """Return the selector of nodes on which the analysis may run."""
-        return {"kubernetes.io/hostname": self.node} if self.node else {}
-
-
-def load_observers(root: Path, cluster: Cluster, say: Say, *, source: ImageSource) -> Observers:
-    """Load both images; from a registry, take the official one of Prometheus."""
+    Where nodes can pull from a registry, the image of Prometheus is the official one.
+    """
 
     def load(*names: str, node: str = "") -> dict[str, str]:
         return load_images(root, cluster, names, say, source=source, node=node)
 
     if cluster.kind == "hack":
-        return Observers(images=load("prometheus") | load("analysis", node=NODE), node=NODE)
+        return load("prometheus") | load("analysis", node=NODE)
     if cluster.kind == "kind" or source.repository:
-        return Observers(images={"prometheus": OFFICIAL_PROMETHEUS} | load("analysis"))
-    return Observers(images=load("prometheus", "analysis"))
+        return {"prometheus": OFFICIAL_PROMETHEUS} | load("analysis")
+    return load("prometheus", "analysis")
+
+
+def chart_values(images: dict[str, str]) -> list[str]:
+    """Return the chart's values that turn Prometheus on."""
+    return ["prometheus.enabled=true", *release.image_values(images, "prometheus", "analysis")]
+
+
+def node_selector(cluster: Cluster) -> dict[str, str]:
+    """Return the selector of nodes on which the analysis may run."""
+    return {"kubernetes.io/hostname": NODE} if cluster.kind == "hack" else {}
 
 
 def analyse(
     root: Path,
+    cluster: Cluster,
     kubernetes: Kubernetes,
     values: Sequence[str],
     faults: Sequence[FaultSeen],
     *,
-    observers: Observers,
     since_ms: int,
 ) -> str:
     """Run the Job over all samples since then and return its output.
@@ -72,12 +70,12 @@ def analyse(
     """
     given = [
         {
-            "name": fault.name,
-            "atMs": fault.at_ms,
-            "brokerId": fault.broker,
-            "gapMs": fault.longest_gap_ms,
+            "name": each.name,
+            "atMs": each.at_ms,
+            "brokerId": each.broker,
+            "gapMs": each.longest_gap_ms,
         }
-        for fault in faults
+        for each in faults
     ]
     moment = datetime.fromtimestamp(since_ms / 1000, tz=UTC)
     manifest = kubernetes.helm(
@@ -85,7 +83,7 @@ def analyse(
         *(f"--set={value}" for value in values),
         *("--set=analysis.enabled=true", f"--set=analysis.start={moment:%Y-%m-%dT%H:%M:%SZ}"),
         f"--set-json=analysis.faults={json.dumps(given)}",
-        f"--set-json=analysis.nodeSelector={json.dumps(observers.node_selector())}",
+        f"--set-json=analysis.nodeSelector={json.dumps(node_selector(cluster))}",
         *("--show-only", "templates/analysis.yaml", f"--kube-version={_version(kubernetes)}"),
     )
     kubernetes.kubectl("apply", "-f", "-", stdin=manifest)
@@ -109,5 +107,6 @@ def _wait_for_end(kubernetes: Kubernetes) -> str:
 
 
 def _version(kubernetes: Kubernetes) -> str:
+    """Return the server's version without a provider's suffix, as in 1.31.2."""
     server = json.loads(kubernetes.kubectl("version", "-o", "json"))["serverVersion"]
     return str(server["gitVersion"]).removeprefix("v").split("+")[0].split("-")[0]

@@ -7,6 +7,7 @@ them. A user's cluster pulls them from a repository, or a command loads an archi
 from __future__ import annotations
 
 import shlex
+import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +32,7 @@ class ImageSource:
     load: str = ""
 
     def check(self) -> None:
-        """Refuse to begin without repository and command.
-
-        Raises:  RunFailed
-        """
+        """Raise RunFailed if there is neither a repository nor a command."""
         if not (self.repository or self.load):
             raise RunFailed(
                 "CLUSTER=current needs IMAGES=<repository> with strandline-broker, "
@@ -67,9 +65,9 @@ def load_images(
     source: ImageSource,
     node: str = "",
 ) -> dict[str, str]:
-    """Build images and load them into every node, or under hack/ into one.
+    """Build images and load them into every node, or under hack/ into one; name -> reference.
 
-    A repository has them already. Returns name -> reference.
+    A repository has them already.
     """
     images = root / "hack" / "images"
     if cluster.kind == "hack":
@@ -107,10 +105,8 @@ def _kind_image(root: Path, name: str, say: Say) -> str:
     reference = f"localhost/strandline-{name}:{_version(root)}-{built.removeprefix('sha256:')[:12]}"
     run(["docker", "tag", built, reference])
     say(f"  kind load {reference}")
-    run(
-        ["kind", "load", "docker-image", reference, "--name", KIND_NAME],
-        limit_seconds=BUILD_SECONDS,
-    )
+    load = ["kind", "load", "docker-image", reference, "--name", KIND_NAME]
+    run(load, limit_seconds=BUILD_SECONDS)
     return reference
 
 
@@ -126,7 +122,5 @@ def _in_repository(root: Path, repository: str, name: str) -> str:
 
 
 def _version(root: Path) -> str:
-    for line in (root / "pyproject.toml").read_text(encoding="utf-8").splitlines():
-        if line.startswith("version = "):
-            return line.partition("=")[2].strip().strip('"')
-    raise RunFailed("pyproject.toml names no version")
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return str(project["version"])

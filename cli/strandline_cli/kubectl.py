@@ -9,21 +9,17 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from .commands import CALL_SECONDS, CommandFailed, run
+from .commands import CALL_SECONDS, CommandFailed, run, start
 
 Object = dict[str, Any]
 
 
 class Kubernetes:
-    """One cluster and one namespace in it; programs is the folder of kubectl and helm, or PATH.
-
-    Only we use the file kubeconfig.
-    """
+    """One cluster and one namespace in it; programs is the folder of kubectl and helm, or PATH."""
 
     def __init__(self, kubeconfig: Path, namespace: str, programs: Path | None = None) -> None:
         self.kubeconfig = kubeconfig
@@ -45,13 +41,18 @@ class Kubernetes:
 
     def get(self, *args: str) -> Object:
         """Return the output of `kubectl get ... -o json`."""
-        answer: Object = json.loads(self.kubectl("get", *args, "-o", "json"))
-        return answer
+        found: Object = json.loads(self.kubectl("get", *args, "-o", "json"))
+        return found
 
     def apply(self, *manifests: Object) -> None:
         """Apply objects in the order given."""
-        listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+        listed = {"apiVersion": "v1", "kind": "List", "items": manifests}
         self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
+
+    def wait_ready(self, found: str, limit_seconds: int) -> None:
+        """Wait until an object, given as kind/name, says that it is Ready; else CommandFailed."""
+        wait = ("wait", found, "--for=condition=Ready", f"--timeout={limit_seconds}s")
+        self.kubectl(*wait, limit_seconds=limit_seconds + 10)
 
     def exec(
         self, pod: str, *command: str, container: str = "", limit_seconds: float = CALL_SECONDS
@@ -61,30 +62,14 @@ class Kubernetes:
         return self.kubectl("exec", pod, *chosen, "--", *command, limit_seconds=limit_seconds)
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a socket file."""
-
-    def __init__(self, path: Path, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
-
-
 class ApiProxy:
     """`kubectl proxy` on a socket file that only this user can open: cheap, frequent reads."""
 
     def __init__(self, kubernetes: Kubernetes) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="strandline-")
         self._socket = Path(self._folder.name) / "api"
-        self._process = subprocess.Popen(
-            kubernetes.command("kubectl", "proxy", f"--unix-socket={self._socket}"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        self._process = start(
+            kubernetes.command("kubectl", "proxy", f"--unix-socket={self._socket}")
         )
         said = "" if self._process.stdout is None else self._process.stdout.readline()
         if not said.startswith("Starting to serve"):
@@ -92,27 +77,25 @@ class ApiProxy:
             raise CommandFailed(f"kubectl proxy: {said.strip()}")
 
     def get(self, path: str, *, limit_seconds: float) -> str:
-        """Return the body of a response with status 200.
-
-        Raises:  OSError if there is none in time; CommandFailed for another status
-        """
-        connection = _UnixConnection(self._socket, limit_seconds)
+        """Return the body of a response; OSError without one in time, CommandFailed if not 200."""
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.sock.settimeout(limit_seconds)
         try:
+            connection.sock.connect(str(self._socket))
             connection.request("GET", path)
-            answer = connection.getresponse()
-            body = answer.read().decode()
+            response = connection.getresponse()
+            body = response.read().decode()
         except http.client.HTTPException as error:
             raise OSError(str(error)) from error
         finally:
             connection.close()
-        if answer.status != http.HTTPStatus.OK:
-            raise CommandFailed(f"GET {path}: status {answer.status}")
+        if response.status != http.HTTPStatus.OK:
+            raise CommandFailed(f"GET {path}: status {response.status}")
         return body
 
     def close(self) -> None:
         """End the program and remove the socket."""
         self._process.terminate()
-        self._process.wait(CALL_SECONDS)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._process.communicate(timeout=CALL_SECONDS)
         self._folder.cleanup()

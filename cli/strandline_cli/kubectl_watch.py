@@ -5,15 +5,13 @@ A watch gets every change in order and costs nothing in between, so no poll dist
 
 from __future__ import annotations
 
-import subprocess
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
-from .faults import NotRecovered
+from .commands import NotRecovered, start
 from .kubectl import Kubernetes
 
 SHOWN = (
@@ -23,7 +21,7 @@ SHOWN = (
     ".object.metadata.deletionTimestamp",
     '.object.status.conditions[?(@.type=="Ready")].status',
 )
-# Not a tab: kubectl prints columns, and an empty field would be lost.
+# Not a tab: kubectl prints tabs as aligned columns, so that an empty field would be lost.
 BETWEEN = "|"
 TEMPLATE = BETWEEN.join(f"{{{path}}}" for path in SHOWN) + r'{"\n"}'
 
@@ -56,52 +54,36 @@ class KubectlWatch:
 
     def __init__(self, kubernetes: Kubernetes, kind: str, name: str = "") -> None:
         self._what = f"{kind} {name}".strip()
-        # A list even of one: kubectl watches on from the very version it has listed, while
-        # after reading a single object it may miss what happens before its watch begins.
+        # The watch is of a list, even for one object: kubectl watches on from the version that it
+        # has listed. After it reads a single object, it may miss changes until its watch begins.
         selected = (f"--field-selector=metadata.name={name}",) if name else ()
         self._seen: list[TimedWatchEvent] = []
         self._news = threading.Condition()
-        self._process = subprocess.Popen(
-            kubernetes.command(
-                *("kubectl", "get", kind, *selected, "--watch", "--output-watch-events"),
-                *("-o", f"jsonpath={TEMPLATE}"),
-            ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        watch = ("--watch", "--output-watch-events", "-o", f"jsonpath={TEMPLATE}")
+        self._process = start(kubernetes.command("kubectl", "get", kind, *selected, *watch))
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._process.terminate()
-        self._process.wait()
         self._thread.join()
 
     def until(
         self, holds: Callable[[TimedWatchEvent], bool], seconds: float, *, after: float = 0.0
     ) -> TimedWatchEvent:
-        """Return the first event not before `after` for which this holds.
+        """Return the first event not before `after` for which this holds, else NotRecovered."""
 
-        Raises:  NotRecovered if there is none in time
-        """
-        deadline = time.monotonic() + seconds
+        def first() -> TimedWatchEvent | None:
+            return next((each for each in self._seen if each.at >= after and holds(each)), None)
+
         with self._news:
-            while True:
-                for each in self._seen:
-                    if each.at >= after and holds(each):
-                        return each
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._news.wait(left):
-                    raise NotRecovered(f"{self._what}: what was waited for did not come in time")
+            found = self._news.wait_for(first, seconds)
+        if found is None:
+            raise NotRecovered(f"{self._what}: what was waited for did not come in time")
+        return found
 
     def seen(self) -> list[TimedWatchEvent]:
         """Return all events so far."""
@@ -109,10 +91,8 @@ class KubectlWatch:
             return list(self._seen)
 
     def _read(self) -> None:
-        if self._process.stdout is None:
-            return
-        with self._process.stdout as lines:
-            for line in lines:
+        with self._process:
+            for line in self._process.stdout or ():
                 found = timed_event_of(line, time.monotonic())
                 if found is not None:
                     with self._news:

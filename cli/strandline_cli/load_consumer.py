@@ -1,7 +1,7 @@
 """Consumes the records of the load, and writes them to the history.
 
-One consumer without a group: it assigns every partition at its beginning. `load_generator` calls
-it between two sends; it never blocks. Its library reconnects by itself.
+There is one consumer without a group: it assigns every partition at its beginning, and the library
+reconnects by itself. `load_generator` calls it between two sends, so it does not block then.
 """
 
 from __future__ import annotations
@@ -14,9 +14,15 @@ from strandline.checker.history import Read, read_line
 
 TAKEN_MAX = 500
 """Records read at once: enough to keep up, few enough not to delay the producer."""
-CONNECT_TIMEOUT_MS = 2_000
-"""A new pod has another address, and its old address is silent: by default the library would wait
-there for half a minute."""
+CONNECTION = {
+    # A new pod has another address, and its old address is silent: by default the library would
+    # wait there for half a minute.
+    "socket.connection.setup.timeout.ms": 2_000,
+    "topic.metadata.refresh.fast.interval.ms": 20,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+}
+"""How the producer and the consumer of a load find brokers again."""
 RETRIED_ERRORS = frozenset(
     {
         KafkaError._TRANSPORT,  # noqa: SLF001 - the library names its local errors so
@@ -36,6 +42,7 @@ class LoadConsumer:
         self.errors: dict[str, int] = {}
         self._consumer = Consumer(
             {
+                **CONNECTION,
                 "bootstrap.servers": bootstrap,
                 # The library demands a name; without subscribe or commit no group is joined.
                 "group.id": name,
@@ -43,10 +50,6 @@ class LoadConsumer:
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,
                 "fetch.error.backoff.ms": 50,
-                "reconnect.backoff.ms": 20,
-                "reconnect.backoff.max.ms": 200,
-                "socket.connection.setup.timeout.ms": CONNECT_TIMEOUT_MS,
-                "topic.metadata.refresh.fast.interval.ms": 20,
             }
         )
         self._consumer.assign(
@@ -73,9 +76,13 @@ class LoadConsumer:
             history.write(read_line(read) + "\n")
             self.next_offset[partition] = offset + 1
 
-    def has_read(self, ends: dict[int, int]) -> bool:
-        """Tell whether every partition was read up to the given offsets."""
-        return all(self.next_offset[partition] >= end for partition, end in ends.items())
+    def unread(self, ends: dict[int, int]) -> dict[int, int]:
+        """Return how many records below these offsets are unread, by partition that has any."""
+        return {
+            partition: end - self.next_offset[partition]
+            for partition, end in sorted(ends.items())
+            if self.next_offset[partition] < end
+        }
 
     def close(self) -> None:
         """Close the consumer."""

@@ -1,14 +1,15 @@
 """Write a topic at a steady rate, read it again, and keep a history of every record.
 
-One idempotent producer with acks=all; its library retries, this program never does. The program
-writes a line to the history before it hands a record to the library, and an outcome line when the
-library knows it (see `strandline.checker.history`). A delivery that timed out is unknown.
+The producer is idempotent, with acks=all; its library retries, this program never does. The
+program writes a line to the history before it hands a record to the library, and an outcome line
+when the library knows the outcome (see `strandline.checker.history`). A delivery that timed out is
+unknown.
 
 From time to time the program prints a line of JSON with, per partition, the acknowledgements so
 far, the time since the last one, and the longest time without one that passed, in whole or in
-part, since the previous line. SIGTERM ends the load early: it still waits for outstanding records,
-up to the delivery timeout. On demand a consumer reads all partitions from their beginnings, and at
-the end up to the last acknowledged record.
+part, since the previous line. SIGTERM ends the load early: the program still waits for outstanding
+records, up to the delivery timeout. On demand a consumer reads all partitions from their
+beginnings, and at the end up to the last acknowledged record.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -26,7 +28,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from strandline.checker.history import SendOutcome, Sent, outcome_line, sent_line
 
-from .load_consumer import CONNECT_TIMEOUT_MS, LoadConsumer
+from .load_consumer import CONNECTION, LoadConsumer
 
 UNKNOWN_ERRORS = frozenset(
     {
@@ -38,7 +40,6 @@ UNKNOWN_ERRORS = frozenset(
 """Errors of a delivery after which the record may be in the log."""
 QUEUE_MAX = 100_000
 """Records that the library may hold; beyond it the load waits, which bounds the history."""
-SOCKET_TIMEOUT_MS = 10_000
 READ_OUT_SECONDS = 30.0
 """How long the consumer may take at the end to read the last acknowledged records."""
 POLL_SECONDS_MAX = 0.01
@@ -52,10 +53,10 @@ def now_ms() -> float:
 
 @dataclass(slots=True, kw_only=True)
 class Load:
-    """One producer's run: records sent, outcomes, and when each partition last acknowledged.
+    """One producer's run: counts of outcomes, and when each partition last acknowledged.
 
-    ends holds the offset after the last acknowledged record; gap_ms the longest time without
-    an acknowledgement that ended since the last report.
+    ends holds, by partition, the offset after the last acknowledged record; gap_ms the longest
+    time without an acknowledgement that ended since the last report.
     """
 
     producer: Producer
@@ -81,57 +82,50 @@ class Load:
             sent_ms=now_ms(),
         )
         self.history.write(sent_line(sent) + "\n")
+        done = partial(self._done, value, partition)
         while True:
             try:
                 self.producer.produce(
-                    self.topic,
-                    value.encode(),
-                    partition=partition,
-                    on_delivery=lambda error, message: self._done(value, partition, error, message),
+                    self.topic, value.encode(), partition=partition, on_delivery=done
                 )
                 return
             except BufferError:
                 self.producer.poll(0.1)
 
     def _done(self, value: str, partition: int, error: KafkaError | None, message: Message) -> None:
-        ended = now_ms()
+        ended, offset = now_ms(), -1
         if error is None:
-            offset = message.offset()
-            self._acked(partition, ended, -1 if offset is None else offset)
-            line = outcome_line(
-                value, SendOutcome.ACKED, ended_ms=ended, offset=-1 if offset is None else offset
-            )
+            outcome = SendOutcome.ACKED
+            if (acked := message.offset()) is not None:
+                offset = acked
+            gap = ended - self.last_ack_ms.get(partition, ended)
+            self.gap_ms[partition] = max(gap, self.gap_ms.get(partition, 0.0))
+            self.acked[partition] = self.acked.get(partition, 0) + 1
+            self.last_ack_ms[partition] = ended
+            self.ends[partition] = max(offset + 1, self.ends.get(partition, 0))
         elif error.code() in UNKNOWN_ERRORS:
+            outcome = SendOutcome.UNKNOWN
             self.unknown += 1
-            line = outcome_line(value, SendOutcome.UNKNOWN, ended_ms=ended)
         else:
+            outcome = SendOutcome.FAILED
             self.failed += 1
-            line = outcome_line(value, SendOutcome.FAILED, ended_ms=ended)
-        self.history.write(line + "\n")
-
-    def _acked(self, partition: int, ended: float, offset: int) -> None:
-        gap = ended - self.last_ack_ms.get(partition, ended)
-        self.gap_ms[partition] = max(gap, self.gap_ms.get(partition, 0.0))
-        self.acked[partition] = self.acked.get(partition, 0) + 1
-        self.last_ack_ms[partition] = ended
-        self.ends[partition] = max(offset + 1, self.ends.get(partition, 0))
+        self.history.write(outcome_line(value, outcome, ended_ms=ended, offset=offset) + "\n")
 
     def report(self, started_ms: float) -> str:
         """Return a report line, and begin to look for longest gaps anew."""
         now = now_ms()
-        silent = {partition: now - last for partition, last in sorted(self.last_ack_ms.items())}
-        gaps = {
-            partition: max(gap, self.gap_ms.get(partition, 0)) for partition, gap in silent.items()
-        }
-        self.gap_ms = {}
+        silent = {each: round(now - last) for each, last in sorted(self.last_ack_ms.items())}
+        ended, self.gap_ms = self.gap_ms, {}
         return json.dumps(
             {
                 "at_ms": round(now - started_ms),
                 "acked": dict(sorted(self.acked.items())),
                 "unknown": self.unknown,
                 "failed": self.failed,
-                "silent_ms": {partition: round(gap) for partition, gap in silent.items()},
-                "gap_ms": {partition: round(gap) for partition, gap in gaps.items()},
+                "silent_ms": silent,
+                "gap_ms": {
+                    each: max(gap, round(ended.get(each, 0))) for each, gap in silent.items()
+                },
                 "read": None if self.consumer is None else sum(self.consumer.next_offset.values()),
             }
         )
@@ -152,8 +146,8 @@ class LoadPlan:
     delivery_timeout_ms: int
 
 
-def run(load: Load, plan: LoadPlan) -> None:
-    """Send at the plan's rate for the plan's time, then wait for outstanding records."""
+def _run(load: Load, plan: LoadPlan) -> None:
+    """Send at the plan's rate for the plan's time, then wait for what is outstanding."""
     stopped = False
 
     def stop(_signal: int, _frame: object) -> None:
@@ -186,15 +180,10 @@ def run(load: Load, plan: LoadPlan) -> None:
 
 def _read_to_end(load: Load, consumer: LoadConsumer) -> None:
     deadline = now_ms() + READ_OUT_SECONDS * 1000
-    while not consumer.has_read(load.ends) and now_ms() < deadline:
+    while consumer.unread(load.ends) and now_ms() < deadline:
         consumer.take(load.history, wait_seconds=0.1)
     consumer.close()
-    if not consumer.has_read(load.ends):
-        behind = {
-            partition: end - consumer.next_offset[partition]
-            for partition, end in sorted(load.ends.items())
-            if consumer.next_offset[partition] < end
-        }
+    if behind := consumer.unread(load.ends):
         print(f"acknowledged, not read in time: {behind} {consumer.errors}", file=sys.stderr)
 
 
@@ -202,20 +191,17 @@ def generate(plan: LoadPlan) -> int:
     """Run the load; 0 if every record was acknowledged or is unknown."""
     producer = Producer(
         {
+            **CONNECTION,
             "bootstrap.servers": plan.bootstrap,
             "acks": "all",
             "enable.idempotence": True,
             "linger.ms": 5,
             "delivery.timeout.ms": plan.delivery_timeout_ms,
             # The library gives up a request to a silent broker long before its records.
-            "socket.timeout.ms": SOCKET_TIMEOUT_MS,
-            "socket.connection.setup.timeout.ms": CONNECT_TIMEOUT_MS,
+            "socket.timeout.ms": 10_000,
             "queue.buffering.max.messages": QUEUE_MAX,
             "retry.backoff.ms": 20,
             "retry.backoff.max.ms": 100,
-            "topic.metadata.refresh.fast.interval.ms": 20,
-            "reconnect.backoff.ms": 20,
-            "reconnect.backoff.max.ms": 200,
         }
     )
     name = f"load{uuid.uuid4().hex[:8]}"
@@ -229,9 +215,8 @@ def generate(plan: LoadPlan) -> int:
             producer=producer, topic=plan.topic, history=history, name=name, consumer=consumer
         )
         try:
-            run(load, plan)
+            _run(load, plan)
         except KafkaException as error:
             print(f"the library gave up: {error}", file=sys.stderr)
             return 1
-    complete = load.failed == 0 and (consumer is None or consumer.has_read(load.ends))
-    return 0 if complete else 1
+    return 1 if load.failed or (consumer is not None and consumer.unread(load.ends)) else 0

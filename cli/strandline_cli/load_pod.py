@@ -10,18 +10,19 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from .commands import CommandFailed
+from .commands import CommandFailed, start
 from .kubectl import Kubernetes, Object
-from .topics import PARTITIONS
+from .release import PARTITIONS
 
 HISTORY_PATH = "/history/history.jsonl"
 RATE = 110.0
-"""Records a second and partition; a hundred acknowledgements are promised."""
+"""Records a second and partition: the demo promises at least a hundred acknowledgements."""
+LOAD_SECONDS = 900
+"""Longer than any demo or run of the bench, which end the load themselves."""
 REPORT_SECONDS = 0.25
-START_LIMIT_SECONDS = 120.0
+START_LIMIT_SECONDS = 120
 READ_LIMIT_SECONDS = 300.0
 """Reading a history of a few hundred thousand lines takes seconds."""
 BOOTSTRAP = "default-bootstrap:9092"
@@ -44,26 +45,17 @@ class Report:
     acked: dict[int, int]
     silent_ms: dict[int, int]
     gap_ms: dict[int, int]
-    unknown: int
-    failed: int
-
-    @property
-    def acked_total(self) -> int:
-        """Acknowledgements of all partitions."""
-        return sum(self.acked.values())
 
 
-def manifest(
-    name: str, image: str, *, topic: str, partitions: int, rate: float, seconds: float
-) -> Object:
+def manifest(image: str, *, name: str = "load", topic: str) -> Object:
     """Return the pod; it passes the restricted pod security standard."""
     load = [
         *("strandline", "load", "--consume"),
         f"--bootstrap={BOOTSTRAP}",
         f"--topic={topic}",
-        f"--partitions={partitions}",
-        f"--rate={rate:g}",
-        f"--seconds={seconds:g}",
+        f"--partitions={PARTITIONS}",
+        f"--rate={RATE:g}",
+        f"--seconds={LOAD_SECONDS}",
         f"--report-seconds={REPORT_SECONDS}",
         f"--history={HISTORY_PATH}",
     ]
@@ -97,60 +89,33 @@ def _container(name: str, image: str, args: list[str]) -> Object:
 
 def parse_report(line: str) -> Report | None:
     """Return the report in a line of the load's output, None if it is no report."""
-    if not line.startswith("{"):
-        return None
     try:
         fields = json.loads(line)
         by_partition = {
             key: {int(number): int(value) for number, value in fields[key].items()}
             for key in ("acked", "silent_ms", "gap_ms")
         }
-        return Report(
-            at_ms=fields["at_ms"],
-            unknown=fields["unknown"],
-            failed=fields["failed"],
-            **by_partition,
-        )
-    except (ValueError, KeyError, AttributeError):
+        return Report(at_ms=fields["at_ms"], **by_partition)
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 class LoadPod:
-    """A running load; `close` ends the reading of its reports, not the load."""
+    """A running load from a manifest; `close` ends the reading of its reports, not the load."""
 
-    def __init__(
-        self,
-        kubernetes: Kubernetes,
-        image: str,
-        *,
-        name: str = "load",
-        topic: str,
-        partitions: int = PARTITIONS,
-        rate: float = RATE,
-        seconds: float = 900.0,
-        mutate: Callable[[Object], Object] = lambda pod: pod,
-    ) -> None:
+    def __init__(self, kubernetes: Kubernetes, pod: Object) -> None:
         self._kubernetes = kubernetes
-        self.name = name
+        self.name: str = pod["metadata"]["name"]
         self._lock = threading.Lock()
         self._last: Report | None = None
         self._per_second: dict[int, float] = {}
         self._gaps: dict[int, int] = {}
-        pod = manifest(name, image, topic=topic, partitions=partitions, rate=rate, seconds=seconds)
-        kubernetes.apply(mutate(pod))
-        kubernetes.kubectl(
-            "wait",
-            f"pod/{name}",
-            "--for=condition=Ready",
-            f"--timeout={START_LIMIT_SECONDS:g}s",
-            limit_seconds=START_LIMIT_SECONDS + 10,
-        )
+        kubernetes.apply(pod)
+        kubernetes.wait_ready(f"pod/{self.name}", START_LIMIT_SECONDS)
         self._closed = threading.Event()
         self._process: subprocess.Popen[str] | None = None
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
-
-    # --- what it says --------------------------------------------------------------------
 
     def last(self) -> Report | None:
         """Return the newest report."""
@@ -163,32 +128,28 @@ class LoadPod:
             return dict(self._per_second)
 
     def mark(self) -> None:
-        """Begin to look for longest gaps anew."""
+        """Forget the longest gaps so far."""
         with self._lock:
             self._gaps = {}
 
     def gaps_since_mark(self) -> dict[int, int]:
-        """Return the longest time without an acknowledgement per partition, ms."""
+        """Return the longest time without an acknowledgement since the last `mark`, ms."""
         with self._lock:
             return dict(self._gaps)
 
     def _follow(self) -> None:
         recent: list[Report] = []
+        command = self._kubernetes.command(
+            *("kubectl", "logs", "--follow", "--tail=1", self.name, "-c", "load")
+        )
         while not self._closed.is_set():
-            command = self._kubernetes.command(
-                "kubectl", "logs", "--follow", "--tail=1", self.name, "-c", "load"
-            )
-            with subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-            ) as self._process:
-                if self._process.stdout is None:
-                    return
-                for line in self._process.stdout:
+            with start(command) as self._process:
+                for line in self._process.stdout or ():
                     report = parse_report(line)
                     if report is not None:
                         recent = [*recent[-4:], report]
                         self._take(report, recent[0])
-            if self._closed.is_set() or self.ended():
+            if self._closed.is_set() or self.exit_code() is not None:
                 return
 
     def _take(self, report: Report, before: Report) -> None:
@@ -203,16 +164,10 @@ class LoadPod:
                     for partition, count in report.acked.items()
                 }
 
-    # --- its end -------------------------------------------------------------------------
-
     def stop(self) -> None:
         """Tell the load to end: it waits for outstanding records and reads the rest."""
         terminate = "import os, signal; os.kill(1, signal.SIGTERM)"
         self._kubernetes.exec(self.name, "python", "-c", terminate, container="load")
-
-    def ended(self) -> bool:
-        """Tell whether the load has ended."""
-        return self.exit_code() is not None
 
     def exit_code(self) -> int | None:
         """Return the load's exit code, None while it runs."""
@@ -228,10 +183,7 @@ class LoadPod:
     def history(self) -> list[str]:
         """Return the lines of the history, with their line ends."""
         text = self._kubernetes.exec(
-            self.name,
-            *("cat", HISTORY_PATH),
-            container="keeper",
-            limit_seconds=READ_LIMIT_SECONDS,
+            *(self.name, "cat", HISTORY_PATH), container="keeper", limit_seconds=READ_LIMIT_SECONDS
         )
         return text.splitlines(keepends=True)
 

@@ -20,7 +20,7 @@ ACCOUNT = "image-check"
 LIMIT_SECONDS = 1200.0
 """Bound of loading all images into a node; the analysis alone is a gigabyte."""
 GIVE_UP_SECONDS = 25.0
-"""A node asks again 10 s after a refusal, so that one lost response is not the end."""
+"""A node asks again 10 s after a refusal, so one lost response does not end the check."""
 POLL_SECONDS = 1.0
 STARTING = ("ContainerCreating", "PodInitializing")
 
@@ -30,20 +30,17 @@ class ImagesMissing(StrandlineError):
 
 
 def check_images(
-    kubernetes: Kubernetes,
-    images: Mapping[str, str],
-    say: Say,
-    *,
-    movable: Collection[str] = (),
+    kubernetes: Kubernetes, images: Mapping[str, str], say: Say, *, movable: Collection[str] = ()
 ) -> dict[str, str]:
     """Run each image once on some node; return name -> reference when all ran.
 
     A node that has an image keeps it when its tag moves. So the images in movable are pulled anew,
     and their references name the content found: every node then runs that content.
 
-    Raises:  ImagesMissing for the images that a node asked for more than once, and does not run
+    Raises:  ImagesMissing for the images that no node runs, although a node asked more than once
     """
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(ACCOUNT)}
+    metadata = {"name": ACCOUNT, "labels": {LABEL: ACCOUNT}}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
     pods = [_pod(name, image, moves=name in movable) for name, image in images.items()]
     kubernetes.apply(account, *pods)
     try:
@@ -73,14 +70,10 @@ def explain(kubernetes: Kubernetes) -> list[str]:
 
 def diagnose(pod: Object) -> str:
     """Return why a pod does not run, empty if it runs or the cause is not known yet."""
-    return _unscheduled(pod) or _not_run(pod)
-
-
-def _unscheduled(pod: Object) -> str:
     for condition in pod["status"].get("conditions", []):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return _sentence(condition)
-    return ""
+    return _not_run(pod)
 
 
 def _not_run(pod: Object) -> str:
@@ -116,30 +109,19 @@ def _until_all_ran(
             say(f"  {images[name]}: {refused[name].partition(':')[0]}, asked again")
         since = {name: since.get(name, time.monotonic()) for name in refused}
         if since and time.monotonic() - min(since.values()) > GIVE_UP_SECONDS:
-            raise ImagesMissing(_sentences(causes[name] for name in sorted(since)))
+            raise _missing(causes[name] for name in sorted(since))
         time.sleep(POLL_SECONDS)
     # Perhaps no node had room for them, or a node is still pulling.
     late = (f"  {images[name]}: {diagnose(pods[name]) or 'not yet pulled'}" for name in images)
-    raise ImagesMissing(_sentences(late))
+    raise _missing(late)
 
 
-def _sentences(lines: Iterable[str]) -> str:
-    return "\n".join(["the cluster does not run:", *lines])
-
-
-def _metadata(name: str) -> Object:
-    return {"name": name, "labels": {LABEL: name}}
+def _missing(lines: Iterable[str]) -> ImagesMissing:
+    return ImagesMissing("\n".join(["the cluster does not run:", *lines]))
 
 
 def _pod(name: str, image: str, *, moves: bool) -> Object:
     """Return a pod that passes the restricted standard and ends at once."""
-    container = {
-        "name": "ask",
-        "image": image,
-        "imagePullPolicy": "Always" if moves else "IfNotPresent",
-        "command": ["true"],
-        "securityContext": {**RESTRICTED, "runAsUser": IMAGE_USER},
-    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -149,6 +131,14 @@ def _pod(name: str, image: str, *, moves: bool) -> Object:
             "automountServiceAccountToken": False,
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
-            "containers": [container],
+            "containers": [
+                {
+                    "name": "ask",
+                    "image": image,
+                    "imagePullPolicy": "Always" if moves else "IfNotPresent",
+                    "command": ["true"],
+                    "securityContext": {**RESTRICTED, "runAsUser": IMAGE_USER},
+                }
+            ],
         },
     }

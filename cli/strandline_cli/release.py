@@ -1,6 +1,7 @@
 """The chart as a release in a namespace of its own: installs it, and removes all that it made.
 
-Called by the demo and by the bench. The namespace is that of the given `Kubernetes`.
+Called by the demo, the bench and the tests on real pods, which also apply topics. The namespace is
+that of the given `Kubernetes`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from .commands import CommandFailed
 from .kubectl import Kubernetes
 
 RELEASE = "strandline"
+BROKERS = 3
+"""Brokers of the cluster that the operator makes for a topic that names none."""
+PARTITIONS = 6
+READY_SECONDS = 240
 KINDS = ("partitions", "replicatedtopics", "brokers", "brokerclusters")
 INSTALL_SECONDS = 240
 REMOVE_SECONDS = 180.0
@@ -49,6 +54,18 @@ def install(root: Path, kubernetes: Kubernetes, chosen: Sequence[str]) -> None:
         *("--create-namespace", "--wait", f"--timeout={INSTALL_SECONDS}s"),
         *(f"--set={value}" for value in chosen),
         limit_seconds=INSTALL_SECONDS + 10,
+    )
+
+
+def apply_topic(kubernetes: Kubernetes, name: str, partitions: int = PARTITIONS) -> None:
+    """Apply a topic like that of the examples."""
+    kubernetes.apply(
+        {
+            "apiVersion": "strandline.dev/v1alpha1",
+            "kind": "ReplicatedTopic",
+            "metadata": {"name": name},
+            "spec": {"partitions": partitions, "replicationFactor": BROKERS},
+        }
     )
 
 

@@ -28,10 +28,9 @@ class Screen:
 
     def __init__(self) -> None:
         self._started = time.monotonic()
-        self._moves = sys.stdout.isatty()
         self._live: Live | None = None
         self._watched: tuple[ClusterView, LoadPod] | None = None
-        self._events_shown = 0
+        self._shown_until_seconds = -1.0
 
     def say(self, text: str) -> None:
         """Print a line with the seconds since the start."""
@@ -53,10 +52,10 @@ class Screen:
     def watching(self, view: ClusterView, load: LoadPod) -> Iterator[None]:
         """Show partitions and events until the block ends."""
         self._watched = (view, load)
-        self._events_shown = 0
+        self._shown_until_seconds = -1.0
         try:
-            if self._moves:
-                with Live(console=Console(), refresh_per_second=5, transient=False) as self._live:
+            if sys.stdout.isatty():
+                with Live(console=Console(), refresh_per_second=5) as self._live:
                     yield
                     self._draw()
             else:
@@ -79,7 +78,7 @@ class Screen:
     def table(self, view: ClusterView, load: LoadPod) -> None:
         """Print the table once, unless a terminal redraws it anyway."""
         if self._live is None:
-            tables.show(COLUMNS, rows(view.seen(), load))
+            tables.show(COLUMNS, _rows(view.seen(), load))
 
     def _draw(self) -> None:
         if self._watched is None:
@@ -88,33 +87,26 @@ class Screen:
         if self._live is not None:
             self._live.update(_drawing(view, load))
             return
-        events = view.events()
-        for event in events[self._events_shown :]:
-            self.say(f"  {event.text}")
-        self._events_shown = len(events)
+        # By time: the view keeps only the last events.
+        for event in view.events():
+            if event.at_seconds > self._shown_until_seconds:
+                self.say(f"  {event.text}")
+                self._shown_until_seconds = event.at_seconds
 
 
-def rows(seen: ClusterSeen, load: LoadPod) -> list[Sequence[str]]:
+def _rows(seen: ClusterSeen, load: LoadPod) -> list[Sequence[str]]:
     """Return the cells of the table, one row a partition."""
     report, rates = load.last(), load.acks_per_second()
     silent = {} if report is None else report.silent_ms
-    return [
-        _row(each, rates.get(number), silent.get(number))
-        for number, each in sorted(seen.partitions.items())
-    ]
-
-
-def _row(each: PartitionSeen, rate: float | None, silent_ms: int | None) -> Sequence[str]:
-    return (
-        str(each.number),
-        "none" if each.leader < 0 else str(each.leader),
-        str(each.leader_epoch),
-        ",".join(str(broker) for broker in each.isr),
-        _number(each.high_watermark),
-        _number(each.log_end_offset),
-        "-" if rate is None else f"{rate:.0f}",
-        _number(silent_ms),
-    )
+    rows: list[Sequence[str]] = []
+    for number, each in sorted(seen.partitions.items()):
+        leader = "none" if each.leader < 0 else str(each.leader)
+        isr = ",".join(str(broker) for broker in each.isr)
+        offsets = seen.offsets.get((each.leader, number), (None, None))
+        figures = (*offsets, rates.get(number), silent.get(number))
+        cells = ("-" if value is None else f"{value:.0f}" for value in figures)
+        rows.append((str(number), leader, str(each.leader_epoch), isr, *cells))
+    return rows
 
 
 def _style(each: PartitionSeen) -> str:
@@ -123,15 +115,11 @@ def _style(each: PartitionSeen) -> str:
     return "" if each.has_full_isr else "yellow"
 
 
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
-
-
 def _drawing(view: ClusterView, load: LoadPod) -> Group:
     seen = view.seen()
     table = tables.drawn(
         COLUMNS,
-        rows(seen, load),
+        _rows(seen, load),
         styles=[_style(each) for _, each in sorted(seen.partitions.items())],
         title=view.topic,
         caption=f"controller: broker {seen.controller}",

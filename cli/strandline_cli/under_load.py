@@ -1,8 +1,8 @@
 """A topic under load, the faults injected, and the verdict on every record.
 
-Used by the demo, the bench and the tests on real pods. A fault is over when a leader or an
-ISR has changed and then every replica is in sync again, every pod ready, and every partition
-acknowledges; the gap is by the load's own clock.
+The demo, the bench and the tests on real pods use it. A fault is over when a leader or an ISR has
+changed, and then every replica is in sync again, every pod is ready, and every partition
+acknowledges. A gap is a time without acknowledgements by the load's own clock.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from strandline.checker.judge import HistoryVerdict
+from strandline.checker.history import read_history
+from strandline.checker.judge import HistoryVerdict, judge
+from strandline.model import BrokerId
 
 from .cluster_view import ClusterView
-from .faults import NotRecovered
+from .commands import CommandFailed, NotRecovered
 from .kubectl import Kubernetes
 from .load_pod import LoadPod
-from .topics import BROKERS
-from .verdict import FaultSeen, judge_run, scan, vacuity
+from .release import BROKERS
+from .verdict import FaultSeen, vacuity
 
 SILENT_MAX_MS = 300
-"""A partition whose last acknowledgement is younger than this is served."""
+"""A partition whose last acknowledgement is older than this counts as not served."""
 RECOVERY_SECONDS = 60.0
-"""Bound until every ISR is full again; acknowledgements come back much earlier."""
+"""Bound until a fault is over: ISRs fill up last, long after acknowledgements come back."""
 WARM_UP_SECONDS = 60.0
 SETTLE_SECONDS = 90.0
+SCAN_LIMIT_SECONDS = 300.0
 
 Wait = Callable[[Callable[[], bool], float], bool]
 """Wait for a condition for at most these seconds; tell whether it came true."""
@@ -36,7 +39,6 @@ class UnderLoad:
     """A topic whose load runs; faults holds the faults that are over."""
 
     kubernetes: Kubernetes
-    topic: str
     view: ClusterView
     load: LoadPod
     wait: Wait
@@ -45,21 +47,15 @@ class UnderLoad:
     def acked(self) -> int:
         """Return the acknowledgements so far."""
         report = self.load.last()
-        return 0 if report is None else report.acked_total
+        return 0 if report is None else sum(report.acked.values())
 
     def wait_healthy(self, limit_seconds: float = WARM_UP_SECONDS) -> None:
-        """Wait until nothing is unhealthy.
-
-        Raises:  NotRecovered
-        """
-        if not self.wait(self.is_healthy, limit_seconds):
+        """Wait until nothing is unhealthy; NotRecovered if that takes too long."""
+        if not self.wait(lambda: not self.unhealthy(), limit_seconds):
             raise NotRecovered(f"the load never came to run well: {self.unhealthy()}")
 
     def wait_for_acks(self, count: int, limit_seconds: float = WARM_UP_SECONDS) -> None:
-        """Wait until `count` more records are acknowledged.
-
-        Raises:  NotRecovered
-        """
+        """Wait until `count` more records are acknowledged; NotRecovered if that takes too long."""
         wanted = self.acked() + count
         if not self.wait(lambda: self.acked() >= wanted, limit_seconds):
             raise NotRecovered(f"{count} records were not acknowledged in {limit_seconds:g} s")
@@ -67,24 +63,20 @@ class UnderLoad:
     def fault(
         self,
         name: str,
-        inject: Callable[[], None],
+        inject: Callable[[], object],
         *,
         broker: int = -1,
-        wait: Wait | None = None,
         limit_seconds: float = RECOVERY_SECONDS,
     ) -> FaultSeen:
-        """Inject a fault, wait until it is over, and return its effects.
-
-        Raises:  NotRecovered
-        """
+        """Inject a fault, wait until it is over, else NotRecovered, and return its effects."""
         view, load, acked_before = self.view, self.load, self.acked()
         view.mark()
         load.mark()
         view.say(f"FAULT {name}")
         at_ms = time.time_ns() // 1_000_000
         inject()
-        over = (wait or self.wait)(
-            lambda: bool(view.changed_since_mark()) and self.is_healthy(), limit_seconds
+        over = self.wait(
+            lambda: bool(view.changed_since_mark()) and not self.unhealthy(), limit_seconds
         )
         changed = tuple(view.changed_since_mark())
         if changed and not over:
@@ -102,30 +94,38 @@ class UnderLoad:
         view.say(f"over: longest gap {seen.longest_gap_ms} ms")
         return seen
 
-    def settle(self, limit_seconds: float = SETTLE_SECONDS) -> dict[int, tuple[int, ...]]:
-        """End the load and wait until every ISR is full; return the replicas by partition.
-
-        Raises:  NotRecovered
-        """
+    def settle(self, limit_seconds: float = SETTLE_SECONDS) -> dict[int, frozenset[BrokerId]]:
+        """End the load, wait until every ISR is full, else NotRecovered; return the replicas."""
         self.load.stop()
-        if not self.wait(self.load.ended, limit_seconds):
+        if not self.wait(lambda: self.load.exit_code() is not None, limit_seconds):
             raise NotRecovered(f"the load did not end in {limit_seconds:g} s")
         if not self.wait(lambda: self.view.seen().has_full_isrs, limit_seconds):
             raise NotRecovered(f"not every ISR is full after {limit_seconds:g} s")
-        return {number: each.replicas for number, each in self.view.seen().partitions.items()}
+        return {
+            number: frozenset(BrokerId(broker) for broker in each.replicas)
+            for number, each in self.view.seen().partitions.items()
+        }
 
-    def judge(self, replicas: dict[int, tuple[int, ...]]) -> HistoryVerdict:
-        """Return the verdict on every record of a load that has settled."""
-        scanned = scan(self.kubernetes, range(BROKERS), topic=self.topic)
-        return judge_run(self.load.history(), scanned, replicas)
+    def judge(self, replicas: dict[int, frozenset[BrokerId]]) -> HistoryVerdict:
+        """Return the verdict on every record of a load that has settled.
+
+        Raises:  CommandFailed if a broker's log cannot be read to its end
+        """
+        lines = self.load.history()
+        for broker in range(BROKERS):
+            printed = self.kubernetes.exec(
+                f"default-{broker}",
+                *("python", "-m", "strandline.dump_log", "--lines"),
+                *(f"--broker={broker}", f"--topic={self.view.topic}"),
+                container="broker",
+                limit_seconds=SCAN_LIMIT_SECONDS,
+            )
+            lines += printed.splitlines(keepends=True)
+        return judge(read_history(lines), replicas=replicas)
 
     def vacuity(self, verdict: HistoryVerdict) -> list[str]:
         """Return why a run with this verdict shows nothing, empty if it shows enough."""
         return vacuity(verdict.acked, self.faults, load_exit_code=self.load.exit_code())
-
-    def is_healthy(self) -> bool:
-        """Tell whether nothing is unhealthy."""
-        return not self.unhealthy()
 
     def unhealthy(self) -> list[str]:
         """Return a sentence for each part that is unhealthy under load."""
@@ -141,9 +141,24 @@ class UnderLoad:
         silent = {} if report is None else report.silent_ms
         if silent.keys() != seen.partitions.keys():
             found.append("not every partition has acknowledged anything")
-        found += [
+        return found + [
             f"partition {number}: silent for {gap} ms"
             for number, gap in silent.items()
             if gap > SILENT_MAX_MS
         ]
-        return found
+
+
+def delete_pod(kubernetes: Kubernetes, broker: int) -> None:
+    """Delete a broker's pod as `kubectl delete pod` does: the broker may hand its leaders over."""
+    kubernetes.kubectl("delete", "pod", f"default-{broker}", "--wait=false")
+
+
+def kill_broker(kubernetes: Kubernetes, broker: int) -> None:
+    """Kill a broker's process with -9 from within its pod; process 1 is tini."""
+    kill = "kill -9 $(cat /proc/1/task/1/children)"
+    try:
+        kubernetes.exec(f"default-{broker}", "sh", "-c", kill, container="broker")
+    except CommandFailed as error:
+        # The container may end the shell before the shell ends by itself.
+        if "137" not in str(error):
+            raise

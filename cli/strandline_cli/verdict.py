@@ -1,29 +1,25 @@
-"""The end of a run: reads every replica's log, judges the history, and judges the run itself.
+"""The end of a run: the sentences of its verdict, and whether the run shows enough.
 
 A run in which little happened proves little: `vacuity` names what was missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from strandline.checker.history import read_history
-from strandline.checker.judge import HistoryVerdict, judge
-from strandline.model import BrokerId
-
-from .kubectl import Kubernetes
+from strandline.checker.judge import HistoryVerdict
 
 ACKED_MIN = 5_000
 """A run with fewer acknowledged records shows nothing."""
-SCAN_LIMIT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSeen:
-    """A fault and its effects; gaps_ms is the longest time without acknowledgements.
+    """A fault and its effects.
 
-    at_ms is wall time since 1970, as in the samples of Prometheus.
+    changed holds the partitions whose leader or ISR changed; gaps_ms the longest time without an
+    acknowledgement by partition. at_ms is wall time since 1970, as in the samples of Prometheus.
     """
 
     name: str
@@ -38,38 +34,6 @@ class FaultSeen:
     def longest_gap_ms(self) -> int:
         """The longest gap of any partition."""
         return max(self.gaps_ms.values(), default=0)
-
-
-def scan(kubernetes: Kubernetes, brokers: Iterable[int], *, topic: str) -> list[str]:
-    """Return the records of every broker's logs of a topic, as lines for the checker.
-
-    Raises:  CommandFailed if a log cannot be read to its end
-    """
-    lines: list[str] = []
-    for broker in brokers:
-        printed = kubernetes.exec(
-            f"default-{broker}",
-            *("python", "-m", "strandline.dump_log", "--lines"),
-            f"--broker={broker}",
-            f"--topic={topic}",
-            container="broker",
-            limit_seconds=SCAN_LIMIT_SECONDS,
-        )
-        lines += printed.splitlines(keepends=True)
-    return lines
-
-
-def judge_run(
-    history: Sequence[str], scanned: Sequence[str], replicas: dict[int, tuple[int, ...]]
-) -> HistoryVerdict:
-    """Return the verdict on a history; replicas is by partition."""
-    return judge(
-        read_history([*history, *scanned]),
-        replicas={
-            number: frozenset(BrokerId(broker) for broker in brokers)
-            for number, brokers in replicas.items()
-        },
-    )
 
 
 def sentences(verdict: HistoryVerdict) -> list[str]:

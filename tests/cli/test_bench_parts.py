@@ -24,8 +24,7 @@ from bench.run import BenchRun
 from strandline_cli import tables
 from strandline_cli.cluster_view import ClusterSeen, PartitionSeen, PodSeen
 from strandline_cli.clusters import Cluster
-from strandline_cli.environment import Environment
-from strandline_cli.faults import NotRecovered
+from strandline_cli.commands import NotRecovered
 from strandline_cli.kubectl_watch import TimedWatchEvent, timed_event_of
 from strandline_cli.screen import Screen
 
@@ -75,14 +74,14 @@ def test_only_a_gap_is_compared_with_the_gap_without_a_fault() -> None:
 
 def run_of(*failures: str) -> BenchRun:
     cluster = Cluster(kind="hack", kubeconfig="/k", programs="", started=False)
-    environment = Environment(
+    run = BenchRun(
+        number=1,
         root=Path(),
-        cluster=cluster,
         kubernetes=cluster.kubernetes("bench"),
         images={},
         screen=Screen(),
+        failures=list(failures),
     )
-    run = BenchRun(number=1, environment=environment, failures=list(failures))
     run.samples = [Sample(key=each.key, value=0.5, load_average=0) for each in FIGURES]
     return run
 

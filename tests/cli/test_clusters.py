@@ -55,7 +55,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Make a repository on a machine that lacks what the cluster under hack/ needs."""
-    (tmp_path / "pyproject.toml").write_text('version = "1.2.3"\n')
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
     (tmp_path / ".ci").mkdir()
     (tmp_path / ".ci" / "machine").write_text(LACKS)
     (tmp_path / ".ci" / "machine").chmod(0o755)

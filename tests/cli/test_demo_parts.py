@@ -13,8 +13,10 @@ from strandline_cli import clusters, demo, demo_analysis, images
 from strandline_cli.__main__ import main
 from strandline_cli.cluster_view import (
     ClusterSeen,
+    ClusterView,
     PartitionSeen,
     PodSeen,
+    TimelineEvent,
     differences,
     offsets_of,
     partition_of,
@@ -22,16 +24,14 @@ from strandline_cli.cluster_view import (
 )
 from strandline_cli.commands import CommandFailed, RunFailed, run
 from strandline_cli.images import ImageSource
-from strandline_cli.load_pod import manifest, parse_report
+from strandline_cli.load_pod import LoadPod, manifest, parse_report
 from strandline_cli.screen import Screen
 from strandline_cli.verdict import ACKED_MIN, FaultSeen, vacuity
 
 FAULT = FaultSeen(
     name="fault", changed=(0,), gaps_ms={0: 300, 1: 20}, acked_before=10, acked_after=20
 )
-PARTITION = PartitionSeen(
-    number=0, leader=0, leader_epoch=1, partition_epoch=3, isr=(0, 1, 2), replicas=(0, 1, 2)
-)
+PARTITION = PartitionSeen(number=0, leader=0, leader_epoch=1, isr=(0, 1, 2), replicas=(0, 1, 2))
 POD = PodSeen(uid="a", ready=True, restarts=0, image="broker:1")
 SEEN = ClusterSeen(
     partitions={0: PARTITION}, pods={"default-0": POD}, controller=1, controller_epoch=4
@@ -87,6 +87,28 @@ def test_the_demo_passes_only_if_no_record_is_lost_and_the_run_is_not_vacuous(
     assert demo.report(verdict, faults, reasons, Screen()) is passed
 
 
+def test_a_piped_demo_prints_each_event_once_although_the_view_forgets_old_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Forgetful(ClusterView):
+        """A view of no cluster that remembers its last two events."""
+
+        def __init__(self) -> None:
+            self.kept: list[TimelineEvent] = []
+
+        def events(self) -> list[TimelineEvent]:
+            return self.kept[-2:]
+
+    view, screen = Forgetful(), Screen()
+    with screen.watching(view, LoadPod.__new__(LoadPod)):
+        for number in range(5):
+            view.kept.append(TimelineEvent(at_seconds=float(number), text=f"event {number}"))
+            for _ in range(2):
+                assert screen.wait(lambda: True, 0)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rpartition("]")[2].strip() for line in lines] == [f"event {n}" for n in range(5)]
+
+
 # --- reports and objects ------------------------------------------------------------------
 
 
@@ -97,7 +119,7 @@ def test_a_report_of_the_load_is_read_and_other_output_is_not() -> None:
     )
     report = parse_report(line)
     assert report is not None
-    assert (report.acked_total, report.gap_ms, report.unknown) == (11, {0: 12}, 1)
+    assert (report.acked, report.silent_ms, report.gap_ms) == ({0: 5, 1: 6}, {0: 3}, {0: 12})
     assert parse_report("%3|1795|FAIL|rdkafka#producer-1| connection refused") is None
     assert parse_report('{"at_ms": 1}') is None
     assert parse_report('{"at_ms": ') is None
@@ -151,7 +173,7 @@ def test_every_change_becomes_a_sentence_and_no_change_none() -> None:
 
 
 def test_the_load_pod_is_restricted_and_consumes() -> None:
-    pod = manifest("load", "client:1", topic="orders", partitions=6, rate=110, seconds=60)
+    pod = manifest("client:1", topic="orders")
     for container in pod["spec"]["containers"]:
         security = container["securityContext"]
         assert security["runAsNonRoot"] is True
@@ -202,17 +224,18 @@ def users_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_existing_cluster_needs_images_or_a_way_to_load_them(
     users_cluster: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "pyproject.toml").write_text('version = "1.2.3"\n')
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
     environment = clusters.choose(tmp_path, "current", print)
     source = ImageSource(repository="example.org/team")
     found = images.load_images(tmp_path, environment, images.NAMES, print, source=source)
     assert found["broker"] == "example.org/team/strandline-broker:1.2.3"
     observers = demo_analysis.load_observers(tmp_path, environment, print, source=source)
-    assert observers.images["analysis"] == "example.org/team/strandline-analysis:1.2.3"
+    assert observers["analysis"] == "example.org/team/strandline-analysis:1.2.3"
     official = demo_analysis.OFFICIAL_PROMETHEUS.rpartition(":")
-    assert f"prometheus.image.repository={official[0]}" in observers.chart_values()
-    assert f"prometheus.image.tag={official[2]}" in observers.chart_values()
-    assert observers.node_selector() == {}
+    values = demo_analysis.chart_values(observers)
+    assert f"prometheus.image.repository={official[0]}" in values
+    assert f"prometheus.image.tag={official[2]}" in values
+    assert demo_analysis.node_selector(environment) == {}
     with pytest.raises(RunFailed, match="needs IMAGES"):
         demo.run(tmp_path, "current", ImageSource())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from strandline_cli.cluster_view import ClusterSeen, ClusterView, PartitionSeen, PodSeen
-from strandline_cli.faults import NotRecovered
+from strandline_cli.commands import NotRecovered
 from strandline_cli.kubectl import Kubernetes
 from strandline_cli.load_pod import LoadPod, Report
 from strandline_cli.under_load import UnderLoad
@@ -49,7 +49,7 @@ class StillLoad(LoadPod):
     def __init__(self) -> None:
         self.total = 0
         self.silent_ms = 10
-        self.has_ended = True
+        self.ended_with: int | None = 0
 
     def last(self) -> Report:
         self.total += 100
@@ -58,8 +58,6 @@ class StillLoad(LoadPod):
             acked={0: self.total},
             silent_ms={0: self.silent_ms},
             gap_ms={0: 20},
-            unknown=0,
-            failed=0,
         )
 
     def mark(self) -> None:
@@ -71,8 +69,8 @@ class StillLoad(LoadPod):
     def stop(self) -> None:
         pass
 
-    def ended(self) -> bool:
-        return self.has_ended
+    def exit_code(self) -> int | None:
+        return self.ended_with
 
 
 def wait(condition: Callable[[], bool], seconds: float) -> bool:
@@ -93,7 +91,7 @@ def load() -> StillLoad:
 @pytest.fixture
 def loaded(view: StillView, load: StillLoad) -> UnderLoad:
     kubernetes = Kubernetes(Path("/k"), "ours")
-    return UnderLoad(kubernetes=kubernetes, topic="orders", view=view, load=load, wait=wait)
+    return UnderLoad(kubernetes=kubernetes, view=view, load=load, wait=wait)
 
 
 def test_a_fault_is_over_when_something_changed_and_all_is_healthy_again(
@@ -166,10 +164,10 @@ def test_acknowledgements_are_waited_for_within_a_bound(loaded: UnderLoad) -> No
 def test_a_load_settles_when_it_has_ended_and_every_isr_is_full(
     loaded: UnderLoad, view: StillView, load: StillLoad
 ) -> None:
-    assert loaded.settle(1) == {0: (0, 1, 2)}
+    assert loaded.settle(1) == {0: {0, 1, 2}}
     view.now = SHRUNK
     with pytest.raises(NotRecovered, match="not every ISR is full"):
         loaded.settle(1)
-    load.has_ended = False
+    load.ended_with = None
     with pytest.raises(NotRecovered, match="did not end"):
         loaded.settle(1)

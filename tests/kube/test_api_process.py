@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -234,6 +236,29 @@ def test_a_silent_api_server_costs_the_timeout_and_no_more(
             assert await api.get(CONFIG_MAPS, namespace, "a")
 
     run(scenario())
+
+
+def test_a_watch_given_up_waits_for_no_server_to_close_its_connection(
+    control_plane: ControlPlane, connect: Connect, namespace: str
+) -> None:
+    async def scenario() -> None:
+        async with connect() as api:
+            version = (await api.list(CONFIG_MAPS, namespace)).resource_version
+            async with aclosing(
+                api.watch(CONFIG_MAPS, namespace, resource_version=version)
+            ) as watch:
+                await api.create(CONFIG_MAPS, namespace, config_map("a"))
+                assert (await past_bookmarks(watch)).type == "ADDED"
+                await asyncio.to_thread(control_plane.freeze_api)
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            run(scenario())
+        finally:
+            control_plane.thaw_api()
+        gc.collect()
+    assert [str(warning.message) for warning in seen] == []
 
 
 def test_following_misses_nothing_when_watches_end(connect: Connect, namespace: str) -> None:

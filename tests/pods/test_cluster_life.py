@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from strandline_cli.faults import delete_pod, kill_broker
-from strandline_cli.release import RELEASE
-from strandline_cli.topics import BROKERS, PARTITIONS
+from strandline_cli.release import BROKERS, PARTITIONS, RELEASE
+from strandline_cli.under_load import delete_pod, kill_broker
 from tests.support.cluster import Cluster
 from tests.support.eventually import eventually
 from tests.support.installed import Installed

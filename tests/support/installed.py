@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from strandline.checker.judge import HistoryVerdict
-from strandline_cli import release, topics, under_load
+from strandline_cli import release, under_load
 from strandline_cli.cluster_view import ClusterView
 from strandline_cli.commands import CommandFailed
 from strandline_cli.kubectl import Kubernetes
-from strandline_cli.load_pod import BOOTSTRAP, LoadPod
-from strandline_cli.topics import BROKERS
+from strandline_cli.load_pod import BOOTSTRAP, LoadPod, manifest
+from strandline_cli.release import BROKERS
 from strandline_cli.verdict import ACKED_MIN, FaultSeen
 from strandline_operator.kinds import TOPIC_ID_LABEL
 from strandline_operator.resources import DATA_PATH
@@ -67,12 +67,12 @@ class Installed:
 
     def create_topic(self, name: str) -> None:
         """Apply a topic like that of the examples and wait until it is Ready."""
-        topics.apply_topic(self.kubernetes, name)
+        release.apply_topic(self.kubernetes, name)
         self.wait_ready(name)
 
     def wait_ready(self, topic: str) -> None:
         """Wait until a topic's condition Ready is true."""
-        topics.wait_ready(self.kubernetes, f"rtopic/{topic}", READY_LIMIT_SECONDS)
+        self.kubernetes.wait_ready(f"rtopic/{topic}", READY_LIMIT_SECONDS)
 
     def topic_id(self, topic: str) -> str:
         """Return the id of the topic that has this name now."""
@@ -127,12 +127,11 @@ class Installed:
         """Create a topic and keep writing to it while the context lasts."""
         self.create_topic(topic)
         kubernetes, pod = self.kubernetes, f"load-{topic}"
-        load = LoadPod(
-            kubernetes, self.images["client"], name=pod, topic=topic, mutate=on_control_node
-        )
+        client = manifest(self.images["client"], name=pod, topic=topic)
+        load = LoadPod(kubernetes, on_control_node(client))
         view = ClusterView(kubernetes, topic=topic)
         try:
-            run = UnderLoad(kubernetes=kubernetes, topic=topic, view=view, load=load, wait=_wait)
+            run = UnderLoad(kubernetes=kubernetes, view=view, load=load, wait=_wait)
             run.wait_healthy(READY_LIMIT_SECONDS)
             run.wait_for_acks(1_000, READY_LIMIT_SECONDS)
             yield run

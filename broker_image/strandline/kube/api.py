@@ -280,8 +280,11 @@ class ApiClient:
         async with response:
             if response.status != 200:
                 raise _error(what, response.status, await _body_text(response, what))
-            async for event in _events(response, what):
-                yield event
+            try:
+                async for event in _events(response, what):
+                    yield event
+            finally:
+                _abort(response)
 
     async def _list_once(
         self, resource: Resource, path: str, selectors: Mapping[str, str]
@@ -358,6 +361,16 @@ async def _events(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator
             yield WatchEvent(type=str(event["type"]), object=event["object"])
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError, KeyError) as error:
         raise StoreUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Cut the connection of a response that was not read to its end.
+
+    TLS would close it in order, and wait for the API server, which sends events meanwhile.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 async def _body_text(response: aiohttp.ClientResponse, what: str) -> bytes:

@@ -1,7 +1,4 @@
-"""The verbs of `strandline`: each file is one.
-
-A verb imports its libraries only when it runs.
-"""
+"""The verbs of `strandline`: each file is one, and imports its libraries only when it runs."""
 
 from __future__ import annotations
 
@@ -14,4 +11,4 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
     "On what was recorded": (dump_log.VERB, check.VERB, analysis.VERB),
     "On one machine, without a cluster": (sim.VERB,),
 }
-"""In the order of the overview."""
+"""The groups and their verbs, in the order of the overview."""

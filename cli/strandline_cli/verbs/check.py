@@ -9,22 +9,18 @@ from strandline_cli.command_line import Verb
 
 
 def _brokers(text: str) -> tuple[int, ...]:
-    if not all(word.isdigit() for word in text.split(",")):
+    words = text.split(",")
+    if not all(word.isdigit() for word in words):
         raise argparse.ArgumentTypeError(f"must be ids of brokers such as 0,1,2, not {text!r}")
-    return tuple(int(word) for word in text.split(","))
+    return tuple(int(word) for word in words)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="histories, and scans of logs"
     )
-    parser.add_argument(
-        "--replicas",
-        required=True,
-        type=_brokers,
-        metavar="IDS",
-        help="the brokers that hold each partition, such as 0,1,2",
-    )
+    holders = "the brokers that hold each partition, such as 0,1,2"
+    parser.add_argument("--replicas", required=True, type=_brokers, metavar="IDS", help=holders)
 
 
 def _run(options: argparse.Namespace) -> int:

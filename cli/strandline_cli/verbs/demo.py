@@ -13,25 +13,14 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--down", action="store_true", help="remove what the demo made")
     what.add_argument("--push", action="store_true", help="build our images, push them to --images")
-    environment = os.environ
-    parser.add_argument(
-        "--cluster",
-        choices=KINDS,
-        default=environment.get("CLUSTER", ""),
-        help="where (CLUSTER; kind if it works here, else hack)",
-    )
-    parser.add_argument(
-        "--images",
-        metavar="REPOSITORY",
-        default=environment.get("IMAGES", ""),
-        help="where the nodes of --cluster current pull our images (IMAGES)",
-    )
-    parser.add_argument(
-        "--load",
-        metavar="COMMAND",
-        default=environment.get("LOAD", ""),
-        help="or what brings an archive of images to them (LOAD)",
-    )
+    where = "where (CLUSTER; kind if it works here, else hack)"
+    parser.add_argument("--cluster", choices=KINDS, help=where)
+    pull = "where the nodes of --cluster current pull our images (IMAGES)"
+    parser.add_argument("--images", metavar="REPOSITORY", help=pull)
+    bring = "or what brings an archive of images to them (LOAD)"
+    parser.add_argument("--load", metavar="COMMAND", help=bring)
+    given = {name: os.environ.get(name.upper(), "") for name in ("cluster", "images", "load")}
+    parser.set_defaults(**given)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -9,25 +9,17 @@ from strandline_cli.command_line import Verb, positive, whole_number
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="any broker")
-    parser.add_argument("--topic", required=True, metavar="NAME")
-    parser.add_argument("--partitions", type=whole_number(1), required=True, metavar="N")
-    parser.add_argument(
-        "--rate",
-        type=positive,
-        default=100.0,
-        metavar="N",
-        help="records a second and partition (100)",
-    )
-    parser.add_argument("--seconds", type=positive, default=60.0, metavar="N", help="how long (60)")
-    parser.add_argument(
-        "--history", type=Path, required=True, metavar="FILE", help="where the history is written"
-    )
-    parser.add_argument("--consume", action="store_true", help="read the topic, too")
-    parser.add_argument("--report-seconds", type=positive, default=1.0, metavar="N", help="(1)")
-    parser.add_argument(
-        "--delivery-timeout-ms", type=whole_number(1), default=60_000, metavar="N", help="(60000)"
-    )
+    add = parser.add_argument
+    add("--bootstrap", required=True, metavar="HOST:PORT", help="any broker")
+    add("--topic", required=True, metavar="NAME")
+    add("--partitions", type=whole_number(1), required=True, metavar="N")
+    rate = "records a second and partition (100)"
+    add("--rate", type=positive, default=100.0, metavar="N", help=rate)
+    add("--seconds", type=positive, default=60.0, metavar="N", help="how long (60)")
+    add("--history", type=Path, required=True, metavar="FILE", help="where the history is written")
+    add("--consume", action="store_true", help="read the topic, too")
+    add("--report-seconds", type=positive, default=1.0, metavar="N", help="(1)")
+    add("--delivery-timeout-ms", type=whole_number(1), default=60_000, metavar="N", help="(60000)")
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import ssl
 from collections.abc import Callable
 
 import pytest
@@ -113,6 +114,32 @@ def test_service_is_closed_once_wherever_its_life_fails(
     recorder = Recorder(fails_in=fails_in, at_start=stop_by_signal)
     assert live(lambda *_: recorder) == end
     assert recorder.calls == calls
+
+
+@pytest.mark.parametrize(
+    ("error", "end", "asked"),
+    [
+        (
+            ssl.SSLError(1, "application data after close notify"),
+            ExitCode.STOPPED,
+            ["start", "drain", "stop", "close"],
+        ),
+        (ValueError("a bug"), ExitCode.FAILED, ["start", "close"]),
+    ],
+    ids=["a broken connection", "a bug"],
+)
+def test_error_that_no_task_awaited_ends_a_broker_unless_tls_had_it(
+    live: Live, error: Exception, end: ExitCode, asked: list[str]
+) -> None:
+    class Disturbed(Recorder):
+        async def start(self) -> None:
+            context = {"message": "Fatal error on SSL protocol", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+            await super().start()
+
+    recorder = Disturbed(at_start=be_told_to_stop if end is ExitCode.STOPPED else lambda: None)
+    assert live(lambda *_: recorder) is end
+    assert recorder.asked == asked
 
 
 def test_service_of_a_superseded_broker_is_closed_without_a_stop(

@@ -16,6 +16,7 @@ import logging
 import secrets
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -382,7 +383,12 @@ class BrokerProcess:
     def _on_loop_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """End the process for an error that no task awaited: its work was left undone."""
         error = context.get("exception")
-        _log.error("unhandled in event loop", extra=fields(cause=context["message"]))
+        cause = f"{context['message']}: {error!r}"
+        if isinstance(error, ssl.SSLError):
+            # The event loop closed that connection, and the request on it fails with the error.
+            _log.warning("connection failed", extra=fields(cause=cause))
+            return
+        _log.error("unhandled in event loop", extra=fields(cause=cause), exc_info=error)
         if error is not None:
             self._fail(error)
 
