@@ -143,10 +143,10 @@ _READ_FOR_CONSUMER = reads.read_for_consumer
 
 
 def _reads_to_the_log_end(
-    partition: Partition | None, tp: TopicPartition, **asked: Any
+    partition: Partition | None, tp: TopicPartition, **arguments: Any
 ) -> LogReadInfo:
     """Let consumers read as far as followers."""
-    read = _READ_FOR_CONSUMER(partition, tp, **asked)
+    read = _READ_FOR_CONSUMER(partition, tp, **arguments)
     leader = reads.find_leader(partition, None)
     if read.error is not ErrorCode.NONE or isinstance(leader, ErrorCode):
         return read

@@ -163,7 +163,7 @@ class BrokerProgram:
         self.process.wait(EXIT_LIMIT_SECONDS)
 
     def freeze(self) -> None:
-        """Stop it with SIGSTOP: its connections stay open, and it answers no request."""
+        """Stop it with SIGSTOP: its connections stay open, and it responds to no request."""
         self.process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:

@@ -57,7 +57,7 @@ class ControlPlane(ApiServer):
         self._script("start-api")
 
     def freeze_api(self) -> None:
-        """Stop the API server with SIGSTOP: connections stay open, and requests get no answer."""
+        """Stop the API server with SIGSTOP: connections stay open, and requests get no response."""
         self._script("freeze-api")
 
     def thaw_api(self) -> None:

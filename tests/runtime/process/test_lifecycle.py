@@ -117,7 +117,7 @@ def test_service_is_closed_once_wherever_its_life_fails(
 
 
 @pytest.mark.parametrize(
-    ("error", "end", "asked"),
+    ("error", "end", "calls"),
     [
         (
             ssl.SSLError(1, "application data after close notify"),
@@ -129,7 +129,7 @@ def test_service_is_closed_once_wherever_its_life_fails(
     ids=["a broken connection", "a bug"],
 )
 def test_error_that_no_task_awaited_ends_a_broker_unless_tls_had_it(
-    live: Live, error: Exception, end: ExitCode, asked: list[str]
+    live: Live, error: Exception, end: ExitCode, calls: list[str]
 ) -> None:
     class Disturbed(Recorder):
         async def start(self) -> None:
@@ -137,9 +137,9 @@ def test_error_that_no_task_awaited_ends_a_broker_unless_tls_had_it(
             asyncio.get_running_loop().call_exception_handler(context)
             await super().start()
 
-    recorder = Disturbed(at_start=be_told_to_stop if end is ExitCode.STOPPED else lambda: None)
+    recorder = Disturbed(at_start=stop_by_signal if end is ExitCode.STOPPED else lambda: None)
     assert live(lambda *_: recorder) is end
-    assert recorder.asked == asked
+    assert recorder.calls == calls
 
 
 def test_service_of_a_superseded_broker_is_closed_without_a_stop(

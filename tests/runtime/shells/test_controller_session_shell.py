@@ -50,7 +50,7 @@ STOP = StopReplicaReceived(
 
 
 class Pair:
-    """Broker 1's shell, and broker 2, which signed the Lease and answers sessions and probes."""
+    """Broker 1's shell, and broker 2, which holds the Lease and serves sessions and probes."""
 
     def __init__(self) -> None:
         self.received: asyncio.Queue[ControllerEvent] = asyncio.Queue()
