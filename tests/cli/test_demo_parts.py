@@ -91,7 +91,7 @@ def test_a_piped_demo_prints_each_event_once_although_the_view_forgets_old_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     class Forgetful(ClusterView):
-        """A view of no cluster that remembers its last two events."""
+        """A view without a cluster, which keeps its last two events."""
 
         def __init__(self) -> None:
             self.kept: list[TimelineEvent] = []
