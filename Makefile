@@ -5,6 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+.PHONY: help test test-fast lint types sim proto images requirements demo demo-down push bench cluster-up cluster-down
 
 VENV ?= .venv
 # PY=/path/to/python uses an existing environment instead of making .venv.
@@ -21,13 +22,11 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --generate-hash
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make requirements"
 
 ##@ Look
-.PHONY: help
 help: ## list the verbs
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 		/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 ##@ Check
-.PHONY: test test-fast lint types
 test: $(READY) ## everything: lint, types, then the tiers fast, processes, pods
 	@.ci/tiers $(PY)
 
@@ -43,12 +42,10 @@ types: $(READY) ## mypy, strict
 	@$(PY) -m mypy
 
 SEEDS ?= 500
-.PHONY: sim
 sim: $(READY) ## drive the shipped core and controller under SEEDS seeded schedules
 	@$(PY) -m strandline_cli sim --seeds $(SEEDS)
 
 ##@ Make
-.PHONY: proto images requirements
 proto: $(READY) ## generate the code of protos/ beside its source
 	@PATH="$(dir $(PY)):$$PATH" $(PY) -m grpc_tools.protoc --proto_path=protos \
 		--python_out=$(PROTO_OUT) --mypy_out=quiet:$(PROTO_OUT) $(PROTO_SOURCES)
@@ -59,13 +56,10 @@ images: ## build the images and save them as archives
 	@hack/images save
 
 requirements: $(READY) ## pin the packages of each image and of the tests, with hashes
-	@$(PY) -m uv $(COMPILE) pyproject.toml --extra broker -o requirements/broker.txt
-	@$(PY) -m uv $(COMPILE) pyproject.toml --extra operator -o requirements/operator.txt
-	@$(PY) -m uv $(COMPILE) pyproject.toml --extra analysis -o requirements/analysis.txt
-	@$(PY) -m uv $(COMPILE) pyproject.toml --extra dev -o requirements/dev.txt
+	@for extra in broker operator analysis dev; do \
+		$(PY) -m uv $(COMPILE) pyproject.toml --extra $$extra -o requirements/$$extra.txt; done
 
 ##@ Run
-.PHONY: demo demo-down push bench cluster-up cluster-down
 demo: $(READY) ## a real cluster, a topic under load, two faults, a verdict; CLUSTER=kind|hack|current
 	@CLUSTER="$(CLUSTER)" IMAGES="$(IMAGES)" LOAD="$(LOAD)" $(PY) -m strandline_cli demo
 

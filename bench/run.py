@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from strandline.checker.judge import HistoryVerdict
+from strandline_checker.judge import HistoryVerdict
 from strandline_cli.cluster_view import TimelineEvent
 from strandline_cli.commands import NotRecovered
 from strandline_cli.kubectl import Kubernetes

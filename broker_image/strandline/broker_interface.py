@@ -12,14 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .errors import ErrorCode
-from .model import (
-    Acks,
-    BrokerId,
-    Endpoint,
-    EpochEndOffset,
-    LeaderEpoch,
-    TopicId,
-)
+from .model import Acks, BrokerId, Endpoint, EpochEndOffset, LeaderEpoch, TopicId
 
 Buffer = bytes | bytearray | memoryview
 
@@ -53,13 +46,6 @@ class MetadataSnapshot:
     controller: BrokerId
     brokers: tuple[tuple[BrokerId, Endpoint], ...]
     topics: tuple[TopicMetadata, ...]
-
-    def topic(self, name: str) -> TopicMetadata | None:
-        """Return the topic of that name, None if unknown."""
-        for topic in self.topics:
-            if topic.name == name:
-                return topic
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +114,7 @@ class Broker(Protocol):
         ...
 
     def produce(
-        self,
-        partitions: Sequence[ProducePartition],
-        *,
-        acks: Acks,
-        timeout_ms: int,
-        codec_max: int,
+        self, partitions: Sequence[ProducePartition], *, acks: Acks, timeout_ms: int, codec_max: int
     ) -> Awaitable[tuple[ProducedPartition, ...]]:
         """Append now, in call order; await the result for the acknowledgement.
 
@@ -162,11 +143,7 @@ class Broker(Protocol):
         ...
 
     def end_offset_for_epoch(
-        self,
-        topic_name: str,
-        partition: int,
-        asked: LeaderEpoch,
-        leader_epoch: LeaderEpoch | None,
+        self, topic_name: str, partition: int, asked: LeaderEpoch, leader_epoch: LeaderEpoch | None
     ) -> tuple[ErrorCode, EpochEndOffset]:
         """Return where the greatest epoch not above `asked` ends (KIP-101, KIP-320)."""
         ...

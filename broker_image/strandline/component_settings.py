@@ -6,7 +6,14 @@
 from __future__ import annotations
 
 from strandline.backoff import Backoff
-from strandline.config.replication import ControllerConfig, ReplicationConfig
+from strandline.config.replication import (
+    CONTROLLER_REQUESTS_WAITING_MAX,
+    FETCH_BACKOFF_MIN_MS,
+    FETCH_PARTITIONS_MAX,
+    ISR_REQUEST_BACKOFF_MS,
+    ControllerConfig,
+    ReplicationConfig,
+)
 from strandline.config.timing import TimingConfig
 from strandline.controller.timing import ControllerTiming, LeaseTiming
 from strandline.controller_session.timing import ControllerSessionTiming
@@ -18,12 +25,16 @@ def core(timing: TimingConfig, replication: ReplicationConfig) -> CoreSettings:
     return CoreSettings(
         replica_lag_time_max_ms=timing.replica_lag_time_max_ms,
         fetch_wait_max_ms=replication.fetch_wait_max_ms,
+        fetch_backoff_min_ms=FETCH_BACKOFF_MIN_MS,
         fetch_backoff_ms=replication.fetch_backoff_ms,
         fetch_timeout_ms=replication.fetch_timeout_ms,
+        fetch_partitions_max=FETCH_PARTITIONS_MAX,
         high_watermark_checkpoint_interval_ms=timing.high_watermark_checkpoint_interval_ms,
         isr_refusal_backoff_ms=replication.isr_refusal_backoff_ms,
         isr_request_timeout_ms=replication.isr_request_timeout_ms,
+        isr_request_backoff_ms=ISR_REQUEST_BACKOFF_MS,
         purgatory_requests_max=replication.purgatory_requests_max,
+        controller_requests_waiting_max=CONTROLLER_REQUESTS_WAITING_MAX,
     )
 
 

@@ -102,10 +102,7 @@ class PartitionState:
 
     def entry_of(self, broker_id: BrokerId) -> IsrEntry | None:
         """Return the ISR entry of a broker, None if it is not in the ISR."""
-        for entry in self.isr:
-            if entry.broker_id == broker_id:
-                return entry
-        return None
+        return next((entry for entry in self.isr if entry.broker_id == broker_id), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,10 +157,7 @@ class LiveBroker:
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Return the endpoint with that listener name, None without one."""
-        for endpoint in self.endpoints:
-            if endpoint.listener == listener:
-                return endpoint
-        return None
+        return next((each for each in self.endpoints if each.listener == listener), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ Pure. `runtime.process.registration` calls it for real processes, the simulator 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from .model import BrokerEpoch, Registration
@@ -72,17 +72,12 @@ def decide_registration(
 
     Source:  ADR 0002; Kafka KIP-966 for the need of an unclean-start rule
     """
-    known = (
-        stored.broker_epoch if stored else 0,
-        highest_entry_epoch,
-        disk.meta_epoch or 0,
-    )
-    broker_epoch = BrokerEpoch(max(known) + 1)
-    evidence = _evidence(disk, stored, first=max(known) == 0)
-    keeps = stored is not None and evidence.clean
+    known = max(stored.broker_epoch if stored else 0, highest_entry_epoch, disk.meta_epoch or 0)
+    broker_epoch = BrokerEpoch(known + 1)
+    evidence = _evidence(disk, stored, first=known == 0)
     return StartDecision(
         broker_epoch=broker_epoch,
-        clean_since_epoch=stored.clean_since_epoch if stored and keeps else broker_epoch,
+        clean_since_epoch=stored.clean_since_epoch if stored and evidence.clean else broker_epoch,
         evidence=evidence,
     )
 
@@ -107,8 +102,6 @@ def _evidence(disk: FoundOnDisk, stored: Registration | None, *, first: bool) ->
 
 def damaged(decision: StartDecision) -> StartDecision:
     """Return the decision for a start that found less in its logs than was once there: unclean."""
-    return StartDecision(
-        broker_epoch=decision.broker_epoch,
-        clean_since_epoch=decision.broker_epoch,
-        evidence=StartEvidence.LOGS_DAMAGED,
+    return replace(
+        decision, clean_since_epoch=decision.broker_epoch, evidence=StartEvidence.LOGS_DAMAGED
     )

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from strandline.checker.history import read_history
-from strandline.checker.judge import judge
 from strandline.model import BrokerId
+from strandline_checker.history import read_history
+from strandline_checker.judge import judge
 
 from . import verdict
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from strandline.checker.judge import HistoryVerdict
+from strandline_checker.judge import HistoryVerdict
 
 from . import clusters, demo_analysis, release, verdict
 from .cluster_view import ClusterView

@@ -10,7 +10,7 @@ from typing import IO
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from strandline.checker.history import Read, read_line
+from strandline_checker.history import Read, read_line
 
 TAKEN_MAX = 500
 """Records read at once: enough to keep up, few enough not to delay the producer."""

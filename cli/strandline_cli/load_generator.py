@@ -2,7 +2,7 @@
 
 The producer is idempotent, with acks=all; its library retries, this program never does. The
 program writes a line to the history before it hands a record to the library, and an outcome line
-when the library knows the outcome (see `strandline.checker.history`). A delivery that timed out is
+when the library knows the outcome (see `strandline_checker.history`). A delivery that timed out is
 unknown.
 
 From time to time the program prints a line of JSON with, per partition, the acknowledgements so
@@ -26,7 +26,7 @@ from typing import IO
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from strandline.checker.history import SendOutcome, Sent, outcome_line, sent_line
+from strandline_checker.history import SendOutcome, Sent, outcome_line, sent_line
 
 from .load_consumer import CONNECTION, LoadConsumer
 

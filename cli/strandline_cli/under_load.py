@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from strandline.checker.history import read_history
-from strandline.checker.judge import HistoryVerdict, judge
 from strandline.model import BrokerId
+from strandline_checker.history import read_history
+from strandline_checker.judge import HistoryVerdict, judge
 
 from .cluster_view import ClusterView
 from .commands import CommandFailed, NotRecovered

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from strandline.checker.judge import HistoryVerdict
+from strandline_checker.judge import HistoryVerdict
 
 ACKED_MIN = 5_000
 """A run with fewer acknowledged records shows nothing."""

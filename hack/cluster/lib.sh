@@ -23,8 +23,6 @@ SERVICE_CIDR=10.96.0.0/16
 DNS_IP=10.96.0.10
 PAUSE_IMAGE=strandline.test/pause:3.10
 STORAGE_PROVISIONER=strandline.test/local
-# User, verb and object of every request, one JSON line each.
-AUDIT_FLAGS=(--audit-policy-file="$HERE/audit-policy.yaml" --audit-log-path="$RUN/log/audit.log" --audit-log-maxsize=200 --audit-log-maxbackup=3)
 
 # A script that another script calls continues its clock.
 export STRANDLINE_START=${STRANDLINE_START:-$(date +%s.%N)}

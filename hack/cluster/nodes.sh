@@ -103,9 +103,6 @@ make_node_folder() { # name, index
 		registerNode: true
 		oomScoreAdj: 0
 	YAML
-	if [ -n "${restart_backoff:-}" ]; then
-		printf 'featureGates: {KubeletCrashLoopBackOffMax: true}\ncrashLoopBackOff: {maxContainerRestartPeriod: %ss}\n' "$restart_backoff" >>"$dir/kubelet.yaml"
-	fi
 	echo "topology.kubernetes.io/zone=zone-${zones[$2]}" >"$dir/labels"
 }
 

@@ -1,5 +1,16 @@
-# Certificates and kubeconfig files, EC keys, ten years; sourced after lib.sh. Existing files are kept.
+# Certificates (EC keys, ten years), kubeconfig files and the flags that name them; sourced after lib.sh. Existing files are kept.
 pki=$RUN/pki
+# Flags of every API server; its audit log has user, verb and object of every request, one JSON line each.
+API_FLAGS=(--service-cluster-ip-range="$SERVICE_CIDR" --authorization-mode=Node,RBAC --anonymous-auth=true
+	--client-ca-file="$pki/ca.crt" --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key"
+	--service-account-issuer=https://kubernetes.default.svc.cluster.local --service-account-key-file="$pki/sa.pub" --service-account-signing-key-file="$pki/sa.key"
+	--audit-policy-file="$HERE/audit-policy.yaml" --audit-log-path="$RUN/log/audit.log" --audit-log-maxsize=200 --audit-log-maxbackup=3
+	--profiling=false --v=1)
+# Flags of every controller manager.
+CONTROLLER_FLAGS=(--kubeconfig="$pki/kube-controller-manager.conf" --leader-elect=false --use-service-account-credentials=true --controllers='*'
+	--cluster-signing-cert-file="$pki/ca.crt" --cluster-signing-key-file="$pki/ca.key" --root-ca-file="$pki/ca.crt"
+	--service-account-private-key-file="$pki/sa.key" --service-cluster-ip-range="$SERVICE_CIDR" --allocate-node-cidrs=false
+	--kube-api-qps=200 --kube-api-burst=400 --profiling=false --v=1)
 
 authority() { # name, common name
 	[ -f "$pki/$1.crt" ] && return

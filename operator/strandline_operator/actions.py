@@ -1,4 +1,4 @@
-"""The actions of a plan. `str(action)` is the sentence for logs, Events and tests.
+"""The actions of a plan. `str(action)` is the sentence for logs and tests.
 
 Values only; `apply` applies them in the order of the plan and stops at the first failure.
 """
@@ -77,10 +77,9 @@ class ApplyStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostEvent:
-    """Post a Kubernetes Event about an object."""
+    """Post a Kubernetes Event that warns about an object."""
 
     about: ObjectRef
-    warning: bool
     reason: str
     message: str
 

@@ -29,8 +29,6 @@ from .observe import Cache, read_partition
 CREATES_AT_ONCE: Final = 16
 """Partitions created side by side: a large topic takes seconds, and does not flood the server."""
 
-CREATE_PAUSE_MAX_MS: Final = 2_000
-
 
 class PartitionNotCreated(StoreUnavailable):
     """A new Partition could not be created in time; the next pass takes it for lost."""
@@ -54,78 +52,68 @@ class Applier:
         """
         match action:
             case ApplyObject(body=body):
-                resource = kinds.KIND_OF[body["kind"]].resource
-                await self._api.apply(resource, self._namespace, body)
+                await self._apply(body)
             case ApplyStatus(body=body):
-                await self._apply_status(body)
+                await self._apply(body, subresource="status")
             case InitialisePartitions():
                 await self._initialise(action)
-            case RecreatePartition(body=body):
-                await self._create_if_absent(kinds.PARTITION, body)
-            case CreateCluster(body=body):
-                await self._create_if_absent(kinds.CLUSTER, body)
+            case RecreatePartition(body=body) | CreateCluster(body=body):
+                await self._create_if_absent(body)
             case PostEvent():
                 await self._post(action)
             case _:
                 assert_never(action)
 
-    async def _apply_status(self, body: Object) -> None:
+    async def _apply(self, body: Object, *, subresource: str = "") -> None:
         resource = kinds.KIND_OF[body["kind"]].resource
-        await self._api.apply(resource, self._namespace, body, subresource="status")
+        await self._api.apply(resource, self._namespace, body, subresource=subresource)
 
     async def _initialise(self, action: InitialisePartitions) -> None:
         """Raise the number, then create the new Partitions, in this order and in one pass."""
-        await self._apply_status(action.status_body)
+        await self._apply(action.status_body, subresource="status")
         limit = asyncio.Semaphore(CREATES_AT_ONCE)
 
-        async def create(body: Object) -> Exception | None:
+        async def create(body: Object) -> PartitionNotCreated | None:
             async with limit:
-                try:
-                    await self._create_new(body)
-                except PartitionNotCreated as error:
-                    return error
-            return None
+                return await self._create_new(body)
 
         # A failed create must not stop the others: Partitions not created count as lost.
         for failed in await asyncio.gather(*map(create, action.bodies)):
             if failed:
                 raise failed
 
-    async def _create_new(self, body: Object) -> None:
+    async def _create_new(self, body: Object) -> PartitionNotCreated | None:
         """Create a new Partition, with retries: it counts as new only in this pass.
 
-        Raises:  PartitionNotCreated when all attempts are used up
+        Returns: an error when all attempts are used up
         """
-        pause_ms, cause = operator_config.BACKOFF_MS, ""
-        for _ in range(operator_config.CREATE_ATTEMPTS):
+        cause = ""
+        for attempt in range(1, operator_config.CREATE_ATTEMPTS + 1):
             try:
                 created = await self._api.create(kinds.PARTITION.resource, self._namespace, body)
                 self._cache.put_new(kinds.PARTITION, created)
-                return
+                return None
             except StoreConflict as error:
                 cause = str(error)
                 if await self._is_already(body):
-                    return
+                    return None
             except StoreUnavailable as error:
                 cause = str(error)
-            await asyncio.sleep(pause_ms / 1000)
-            pause_ms = min(2 * pause_ms, CREATE_PAUSE_MAX_MS)
-        raise PartitionNotCreated(f"Partition {kinds.name_of(body)}: {cause}")
+            await asyncio.sleep(operator_config.CREATE_BACKOFF.after_ms(attempt) / 1000)
+        return PartitionNotCreated(f"Partition {kinds.name_of(body)}: {cause}")
 
     async def _is_already(self, body: Object) -> bool:
         """Tell whether the existing Partition is the one to create."""
+        resource, name = kinds.PARTITION.resource, kinds.name_of(body)
         try:
-            found = await self._api.get(
-                kinds.PARTITION.resource, self._namespace, kinds.name_of(body)
-            )
+            found = await self._api.get(resource, self._namespace, name)
         except StoreUnavailable:
             return False
-        return (
-            found is not None
-            and read_partition(found).stored.tp.topic_id == body["spec"]["topicId"]
-        )
+        topic_id = body["spec"]["topicId"]
+        return found is not None and read_partition(found).stored.tp.topic_id == topic_id
 
-    async def _create_if_absent(self, kind: kinds.Kind, body: Object) -> None:
+    async def _create_if_absent(self, body: Object) -> None:
+        kind = kinds.KIND_OF[body["kind"]]
         try:
             created = await self._api.create(kind.resource, self._namespace, body)
         except StoreConflict:

@@ -24,10 +24,10 @@ class Kind:
     resource: Resource
 
     @property
-    def api_version(self) -> str:
-        """Return apiVersion as manifests spell it."""
+    def type_meta(self) -> dict[str, str]:
+        """Return apiVersion and kind as manifests spell them."""
         group, version = self.resource.group, self.resource.version
-        return f"{group}/{version}" if group else version
+        return {"apiVersion": f"{group}/{version}" if group else version, "kind": self.kind}
 
 
 def _kind(kind: str, group: str, version: str, plural: str) -> Kind:

@@ -64,24 +64,25 @@ def main() -> int:
     return 0
 
 
-async def run(config: OperatorConfig, stop: asyncio.Event | None = None) -> None:
-    """Reconcile one namespace until SIGTERM, SIGINT, or the event is set.
+async def run(config: OperatorConfig) -> None:
+    """Reconcile one namespace until SIGTERM or SIGINT, or until a bug ends the work queue.
 
     Raises:  ConfigError if nothing says where the API server is
     """
     async with await ApiClient.open(KubernetesConfig(), field_manager=FIELD_MANAGER) as api:
         reconciler = Reconciler(api, config)
         work = asyncio.create_task(reconciler.queue.run())
-        ended = stop or asyncio.Event()
+        ended = asyncio.Event()
         work.add_done_callback(lambda _: ended.set())
         resync = asyncio.create_task(reconciler.resync())
+        port = config.http_port
         try:
             await kopf.operator(
                 registry=make_registry(reconciler),
                 settings=make_kopf_settings(),
                 standalone=True,
                 namespaces=[config.namespace],
-                liveness_endpoint=_liveness(config),
+                liveness_endpoint=f"http://0.0.0.0:{port}/live" if port else None,
                 stop_flag=ended,
             )
         finally:
@@ -91,7 +92,3 @@ async def run(config: OperatorConfig, stop: asyncio.Event | None = None) -> None
                 await asyncio.wait_for(work, DRAIN_SECONDS)
             except TimeoutError:
                 _log.error("passes under way were cut off", extra=fields(seconds=DRAIN_SECONDS))
-
-
-def _liveness(config: OperatorConfig) -> str | None:
-    return f"http://0.0.0.0:{config.http_port}/live" if config.http_port else None

@@ -98,8 +98,8 @@ class Cache:
             for child, found in objects.items()
             if may_be_part(child, name)
         }
-        brokers = [
-            broker_from_object(found.whole)
+        registrations = [
+            broker_from_object(found.whole).registration
             for (kind, _), (_, found) in parts.items()
             if kind == kinds.BROKER.kind and found.cluster == name
         ]
@@ -109,11 +109,7 @@ class Cache:
             has_controller=status.written.get("controller") is not None,
             parts=parts,
             ready_brokers=0 if pods is None else int(_status(pods.whole).get("readyReplicas") or 0),
-            broker_epochs={
-                broker.broker_id: broker.registration.broker_epoch
-                for broker in brokers
-                if broker.registration is not None
-            },
+            broker_epochs={each.broker_id: each.broker_epoch for each in registrations if each},
             partitions=tuple(
                 found.stored for found in self._partitions.values() if found.cluster == name
             ),
@@ -201,12 +197,7 @@ def read_object(kind: Kind, value: Object) -> FoundObject:
         cluster=_cluster_label(value),
         controller=_controller(value),
         is_terminating=_is_terminating(value),
-        whole={
-            **value,
-            "kind": kind.kind,
-            "apiVersion": kind.api_version,
-            "metadata": metadata,
-        },
+        whole={**value, **kind.type_meta, "metadata": metadata},
     )
 
 

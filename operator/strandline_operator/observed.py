@@ -16,9 +16,6 @@ from strandline.model import BrokerEpoch, BrokerId, StoredPartition
 
 from .kinds import Kind
 
-ObjectKey = tuple[str, str]
-"""(kind, name)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectRef:
@@ -105,7 +102,7 @@ class FoundStatus:
 
 
 class Ownership(Enum):
-    """Whose an object is that has a name we want; `ownership` decides it."""
+    """Who owns a found object; `ownership` decides it."""
 
     OURS = "ours"
     ORPHAN = "orphan"
@@ -141,13 +138,13 @@ class FoundPartition:
 class ObservedCluster:
     """What the operator saw of a cluster beside its spec.
 
-    parts are all objects with names of its parts, each with its ownership; broker_epochs holds
-    the registered brokers, partitions the Partitions with the cluster's label.
+    parts are all objects with names of its parts by (kind, name), each with its ownership;
+    broker_epochs holds the registered brokers, partitions the Partitions with the cluster's label.
     """
 
     status: FoundStatus
     has_controller: bool
-    parts: Mapping[ObjectKey, tuple[Ownership, FoundObject]]
+    parts: Mapping[tuple[str, str], tuple[Ownership, FoundObject]]
     ready_brokers: int
     broker_epochs: Mapping[BrokerId, BrokerEpoch]
     partitions: tuple[StoredPartition, ...]

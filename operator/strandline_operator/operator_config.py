@@ -13,6 +13,9 @@ from typing import Any, Final
 
 import yaml
 
+from strandline.backoff import Backoff
+from strandline.config.broker import port_from, required
+from strandline.config.declaration import refuse_unknown_keys
 from strandline.errors import ConfigError
 
 FIELD_MANAGER: Final = "strandline-operator"
@@ -20,11 +23,8 @@ FIELD_MANAGER: Final = "strandline-operator"
 WORKERS: Final = 4
 """Clusters and topics reconciled at once; each is mostly waiting for the API server."""
 
-BACKOFF_MS: Final = 100
-"""First pause before a failed reconciliation is repeated; doubles, with jitter."""
-
-BACKOFF_MAX_MS: Final = 30_000
-"""Largest pause between two tries of one object."""
+BACKOFF: Final = Backoff(first_ms=100, max_ms=30_000)
+"""Pauses between two tries of one cluster or topic; the work queue adds jitter."""
 
 SETTLE_MS: Final = 500
 """Changes that only move counts wait this long: one status write instead of many."""
@@ -37,10 +37,8 @@ CREATE_ATTEMPTS: Final = 40
 """Tries of one new Partition while the API server is away or the name is still taken. After
 them the Partition counts as lost, never as new."""
 
-WATCH_SERVER_TIMEOUT_SECONDS: Final = 300
-WATCH_CLIENT_TIMEOUT_SECONDS: Final = 330
-REQUEST_TIMEOUT_SECONDS: Final = 10
-CONNECT_TIMEOUT_SECONDS: Final = 3
+CREATE_BACKOFF: Final = Backoff(first_ms=100, max_ms=2_000)
+"""Pauses between these tries."""
 
 _KNOWN: Final = frozenset(
     {"brokerRole", "brokerImage", "brokerImagePullPolicy", "imagePullSecrets", "defaultCluster"}
@@ -73,38 +71,26 @@ def load_operator_config(environ: Mapping[str, str] | None = None) -> OperatorCo
     Raises:  ConfigError naming the variable or key
     """
     variables = os.environ if environ is None else environ
-    path = Path(_required(variables, "CONFIG_FILE"))
+    path = Path(required(variables, "CONFIG_FILE"))
     try:
         values = yaml.safe_load(path.read_text())
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(f"CONFIG_FILE {path}: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"CONFIG_FILE {path}: must be a mapping")
-    unknown = sorted(str(key) for key in values if key not in _KNOWN)
-    if unknown:
-        raise ConfigError(f"{unknown[0]}: unknown setting of the operator")
-    port = variables.get("HTTP_PORT") or "8080"
-    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise ConfigError(f"HTTP_PORT: {port!r} is not accepted; give an integer from 0 to 65535")
+    refuse_unknown_keys(values, _KNOWN)
     default_cluster = values.get("defaultCluster")
     if default_cluster is not None and not isinstance(default_cluster, dict):
         raise ConfigError("defaultCluster: must be the spec of a BrokerCluster")
     return OperatorConfig(
-        namespace=_required(variables, "NAMESPACE"),
+        namespace=required(variables, "NAMESPACE"),
         broker_role=_text(values, "brokerRole"),
         broker_image=_text(values, "brokerImage"),
         broker_image_pull_policy=_text(values, "brokerImagePullPolicy", default="IfNotPresent"),
         image_pull_secrets=_secret_names(values.get("imagePullSecrets") or []),
         default_cluster=default_cluster,
-        http_port=int(port),
+        http_port=port_from(variables, "HTTP_PORT", default=8080),
     )
-
-
-def _required(variables: Mapping[str, str], name: str) -> str:
-    value = variables.get(name, "")
-    if not value:
-        raise ConfigError(f"{name}: the environment variable must be set and not empty")
-    return value
 
 
 def _text(values: Mapping[str, Any], key: str, *, default: str = "") -> str:

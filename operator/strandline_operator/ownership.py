@@ -1,10 +1,10 @@
-"""Whose an object is that has a name we want; the operator decides it before it touches one.
+"""Who owns a found object whose name the operator wants for an object of its own.
 
-    OURS          our owner controls it ----------------> applied when it differs
-    ORPHAN        our label, and no controller ---------> adopted by applying it
-    LEAVING       being deleted ------------------------> left alone, created anew when gone
-    PREDECESSORS  a deleted owner of our name had it ---> waited for
-    FOREIGN       anything else ------------------------> refused, never touched
+    OURS          our cluster controls it ----------------------> applied when it differs
+    ORPHAN        it has our label and no controller -----------> adopted by applying it
+    LEAVING       it is being deleted --------------------------> left alone, created anew when gone
+    PREDECESSORS  an earlier cluster of our name controls it ---> waited for
+    FOREIGN       anything else --------------------------------> refused, never touched
 
 Pure; called by `observe` for each object of a snapshot.
 """
@@ -15,7 +15,7 @@ from .observed import FoundObject, FoundPartition, ObjectRef, Ownership
 
 
 def ownership_of(found: FoundObject, cluster: ObjectRef) -> Ownership:
-    """Return whose an object is that has the name of a part of a cluster."""
+    """Return who owns an object that has the name of a part of this cluster."""
     if found.is_terminating:
         return Ownership.LEAVING
     controller = found.controller
@@ -29,7 +29,7 @@ def ownership_of(found: FoundObject, cluster: ObjectRef) -> Ownership:
 
 
 def partition_ownership_of(found: FoundPartition, topic: ObjectRef) -> Ownership:
-    """Return whose a Partition is that has the name of a topic's: its topic id tells.
+    """Return who owns a Partition that has the name of one of this topic's: its topic id tells.
 
     The operator alone makes Partitions; one with another id was made for an earlier topic.
     """

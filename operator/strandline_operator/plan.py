@@ -9,7 +9,6 @@ from __future__ import annotations
 from strandline.kube.api import Object
 from strandline.kube.objects import DEFAULT_CLUSTER
 from strandline.model import TopicId
-from strandline.placement import place_topic
 
 from . import resources
 from .actions import (
@@ -33,6 +32,7 @@ from .observed import (
     Ownership,
 )
 from .operator_config import OperatorConfig
+from .placement import place_topic
 from .status import (
     CONFLICT,
     READY,
@@ -53,43 +53,33 @@ def plan_cluster(
     """Return the actions that bring a cluster's objects to the desired state, and its status."""
     if desired.is_terminating:
         return []
-    bodies = resources.objects_of(desired, config)
-    readiness = _refused_part(observed, bodies)
+    parts = [
+        (body, observed.parts.get((body["kind"], name_of(body))))
+        for body in resources.objects_of(desired, config)
+    ]
+    readiness = _refused_part([part for _, part in parts if part is not None])
     actions: list[Action] = []
     if readiness is None:
         actions = [
             ApplyObject(body=body, why=why)
-            for body in bodies
-            if (why := _why_apply(body, _part(observed, body)))
+            for body, part in parts
+            if (why := _why_apply(body, part))
         ]
-        readiness = cluster_readiness(
-            ready=observed.ready_brokers,
-            desired=desired.replicas,
-            has_controller=observed.has_controller,
-        )
+        readiness = cluster_readiness(desired, observed)
     status = cluster_status(desired, observed, readiness, now=now)
     return actions + _status_actions(desired.ref, observed.status, status, readiness)
 
 
-def _part(observed: ObservedCluster, body: Object) -> tuple[Ownership, FoundObject] | None:
-    return observed.parts.get((body["kind"], name_of(body)))
-
-
-def _refused_part(observed: ObservedCluster, bodies: list[Object]) -> Readiness | None:
+def _refused_part(parts: list[tuple[Ownership, FoundObject]]) -> Readiness | None:
     """Return why an object with a desired name may not be touched, None if all may."""
-    for body in bodies:
-        part = _part(observed, body)
-        if part is None:
-            continue
-        ownership, found = part
+    for ownership, found in parts:
         if ownership is Ownership.PREDECESSORS:
             message = f"{found.ref} belongs to a deleted cluster of this name and is not gone yet"
-            return Readiness(ready=False, reason="WaitingForDeletion", message=message)
+            return Readiness(reason="WaitingForDeletion", message=message)
         if ownership is Ownership.FOREIGN:
-            message = (
-                f"{found.ref} exists and is not this cluster's; delete it or rename the cluster"
-            )
-            return Readiness(ready=False, reason="NameTaken", message=message, refused=True)
+            taken = f"{found.ref} exists and is not this cluster's"
+            message = f"{taken}; delete it or rename the cluster"
+            return Readiness(reason="NameTaken", message=message, refused=True)
     return None
 
 
@@ -112,37 +102,31 @@ def plan_topic(
     """Return the actions that give a topic its cluster and Partitions, and its status."""
     if desired.is_terminating:
         return []
-    readiness = _refused_topic(desired, observed)
-    if readiness is not None:
-        return _topic_status_actions(desired, observed, readiness, now)
+    obstacle = _obstacle(desired, observed)
+    if obstacle is not None:
+        return _topic_status_actions(desired, observed, obstacle, now)
     if observed.cluster is None:
         return _plan_without_cluster(desired, observed, config, now)
-    if observed.leftovers:
-        name = min(observed.leftovers)
-        message = f"Partition {name} of a deleted topic of this name is not gone yet"
-        readiness = Readiness(ready=False, reason="WaitingForOldPartitions", message=message)
-        return _topic_status_actions(desired, observed, readiness, now)
     return _plan_partitions(desired, observed, observed.cluster, now)
 
 
-def _refused_topic(desired: DesiredTopic, observed: ObservedTopic) -> Readiness | None:
-    """Return why the operator refuses a topic until a user changes something, None otherwise."""
+def _obstacle(desired: DesiredTopic, observed: ObservedTopic) -> Readiness | None:
+    """Return why a topic must wait for a user or for a deletion, None if it need not."""
     older = _older_of_same_name(desired, observed.topics)
     if older is not None:
-        message = (
-            f"ReplicatedTopic {older.ref.name} is older and has the name "
-            f"{desired.topic_name} already"
-        )
-        return Readiness(ready=False, reason=CONFLICT, message=message, refused=True)
+        message = f"{older.ref} is older and has the name {desired.topic_name} already"
+        return Readiness(reason=CONFLICT, message=message, refused=True)
     cluster, factor = observed.cluster, desired.replication_factor
     if cluster is not None and factor > cluster.replicas:
         message = (
             f"spec.replicationFactor is {factor}, but cluster {cluster.ref.name} "
             f"has {cluster.replicas} brokers"
         )
-        return Readiness(
-            ready=False, reason="InvalidReplicationFactor", message=message, refused=True
-        )
+        return Readiness(reason="InvalidReplicationFactor", message=message, refused=True)
+    if cluster is not None and observed.leftovers:
+        name = min(observed.leftovers)
+        message = f"Partition {name} of a deleted topic of this name is not gone yet"
+        return Readiness(reason="WaitingForOldPartitions", message=message)
     return None
 
 
@@ -165,11 +149,11 @@ def _plan_without_cluster(
     name, actions = desired.cluster, list[Action]()
     if name == DEFAULT_CLUSTER and config.default_cluster is not None:
         message = f"BrokerCluster {name} is being created"
-        readiness = Readiness(ready=False, reason="ClusterStarting", message=message)
+        readiness = Readiness(reason="ClusterStarting", message=message)
         actions = [CreateCluster(body=resources.default_cluster(config.default_cluster))]
     else:
         message = f"there is no BrokerCluster {name}; create it, or a topic without spec.clusterRef"
-        readiness = Readiness(ready=False, reason="ClusterMissing", message=message, refused=True)
+        readiness = Readiness(reason="ClusterMissing", message=message, refused=True)
     return actions + _topic_status_actions(desired, observed, readiness, now)
 
 
@@ -184,9 +168,7 @@ def _plan_partitions(
     ]
     if lost:
         message = f"Partitions {lost} were lost and are created again, to be recovered"
-        actions.append(
-            PostEvent(about=desired.ref, warning=True, reason="PartitionsLost", message=message)
-        )
+        actions.append(PostEvent(about=desired.ref, reason="PartitionsLost", message=message))
     if initialised < desired.partitions:
         return [*actions, _initialise(desired, observed, cluster, now)]
     counts = partition_counts(observed.partitions.values(), desired.partitions)
@@ -198,7 +180,7 @@ def _initialise(
 ) -> InitialisePartitions:
     first, after = observed.partitions_initialised or 0, desired.partitions
     message = f"partitions {first} to {after - 1} are being created"
-    readiness = Readiness(ready=False, reason="CreatingPartitions", message=message)
+    readiness = Readiness(reason="CreatingPartitions", message=message)
     raised = topic_status(desired, observed, readiness, now=now) | {"partitionsInitialised": after}
     return InitialisePartitions(
         status_body=resources.status_of(
@@ -243,7 +225,5 @@ def _status_actions(
     ]
     before = found.conditions.get(READY)
     if readiness.refused and (before is None or before.reason != readiness.reason):
-        actions.append(
-            PostEvent(about=owner, warning=True, reason=readiness.reason, message=readiness.message)
-        )
+        actions.append(PostEvent(about=owner, reason=readiness.reason, message=readiness.message))
     return actions

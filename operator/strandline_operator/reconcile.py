@@ -47,10 +47,6 @@ class Reconciler:
 
     # --- changes -------------------------------------------------------------------------
 
-    def on_listed(self, kind: kinds.Kind, value: Object) -> None:
-        """Remember an object of the initial lists; no pass begins before they are whole."""
-        self.cache.put(kind, value)
-
     def on_change(self, kind: kinds.Kind, change: str, value: Object) -> None:
         """Remember a change and queue every cluster and topic that it may concern."""
         if change == _DELETED:

@@ -15,7 +15,7 @@ import kopf
 
 from strandline.errors import ConfigError
 
-from . import kinds, operator_config
+from . import kinds
 from .reconcile import Reconciler
 
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -31,17 +31,17 @@ def make_registry(reconciler: Reconciler) -> kopf.OperatorRegistry:
 
 
 def make_kopf_settings() -> kopf.OperatorSettings:
-    """Return settings with our timeouts and without kopf's own writes."""
+    """Return settings with our timeouts, in seconds, and without kopf's own writes."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.scanning.disabled = True
     chosen.persistence.finalizer = "strandline.dev/operator"
-    chosen.networking.request_timeout = operator_config.REQUEST_TIMEOUT_SECONDS
-    chosen.networking.connect_timeout = operator_config.CONNECT_TIMEOUT_SECONDS
+    chosen.networking.request_timeout = 10
+    chosen.networking.connect_timeout = 3
     chosen.networking.error_backoffs = (0.1, 0.3, 1, 2, 5)
-    chosen.watching.server_timeout = operator_config.WATCH_SERVER_TIMEOUT_SECONDS
-    chosen.watching.client_timeout = operator_config.WATCH_CLIENT_TIMEOUT_SECONDS
-    chosen.process.ultimate_exiting_timeout = operator_config.REQUEST_TIMEOUT_SECONDS
+    chosen.watching.server_timeout = 300
+    chosen.watching.client_timeout = 330
+    chosen.process.ultimate_exiting_timeout = 10
     return chosen
 
 
@@ -64,22 +64,12 @@ def _register(registry: kopf.OperatorRegistry, kind: kinds.Kind, reconciler: Rec
     resource = kind.resource
     where = (resource.group, resource.version, resource.plural)
 
-    def on_listed(body: kopf.Body, **_: Any) -> None:
-        reconciler.on_listed(kind, dict(body))
+    # Coroutines, because kopf would run a plain function in another thread.
+    async def on_listed(body: kopf.Body, **_: Any) -> None:
+        reconciler.cache.put(kind, dict(body))
 
-    def changed(event: kopf.RawEvent, **_: Any) -> None:
+    async def on_change(event: kopf.RawEvent, **_: Any) -> None:
         reconciler.on_change(kind, event["type"] or "", dict(event["object"]))
 
-    kopf.index(*where, registry=registry, id=f"listed-{resource.plural}")(_as_coroutine(on_listed))
-    kopf.on.event(*where, registry=registry, id=f"changed-{resource.plural}")(
-        _as_coroutine(changed)
-    )
-
-
-def _as_coroutine(handler: Any) -> Any:
-    """Return a coroutine function: kopf would run a plain one in another thread."""
-
-    async def coroutine(**parts: Any) -> None:
-        handler(**parts)
-
-    return coroutine
+    kopf.index(*where, registry=registry, id=f"listed-{resource.plural}")(on_listed)
+    kopf.on.event(*where, registry=registry, id=f"changed-{resource.plural}")(on_change)

@@ -1,8 +1,7 @@
-"""Every manifest that the operator sends: one pure function per kind.
+"""Every manifest that the operator sends, each made by a pure function.
 
 Called by `plan`, and by `apply` for Events. A BrokerCluster owns its objects, which carry its name
-as a label; `objects_of` returns them in the order of creation, the StatefulSet last, so that no
-broker starts before the objects that it needs.
+as a label.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 import yaml
 
+from strandline.config.broker import Ports
 from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL, DEFAULT_CLUSTER
 from strandline.model import BrokerId
@@ -23,18 +23,16 @@ from .actions import PostEvent
 from .observed import DesiredCluster, DesiredTopic, ObjectRef
 from .operator_config import FIELD_MANAGER, OperatorConfig
 
-KAFKA_PORT: Final = 9092
-GRPC_PORT: Final = 9090
-HTTP_PORT: Final = 8080
+PORTS: Final = {"kafka": Ports().internal, "grpc": Ports().grpc, "http": Ports().http}
 DATA_PATH: Final = "/var/lib/strandline"
 CONFIG_PATH: Final = "/etc/strandline"
 CONFIG_NAME: Final = "broker.yaml"
 BROKER_USER: Final = 65532
 GRACE_SECONDS: Final = 30
-"""Longer than the 20 s a broker takes at most to move its leaders and flush its logs."""
+"""Longer than the 20 s that a broker needs at most to move its leaders and flush its logs."""
 EVENT_MESSAGE_LENGTH_MAX: Final = 1_024
 LOST_NODE_SECONDS: Final = 20
-"""Kubernetes gives a pod of a lost node up after this time, instead of its default 300 s."""
+"""Kubernetes deletes a pod of a lost node after this time; its default is 300 s."""
 
 BROKER_KEYS: Final = {
     "replicaLagTimeMaxMs": "replica.lag.time.max.ms",
@@ -49,22 +47,28 @@ BROKER_KEYS: Final = {
 
 
 def objects_of(cluster: DesiredCluster, config: OperatorConfig) -> list[Object]:
-    """Return all objects of a BrokerCluster, in the order of creation."""
-    ids = cluster.broker_ids
-    return [
-        _with_digest(body)
-        for body in (
-            _service_account(cluster),
-            _role_binding(cluster, config),
-            _config_map(cluster),
-            _headless_service(cluster),
-            _bootstrap_service(cluster),
-            _controller_lease(cluster),
-            *(_broker(cluster, broker_id) for broker_id in ids),
-            _pod_disruption_budget(cluster),
-            _stateful_set(cluster, config),
-        )
+    """Return all objects of a BrokerCluster, in the order of creation.
+
+    The StatefulSet is the last, so that no broker starts before the objects that it needs.
+    """
+    budget = {"maxUnavailable": 1, "selector": {"matchLabels": pod_selector(cluster)}}
+    # Brokers find each other before they are ready.
+    headless = {"clusterIP": "None", "publishNotReadyAddresses": True}
+    bodies = [
+        _manifest(kinds.SERVICE_ACCOUNT, cluster, "broker"),
+        _role_binding(cluster, config),
+        _config_map(cluster),
+        _service(cluster, "brokers", list(PORTS), **headless),
+        _service(cluster, "bootstrap", ["kafka"]),
+        _manifest(kinds.LEASE, cluster, "controller"),
+        *(
+            _manifest(kinds.BROKER, cluster, str(i), spec={"brokerId": i})
+            for i in cluster.broker_ids
+        ),
+        _manifest(kinds.POD_DISRUPTION_BUDGET, cluster, "brokers", spec=budget),
+        _stateful_set(cluster, config),
     ]
+    return [_with_digest(body) for body in bodies]
 
 
 def labels(cluster: DesiredCluster) -> dict[str, str]:
@@ -85,8 +89,7 @@ def pod_selector(cluster: DesiredCluster) -> dict[str, str]:
 def _manifest(kind: kinds.Kind, cluster: DesiredCluster, suffix: str, **parts: Any) -> Object:
     name = cluster.ref.name
     return {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
+        **kind.type_meta,
         "metadata": {
             "name": f"{name}-{suffix}" if suffix else name,
             "labels": labels(cluster),
@@ -96,98 +99,40 @@ def _manifest(kind: kinds.Kind, cluster: DesiredCluster, suffix: str, **parts: A
     }
 
 
-def _service_account(cluster: DesiredCluster) -> Object:
-    return _manifest(kinds.SERVICE_ACCOUNT, cluster, "broker")
-
-
 def _role_binding(cluster: DesiredCluster, config: OperatorConfig) -> Object:
-    account = f"{cluster.ref.name}-broker"
-    return _manifest(
-        kinds.ROLE_BINDING,
-        cluster,
-        "broker",
-        roleRef={
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "Role",
-            "name": config.broker_role,
-        },
-        subjects=[{"kind": "ServiceAccount", "name": account, "namespace": config.namespace}],
-    )
+    group, account = kinds.ROLE_BINDING.resource.group, f"{cluster.ref.name}-broker"
+    role = {"apiGroup": group, "kind": "Role", "name": config.broker_role}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": config.namespace}
+    return _manifest(kinds.ROLE_BINDING, cluster, "broker", roleRef=role, subjects=[subject])
 
 
 def _config_map(cluster: DesiredCluster) -> Object:
-    values: dict[str, Any] = {"timing": cluster.timing}
     given = cluster.config
-    values |= {key: given[field] for field, key in BROKER_KEYS.items() if field in given}
-    text = yaml.safe_dump(values, sort_keys=True)
+    keys = {key: given[field] for field, key in BROKER_KEYS.items() if field in given}
+    text = yaml.safe_dump({"timing": cluster.timing, **keys}, sort_keys=True)
     return _manifest(kinds.CONFIG_MAP, cluster, "config", data={CONFIG_NAME: text})
 
 
-def _port(name: str, port: int) -> dict[str, Any]:
-    return {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
-
-
-def _headless_service(cluster: DesiredCluster) -> Object:
-    return _manifest(
-        kinds.SERVICE,
-        cluster,
-        "brokers",
-        spec={
-            "clusterIP": "None",
-            # Brokers find each other before they are ready.
-            "publishNotReadyAddresses": True,
-            "selector": pod_selector(cluster),
-            "ports": [
-                _port("kafka", KAFKA_PORT),
-                _port("grpc", GRPC_PORT),
-                _port("http", HTTP_PORT),
-            ],
-        },
-    )
-
-
-def _bootstrap_service(cluster: DesiredCluster) -> Object:
-    return _manifest(
-        kinds.SERVICE,
-        cluster,
-        "bootstrap",
-        spec={"selector": pod_selector(cluster), "ports": [_port("kafka", KAFKA_PORT)]},
-    )
-
-
-def _controller_lease(cluster: DesiredCluster) -> Object:
-    return _manifest(kinds.LEASE, cluster, "controller")
-
-
-def _broker(cluster: DesiredCluster, broker_id: int) -> Object:
-    return _manifest(kinds.BROKER, cluster, str(broker_id), spec={"brokerId": broker_id})
-
-
-def _pod_disruption_budget(cluster: DesiredCluster) -> Object:
-    return _manifest(
-        kinds.POD_DISRUPTION_BUDGET,
-        cluster,
-        "brokers",
-        spec={"maxUnavailable": 1, "selector": {"matchLabels": pod_selector(cluster)}},
-    )
+def _service(cluster: DesiredCluster, suffix: str, names: Sequence[str], **settings: Any) -> Object:
+    ports = [
+        {"name": name, "port": PORTS[name], "targetPort": name, "protocol": "TCP"} for name in names
+    ]
+    spec = {**settings, "selector": pod_selector(cluster), "ports": ports}
+    return _manifest(kinds.SERVICE, cluster, suffix, spec=spec)
 
 
 def _stateful_set(cluster: DesiredCluster, config: OperatorConfig) -> Object:
-    return _manifest(
-        kinds.STATEFUL_SET,
-        cluster,
-        "",
-        spec={
-            "replicas": cluster.replicas,
-            "serviceName": f"{cluster.ref.name}-brokers",
-            # Brokers start all at once: none waits for another. Kubernetes never rolls the pods.
-            "podManagementPolicy": "Parallel",
-            "updateStrategy": {"type": "OnDelete"},
-            "selector": {"matchLabels": pod_selector(cluster)},
-            "template": {"metadata": {"labels": labels(cluster)}, "spec": _pod(cluster, config)},
-            "volumeClaimTemplates": [_volume_claim(cluster)],
-        },
-    )
+    spec = {
+        "replicas": cluster.replicas,
+        "serviceName": f"{cluster.ref.name}-brokers",
+        # All brokers start at once, and Kubernetes never rolls their pods.
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "OnDelete"},
+        "selector": {"matchLabels": pod_selector(cluster)},
+        "template": {"metadata": {"labels": labels(cluster)}, "spec": _pod(cluster, config)},
+        "volumeClaimTemplates": [_volume_claim(cluster)],
+    }
+    return _manifest(kinds.STATEFUL_SET, cluster, "", spec=spec)
 
 
 def _volume_claim(cluster: DesiredCluster) -> Object:
@@ -239,6 +184,7 @@ def _pod(cluster: DesiredCluster, config: OperatorConfig) -> Object:
 
 
 def _container(cluster: DesiredCluster, config: OperatorConfig) -> Object:
+    config_file = f"{CONFIG_PATH}/{CONFIG_NAME}"
     container: Object = {
         "name": "broker",
         "image": config.broker_image,
@@ -246,13 +192,7 @@ def _container(cluster: DesiredCluster, config: OperatorConfig) -> Object:
         # tini is process 1: the kernel ignores SIGKILL from inside for process 1, and
         # `kubectl exec ... kill -9` must reach the broker.
         "command": ["tini", "--"],
-        "args": [
-            "python",
-            "-m",
-            "strandline.runtime.main",
-            "--config",
-            f"{CONFIG_PATH}/{CONFIG_NAME}",
-        ],
+        "args": ["python", "-m", "strandline.runtime.main", "--config", config_file],
         "env": [
             _from_pod("POD_NAME", "metadata.name"),
             _from_pod("POD_UID", "metadata.uid"),
@@ -261,18 +201,17 @@ def _container(cluster: DesiredCluster, config: OperatorConfig) -> Object:
             {"name": "CLUSTER_NAME", "value": cluster.ref.name},
         ],
         "ports": [
-            {"name": name, "containerPort": port, "protocol": "TCP"}
-            for name, port in (("kafka", KAFKA_PORT), ("grpc", GRPC_PORT), ("http", HTTP_PORT))
+            {"name": name, "containerPort": port, "protocol": "TCP"} for name, port in PORTS.items()
         ],
         "readinessProbe": _probe("/ready", period=1, timeout=2, failures=3),
-        # Sixty seconds without an iteration of the event loop; a shorter stall is a busy machine.
+        # A minute without an iteration of the event loop; a shorter stall means a busy machine.
         "livenessProbe": _probe("/live", period=10, timeout=5, failures=6),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        # Without a message file, the last log lines of an ended broker stay readable in its pod.
+        # The pod's status shows the last log lines of a broker that failed.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "data", "mountPath": DATA_PATH},
@@ -303,8 +242,7 @@ def _probe(path: str, *, period: int, timeout: int, failures: int) -> Object:
 def default_cluster(spec: Mapping[str, Any]) -> Object:
     """Return the BrokerCluster `default`; no topic owns it, so that it outlives all topics."""
     return {
-        "apiVersion": kinds.CLUSTER.api_version,
-        "kind": kinds.CLUSTER.kind,
+        **kinds.CLUSTER.type_meta,
         "metadata": {
             "name": DEFAULT_CLUSTER,
             "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER},
@@ -316,10 +254,9 @@ def default_cluster(spec: Mapping[str, Any]) -> Object:
 def partition(
     topic: DesiredTopic, number: int, replicas: Sequence[BrokerId], *, recover: bool
 ) -> Object:
-    """Return a Partition of a topic; recover says that it was lost and may have data on disks."""
+    """Return a Partition of a topic; recover says that brokers may already have its data."""
     return {
-        "apiVersion": kinds.PARTITION.api_version,
-        "kind": kinds.PARTITION.kind,
+        **kinds.PARTITION.type_meta,
         "metadata": {
             "name": f"{topic.ref.name}-{number}",
             "labels": {
@@ -340,28 +277,22 @@ def partition(
     }
 
 
-# --- what is said of both ----------------------------------------------------------------
+# --- for both ----------------------------------------------------------------------------
 
 
 def status_of(owner: ObjectRef, status: Object, *, resource_version: str = "") -> Object:
     """Return a status to apply; with a resource_version it is a compare-and-swap."""
     version = {"resourceVersion": resource_version} if resource_version else {}
-    return {
-        "apiVersion": owner.kind.api_version,
-        "kind": owner.kind.kind,
-        "metadata": {"name": owner.name, **version},
-        "status": status,
-    }
+    return {**owner.kind.type_meta, "metadata": {"name": owner.name, **version}, "status": status}
 
 
 def event(event: PostEvent, *, namespace: str, now: str, suffix: str) -> Object:
     """Return an Event; suffix makes its name unique."""
     about = event.about
     return {
-        "apiVersion": kinds.EVENT.api_version,
-        "kind": kinds.EVENT.kind,
+        **kinds.EVENT.type_meta,
         "metadata": {"name": f"{about.name[:200]}.{suffix}"},
-        "type": "Warning" if event.warning else "Normal",
+        "type": "Warning",
         "reason": event.reason,
         "message": event.message[:EVENT_MESSAGE_LENGTH_MAX],
         "source": {"component": FIELD_MANAGER},
@@ -369,8 +300,7 @@ def event(event: PostEvent, *, namespace: str, now: str, suffix: str) -> Object:
         "lastTimestamp": now,
         "count": 1,
         "involvedObject": {
-            "apiVersion": about.kind.api_version,
-            "kind": about.kind.kind,
+            **about.kind.type_meta,
             "name": about.name,
             "namespace": namespace,
             "uid": about.uid,
@@ -381,8 +311,7 @@ def event(event: PostEvent, *, namespace: str, now: str, suffix: str) -> Object:
 def _owner_reference(owner: ObjectRef) -> Object:
     """Return the reference that makes Kubernetes delete a dependent with its owner."""
     return {
-        "apiVersion": owner.kind.api_version,
-        "kind": owner.kind.kind,
+        **owner.kind.type_meta,
         "name": owner.name,
         "uid": owner.uid,
         "controller": True,
@@ -391,7 +320,7 @@ def _owner_reference(owner: ObjectRef) -> Object:
 
 
 def _with_digest(body: Object) -> Object:
-    """Return a manifest that carries a digest of itself."""
+    """Return a manifest with an annotation that is a digest of the manifest without it."""
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
     metadata = {**body["metadata"], "annotations": {kinds.APPLIED_ANNOTATION: digest}}

@@ -7,21 +7,15 @@ unchanged situation gives an unchanged status and no write.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from strandline.config.topic import TopicDefaults, effective_min_insync_replicas
 from strandline.kube.api import Object
-from strandline.model import NO_LEADER, BrokerEpoch, BrokerId, StoredPartition
+from strandline.model import NO_LEADER, BrokerId, PartitionState, StoredPartition
 
-from .observed import (
-    DesiredCluster,
-    DesiredTopic,
-    FoundStatus,
-    ObservedCluster,
-    ObservedTopic,
-)
+from .observed import DesiredCluster, DesiredTopic, FoundStatus, ObservedCluster, ObservedTopic
 
 MESSAGE_LENGTH_MAX: Final = 1_024
 READY: Final = "Ready"
@@ -36,9 +30,9 @@ class Readiness:
     refused marks a state that only a user can change; the operator posts an Event for it, too.
     """
 
-    ready: bool
     reason: str
     message: str
+    ready: bool = False
     refused: bool = False
 
 
@@ -46,12 +40,11 @@ def cluster_status(
     cluster: DesiredCluster, observed: ObservedCluster, readiness: Readiness, *, now: str
 ) -> Object:
     """Return the operator's part of a cluster's status."""
-    partitions = observed.partitions
     return {
         "observedGeneration": cluster.generation,
         "readyBrokers": observed.ready_brokers,
-        "brokers": _broker_rows(cluster.broker_ids, observed.broker_epochs, partitions),
-        "partitions": partition_counts(partitions, len(partitions)),
+        "brokers": _broker_rows(cluster.broker_ids, observed),
+        "partitions": partition_counts(observed.partitions, len(observed.partitions)),
         "conditions": [_condition(READY, readiness, cluster.generation, observed.status, now)],
     }
 
@@ -105,36 +98,27 @@ def effective_config(topic: DesiredTopic, cluster: DesiredCluster) -> dict[str, 
 
 def partition_counts(partitions: Iterable[StoredPartition], total: int) -> dict[str, int]:
     """Count partitions; one without a leader, a status or an object is offline."""
-    counts = dict.fromkeys(
-        ("total", "online", "offline", "underReplicated", "underMinIsr", "atMinIsr"), 0
-    )
-    counts["total"] = total
-    for partition in partitions:
-        state = partition.state
-        if state is None:
-            continue
-        isr, needed = len(state.isr), state.min_insync_replicas
-        counts["online"] += state.leader != NO_LEADER
-        counts["underReplicated"] += isr < len(state.replicas)
-        counts["underMinIsr"] += isr < needed
-        counts["atMinIsr"] += isr == needed
-    counts["offline"] = total - counts["online"]
-    return counts
+    states = _states(partitions)
+    online = sum(state.leader != NO_LEADER for state in states)
+    return {
+        "total": total,
+        "online": online,
+        "offline": total - online,
+        "underReplicated": sum(len(state.isr) < len(state.replicas) for state in states),
+        "underMinIsr": sum(len(state.isr) < state.min_insync_replicas for state in states),
+        "atMinIsr": sum(len(state.isr) == state.min_insync_replicas for state in states),
+    }
 
 
-def cluster_readiness(*, ready: int, desired: int, has_controller: bool) -> Readiness:
+def cluster_readiness(cluster: DesiredCluster, observed: ObservedCluster) -> Readiness:
     """Judge a cluster whose objects all exist."""
-    if ready < desired:
-        return Readiness(
-            ready=False, reason="BrokersNotReady", message=f"{ready} of {desired} brokers are ready"
-        )
-    if not has_controller:
-        return Readiness(
-            ready=False, reason="NoController", message="no broker has become the controller yet"
-        )
-    return Readiness(
-        ready=True, reason="AllBrokersReady", message=f"all {desired} brokers are ready"
-    )
+    if observed.ready_brokers < cluster.replicas:
+        message = f"{observed.ready_brokers} of {cluster.replicas} brokers are ready"
+        return Readiness(reason="BrokersNotReady", message=message)
+    if not observed.has_controller:
+        return Readiness(reason="NoController", message="no broker has become the controller yet")
+    message = f"all {cluster.replicas} brokers are ready"
+    return Readiness(ready=True, reason="AllBrokersReady", message=message)
 
 
 def topic_readiness(counts: dict[str, int]) -> Readiness:
@@ -142,7 +126,7 @@ def topic_readiness(counts: dict[str, int]) -> Readiness:
     total, online = counts["total"], counts["online"]
     if online < total:
         message = f"{online} of {total} partitions have a leader"
-        return Readiness(ready=False, reason="PartitionsOffline", message=message)
+        return Readiness(reason="PartitionsOffline", message=message)
     message = f"all {total} partitions have a leader"
     return Readiness(ready=True, reason="AllPartitionsOnline", message=message)
 
@@ -163,22 +147,20 @@ def _condition(
     }
 
 
-def _broker_rows(
-    ids: Iterable[BrokerId],
-    epochs: Mapping[BrokerId, BrokerEpoch],
-    partitions: Iterable[StoredPartition],
-) -> list[dict[str, int]]:
-    """Return one row for each broker: its epoch, and the partitions it leads and keeps."""
-    leaders: Counter[BrokerId] = Counter()
-    replicas: Counter[BrokerId] = Counter()
-    for partition in partitions:
-        if partition.state is not None:
-            leaders[partition.state.leader] += 1
-            replicas.update(partition.state.replicas)
+def _broker_rows(ids: Iterable[BrokerId], observed: ObservedCluster) -> list[dict[str, int]]:
+    """Return a row for each broker: its leaders and replicas, and its epoch if it registered."""
+    states = _states(observed.partitions)
+    leaders = Counter(state.leader for state in states)
+    replicas = Counter(broker_id for state in states for broker_id in state.replicas)
     rows: list[dict[str, int]] = []
     for broker_id in ids:
         row = {"id": broker_id, "leaders": leaders[broker_id], "replicas": replicas[broker_id]}
-        if broker_id in epochs:
-            row["epoch"] = epochs[broker_id]
+        if broker_id in observed.broker_epochs:
+            row["epoch"] = observed.broker_epochs[broker_id]
         rows.append(row)
     return rows
+
+
+def _states(partitions: Iterable[StoredPartition]) -> list[PartitionState]:
+    """Return the states of those partitions that have one."""
+    return [partition.state for partition in partitions if partition.state is not None]

@@ -1,4 +1,4 @@
-"""A queue of keys: one worker at a time works on a key, and its changes collect meanwhile.
+"""A queue of keys: one worker at a time works on a key; a change meanwhile queues the key again.
 
 Bounded, because a key waits at most once. A failed key comes back after a pause that doubles, with
 jitter, so that many objects do not come back together.
@@ -28,7 +28,7 @@ class ReconcileKey:
 
 
 class WorkQueue:
-    """Keys, and the time from which a worker may take each; lives on one event loop."""
+    """Keys, each with the time from which a worker may take it; lives on one event loop."""
 
     def __init__(self, work: Callable[[ReconcileKey], Coroutine[Any, Any, bool]]) -> None:
         """Take the function that works on a key and tells whether it succeeded."""
@@ -99,9 +99,6 @@ class WorkQueue:
             self._try_again(key)
 
     def _try_again(self, key: ReconcileKey) -> None:
-        failures = self._failures.get(key, 0)
-        self._failures[key] = failures + 1
-        pause = min(
-            operator_config.BACKOFF_MS * 2 ** min(failures, 16), operator_config.BACKOFF_MAX_MS
-        )
-        self.add(key, after_ms=int(pause * random.uniform(0.5, 1.0)))
+        self._failures[key] = self._failures.get(key, 0) + 1
+        pause_ms = operator_config.BACKOFF.after_ms(self._failures[key])
+        self.add(key, after_ms=int(pause_ms * random.uniform(0.5, 1.0)))

@@ -7,51 +7,30 @@ too; its row has observed = false.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BooleanType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from strandline import names
 
-from .samples import SERIES_KEY, broker_id, held, of, value_at
+from . import schema
+from .samples import broker_id, held, of, under_epochs, value_at
 
-METRICS: Final = tuple(
-    metric.name
-    for metric in (
-        names.PARTITION_IS_LEADER,
-        names.PARTITION_LEADER_EPOCH,
-        names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS,
-        names.PARTITION_ISR_MEMBER,
-        names.LEADER_ELECTIONS_TOTAL,
-    )
+METRICS: Final = (
+    names.PARTITION_IS_LEADER,
+    names.PARTITION_LEADER_EPOCH,
+    names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS,
+    names.PARTITION_ISR_MEMBER,
+    names.LEADER_ELECTIONS_TOTAL,
 )
 
-ELECTIONS: Final = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("epoch", LongType()),
-        StructField("old_leader", IntegerType()),
-        StructField("new_leader", IntegerType()),
-        StructField("t_last_old_ms", LongType()),
-        StructField("t_first_new_ms", LongType()),
-        StructField("t_first_new_err_ms", LongType()),
-        StructField("no_leader_low_ms", LongType()),
-        StructField("no_leader_high_ms", LongType()),
-        StructField("kind", StringType()),
-        StructField("cause", StringType()),
-        StructField("observed", BooleanType()),
-    ]
-)
+ELECTIONS: Final = schema.table("""
+    topic string, partition integer, epoch long, old_leader integer, new_leader integer,
+    t_last_old_ms long, t_first_new_ms long, t_first_new_err_ms long,
+    no_leader_low_ms long, no_leader_high_ms long, kind string, cause string, observed boolean
+""")
 """What `elections` returns.
 
 t_last_old_ms: the last scrape that saw the old leader lead. t_first_new_ms: when the new leader
@@ -81,8 +60,7 @@ def elections(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
              election within [start_ms, end_ms)
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
-    facts = facts.where(F.col("metric").isin(*METRICS)).cache()
+    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
     changes = _changes(_leaderships(facts, interval_ms=interval_ms))
     changes = _with_kinds(changes, facts, interval_ms=interval_ms)
     seen = changes.where(F.col("t_first_new_ms").between(start_ms, end_ms - 1))
@@ -92,32 +70,14 @@ def elections(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
 
 def _leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     """Return one row for each leader epoch under which a leader was scraped."""
-    epochs = of(facts, names.PARTITION_LEADER_EPOCH.name).select(
-        *SERIES_KEY,
-        F.col("value").cast("long").alias("epoch"),
-        F.col("first_ms").alias("epoch_first_ms"),
-        F.col("last_ms").alias("epoch_last_ms"),
-        F.col("hold_end_ms").alias("epoch_end_ms"),
-        F.col("end_reason").alias("epoch_reason"),
-    )
-    leading = of(facts, names.PARTITION_IS_LEADER.name).where(F.col("value") > 0)
-    first = F.greatest("first_ms", "epoch_first_ms")
-    seen = (
-        leading.join(epochs, list(SERIES_KEY))
-        .where(
-            (F.col("epoch_first_ms") <= F.col("last_ms"))
-            & (F.col("first_ms") <= F.col("epoch_last_ms"))
-        )
-        .select(
-            *SERIES_KEY,
-            "epoch",
-            first.alias("first_ms"),
-            F.least("last_ms", "epoch_last_ms").alias("last_ms"),
-            F.least("hold_end_ms", "epoch_end_ms").alias("hold_end_ms"),
-            F.when(F.col("epoch_last_ms") < F.col("last_ms"), F.col("epoch_reason"))
-            .otherwise(F.col("end_reason"))
-            .alias("end_reason"),
-        )
+    leading = of(facts, names.PARTITION_IS_LEADER).where(F.col("value") > 0)
+    first, last = F.greatest("first_ms", "epoch_first_ms"), F.least("last_ms", "epoch_last_ms")
+    epoch_ended = F.col("epoch_last_ms") < F.col("last_ms")
+    reason = F.when(epoch_ended, F.col("epoch_reason")).otherwise(F.col("end_reason"))
+    hold_end = F.least("hold_end_ms", "epoch_end_ms")
+    paired = under_epochs(leading, facts).where(first <= last)
+    seen = paired.withColumns(
+        {"first_ms": first, "last_ms": last, "hold_end_ms": hold_end, "end_reason": reason}
     )
     whole = seen.groupBy(*PARTITION, "epoch").agg(
         F.min_by("pod", "first_ms").alias("pod"),
@@ -127,57 +87,35 @@ def _leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
         F.max("hold_end_ms").alias("hold_end_ms"),
         F.max_by("end_reason", "last_ms").alias("end_reason"),
     )
-    dated = value_at(
-        whole,
-        facts,
-        names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS.name,
-        at="first_ms",
-        into="since",
-    )
+    leader_since = names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
+    dated = value_at(whole, facts, leader_since, at="first_ms", into="since")
     since = F.round(F.col("since") * 1000).cast("long")
     stated = since <= F.col("first_ms")
-    return dated.withColumn(
-        "begun_ms", F.when(stated, since).otherwise(F.col("first_ms"))
-    ).withColumn("begun_err_ms", F.when(stated, 0).otherwise(interval_ms))
+    begun = F.when(stated, since).otherwise(F.col("first_ms"))
+    error = F.when(stated, 0).otherwise(interval_ms)
+    return dated.withColumns({"t_first_new_ms": begun, "t_first_new_err_ms": error})
 
 
 def _changes(leaderships: DataFrame) -> DataFrame:
     """Return one row for each leadership that follows another."""
     in_order = Window.partitionBy(*PARTITION).orderBy("epoch")
-
-    def before(name: str) -> Column:
-        return F.lag(name).over(in_order).alias(f"old_{name}")
-
-    pairs = leaderships.select(
-        "*",
-        *(
-            before(name)
-            for name in ("epoch", "pod", "instance", "last_ms", "hold_end_ms", "end_reason")
-        ),
-    ).where(F.col("old_epoch").isNotNull())
-    last_old = F.least("old_last_ms", "begun_ms")
-    high = F.greatest(F.col("begun_ms") - last_old, F.lit(0))
-    low = F.greatest(F.col("begun_ms") - F.col("begun_err_ms") - F.col("old_hold_end_ms"), F.lit(0))
+    before = ("epoch", "pod", "instance", "last_ms", "hold_end_ms", "end_reason")
+    old = {f"old_{name}": F.lag(name).over(in_order) for name in before}
+    pairs = leaderships.withColumns(old).where(F.col("old_epoch").isNotNull())
+    begun, error = F.col("t_first_new_ms"), F.col("t_first_new_err_ms")
+    last_old = F.least(F.col("old_last_ms"), begun)
+    low = F.greatest(begun - error - F.col("old_hold_end_ms"), F.lit(0))
     skipped = F.col("epoch") > F.col("old_epoch") + 1
-    return pairs.select(
-        *PARTITION,
-        "epoch",
-        "old_epoch",
-        "old_pod",
-        "old_instance",
-        "old_last_ms",
-        "first_ms",
-        F.when(~skipped, broker_id("old_pod")).alias("old_leader"),
-        broker_id("pod").alias("new_leader"),
-        last_old.alias("t_last_old_ms"),
-        F.col("begun_ms").alias("t_first_new_ms"),
-        F.col("begun_err_ms").alias("t_first_new_err_ms"),
-        F.when(skipped, 0).otherwise(low).alias("no_leader_low_ms"),
-        high.alias("no_leader_high_ms"),
-        F.create_map(*(F.lit(x) for pair in CAUSES.items() for x in pair))[
-            F.col("old_end_reason")
-        ].alias("cause"),
-        F.lit(True).alias("observed"),
+    return pairs.withColumns(
+        {
+            "old_leader": F.when(~skipped, broker_id("old_pod")),
+            "new_leader": broker_id("pod"),
+            "t_last_old_ms": last_old,
+            "no_leader_low_ms": F.when(skipped, 0).otherwise(low),
+            "no_leader_high_ms": F.greatest(begun - last_old, F.lit(0)),
+            "cause": _looked_up(CAUSES, F.col("old_end_reason")),
+            "observed": F.lit(True),
+        }
     )
 
 
@@ -187,38 +125,34 @@ def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> Da
     If the counter shows none or several: unclean if the new leader was outside the last known
     ISR, controlled if the old leader is still scraped, broker_failure otherwise.
     """
-    counted = of(facts, names.LEADER_ELECTIONS_TOTAL.name).where(
-        F.col("value") > F.col("previous_value")
+    counter = of(facts, names.LEADER_ELECTIONS_TOTAL)
+    kind = _looked_up(KINDS, F.col("labels")["kind"])
+    counted = (
+        counter.where(F.col("value") > F.col("previous_value"))
+        .select(kind.alias("counted"), F.col("first_ms").alias("counted_ms"))
+        .where(F.col("counted").isNotNull())
     )
-    known = F.create_map(*(F.lit(x) for pair in KINDS.items() for x in pair))
-    counted = counted.select(
-        known[F.col("labels")["kind"]].alias("counted"),
-        F.col("first_ms").alias("counted_ms"),
-    ).where(F.col("counted").isNotNull())
-    within = (F.col("counted_ms") > F.col("t_last_old_ms")) & (
-        F.col("counted_ms") <= F.col("first_ms") + interval_ms
-    )
+    after_old = F.col("counted_ms") > F.col("t_last_old_ms")
+    before_scrape = F.col("counted_ms") <= F.col("first_ms") + interval_ms
     key = [*PARTITION, "epoch"]
     stated = (
-        changes.join(F.broadcast(counted), within)
+        changes.join(F.broadcast(counted), after_old & before_scrape)
         .groupBy(*key)
         .agg(F.collect_set("counted").alias("counted"))
     )
-    members = of(facts, names.PARTITION_ISR_MEMBER.name).select(
-        *(F.col(name).alias(f"_{name}") for name in (*SERIES_KEY, "replica", "last_ms", "value"))
-    )
-    same = (
-        (F.col("_topic") == F.col("topic"))
-        & (F.col("_partition") == F.col("partition"))
-        & (F.col("_pod") == F.col("old_pod"))
-        & (F.col("_instance") == F.col("old_instance"))
-        & (F.col("_replica") == F.col("new_leader"))
-        & (F.col("_last_ms") <= F.col("old_last_ms"))
+    members = of(facts, names.PARTITION_ISR_MEMBER).select(
+        *PARTITION,
+        F.col("pod").alias("old_pod"),
+        F.col("instance").alias("old_instance"),
+        F.col("replica").alias("new_leader"),
+        F.col("last_ms").alias("member_ms"),
+        "value",
     )
     outside = (
-        changes.join(members, same)
+        changes.join(members, [*PARTITION, "old_pod", "old_instance", "new_leader"])
+        .where(F.col("member_ms") <= F.col("old_last_ms"))
         .groupBy(*key)
-        .agg((F.max_by("_value", "_last_ms") == 0).alias("outside"))
+        .agg((F.max_by("value", "member_ms") == 0).alias("outside"))
     )
     signs = (
         F.when(F.col("outside"), "unclean")
@@ -234,20 +168,23 @@ def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> Da
     )
 
 
+def _looked_up(table: Mapping[str, str], key: Column) -> Column:
+    """Return the table's value for the key, null if it has none."""
+    return F.create_map(*(F.lit(each) for pair in table.items() for each in pair))[key]
+
+
 def _unseen(seen: DataFrame) -> DataFrame:
     """Return one row for each epoch between two observed ones."""
-    skipped = seen.where(F.col("epoch") > F.col("old_epoch") + 1)
-    between = F.explode(F.sequence(F.col("old_epoch") + 1, F.col("epoch") - 1))
-    nothing = F.lit(None)
-    return (
-        skipped.withColumn("epoch", between)
-        .withColumn("observed", F.lit(False))
-        .withColumn(
-            "old_leader",
-            F.when(F.col("epoch") == F.col("old_epoch") + 1, broker_id("old_pod")),
-        )
-        .withColumn("new_leader", nothing.cast("int"))
-        .withColumn("no_leader_low_ms", nothing.cast("long"))
-        .withColumn("no_leader_high_ms", nothing.cast("long"))
-        .withColumn("kind", nothing.cast("string"))
+    following = F.col("old_epoch") + 1
+    skipped = seen.where(F.col("epoch") > following)
+    between = F.explode(F.sequence(following, F.col("epoch") - 1))
+    return skipped.withColumn("epoch", between).withColumns(
+        {
+            "observed": F.lit(False),
+            "old_leader": F.when(F.col("epoch") == following, broker_id("old_pod")),
+            "new_leader": F.lit(None).cast("int"),
+            "no_leader_low_ms": F.lit(None).cast("long"),
+            "no_leader_high_ms": F.lit(None).cast("long"),
+            "kind": F.lit(None).cast("string"),
+        }
     )

@@ -54,12 +54,8 @@ def _fault(path: Path, index: int, given: Any) -> InjectedFault:
     at_ms = _whole(where, given, "atMs")
     if at_ms is None:
         raise FaultsMalformed(f"{where}: needs atMs")
-    return InjectedFault(
-        name=name,
-        at_ms=at_ms,
-        broker_id=_whole(where, given, "brokerId"),
-        gap_ms=_whole(where, given, "gapMs"),
-    )
+    broker_id, gap_ms = _whole(where, given, "brokerId"), _whole(where, given, "gapMs")
+    return InjectedFault(name=name, at_ms=at_ms, broker_id=broker_id, gap_ms=gap_ms)
 
 
 def _whole(where: str, given: dict[str, Any], key: str) -> int | None:

@@ -9,49 +9,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BooleanType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from strandline import names
 
+from . import schema
 from .run_lengths import GAP_INTERVALS
-from .samples import SERIES_KEY, held, of, value_at
+from .samples import SERIES_KEY, held, of, under_epochs, value_at
 
-METRICS: Final = tuple(
-    metric.name
-    for metric in (
-        names.PARTITION_ISR_MEMBER,
-        names.PARTITION_LEADER_EPOCH,
-        names.PARTITION_PARTITION_EPOCH,
-        names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS,
-        names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS,
-    )
+METRICS: Final = (
+    names.PARTITION_ISR_MEMBER,
+    names.PARTITION_LEADER_EPOCH,
+    names.PARTITION_PARTITION_EPOCH,
+    names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS,
+    names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS,
 )
 
-ISR_INTERVALS: Final = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("replica", IntegerType()),
-        StructField("in_isr", BooleanType()),
-        StructField("start_ms", LongType()),
-        StructField("end_ms", LongType()),
-        StructField("start_err_ms", LongType()),
-        StructField("end_err_ms", LongType()),
-        StructField("start_reason", StringType()),
-        StructField("end_reason", StringType()),
-        StructField("sample_count", LongType()),
-        StructField("leader_epoch", LongType()),
-    ]
-)
+ISR_INTERVALS: Final = schema.table("""
+    topic string, partition integer, replica integer, in_isr boolean,
+    start_ms long, end_ms long, start_err_ms long, end_err_ms long,
+    start_reason string, end_reason string, sample_count long, leader_epoch long
+""")
 """What `isr_intervals` returns.
 
 in_isr is null where the samples tell nothing. Reasons: change, gap, stale, leader_change, range.
@@ -70,8 +49,7 @@ def isr_intervals(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms
              replica disjoint, in order, without holes over [start_ms, end_ms)
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
-    facts = facts.where(F.col("metric").isin(*METRICS)).cache()
+    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
     pieces = _under_epochs(facts, interval_ms=interval_ms)
     pieces = _with_edges(pieces, facts, interval_ms=interval_ms)
     truth = _truth(pieces, start_ms=start_ms, end_ms=end_ms)
@@ -83,37 +61,25 @@ def isr_intervals(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms
 
 def _under_epochs(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     """Split the ISR samples of each broker where its own leader epoch changes."""
-    epochs = of(facts, names.PARTITION_LEADER_EPOCH.name).select(
-        *SERIES_KEY,
-        F.col("value").cast("long").alias("epoch"),
-        F.col("first_ms").alias("epoch_first_ms"),
-        F.col("hold_end_ms").alias("epoch_end_ms"),
-    )
-    members = of(facts, names.PARTITION_ISR_MEMBER.name)
+    members = of(facts, names.PARTITION_ISR_MEMBER)
     first, last = F.col("first_ms"), F.col("last_ms")
     pace_ms = F.when(F.col("sample_count") > 1, (last - first) / (F.col("sample_count") - 1))
     seen_first = F.greatest(first, F.col("epoch_first_ms"))
     seen_last = F.least(last, F.col("epoch_end_ms") - 1)
-    cut = F.col("epoch_first_ms") > first
-    return (
-        members.join(epochs, list(SERIES_KEY))
-        .where((seen_first < F.col("epoch_end_ms")) & (seen_first <= last))
-        .select(
-            *SERIES_KEY,
-            "replica",
-            "epoch",
-            (F.col("value") > 0).alias("in_isr"),
-            seen_first.alias("first_ms"),
-            F.when(cut, "leader_change").otherwise(F.col("start_reason")).alias("start_reason"),
-            F.when(~cut, F.col("previous_ms")).alias("previous_ms"),
-            F.least("hold_end_ms", "epoch_end_ms").alias("end_ms"),
-            F.when(F.col("epoch_end_ms") < F.col("hold_end_ms"), "leader_change")
-            .otherwise(F.col("end_reason"))
-            .alias("end_reason"),
-            F.floor((seen_last - seen_first) / F.coalesce(pace_ms, F.lit(interval_ms)) + 1.5).alias(
-                "sample_count"
-            ),
-        )
+    seen_count = (seen_last - seen_first) / F.coalesce(pace_ms, F.lit(interval_ms)) + 1.5
+    begun_in = F.col("epoch_first_ms") > first
+    ended_in = F.col("epoch_end_ms") < F.col("hold_end_ms")
+    paired = under_epochs(members, facts)
+    return paired.where((seen_first < F.col("epoch_end_ms")) & (seen_first <= last)).withColumns(
+        {
+            "in_isr": F.col("value") > 0,
+            "first_ms": seen_first,
+            "start_reason": F.when(begun_in, "leader_change").otherwise(F.col("start_reason")),
+            "previous_ms": F.when(~begun_in, F.col("previous_ms")),
+            "end_ms": F.least("hold_end_ms", "epoch_end_ms"),
+            "end_reason": F.when(ended_in, "leader_change").otherwise(F.col("end_reason")),
+            "sample_count": F.floor(seen_count),
+        }
     )
 
 
@@ -124,23 +90,14 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
     one since the previous scrape: then it was the only change. The first scrape of a leadership
     shows when the leadership began, and whether the ISR changed since.
     """
-    known = value_at(
-        pieces,
-        facts,
-        names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS.name,
-        at="first_ms",
-        into="changed",
-    )
-    known = value_at(
-        known,
-        facts,
-        names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS.name,
-        at="first_ms",
-        into="since",
-    )
-    epoch = names.PARTITION_PARTITION_EPOCH.name
-    known = value_at(known, facts, epoch, at="first_ms", into="version")
-    known = value_at(known, facts, epoch, at="previous_ms", into="version_before")
+    known = pieces
+    for metric, at, into in (
+        (names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS, "first_ms", "changed"),
+        (names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS, "first_ms", "since"),
+        (names.PARTITION_PARTITION_EPOCH, "first_ms", "version"),
+        (names.PARTITION_PARTITION_EPOCH, "previous_ms", "version_before"),
+    ):
+        known = value_at(known, facts, metric, at=at, into=into)
     changed, since = F.round(F.col("changed") * 1000), F.round(F.col("since") * 1000)
     first = F.col("first_ms")
     alone = F.col("version") == F.col("version_before") + 1
@@ -153,71 +110,46 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
     )
     start = F.when(began, since).when(stated, changed).otherwise(first).cast("long")
     error = F.when(began, F.when(changed == since, 0).otherwise(first - since)).when(stated, 0)
-    moved = known.withColumn("start_ms", start).withColumn(
-        "start_err_ms", F.coalesce(error, F.lit(interval_ms)).cast("long")
-    )
+    error = F.coalesce(error, F.lit(interval_ms)).cast("long")
+    moved = known.withColumns({"start_ms": start, "start_err_ms": error})
     # A piece ends where the next piece of its series starts; that start may just have moved.
     series = Window.partitionBy(*SERIES_KEY, "replica").orderBy("first_ms")
-    next_start = F.lead("start_ms").over(series)
+    next_start, next_error = (F.lead(name).over(series) for name in ("start_ms", "start_err_ms"))
     adjoins = F.lead("first_ms").over(series) == F.col("end_ms")
-    return moved.withColumns(
-        {
-            "end_ms": F.when(adjoins, next_start).otherwise(F.col("end_ms")),
-            "end_err_ms": F.when(adjoins, F.lead("start_err_ms").over(series)).otherwise(
-                interval_ms
-            ),
-        }
-    )
+    end = F.when(adjoins, next_start).otherwise(F.col("end_ms"))
+    error = F.when(adjoins, next_error).otherwise(interval_ms)
+    return moved.withColumns({"end_ms": end, "end_err_ms": error})
 
 
 def _truth(pieces: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
     """Cut every leadership off where a later one begins."""
-    later = (
-        Window.partitionBy("topic", "partition")
-        .orderBy("epoch")
-        .rowsBetween(1, Window.unboundedFollowing)
-    )
-    earlier = (
-        Window.partitionBy("topic", "partition")
-        .orderBy("epoch")
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
-    begun = F.min(F.struct("start_ms", "start_err_ms")).alias("begun")
+    in_order = Window.partitionBy("topic", "partition").orderBy("epoch")
+    later = in_order.rowsBetween(1, Window.unboundedFollowing)
+    key = ["topic", "partition", "epoch"]
     leaderships = (
-        pieces.groupBy("topic", "partition", "epoch")
-        .agg(begun)
+        pieces.groupBy(*key)
+        .agg(F.min(F.struct("start_ms", "start_err_ms")).alias("begun"))
         .select(
-            "topic",
-            "partition",
-            "epoch",
+            *key,
             F.min("begun").over(later).alias("superseded"),
             F.col("begun.start_ms").alias("begun_ms"),
-            F.count("*").over(earlier).alias("earlier"),
+            F.lag("epoch").over(in_order).alias("earlier"),
         )
     )
     cut = F.coalesce(F.col("superseded.start_ms") <= F.col("end_ms"), F.lit(False))
-    follows = (F.col("start_ms") == F.col("begun_ms")) & (F.col("earlier") > 0)
-    return (
-        pieces.join(leaderships, ["topic", "partition", "epoch"])
-        .select(
-            *SUBJECT,
-            "epoch",
-            "in_isr",
-            "sample_count",
-            F.greatest("start_ms", F.lit(start_ms)).alias("start_ms"),
-            "start_err_ms",
-            F.when(follows, "leader_change").otherwise(F.col("start_reason")).alias("start_reason"),
-            F.least(
-                F.when(cut, F.col("superseded.start_ms")).otherwise(F.col("end_ms")),
-                F.lit(end_ms),
-            ).alias("end_ms"),
-            F.when(cut, F.col("superseded.start_err_ms"))
-            .otherwise(F.col("end_err_ms"))
-            .alias("end_err_ms"),
-            F.when(cut, "leader_change").otherwise(F.col("end_reason")).alias("end_reason"),
-        )
-        .where(F.col("start_ms") < F.col("end_ms"))
+    follows = (F.col("start_ms") == F.col("begun_ms")) & F.col("earlier").isNotNull()
+    error = F.when(cut, F.col("superseded.start_err_ms")).otherwise(F.col("end_err_ms"))
+    bounded = pieces.join(leaderships, key).withColumns(
+        {
+            "start_ms": F.greatest("start_ms", F.lit(start_ms)),
+            "start_reason": F.when(follows, "leader_change").otherwise(F.col("start_reason")),
+            # Without a later leadership its start is null, which `least` passes over.
+            "end_ms": F.least("end_ms", "superseded.start_ms", F.lit(end_ms)),
+            "end_err_ms": error,
+            "end_reason": F.when(cut, "leader_change").otherwise(F.col("end_reason")),
+        }
     )
+    return bounded.where(F.col("start_ms") < F.col("end_ms"))
 
 
 def _merged(truth: DataFrame) -> DataFrame:
@@ -226,22 +158,13 @@ def _merged(truth: DataFrame) -> DataFrame:
     touches = F.lag("end_ms").over(in_order) >= F.col("start_ms")
     goes_on = touches & (F.lag("in_isr").over(in_order) == F.col("in_isr"))
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    numbered = truth.withColumn("_begins", F.when(goes_on, 0).otherwise(1)).withColumn(
-        "_interval", F.sum("_begins").over(so_far)
-    )
-
-    def at_start(name: str) -> Column:
-        return F.min_by(name, "start_ms").alias(name)
-
-    def at_end(name: str) -> Column:
-        return F.max_by(name, "start_ms").alias(name)
-
+    begun = truth.withColumn("_begins", F.when(goes_on, 0).otherwise(1))
+    numbered = begun.withColumn("_interval", F.sum("_begins").over(so_far))
+    at_start, at_end = ("start_err_ms", "start_reason"), ("end_err_ms", "end_reason")
     return numbered.groupBy(*SUBJECT, "_interval", "in_isr").agg(
-        at_start("start_err_ms"),
-        at_start("start_reason"),
+        *(F.min_by(name, "start_ms").alias(name) for name in at_start),
+        *(F.max_by(name, "start_ms").alias(name) for name in at_end),
         F.min_by("epoch", "start_ms").alias("leader_epoch"),
-        at_end("end_err_ms"),
-        at_end("end_reason"),
         F.sum("sample_count").alias("sample_count"),
         F.min("start_ms").alias("start_ms"),
         F.max("end_ms").alias("end_ms"),
@@ -249,38 +172,22 @@ def _merged(truth: DataFrame) -> DataFrame:
 
 
 def _without_holes(known: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
-    """Fill every hole with an interval of unknown state."""
+    """Fill every hole with an interval whose in_isr and leader_epoch are null.
+
+    A hole reaches from the end of the interval before it to the start of the next.
+    """
+    # What an interval tells of its start and end: the values at the edges of the range.
+    edges = {"ms": (start_ms, end_ms), "err_ms": (0, 0), "reason": ("range", "range")}
+    end_of_range = {f"start_{name}": F.lit(end) for name, (_, end) in edges.items()}
     in_order = Window.partitionBy(*SUBJECT).orderBy("start_ms")
-    columns = ISR_INTERVALS.fieldNames()
-    around = known.select(
-        "*",
-        F.lag("end_ms").over(in_order).alias("before_ms"),
-        F.lag("end_err_ms").over(in_order).alias("before_err_ms"),
-        F.lag("end_reason").over(in_order).alias("before_reason"),
-        F.lead("start_ms").over(in_order).alias("after_ms"),
+    before = {
+        f"start_{name}": F.lag(f"end_{name}", 1, start).over(in_order)
+        for name, (start, _) in edges.items()
+    }
+    after = {f"end_{name}": F.col(f"start_{name}") for name in edges}
+    ends = known.select(*SUBJECT).distinct().withColumns(end_of_range)
+    between = known.unionByName(ends, allowMissingColumns=True).withColumns(before | after)
+    holes = between.where(F.col("start_ms") < F.col("end_ms")).select(
+        *SUBJECT, *before, *after, F.lit(0).alias("sample_count")
     )
-    ahead = around.where(F.coalesce("before_ms", F.lit(start_ms)) < F.col("start_ms")).select(
-        *SUBJECT,
-        F.coalesce("before_ms", F.lit(start_ms)).alias("start_ms"),
-        F.col("start_ms").alias("end_ms"),
-        F.coalesce("before_err_ms", F.lit(0)).alias("start_err_ms"),
-        F.col("start_err_ms").alias("end_err_ms"),
-        F.coalesce("before_reason", F.lit("range")).alias("start_reason"),
-        F.col("start_reason").alias("end_reason"),
-    )
-    behind = around.where(F.col("after_ms").isNull() & (F.col("end_ms") < end_ms)).select(
-        *SUBJECT,
-        F.col("end_ms").alias("start_ms"),
-        F.lit(end_ms).alias("end_ms"),
-        F.col("end_err_ms").alias("start_err_ms"),
-        F.lit(0).alias("end_err_ms"),
-        F.col("end_reason").alias("start_reason"),
-        F.lit("range").alias("end_reason"),
-    )
-    unknown = ahead.unionByName(behind).select(
-        "*",
-        F.lit(None).cast("boolean").alias("in_isr"),
-        F.lit(0).alias("sample_count"),
-        F.lit(None).cast("long").alias("leader_epoch"),
-    )
-    return known.select(*columns).unionByName(unknown.select(*columns))
+    return known.unionByName(holes, allowMissingColumns=True)

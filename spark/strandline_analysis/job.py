@@ -12,29 +12,33 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from . import failovers, isr_intervals
-from .read import read_samples
+from strandline.names import Metric
+
+from . import failovers, isr_intervals, read
 from .report import text_report
 from .run_lengths import GAP_INTERVALS
 from .samples import scrape_interval_ms
 from .session import local_session
 from .task import Task, add_options, task_of
-from .write import summary_of, write_tables
 
 UP: Final = "up"
 """Prometheus's own series: one sample for each scrape of each target."""
+SUMMARY: Final = "summary.json"
 OK, NO_DATA = 0, 2
 TABLE_MARK: Final = "table "
 """Start of a line of --print-tables; the table's name and its rows as JSON follow."""
 
 Analysis = Callable[..., DataFrame]
-ANALYSES: Final[dict[str, tuple[Analysis, tuple[str, ...]]]] = {
+ANALYSES: Final[dict[str, tuple[Analysis, tuple[Metric, ...]]]] = {
     "isr_intervals": (isr_intervals.isr_intervals, isr_intervals.METRICS),
     "elections": (failovers.elections, failovers.METRICS),
 }
@@ -66,48 +70,50 @@ def run(task: Task) -> int:
 
 def analyse(spark: SparkSession, task: Task) -> int:
     """Run every analysis over the task's range; print the report and write the tables."""
+    ranged: dict[str, Any] = {"start_ms": task.start_ms, "end_ms": task.end_ms}
 
-    def read(metrics: Sequence[str], *, gap_ms: float) -> DataFrame:
-        return read_samples(
-            spark,
-            task.prometheus,
-            metrics,
-            start_ms=task.start_ms,
-            end_ms=task.end_ms,
-            gap_ms=gap_ms,
-        )
+    def samples_of(*metrics: str, gap_ms: float) -> DataFrame:
+        source = spark.read.format(read.FORMAT).options(url=task.prometheus, **ranged)
+        return source.options(metrics=",".join(metrics), gap_ms=gap_ms).load()
 
-    interval_ms = scrape_interval_ms(read([UP], gap_ms=0))
+    interval_ms = scrape_interval_ms(samples_of(UP, gap_ms=0))
     if interval_ms is None:
         sys.stderr.write(f"{task.prometheus} holds no two scrapes of one target in this range\n")
         return NO_DATA
+    gap_ms = GAP_INTERVALS * interval_ms
     tables = {}
     for name, (analysis, metrics) in ANALYSES.items():
-        samples = read(metrics, gap_ms=GAP_INTERVALS * interval_ms)
-        tables[name] = analysis(
-            samples, interval_ms=interval_ms, start_ms=task.start_ms, end_ms=task.end_ms
-        ).toArrow()
-    sys.stdout.write(
-        text_report(
-            interval_ms=interval_ms,
-            isr_intervals=tables["isr_intervals"].to_pylist(),
-            elections=tables["elections"].to_pylist(),
-            faults=task.faults,
-            start_ms=task.start_ms,
-            end_ms=task.end_ms,
-        )
-    )
+        samples = samples_of(*(metric.name for metric in metrics), gap_ms=gap_ms)
+        tables[name] = analysis(samples, interval_ms=interval_ms, **ranged).toArrow()
+    rows = {name: table.to_pylist() for name, table in tables.items()}
+    sys.stdout.write(text_report(**rows, **ranged, interval_ms=interval_ms, faults=task.faults))
     if task.print_tables:
-        for name, rows in tables.items():
-            sys.stdout.write(f"{TABLE_MARK}{name} {json.dumps(rows.to_pylist())}\n")
-    summary = summary_of(
-        tables, startMs=task.start_ms, endMs=task.end_ms, scrapeIntervalMs=interval_ms
+        for name, table in rows.items():
+            sys.stdout.write(f"{TABLE_MARK}{name} {json.dumps(table)}\n")
+    write_tables(
+        task.out, tables, startMs=task.start_ms, endMs=task.end_ms, scrapeIntervalMs=interval_ms
     )
-    write_tables(task.out, tables, summary)
-    if tables["isr_intervals"].num_rows == 0:
+    if not rows["isr_intervals"]:
         sys.stderr.write(f"{task.prometheus} holds no sample of a partition in this range\n")
         return NO_DATA
     return OK
+
+
+def write_tables(out: Path, tables: Mapping[str, pa.Table], **facts: int) -> None:
+    """Write each table as Parquet and CSV, replacing those of an earlier run; then summary.json.
+
+    The tables are small, however much was read. A folder with a summary.json, which holds the
+    given facts and each table's number of rows, is complete.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    (out / SUMMARY).unlink(missing_ok=True)
+    for name, rows in tables.items():
+        pyarrow.parquet.write_table(rows, out / f"{name}.parquet", compression="zstd")
+        pyarrow.csv.write_csv(rows, out / f"{name}.csv")
+    summary = {**facts, "rows": {name: rows.num_rows for name, rows in tables.items()}}
+    part = out / f"{SUMMARY}.part"
+    part.write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
+    part.replace(out / SUMMARY)
 
 
 if __name__ == "__main__":

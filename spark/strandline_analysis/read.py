@@ -1,8 +1,8 @@
 """The Python Data Source `prometheus`: scraped samples as a DataFrame in the shape of schema.
 
-Use it as `spark.read.format("prometheus")` after `register`. One task reads one metric and makes
-runs of its samples before they reach the JVM. Options: url, metrics (comma-separated), start_ms,
-end_ms, gap_ms (0: every sample by itself), match (JSON of label values that all series must have).
+Use it as `spark.read.format("prometheus")` in a session of `session`. One task reads one metric
+and makes runs of its samples before they reach the JVM. Options: url, metrics (comma-separated),
+start_ms, end_ms, gap_ms (0: every sample by itself).
 """
 
 from __future__ import annotations
@@ -10,32 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from . import schema
 from .remote_read import Series, read_series
-from .run_lengths import Run, run_lengths
+from .run_lengths import run_lengths
 from .xor_chunk import number
 
 FORMAT: Final = "prometheus"
 NAME_LABEL: Final = "__name__"
-OPTIONS: Final = ("url", "metrics", "start_ms", "end_ms")
-
-
-class OptionMissing(ValueError):
-    """The source was used without one of its options."""
-
-
-@dataclass
-class MetricPartition(InputPartition):  # type: ignore[misc]  # pyspark is not in the dev extra
-    """All series of one metric."""
-
-    metric: str
 
 
 class PrometheusSource(DataSource):  # type: ignore[misc]  # pyspark is not in the dev extra
@@ -59,58 +45,19 @@ class PrometheusReader(DataSourceReader):  # type: ignore[misc]  # pyspark is no
     """Plans one task for each metric; a task asks Prometheus and yields runs."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        missing = [name for name in OPTIONS if not options.get(name)]
-        if missing:
-            raise OptionMissing(f"{FORMAT}: needs {', '.join(missing)}")
         self._url = options["url"]
         self._metrics = [name for name in options["metrics"].split(",") if name]
-        self._start_ms = int(options["start_ms"])
-        self._end_ms = int(options["end_ms"])
-        self._gap_ms = float(options.get("gap_ms", "0"))
-        self._match: dict[str, str] = json.loads(options.get("match", "{}"))
+        self._range = {name: int(options[name]) for name in ("start_ms", "end_ms")}
+        self._gap_ms = float(options["gap_ms"])
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition for each metric."""
-        return [MetricPartition(metric=metric) for metric in self._metrics]
+        return [InputPartition(metric) for metric in self._metrics]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of one metric's series."""
-        matchers = {NAME_LABEL: partition.metric, **self._match}
-        found = read_series(self._url, matchers, start_ms=self._start_ms, end_ms=self._end_ms)
-        for series in found:
-            yield from rows(
-                series, start_ms=self._start_ms, end_ms=self._end_ms, gap_ms=self._gap_ms
-            )
-
-
-def register(spark: SparkSession) -> None:
-    """Make the format known to a session."""
-    spark.dataSource.register(PrometheusSource)
-
-
-def read_samples(
-    spark: SparkSession,
-    url: str,
-    metrics: Sequence[str],
-    *,
-    start_ms: int,
-    end_ms: int,
-    gap_ms: float = 0,
-    match: Mapping[str, str] | None = None,
-) -> DataFrame:
-    """Return the samples of these metrics within [start_ms, end_ms), as runs if gap_ms > 0."""
-    return (
-        spark.read.format(FORMAT)
-        .options(
-            url=url,
-            metrics=",".join(metrics),
-            start_ms=str(start_ms),
-            end_ms=str(end_ms),
-            gap_ms=str(gap_ms),
-            match=json.dumps(dict(match or {})),
-        )
-        .load()
-    )
+        for series in read_series(self._url, {NAME_LABEL: partition.value}, **self._range):
+            yield from rows(series, **self._range, gap_ms=self._gap_ms)
 
 
 def rows(series: Series, *, start_ms: int, end_ms: int, gap_ms: float) -> Iterator[tuple[Any, ...]]:
@@ -127,7 +74,8 @@ def rows(series: Series, *, start_ms: int, end_ms: int, gap_ms: float) -> Iterat
         labels,
     )
     for run in run_lengths(series.samples(start_ms=start_ms, end_ms=end_ms), gap_ms=gap_ms):
-        yield (*head, run.first_ms, run.last_ms, run.sample_count, _value(run), run.is_stale)
+        value = None if run.is_stale else number(run.bits)
+        yield (*head, run.first_ms, run.last_ms, run.sample_count, value, run.is_stale)
 
 
 def series_id(labels: Mapping[str, str]) -> int:
@@ -135,10 +83,6 @@ def series_id(labels: Mapping[str, str]) -> int:
     text = json.dumps(sorted(labels.items()), separators=(",", ":"))
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
-
-
-def _value(run: Run) -> float | None:
-    return None if run.is_stale else number(run.bits)
 
 
 def _whole(label: str | None) -> int | None:

@@ -16,7 +16,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from io import BufferedIOBase
+from typing import Final
 
 import crc32c
 
@@ -49,13 +50,6 @@ class _Retriable(Exception):
     """This attempt failed; the same request may succeed next time."""
 
 
-class Readable(Protocol):
-    """The open body of an answer."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most size bytes, b"" at the end."""
-
-
 @dataclass(slots=True)
 class Series:
     """One series: its labels, and its chunks in the order of arrival."""
@@ -86,16 +80,15 @@ def read_series(
     Raises:  ReadFailed when Prometheus refuses or every attempt failed
     """
     body = compressed(request(matchers, start_ms=start_ms, end_ms=end_ms))
-    back_off = BACK_OFF_SECONDS
-    for attempt in range(1, ATTEMPTS_MAX + 1):
+    attempt = 1
+    while True:
         try:
             return _attempt(url.rstrip("/") + PATH, body)
         except (_Retriable, OSError, http.client.HTTPException) as error:
             if attempt == ATTEMPTS_MAX:
                 raise ReadFailed(f"{url}: {error} ({attempt} attempts)") from error
-            time.sleep(back_off)
-            back_off *= 2
-    raise ReadFailed(f"{url}: not asked")
+        time.sleep(BACK_OFF_SECONDS * 2 ** (attempt - 1))
+        attempt += 1
 
 
 def _attempt(url: str, body: bytes) -> list[Series]:
@@ -132,15 +125,12 @@ def merged(messages: Iterable[bytes]) -> list[Series]:
     return [found[key] for key in sorted(found)]
 
 
-def frames(answer: Readable) -> Iterator[bytes]:
+def frames(answer: BufferedIOBase) -> Iterator[bytes]:
     """Yield the message of every frame: length, CRC-32C of the message, message.
 
     Raises:  _Retriable when the stream ends within a frame or a checksum differs
     """
-    while True:
-        size = _frame_size(answer)
-        if size is None:
-            return
+    while (size := _frame_size(answer)) is not None:
         if size > FRAME_BYTES_MAX:
             raise ReadFailed(f"a frame of {size} bytes, at most {FRAME_BYTES_MAX}")
         stated = int.from_bytes(_exactly(answer, 4), "big")
@@ -202,16 +192,12 @@ def _series(message: bytes) -> Series:
             name = _expect_bytes(label.get(1, b"")).decode()
             series.labels[name] = _expect_bytes(label.get(2, b"")).decode()
         elif number == 2:
-            series.chunks.append(_chunk(content, series.labels))
+            chunk = dict(fields(content))
+            encoding = chunk.get(3, 0)
+            if encoding != XOR:
+                raise ReadFailed(f"{series.labels}: chunk encoding {encoding!r}, only XOR is read")
+            series.chunks.append(_expect_bytes(chunk.get(4, b"")))
     return series
-
-
-def _chunk(message: bytes, labels: Mapping[str, str]) -> bytes:
-    parts = dict(fields(message))
-    encoding = parts.get(3, 0)
-    if encoding != XOR:
-        raise ReadFailed(f"{dict(labels)}: chunk encoding {encoding!r}, only XOR is read")
-    return _expect_bytes(parts.get(4, b""))
 
 
 def _expect_bytes(value: int | bytes) -> bytes:
@@ -220,7 +206,7 @@ def _expect_bytes(value: int | bytes) -> bytes:
     return value
 
 
-def _frame_size(answer: Readable) -> int | None:
+def _frame_size(answer: BufferedIOBase) -> int | None:
     raw = answer.read(1)
     if not raw:
         return None
@@ -231,7 +217,7 @@ def _frame_size(answer: Readable) -> int | None:
     return _read_uvarint(raw, 0)[0]
 
 
-def _exactly(answer: Readable, size: int) -> bytes:
+def _exactly(answer: BufferedIOBase, size: int) -> bytes:
     data = bytearray()
     while len(data) < size:
         piece = answer.read(size - len(data))

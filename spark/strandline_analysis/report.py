@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, Final
 
 from .injected_faults import InjectedFault
@@ -30,14 +31,11 @@ def text_report(
     faults: Sequence[InjectedFault],
 ) -> str:
     """Return the whole report."""
-    head = (
-        f"{clock(start_ms)} to {clock(end_ms)} UTC, {duration(end_ms - start_ms)}, "
-        f"scraped every {duration(interval_ms)}"
-    )
-    parts = [head]
+    times = f"{clock(start_ms)} to {clock(end_ms)} UTC, {duration(end_ms - start_ms)}"
+    parts = [f"{times}, scraped every {duration(interval_ms)}"]
     if faults:
-        parts += ["", "Injected faults, and what the samples tell of them"]
-        parts += [fault_table(faults, isr_intervals=isr_intervals, elections=elections)]
+        shown = fault_table(faults, isr_intervals=isr_intervals, elections=elections)
+        parts += ["", "Injected faults, and what the samples tell of them", shown]
     parts += ["", f"Elections: {len(elections)}", election_table(elections)]
     changed = [row for row in isr_intervals if row["in_isr"] is not True]
     parts += ["", f"Times not known to be in the ISR: {len(changed)}", isr_table(changed)]
@@ -47,45 +45,39 @@ def text_report(
 def election_table(elections: Sequence[Row]) -> str:
     """Return one line for each election, oldest first."""
     header = ("partition", "epoch", "leader", "began", "+-", "without a leader", "kind", "old one")
-    ordered = sorted(elections, key=lambda row: (row["t_first_new_ms"], *_place(row)))
-    return table(
-        header,
-        [
-            (
-                f"{row['topic']}-{row['partition']}",
-                str(row["epoch"]),
-                f"{_id(row['old_leader'])} -> {_id(row['new_leader'])}",
-                clock(row["t_first_new_ms"]),
-                duration(row["t_first_new_err_ms"]),
-                _bounds(row),
-                row["kind"] or "not seen",
-                row["cause"] or "",
-            )
-            for row in ordered
-        ],
-    )
+    lines = [
+        (
+            f"{row['topic']}-{row['partition']}",
+            str(row["epoch"]),
+            f"{_id(row['old_leader'])} -> {_id(row['new_leader'])}",
+            clock(row["t_first_new_ms"]),
+            duration(row["t_first_new_err_ms"]),
+            _bounds(row),
+            row["kind"] or "not seen",
+            row["cause"] or "",
+        )
+        for row in _in_order(elections, "t_first_new_ms", "topic", "partition")
+    ]
+    return table(header, lines)
 
 
 def isr_table(intervals: Sequence[Row]) -> str:
     """Return one line for each interval, oldest first."""
     header = ("partition", "replica", "state", "from", "+-", "for", "began by", "ended by")
-    ordered = sorted(intervals, key=lambda row: (row["start_ms"], *_place(row), row["replica"]))
-    return table(
-        header,
-        [
-            (
-                f"{row['topic']}-{row['partition']}",
-                str(row["replica"]),
-                STATES[row["in_isr"]],
-                clock(row["start_ms"]),
-                duration(row["start_err_ms"]),
-                duration(row["end_ms"] - row["start_ms"]),
-                row["start_reason"],
-                row["end_reason"],
-            )
-            for row in ordered
-        ],
-    )
+    lines = [
+        (
+            f"{row['topic']}-{row['partition']}",
+            str(row["replica"]),
+            STATES[row["in_isr"]],
+            clock(row["start_ms"]),
+            duration(row["start_err_ms"]),
+            duration(row["end_ms"] - row["start_ms"]),
+            row["start_reason"],
+            row["end_reason"],
+        )
+        for row in _in_order(intervals, "start_ms", "topic", "partition", "replica")
+    ]
+    return table(header, lines)
 
 
 def fault_table(
@@ -117,24 +109,22 @@ def fault_table(
 
 def elections_of(fault: InjectedFault, elections: Sequence[Row], *, until_ms: int) -> list[Row]:
     """Return the elections after a fault: those that replaced its broker, or all without one."""
-    return [
-        row
-        for row in elections
-        if row["observed"]
-        and fault.at_ms <= row["t_first_new_ms"] < until_ms
-        and fault.broker_id in {None, row["old_leader"]}
-    ]
+    observed = [row for row in elections if row["observed"]]
+    return _after(fault, observed, "t_first_new_ms", "old_leader", until_ms=until_ms)
 
 
 def exits_of(fault: InjectedFault, intervals: Sequence[Row], *, until_ms: int) -> list[Row]:
     """Return the ISR exits after a fault: those of its broker, or all without one."""
-    return [
-        row
-        for row in intervals
-        if row["in_isr"] is False
-        and fault.at_ms <= row["start_ms"] < until_ms
-        and fault.broker_id in {None, row["replica"]}
-    ]
+    outside = [row for row in intervals if row["in_isr"] is False]
+    return _after(fault, outside, "start_ms", "replica", until_ms=until_ms)
+
+
+def _after(
+    fault: InjectedFault, rows: Sequence[Row], time: str, broker: str, *, until_ms: int
+) -> list[Row]:
+    """Return the rows after a fault by these columns: those of its broker, or all without one."""
+    later = (row for row in rows if fault.at_ms <= row[time] < until_ms)
+    return [row for row in later if fault.broker_id in {None, row[broker]}]
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -153,8 +143,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def clock(time_ms: int) -> str:
     """Return a time of day in UTC, to the ms."""
-    moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)
-    return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"
+    return datetime.fromtimestamp(time_ms / 1000, tz=UTC).time().isoformat("milliseconds")
 
 
 def duration(time_ms: int) -> str:
@@ -172,8 +161,8 @@ def _bounds(row: Row) -> str:
     return f"{duration(row['no_leader_low_ms'])} to {duration(row['no_leader_high_ms'])}"
 
 
-def _place(row: Row) -> tuple[str, int]:
-    return row["topic"], row["partition"]
+def _in_order(rows: Sequence[Row], *columns: str) -> list[Row]:
+    return sorted(rows, key=itemgetter(*columns))
 
 
 def _id(broker: int | None) -> str:

@@ -42,16 +42,12 @@ def run_lengths(samples: Iterable[tuple[int, int]], *, gap_ms: float) -> Iterato
     run: Run | None = None
     for timestamp, bits in samples:
         if run is not None and _goes_on(run, timestamp, bits, gap_ms=gap_ms):
-            run = Run(
-                first_ms=run.first_ms,
-                last_ms=timestamp,
-                sample_count=run.sample_count + 1,
-                bits=bits,
-            )
-            continue
-        if run is not None:
-            yield run
-        run = Run(first_ms=timestamp, last_ms=timestamp, sample_count=1, bits=bits)
+            first_ms, count = run.first_ms, run.sample_count + 1
+        else:
+            if run is not None:
+                yield run
+            first_ms, count = timestamp, 1
+        run = Run(first_ms=first_ms, last_ms=timestamp, sample_count=count, bits=bits)
     if run is not None:
         yield run
 

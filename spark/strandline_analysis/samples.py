@@ -11,26 +11,17 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+
+from strandline import names
 
 from . import schema
 from .run_lengths import GAP_INTERVALS
 
-HELD: Final = StructType(
-    [
-        *schema.SERIES,
-        StructField("value", DoubleType()),
-        StructField("first_ms", LongType()),
-        StructField("last_ms", LongType()),
-        StructField("sample_count", LongType()),
-        StructField("hold_end_ms", LongType()),
-        StructField("start_reason", StringType()),
-        StructField("end_reason", StringType()),
-        StructField("previous_ms", LongType()),
-        StructField("previous_value", DoubleType()),
-    ]
-)
-"""What `held` returns: one row for each run.
+HELD: Final = schema.table("""
+    value double, first_ms long, last_ms long, sample_count long, hold_end_ms long,
+    start_reason string, end_reason string, previous_ms long, previous_value double
+""")
+"""What `held` returns besides schema.SERIES: one row for each run.
 
 start_reason, end_reason: change, gap, stale or range. previous_ms, previous_value: the last
 sample before the run if start_reason is change, else null.
@@ -62,7 +53,7 @@ def held(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) ->
 
     The result is the same for samples and for any runs that were made of them.
 
-    Shape:   samples as schema.SAMPLES; the result as HELD
+    Shape:   samples as schema.SAMPLES; the result as schema.SERIES and HELD
     Units:   ms; [start_ms, end_ms) is the range that was read
     """
     gap_ms = GAP_INTERVALS * interval_ms
@@ -98,36 +89,48 @@ def held(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) ->
         .when(F.col("end_reason") == "stale", F.least(at_most, F.col("following_ms")))
         .otherwise(at_most)
     )
-    return (
-        classified.where(~F.col("stale"))
-        .withColumn("hold_end_ms", hold_end)
-        .select(*HELD.fieldNames())
-    )
+    columns = (*schema.SERIES.fieldNames(), *HELD.fieldNames())
+    return classified.where(~F.col("stale")).withColumn("hold_end_ms", hold_end).select(*columns)
 
 
-def of(frame: DataFrame, metric: str) -> DataFrame:
+def of(frame: DataFrame, metric: names.Metric) -> DataFrame:
     """Return the rows of one metric."""
-    return frame.where(F.col("metric") == metric)
+    return frame.where(F.col("metric") == metric.name)
 
 
-def value_at(frame: DataFrame, facts: DataFrame, metric: str, *, at: str, into: str) -> DataFrame:
+def under_epochs(frame: DataFrame, facts: DataFrame) -> DataFrame:
+    """Pair each row with every leader epoch that its own broker told for the partition.
+
+    Shape:   frame has the columns SERIES_KEY; facts as `held` returns them
+    Returns: the rows with epoch, epoch_first_ms, epoch_last_ms, epoch_end_ms, epoch_reason
+    """
+    epochs = of(facts, names.PARTITION_LEADER_EPOCH).select(
+        *SERIES_KEY,
+        F.col("value").cast("long").alias("epoch"),
+        F.col("first_ms").alias("epoch_first_ms"),
+        F.col("last_ms").alias("epoch_last_ms"),
+        F.col("hold_end_ms").alias("epoch_end_ms"),
+        F.col("end_reason").alias("epoch_reason"),
+    )
+    return frame.join(epochs, list(SERIES_KEY))
+
+
+def value_at(
+    frame: DataFrame, facts: DataFrame, metric: names.Metric, *, at: str, into: str
+) -> DataFrame:
     """Add as column `into` the value of another metric of the same process at the time `at`.
 
-    Shape:   frame has the columns SERIES_KEY and `at`; facts as HELD
+    Shape:   frame has the columns SERIES_KEY and `at`; facts as `held` returns them
     Returns: null where no run of that metric covers the time
     """
     other = of(facts, metric).select(
-        *(F.col(name).alias(f"_{name}") for name in SERIES_KEY),
-        F.col("first_ms").alias("_first_ms"),
-        F.col("last_ms").alias("_last_ms"),
+        *(F.col(name).alias(f"_{name}") for name in (*SERIES_KEY, "first_ms", "last_ms")),
         F.col("value").alias(into),
     )
-    same = F.lit(True)
-    for name in SERIES_KEY:
-        same &= F.col(name) == F.col(f"_{name}")
+    same = [F.col(name) == F.col(f"_{name}") for name in SERIES_KEY]
     within = F.col(at).between(F.col("_first_ms"), F.col("_last_ms"))
     unwanted = [name for name in other.columns if name != into]
-    return frame.join(other, same & within, "left").drop(*unwanted)
+    return frame.join(other, [*same, within], "left").drop(*unwanted)
 
 
 def broker_id(pod: str) -> Column:
@@ -145,14 +148,11 @@ def _merged(samples: DataFrame, *, gap_ms: float) -> DataFrame:
         & F.col("value").eqNullSafe(F.lag("value").over(in_order))
         & (F.col("first_ms") - F.lag("last_ms").over(in_order) <= gap_ms)
     )
-    begins = F.when(goes_on, 0).otherwise(1)
-    numbered = samples.withColumn("_begins", begins).withColumn(
-        "_run", F.sum("_begins").over(so_far)
-    )
+    begun = samples.withColumn("_begins", F.when(goes_on, 0).otherwise(1))
+    numbered = begun.withColumn("_run", F.sum("_begins").over(so_far))
+    same = (*schema.SERIES.fieldNames(), "value", "stale")
     return numbered.groupBy("series_id", "_run").agg(
-        *(F.first(name).alias(name) for name in schema.SERIES_COLUMNS if name != "series_id"),
-        F.first("value").alias("value"),
-        F.first("stale").alias("stale"),
+        *(F.first(name).alias(name) for name in same if name != "series_id"),
         F.min("first_ms").alias("first_ms"),
         F.max("last_ms").alias("last_ms"),
         F.sum("sample_count").alias("sample_count"),

@@ -1,4 +1,4 @@
-"""The schema of the samples that every analysis takes.
+"""The schema of the samples that every analysis takes, and the notation of schemas.
 
 Times are UTC epoch ms; ranges are half-open. No column is a Spark timestamp, so no time zone
 ever applies.
@@ -8,39 +8,32 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql.types import (
-    BooleanType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import MapType, StringType, StructType
 
-SERIES: Final = (
-    StructField("series_id", LongType(), nullable=False),
-    StructField("metric", StringType(), nullable=False),
-    StructField("pod", StringType()),
-    StructField("instance", StringType()),
-    StructField("topic", StringType()),
-    StructField("partition", IntegerType()),
-    StructField("replica", IntegerType()),
-    StructField("labels", MapType(StringType(), StringType()), nullable=False),
-)
+
+def table(columns: str) -> StructType:
+    """Return the schema that a text tells, as in `topic string, first_ms long not null`.
+
+    PySpark's own parser of such texts needs a running Spark.
+    """
+    schema = StructType()
+    for column in columns.split(","):
+        name, kind, *not_null = column.split()
+        schema.add(name, kind, nullable=not not_null)
+    return schema
+
+
+SERIES: Final = table("""
+    series_id long not null, metric string not null,
+    pod string, instance string, topic string, partition integer, replica integer
+""").add("labels", MapType(StringType(), StringType()), nullable=False)
 """Columns that name a series: a hash of all its labels, and the labels that analyses join on."""
-
-SERIES_COLUMNS: Final = tuple(column.name for column in SERIES)
 
 SAMPLES: Final = StructType(
     [
         *SERIES,
-        StructField("first_ms", LongType(), nullable=False),
-        StructField("last_ms", LongType(), nullable=False),
-        StructField("sample_count", LongType(), nullable=False),
-        StructField("value", DoubleType()),
-        StructField("stale", BooleanType(), nullable=False),
+        *table("first_ms long not null, last_ms long not null, sample_count long not null"),
+        *table("value double, stale boolean not null"),
     ]
 )
 """A run of equal samples without a gap; a plain sample is a run of one.

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from .read import register
+from .read import PrometheusSource
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 LOOPBACK: Final = "127.0.0.1"
@@ -35,10 +35,9 @@ def local_session(*, cores: int, folder: Path) -> SparkSession:
     """Return a session in local mode; folder takes what does not fit in memory."""
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    warehouse, spill = str(folder / "warehouse"), str(folder / "spark")
+    folders = {"spark.sql.warehouse.dir": warehouse, "spark.local.dir": spill}
     builder = SparkSession.builder.master(f"local[{cores}]").appName("strandline-analysis")
-    for key, value in SETTINGS.items():
-        builder = builder.config(key, value)
-    builder = builder.config("spark.local.dir", str(folder / "spark"))
-    session = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse")).getOrCreate()
-    register(session)
+    session = builder.config(map=SETTINGS | folders).getOrCreate()
+    session.dataSource.register(PrometheusSource)
     return session

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from .injected_faults import FaultsMalformed, InjectedFault, read_faults
+from .injected_faults import InjectedFault, read_faults
 
 HOUR_MS: Final = 3_600_000
 CORES: Final = 2
@@ -48,7 +48,7 @@ def task_of(given: argparse.Namespace) -> Task:
         end_ms = moment_ms(given.end) if given.end else time.time_ns() // 1_000_000
         start_ms = moment_ms(given.start) if given.start else end_ms - HOUR_MS
         faults = tuple(read_faults(given.faults)) if given.faults else ()
-    except (ValueError, FaultsMalformed, OSError) as error:
+    except (ValueError, OSError) as error:
         raise argparse.ArgumentError(None, str(error)) from error
     if start_ms >= end_ms:
         raise argparse.ArgumentError(None, "the range is empty: start must be before end")

@@ -187,7 +187,6 @@ def check_files(out: Path, tables: dict[str, list[dict[str, Any]]]) -> None:
 def test_the_metrics_that_analyses_read_are_declared(spark: Any) -> None:
     from strandline_analysis.job import ANALYSES
 
-    declared = {row.name for row in names.ALL_METRICS}
     assert spark is not None
     for _, metrics in ANALYSES.values():
-        assert set(metrics) <= declared
+        assert set(metrics) <= set(names.ALL_METRICS)

@@ -7,21 +7,20 @@ from typing import Any
 
 import pytest
 
-from strandline.checker.history import (
+from strandline.dump_log.scanned import Scanned, scanned_line
+from strandline.model import BrokerId, LeaderEpoch
+from strandline_checker.history import (
     History,
     MalformedHistory,
     Read,
-    Scanned,
     SendOutcome,
     Sent,
     outcome_line,
     read_history,
     read_line,
-    scanned_line,
     sent_line,
 )
-from strandline.checker.judge import HistoryVerdict, judge, longest_gaps
-from strandline.model import BrokerId, LeaderEpoch
+from strandline_checker.judge import HistoryVerdict, judge, longest_gaps
 
 REPLICAS = {0: frozenset({BrokerId(0), BrokerId(1)})}
 

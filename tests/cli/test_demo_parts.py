@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline.checker.history import History
-from strandline.checker.judge import HistoryVerdict, judge
+from strandline_checker.history import History
+from strandline_checker.judge import HistoryVerdict, judge
 from strandline_cli import clusters, demo, demo_analysis, images
 from strandline_cli.__main__ import main
 from strandline_cli.cluster_view import (

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from strandline.checker.history import SendOutcome, read_history
+from strandline_checker.history import SendOutcome, read_history
 from strandline_cli.__main__ import main
 from strandline_cli.load_generator import Load
 

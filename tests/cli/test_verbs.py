@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -14,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from strandline.checker.history import SendOutcome, Sent, outcome_line, sent_line
+from strandline_checker.history import SendOutcome, Sent, outcome_line, sent_line
 from strandline_cli.__main__ import main
 from strandline_cli.command_line import Verb
 from strandline_cli.images import ImageSource
 from strandline_cli.load_generator import LoadPlan
 from strandline_cli.verbs import GROUPS
 from tests.dump_log.test_dump_log import batch, write_replica
+from tests.house.rules import tree
 
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = {verb.name: verb for verbs in GROUPS.values() for verb in verbs}
@@ -276,11 +278,25 @@ def test_the_installed_program_is_this_entry() -> None:
     assert getattr(importlib.import_module(module), function) is main
 
 
-def test_only_the_clients_image_has_the_tools_and_their_program() -> None:
-    recipes = [*ROOT.glob("*/Dockerfile"), ROOT / "hack" / "client" / "Dockerfile"]
-    assert len(recipes) == 4
+def test_only_the_clients_image_has_tools_simulator_and_judge() -> None:
+    tools = {"strandline_cli", "strandline_checker", "strandline_simulation"}
+    held = {
+        "broker_image/Dockerfile": {"strandline", "strandline_api"},
+        "operator/Dockerfile": {"strandline", "strandline_api", "strandline_operator"},
+        "spark/Dockerfile": {"strandline", "strandline_analysis"},
+        "hack/client/Dockerfile": {"strandline", *tools},
+    }
+    recipes = [path for path in tree.files(ROOT) if path.name == "Dockerfile"]
+    assert {str(path): packages_that_it_copies(ROOT / path) for path in recipes} == held
     for recipe in recipes:
-        text = recipe.read_text()
-        has_tools = "COPY cli/strandline_cli " in text
-        assert has_tools == (recipe.parent.name == "client"), recipe
-        assert ("/opt/strandline/bin/strandline\n" in text) != has_tools, recipe
+        drops_program = "/opt/strandline/bin/strandline\n" in (ROOT / recipe).read_text()
+        assert drops_program != (held[str(recipe)] >= tools), recipe
+
+
+def packages_that_it_copies(recipe: Path) -> set[str]:
+    """Return the packages of ours that a recipe copies whole or in part."""
+    commands = recipe.read_text().replace("\\\n", " ").splitlines()
+    copies = [line.split()[1:-1] for line in commands if re.match(r"COPY (?!--from)", line)]
+    sources = [ROOT / source for copy in copies for source in copy]
+    files = {file for source in sources for file in (source, *source.rglob("*"))}
+    return {file.relative_to(ROOT).parts[1] for file in files if file.suffix == ".py"}

@@ -127,6 +127,7 @@ def test_the_largest_batch_that_the_crds_accept_fits(tmp_path: Path) -> None:
 
 def test_the_allowance_holds_every_frame_of_a_response() -> None:
     header = encode_records(
+        0,
         RecordsFrame(
             request_id=1,
             tp=TopicPartition(topic_id=TopicId(str(UUID(int=0))), partition=0),
@@ -172,9 +173,9 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_default_is_within_its_own_range_and_keys_are_unique() -> None:
-    keys = [setting.key for concern in CONCERNS for _, setting, _ in settings_of(concern)]
+    keys = [setting.key for concern in CONCERNS.values() for _, setting, _ in settings_of(concern)]
     assert len(keys) == len(set(keys)) == len(KNOWN_KEYS) - 1
-    for concern in CONCERNS:
+    for concern in CONCERNS.values():
         for _, setting, default in settings_of(concern):
             assert setting.check(default) == default
 
@@ -183,7 +184,7 @@ def test_every_setting_given_by_key_reaches_its_field(tmp_path: Path) -> None:
     identity = load(tmp_path, "").identity
     values: dict[str, object] = {}
     expected: dict[tuple[type, str], object] = {}
-    for concern in CONCERNS:
+    for concern in CONCERNS.values():
         for name, setting, default in settings_of(concern):
             values[setting.key] = other = _another(setting, default)
             expected[concern, name] = other
@@ -200,7 +201,7 @@ def _another(setting: Setting, default: object) -> object:
     return setting.minimum if default != setting.minimum else setting.minimum + 1
 
 
-@pytest.mark.parametrize("concern", CONCERNS, ids=lambda concern: concern.__name__)
+@pytest.mark.parametrize("concern", CONCERNS.values(), ids=lambda concern: concern.__name__)
 def test_every_setting_has_a_docstring(concern: type) -> None:
     module = inspect.getmodule(concern) or broker_module
     tree = ast.parse(inspect.getsource(module))

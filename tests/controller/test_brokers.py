@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.controller.active_controller import ActiveController
 from strandline.controller.broker_entry import (
     Awaited,
     BrokerEntry,
     Dead,
     InSession,
     Live,
-    LivenessState,
     ProbeDue,
     Unregistered,
+    session_id_of,
 )
 from strandline.controller.brokers import Brokers, HelloVerdict
+from strandline.controller.effects import CloseSession
 from strandline.controller.events import HostedReplica, SessionOpened
+from strandline.controller.notices import BrokerDead
 from strandline.errors import InvariantViolation
-from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, StoredBroker
-from tests.support.world.values import entry, registration, tp
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    StoredBroker,
+)
+from tests.support.world.timings import demo_timing
+from tests.support.world.values import registration, tp
 
 ONE = BrokerId(1)
 HOSTED = HostedReplica(
@@ -48,17 +59,17 @@ def hello(session_id: int = 5, *, epoch: int = 1, incarnation: str | None = None
 
 def live(brokers: Brokers) -> Live:
     found = brokers.entries[ONE]
-    assert isinstance(found, Awaited | InSession)
+    assert isinstance(found, Live)
     return found
 
 
-def brokers_in(state: type[BrokerEntry]) -> Brokers:
-    brokers = Brokers()
+def brokers_in(state: type[BrokerEntry], brokers: Brokers | None = None) -> Brokers:
+    brokers = brokers or Brokers()
     brokers.register(stored(None if state is Unregistered else 1), 10)
     if state in (InSession, Dead):
         brokers.open_session(hello(), 20)
     if state is Dead:
-        brokers.declare_dead(ONE, live(brokers), detect_ms=30)
+        brokers.declare_dead(live(brokers), detect_ms=30)
     assert isinstance(brokers.entries[ONE], state)
     return brokers
 
@@ -66,19 +77,29 @@ def brokers_in(state: type[BrokerEntry]) -> Brokers:
 STATES = (Unregistered, Awaited, InSession, Dead)
 
 
-@pytest.mark.parametrize(
-    ("state", "ended", "closed_session"),
-    [(Unregistered, None, None), (Awaited, 1, None), (InSession, 1, 5), (Dead, None, None)],
-)
-def test_higher_registration_leads_to_awaited(
-    state: type[BrokerEntry], ended: int | None, closed_session: int | None
-) -> None:
+@pytest.mark.parametrize("state", STATES)
+def test_higher_registration_leads_to_awaited(state: type[BrokerEntry]) -> None:
     brokers = brokers_in(state)
-    begun = brokers.register(stored(2), 100)
-    assert begun is not None
-    assert (begun.ended, begun.closed_session) == (ended, closed_session)
+    assert brokers.register(stored(2), 100)
     assert brokers.entries[ONE] == Awaited(registration=registration(1, 2), heard_ms=100)
     assert brokers.hosting(tp()) == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "ended", "closed_sessions"),
+    [(Unregistered, [], []), (Awaited, [1], []), (InSession, [1], [5]), (Dead, [], [])],
+)
+def test_higher_registration_ends_a_live_process_and_its_session(
+    state: type[BrokerEntry], ended: list[int], closed_sessions: list[int]
+) -> None:
+    active = ActiveController(
+        epoch=ControllerEpoch(1), timing=demo_timing(), new_request_id=lambda: 1, now_ms=0
+    )
+    brokers_in(state, active.brokers)
+    effects = active.register_broker(stored(2), 100)
+    assert [each.broker_epoch for each in effects if isinstance(each, BrokerDead)] == ended
+    closed = [each.session_id for each in effects if isinstance(each, CloseSession)]
+    assert closed == closed_sessions
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -90,35 +111,30 @@ def test_registration_that_is_not_higher_changes_no_state(
         return
     brokers = brokers_in(state)
     before = brokers.entries[ONE]
-    assert brokers.register(stored(epoch), 100) is None
+    assert not brokers.register(stored(epoch), 100)
     assert brokers.entries[ONE] == before
 
 
 @pytest.mark.parametrize(
-    ("state", "liveness", "is_sent_as_live"),
-    [
-        (Unregistered, LivenessState.UNKNOWN, False),
-        (Awaited, LivenessState.AWAITED, True),
-        (InSession, LivenessState.IN_SESSION, True),
-        (Dead, LivenessState.DEAD, False),
-    ],
+    ("state", "epoch", "is_sent_as_live"),
+    [(Unregistered, -1, False), (Awaited, 1, True), (InSession, 1, True), (Dead, 1, False)],
 )
 def test_elections_and_brokers_see_the_state(
-    state: type[BrokerEntry], liveness: LivenessState, *, is_sent_as_live: bool
+    state: type[BrokerEntry], epoch: int, *, is_sent_as_live: bool
 ) -> None:
     brokers = brokers_in(state)
-    view = brokers.views[ONE]
-    assert (view.liveness, view.is_live) == (liveness, is_sent_as_live)
+    assert brokers.entries[ONE].broker_epoch == epoch
+    assert isinstance(brokers.entries[ONE], Live) is is_sent_as_live
     assert bool(brokers.live()) is is_sent_as_live
-    assert view.covers(entry(1, 1)) is (state is not Unregistered)
 
 
 @pytest.mark.parametrize(("state", "replaced"), [(Awaited, None), (InSession, 5), (Dead, None)])
 def test_hello_leads_to_in_session(state: type[BrokerEntry], replaced: int | None) -> None:
     brokers = brokers_in(state)
-    session, former = brokers.open_session(hello(6), 100)
+    assert session_id_of(brokers.entries[ONE]) == replaced
+    session = brokers.open_session(hello(6), 100)
     assert brokers.entries[ONE] == session
-    assert (session.session_id, session.heard_ms, former) == (6, 100, replaced)
+    assert (session.session_id, session.heard_ms) == (6, 100)
     assert brokers.in_session(ONE, 6) == session
     assert brokers.in_session(ONE, 5) is None
     assert brokers.hosting(tp()) == {ONE: HOSTED}
@@ -162,29 +178,18 @@ def test_leaving_broker_stays_so_over_a_new_session_and_not_over_its_death() -> 
     brokers.begin_shutdown(brokers.sessions()[0])
     brokers.break_session(brokers.sessions()[0], 100)
     brokers.open_session(hello(6), 110)
-    assert brokers.views[ONE].shutting_down
+    assert live(brokers).shutting_down
     assert brokers.live() == ()
-    brokers.declare_dead(ONE, live(brokers), detect_ms=1)
-    assert not brokers.views[ONE].shutting_down
+    brokers.declare_dead(live(brokers), detect_ms=1)
     brokers.open_session(hello(7), 120)
-    assert not brokers.views[ONE].shutting_down
+    assert not live(brokers).shutting_down
 
 
 def test_sign_of_life_ends_a_suspicion_and_a_hosted_report_does_not() -> None:
     brokers = brokers_in(InSession)
     suspicion = ProbeDue(suspected_ms=20, due_ms=30)
-    brokers.suspect(ONE, live(brokers), suspicion)
+    brokers.suspect(live(brokers), suspicion)
     session = brokers.report_hosted(brokers.sessions()[0], (), 40)
     assert (session.suspicion, session.heard_ms, dict(session.hosted)) == (suspicion, 40, {})
-    brokers.hear(ONE, live(brokers), 50)
+    brokers.hear(live(brokers), 50)
     assert (live(brokers).suspicion, live(brokers).heard_ms) == (None, 50)
-
-
-def test_views_are_another_mapping_after_a_change_that_elections_see() -> None:
-    brokers = brokers_in(InSession)
-    before = brokers.views
-    brokers.hear(ONE, live(brokers), 50)
-    assert brokers.views is before
-    brokers.begin_shutdown(brokers.sessions()[0])
-    assert not before[ONE].shutting_down
-    assert brokers.views[ONE].shutting_down

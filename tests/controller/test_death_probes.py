@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.controller.death_probes import DeathEvidence, judge_probe
+from strandline.controller.death_probes import proves_death
 from strandline.controller.events import ProbeVerdict
 
 
 @pytest.mark.parametrize(
-    ("verdict", "refusals_before", "evidence"),
+    ("verdict", "refusals_before", "is_dead"),
     [
-        (ProbeVerdict.OTHER_INCARNATION, 0, DeathEvidence.PROVEN),
-        (ProbeVerdict.REFUSED, 0, DeathEvidence.NOT_YET),
-        (ProbeVerdict.REFUSED, 1, DeathEvidence.NOT_YET),
-        (ProbeVerdict.REFUSED, 2, DeathEvidence.PROVEN),
-        (ProbeVerdict.ANSWERED, 2, DeathEvidence.NONE),
-        (ProbeVerdict.NO_ANSWER, 2, DeathEvidence.NONE),
+        (ProbeVerdict.OTHER_INCARNATION, 0, True),
+        (ProbeVerdict.REFUSED, 0, False),
+        (ProbeVerdict.REFUSED, 1, False),
+        (ProbeVerdict.REFUSED, 2, True),
+        (ProbeVerdict.ANSWERED, 2, False),
+        (ProbeVerdict.NO_ANSWER, 2, False),
     ],
 )
 def test_a_process_is_dead_after_three_refusals_or_behind_another_incarnation(
-    verdict: ProbeVerdict, refusals_before: int, evidence: DeathEvidence
+    verdict: ProbeVerdict, refusals_before: int, is_dead: bool
 ) -> None:
-    judged = judge_probe(verdict, refusals_before=refusals_before, refused_probes_dead=3)
-    assert judged is evidence
+    judged = proves_death(verdict, refusals_before=refusals_before, refused_probes_dead=3)
+    assert judged is is_dead

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.controller.broker_entry import BrokerView, LivenessState
+from strandline.controller.broker_entry import (
+    Awaited,
+    BrokerEntry,
+    Dead,
+    InSession,
+    Unregistered,
+)
 from strandline.controller.elections import (
     NO_LIVE_ISR_MEMBER,
     STATE_LOST,
@@ -18,7 +24,6 @@ from strandline.controller.elections import (
 )
 from strandline.controller.events import HostedReplica
 from strandline.model import (
-    BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     ElectionKind,
@@ -29,28 +34,32 @@ from strandline.model import (
     StoredPartition,
     StoredTopic,
 )
-from tests.support.world.values import entry, state, topic, tp
+from tests.support.world.values import entry, registration, state, topic, tp
 
 TOPIC_OBJECT = topic()
-LIVE, AWAITED = LivenessState.IN_SESSION, LivenessState.AWAITED
-DEAD, UNKNOWN = LivenessState.DEAD, LivenessState.UNKNOWN
+View = tuple[BrokerId, BrokerEntry]
 
 
 def view(
     broker_id: int,
-    liveness: LivenessState = LIVE,
+    liveness: type[BrokerEntry] = InSession,
     *,
     epoch: int = 1,
     clean: int = 1,
     leaving: bool = False,
-) -> BrokerView:
-    return BrokerView(
-        broker_id=BrokerId(broker_id),
-        liveness=liveness,
-        broker_epoch=BrokerEpoch(epoch),
-        clean_since_epoch=BrokerEpoch(clean),
-        shutting_down=leaving,
-    )
+) -> View:
+    """Return a broker's id and what the controller knows of it."""
+    found = registration(broker_id, epoch, clean)
+    entry: BrokerEntry
+    if liveness is InSession:
+        entry = InSession(registration=found, heard_ms=0, session_id=1, shutting_down=leaving)
+    elif liveness is Awaited:
+        entry = Awaited(registration=found, heard_ms=0, shutting_down=leaving)
+    elif liveness is Dead:
+        entry = Dead(registration=found, detect_ms=0)
+    else:
+        entry = Unregistered()
+    return BrokerId(broker_id), entry
 
 
 def hosted(last_epoch: int, log_end_offset: int) -> HostedReplica:
@@ -77,7 +86,7 @@ def stored(found: PartitionState | None, *, recover: bool = False) -> StoredPart
 
 def decided(
     found: PartitionState | None,
-    *views: BrokerView,
+    *views: View,
     found_topic: StoredTopic | None = TOPIC_OBJECT,
     on_disk: dict[int, HostedReplica] | None = None,
     waited: bool = True,
@@ -85,7 +94,7 @@ def decided(
     state_lost: bool = False,
 ) -> ElectionDecision | None:
     inputs = ElectionInput(
-        brokers={v.broker_id: v for v in views},
+        brokers=dict(views),
         topic=found_topic,
         hosted={BrokerId(b): h for b, h in (on_disk or {}).items()},
         controller_epoch=ControllerEpoch(9),
@@ -106,13 +115,13 @@ def test_nothing_to_do_writes_nothing() -> None:
     "views, leader, isr",
     [
         (ALL, 0, (0, 1, 2)),
-        ((view(0, DEAD), view(1), view(2)), 1, (1, 2)),
+        ((view(0, Dead), view(1), view(2)), 1, (1, 2)),
         ((view(1), view(2)), 1, (1, 2)),
-        ((view(0, leaving=True), view(1), view(2, AWAITED)), 1, (1,)),
+        ((view(0, leaving=True), view(1), view(2, Awaited)), 1, (1,)),
     ],
 )
 def test_new_partition_is_led_by_the_first_in_session(
-    views: tuple[BrokerView, ...], leader: int, isr: tuple[int, ...]
+    views: tuple[View, ...], leader: int, isr: tuple[int, ...]
 ) -> None:
     decision = decided(None, *views)
     assert decision is not None
@@ -126,19 +135,19 @@ def test_new_partition_is_led_by_the_first_in_session(
     "views, waited, found_topic",
     [
         ((view(0), view(1)), False, topic()),
-        ((view(0), view(1), view(2, AWAITED)), False, topic()),
-        ((view(0, DEAD), view(1, UNKNOWN)), True, topic()),
+        ((view(0), view(1), view(2, Awaited)), False, topic()),
+        ((view(0, Dead), view(1, Unregistered)), True, topic()),
         (ALL, True, None),
     ],
 )
 def test_new_partition_waits(
-    views: tuple[BrokerView, ...], waited: bool, found_topic: StoredTopic | None
+    views: tuple[View, ...], waited: bool, found_topic: StoredTopic | None
 ) -> None:
     assert decided(None, *views, waited=waited, found_topic=found_topic) is None
 
 
 def test_new_partition_does_not_wait_for_the_dead() -> None:
-    decision = decided(None, view(0), view(1), view(2, DEAD), waited=False)
+    decision = decided(None, view(0), view(1), view(2, Dead), waited=False)
     assert decision is not None
     assert decision.state.isr_ids == (0, 1)
 
@@ -165,27 +174,25 @@ def test_partition_refused_as_new_goes_offline_and_stays_so() -> None:
 @pytest.mark.parametrize(
     "views, leader, isr",
     [
-        ((view(0, DEAD), view(1), view(2)), 1, (entry(1), entry(2))),
-        ((view(0, DEAD), view(1, DEAD), view(2)), 2, (entry(2),)),
+        ((view(0, Dead), view(1), view(2)), 1, (entry(1), entry(2))),
+        ((view(0, Dead), view(1, Dead), view(2)), 2, (entry(2),)),
         # An awaited broker counts as live, but a broker in session is preferred.
-        ((view(0, DEAD), view(1, AWAITED), view(2)), 2, (entry(1), entry(2))),
-        ((view(0, DEAD), view(1, AWAITED), view(2, AWAITED)), 1, (entry(1), entry(2))),
+        ((view(0, Dead), view(1, Awaited), view(2)), 2, (entry(1), entry(2))),
+        ((view(0, Dead), view(1, Awaited), view(2, Awaited)), 1, (entry(1), entry(2))),
         # A broker neither known live nor known dead stays in the ISR and does not lead.
-        ((view(0, DEAD), view(1, UNKNOWN), view(2)), 2, (entry(1), entry(2))),
-        ((view(0, DEAD), view(2)), 2, (entry(1), entry(2))),
+        ((view(0, Dead), view(1, Unregistered), view(2)), 2, (entry(1), entry(2))),
+        ((view(0, Dead), view(2)), 2, (entry(1), entry(2))),
         # A clean restart keeps the others' entries; the leader's gets its present epoch.
         ((view(0, epoch=2), view(1), view(2)), 0, (entry(0, 2), entry(1), entry(2))),
-        ((view(0, DEAD), view(1, epoch=5), view(2, epoch=5)), 1, (entry(1, 5), entry(2))),
+        ((view(0, Dead), view(1, epoch=5), view(2, epoch=5)), 1, (entry(1, 5), entry(2))),
         # A broker that lost data since its entry neither leads nor stays.
         ((view(0, epoch=2, clean=2), view(1), view(2)), 1, (entry(1), entry(2))),
-        ((view(0, DEAD), view(1, epoch=2, clean=2), view(2)), 2, (entry(2),)),
+        ((view(0, Dead), view(1, epoch=2, clean=2), view(2)), 2, (entry(2),)),
         # A broker that shuts down is no candidate.
-        ((view(0, DEAD), view(1, leaving=True), view(2)), 2, (entry(2),)),
+        ((view(0, Dead), view(1, leaving=True), view(2)), 2, (entry(2),)),
     ],
 )
-def test_offline_election(
-    views: tuple[BrokerView, ...], leader: int, isr: tuple[object, ...]
-) -> None:
+def test_offline_election(views: tuple[View, ...], leader: int, isr: tuple[object, ...]) -> None:
     decision = decided(state(leader_epoch=4, partition_epoch=7), *views)
     assert decision is not None
     assert decision.kind is ElectionKind.OFFLINE
@@ -195,17 +202,17 @@ def test_offline_election(
 
 
 def test_replica_outside_of_the_isr_is_not_elected() -> None:
-    decision = decided(state(isr=(entry(0),)), view(0, DEAD), view(1), view(2))
+    decision = decided(state(isr=(entry(0),)), view(0, Dead), view(1), view(2))
     assert decision is not None
     assert decision.kind is None
     assert (decision.state.leader, decision.state.isr) == (-1, (entry(0),))
     assert decision.state.reason == NO_LIVE_ISR_MEMBER
     assert decision.state.leader_epoch == 1
-    assert decided(decision.state, view(0, DEAD), view(1), view(2)) is None
+    assert decided(decision.state, view(0, Dead), view(1), view(2)) is None
 
 
-@pytest.mark.parametrize("liveness", [UNKNOWN, None])
-def test_leader_of_unknown_liveness_stays(liveness: LivenessState | None) -> None:
+@pytest.mark.parametrize("liveness", [Unregistered, None])
+def test_leader_of_unknown_liveness_stays(liveness: type[BrokerEntry] | None) -> None:
     others = (view(1), view(2))
     views = others if liveness is None else (view(0, liveness), *others)
     assert decided(state(), *views) is None
@@ -214,14 +221,13 @@ def test_leader_of_unknown_liveness_stays(liveness: LivenessState | None) -> Non
 def test_entry_above_the_registered_epoch_means_an_old_view() -> None:
     found = state(isr=(entry(0, 3), entry(1), entry(2)))
     assert decided(found, *ALL) is None
-    assert decided(found, view(0, DEAD), view(1), view(2)) is None
-    views = {v.broker_id: v for v in ALL}
-    assert entries_above_registration(found, views) == [entry(0, 3)]
-    assert entries_above_registration(state(), views) == []
+    assert decided(found, view(0, Dead), view(1), view(2)) is None
+    assert entries_above_registration(found, dict(ALL)) == [entry(0, 3)]
+    assert entries_above_registration(state(), dict(ALL)) == []
 
 
 def test_dead_and_unclean_followers_leave_without_a_new_leader_epoch() -> None:
-    for gone in (view(1, DEAD), view(1, epoch=2, clean=2)):
+    for gone in (view(1, Dead), view(1, epoch=2, clean=2)):
         decision = decided(state(partition_epoch=3), view(0), gone, view(2))
         assert decision is not None
         assert decision.kind is None
@@ -245,7 +251,7 @@ def test_last_isr_member_with_lost_data_leaves_the_partition_offline() -> None:
 
 def test_offline_partition_drops_members_that_lost_data_and_waits_for_the_others() -> None:
     found = state(isr=(entry(0), entry(1)))
-    decision = decided(found, view(0, epoch=2, clean=2), view(1, DEAD), view(2))
+    decision = decided(found, view(0, epoch=2, clean=2), view(1, Dead), view(2))
     assert decision is not None
     assert decision.state.isr == (entry(1),)
     assert decision.state.reason == NO_LIVE_ISR_MEMBER
@@ -270,15 +276,15 @@ UNCLEAN = topic(unclean=True)
             1,
         ),
         # No member is live: among the other replicas, the longer log of equal epochs.
-        ((0,), (view(0, DEAD), view(1), view(2)), {1: (3, 9), 2: (3, 10)}, 2),
-        ((0,), (view(0, DEAD), view(1), view(2)), {1: (3, 9)}, 1),
+        ((0,), (view(0, Dead), view(1), view(2)), {1: (3, 9), 2: (3, 10)}, 2),
+        ((0,), (view(0, Dead), view(1), view(2)), {1: (3, 9)}, 1),
         # Ties go to the order of the replicas.
-        ((0,), (view(0, DEAD), view(1), view(2)), {}, 1),
+        ((0,), (view(0, Dead), view(1), view(2)), {}, 1),
     ],
 )
 def test_unclean_election_takes_the_most_complete_replica(
     isr: tuple[int, ...],
-    views: tuple[BrokerView, ...],
+    views: tuple[View, ...],
     on_disk: dict[int, tuple[int, int]],
     leader: int,
 ) -> None:
@@ -289,7 +295,7 @@ def test_unclean_election_takes_the_most_complete_replica(
     assert decision.kind is ElectionKind.UNCLEAN
     assert decision.state.leader == leader
     assert decision.state.recovery is Recovery.UNCLEAN
-    epoch = next(v.broker_epoch for v in views if v.broker_id == leader)
+    epoch = dict(views)[BrokerId(leader)].broker_epoch
     assert decision.state.isr == (entry(leader, epoch),)
     refused = decided(found, *views, found_topic=topic(), on_disk=logs)
     assert refused is not None
@@ -298,20 +304,20 @@ def test_unclean_election_takes_the_most_complete_replica(
 
 def test_unclean_election_waits_for_a_member_that_is_awaited() -> None:
     found = state(isr=(entry(0),))
-    decision = decided(found, view(0, AWAITED, epoch=2, clean=2), view(1), found_topic=UNCLEAN)
+    decision = decided(found, view(0, Awaited, epoch=2, clean=2), view(1), found_topic=UNCLEAN)
     assert decision is not None
     assert decision.state.leader == -1
 
 
 def test_unclean_election_needs_a_live_replica() -> None:
     found = state(isr=(entry(0),))
-    decision = decided(found, view(0, DEAD), view(1, leaving=True), found_topic=UNCLEAN)
+    decision = decided(found, view(0, Dead), view(1, leaving=True), found_topic=UNCLEAN)
     assert decision is not None
     assert decision.state.leader == -1
 
 
 def test_unclean_is_not_consulted_while_a_member_is_live() -> None:
-    decision = decided(state(), view(0, DEAD), view(1), view(2), found_topic=UNCLEAN)
+    decision = decided(state(), view(0, Dead), view(1), view(2), found_topic=UNCLEAN)
     assert decision is not None
     assert decision.kind is ElectionKind.OFFLINE
 

@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
-from strandline.controller.broker_entry import BrokerView, LivenessState
+from strandline.controller.broker_entry import Awaited, Dead
 from strandline.controller.events import IsrChangeRequested
-from strandline.controller.isr_changes import (
-    Accept,
-    IsrChangeVerdict,
-    ReadFirst,
-    Refuse,
-    RespondNow,
-    judge,
-)
+from strandline.controller.isr_changes import Commit, IsrChangeVerdict, ReadFirst, RespondNow, judge
 from strandline.errors import ErrorCode
 from strandline.model import (
     BrokerEpoch,
@@ -28,7 +21,7 @@ from strandline.model import (
 )
 from tests.support.world.values import entry, state, tp
 
-from .test_elections import stored, view
+from .test_elections import View, stored, view
 
 AB, ABC, A = (entry(0), entry(1)), (entry(0), entry(1), entry(2)), (entry(0),)
 FOUND = state(isr=AB, leader_epoch=4, partition_epoch=7)
@@ -36,7 +29,7 @@ FOUND = state(isr=AB, leader_epoch=4, partition_epoch=7)
 
 def verdict(
     isr: tuple[IsrEntry, ...],
-    *views: BrokerView,
+    *views: View,
     found: PartitionState | None = FOUND,
     broker_id: int = 0,
     broker_epoch: int = 1,
@@ -54,7 +47,7 @@ def verdict(
         partition_epoch=PartitionEpoch(partition_epoch),
         isr=isr,
     )
-    brokers = {v.broker_id: v for v in views or (view(0), view(1), view(2))}
+    brokers = dict(views or (view(0), view(1), view(2)))
     return judge(
         request,
         stored(found),
@@ -69,7 +62,8 @@ def test_expand_and_shrink_are_committed_with_the_next_partition_epoch(
     isr: tuple[IsrEntry, ...],
 ) -> None:
     found = verdict(isr)
-    assert isinstance(found, Accept)
+    assert isinstance(found, Commit)
+    assert not found.refusal
     assert found.state.isr == isr
     assert (found.state.leader_epoch, found.state.partition_epoch) == (4, 8)
     assert found.state.controller_epoch == 9
@@ -79,8 +73,8 @@ def test_expand_and_shrink_are_committed_with_the_next_partition_epoch(
     "isr, views, reason",
     [
         (ABC, (view(0), view(1)), "joiner without session"),
-        (ABC, (view(0), view(1), view(2, LivenessState.AWAITED)), "joiner without session"),
-        (ABC, (view(0), view(1), view(2, LivenessState.DEAD)), "joiner without session"),
+        (ABC, (view(0), view(1), view(2, Awaited)), "joiner without session"),
+        (ABC, (view(0), view(1), view(2, Dead)), "joiner without session"),
         (ABC, (view(0), view(1), view(2, leaving=True)), "joiner shutting down"),
         (ABC, (view(0), view(1), view(2, epoch=2)), "joiner of another broker epoch"),
         ((entry(0), entry(1), entry(2, 2)), (), "joiner of another broker epoch"),
@@ -93,13 +87,13 @@ def test_expand_and_shrink_are_committed_with_the_next_partition_epoch(
     ],
 )
 def test_refusal_commits_the_next_partition_epoch_with_the_isr_unchanged(
-    isr: tuple[IsrEntry, ...], views: tuple[BrokerView, ...], reason: str
+    isr: tuple[IsrEntry, ...], views: tuple[View, ...], reason: str
 ) -> None:
     if frozenset(isr) == frozenset(AB):
         return
     found = verdict(isr, *views)
-    assert isinstance(found, Refuse)
-    assert found.reason == reason
+    assert isinstance(found, Commit)
+    assert found.refusal == reason
     assert found.state.isr == AB
     assert found.state.partition_epoch == 8
 
@@ -107,13 +101,15 @@ def test_refusal_commits_the_next_partition_epoch_with_the_isr_unchanged(
 def test_member_that_restarted_clean_may_renew_its_entry() -> None:
     renewed = (entry(0), entry(1, 2))
     found = verdict(renewed, view(0), view(1, epoch=2), view(2))
-    assert isinstance(found, Accept)
+    assert isinstance(found, Commit)
+    assert not found.refusal
     assert found.state.isr == renewed
 
 
 def test_shrink_is_allowed_while_another_member_is_dead() -> None:
-    found = verdict(A, view(0), view(1, LivenessState.DEAD))
-    assert isinstance(found, Accept)
+    found = verdict(A, view(0), view(1, Dead))
+    assert isinstance(found, Commit)
+    assert not found.refusal
 
 
 @pytest.mark.parametrize("partition_epoch", [5, 7])

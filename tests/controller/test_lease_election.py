@@ -11,7 +11,7 @@ import pytest
 from strandline.controller.effects import ReadLease, WriteLease
 from strandline.controller.lease_election import LeaseEffect, LeaseElector
 from strandline.controller.lease_observation import LeaseLost, LeaseWon, MayTake
-from strandline.controller.store_events import StoreOutcome
+from strandline.controller.store_events import LeaseResponseReceived, StoreOutcome
 from strandline.model import ControllerEpoch, LeaseRecord
 from tests.support.world.timings import demo_timing
 from tests.support.world.values import LEASE_FREE
@@ -38,11 +38,22 @@ def written(effects: list[LeaseEffect]) -> LeaseRecord:
     return effect.lease
 
 
+def respond(
+    one: LeaseElector,
+    request_id: int,
+    outcome: StoreOutcome,
+    lease: LeaseRecord | None,
+    now_ms: int,
+) -> list[LeaseEffect]:
+    event = LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=lease)
+    return one.on_lease_response(event, now_ms)
+
+
 def seen(found: LeaseRecord | None, *, rank: int = 0, now_ms: int = 0) -> LeaseElector:
     """Return an elector that read this Lease."""
     one = elector(rank=rank)
     request_id = request_of(one.tick(now_ms))
-    assert one.on_lease_response(request_id, StoreOutcome.OK, found, now_ms) == []
+    assert respond(one, request_id, StoreOutcome.OK, found, now_ms) == []
     return one
 
 
@@ -52,7 +63,7 @@ def holding(*, now_ms: int = 0) -> tuple[LeaseElector, LeaseRecord]:
     assert one.tick(now_ms) == [MayTake(lease=LEASE_FREE)]
     effects = one.take(ControllerEpoch(4), now_ms)
     stored = replace(written(effects), resource_version="9", renew_time="t9")
-    assert one.on_lease_response(request_of(effects), StoreOutcome.OK, stored, now_ms) == [
+    assert respond(one, request_of(effects), StoreOutcome.OK, stored, now_ms) == [
         LeaseWon(lease=stored)
     ]
     return one, stored
@@ -69,7 +80,7 @@ def test_first_step_is_a_quorum_read_and_no_lease_is_offered_before() -> None:
 def test_failed_read_is_repeated_after_a_retry_period() -> None:
     one = elector()
     request_id = request_of(one.tick(0))
-    assert one.on_lease_response(request_id, StoreOutcome.UNKNOWN, None, 0) == []
+    assert respond(one, request_id, StoreOutcome.UNKNOWN, None, 0) == []
     assert one.tick(499) == []
     request_of(one.tick(500))
 
@@ -148,8 +159,8 @@ def test_taking_write_in_doubt_is_settled_by_a_quorum_read(outcome: StoreOutcome
         one = seen(LEASE_FREE)
         one.tick(0)
         put = request_of(one.take(ControllerEpoch(2), 0))
-        read = request_of(one.on_lease_response(put, outcome, None, 900))
-        effects = one.on_lease_response(read, StoreOutcome.OK, found, 950)
+        read = request_of(respond(one, put, outcome, None, 900))
+        effects = respond(one, read, StoreOutcome.OK, found, 950)
         assert effects == ([LeaseWon(lease=found)] if won else [])
         assert bool(one.release(960)) is won
 
@@ -158,13 +169,13 @@ def test_taking_write_in_doubt_with_a_failed_read_proves_no_holder() -> None:
     one = seen(LEASE_FREE)
     one.tick(0)
     put = request_of(one.take(ControllerEpoch(2), 0))
-    read = request_of(one.on_lease_response(put, StoreOutcome.UNKNOWN, None, 900))
-    assert one.on_lease_response(read, StoreOutcome.UNKNOWN, None, 1_000) == []
+    read = request_of(respond(one, put, StoreOutcome.UNKNOWN, None, 900))
+    assert respond(one, read, StoreOutcome.UNKNOWN, None, 1_000) == []
     assert one.release(1_000) == []
     # The write was applied after all: the Lease names us, and the elector takes it again.
     read = request_of(one.tick(1_500))
     own = replace(LEASE_FREE, holder_identity="me", resource_version="8")
-    one.on_lease_response(read, StoreOutcome.OK, own, 1_500)
+    respond(one, read, StoreOutcome.OK, own, 1_500)
     assert one.tick(1_500) == [MayTake(lease=own)]
 
 
@@ -175,31 +186,31 @@ def test_renewals_come_each_retry_period_and_count_from_when_they_were_sent() ->
     lease = written(effects)
     assert (lease.resource_version, lease.renew_time) == ("9", "")
     assert lease.acquire_time == stored.acquire_time
-    one.on_lease_response(
-        request_of(effects), StoreOutcome.OK, replace(stored, resource_version="10"), 1_800
+    respond(
+        one, request_of(effects), StoreOutcome.OK, replace(stored, resource_version="10"), 1_800
     )
     renewal = one.tick(1_800)
     assert written(renewal).resource_version == "10"
     # The last renewal that is known to be applied was sent at 500 ms.
     assert one.tick(2_499) == []
     assert one.tick(2_500) == [LeaseLost(reason="renew deadline passed")]
-    assert one.on_lease_response(request_of(renewal), StoreOutcome.OK, stored, 2_501) == []
+    assert respond(one, request_of(renewal), StoreOutcome.OK, stored, 2_501) == []
 
 
 def test_renewal_in_doubt_is_read_and_tried_again_at_once() -> None:
     one, stored = holding()
     put = request_of(one.tick(500))
-    read = request_of(one.on_lease_response(put, StoreOutcome.CONFLICT, None, 510))
+    read = request_of(respond(one, put, StoreOutcome.CONFLICT, None, 510))
     edited = replace(stored, resource_version="20")
-    assert one.on_lease_response(read, StoreOutcome.OK, edited, 520) == []
+    assert respond(one, read, StoreOutcome.OK, edited, 520) == []
     assert written(one.tick(520)).resource_version == "20"
 
 
 def test_failed_read_while_holding_is_repeated_until_the_deadline() -> None:
     one, _ = holding()
     put = request_of(one.tick(500))
-    read = request_of(one.on_lease_response(put, StoreOutcome.UNKNOWN, None, 700))
-    assert one.on_lease_response(read, StoreOutcome.UNKNOWN, None, 900) == []
+    read = request_of(respond(one, put, StoreOutcome.UNKNOWN, None, 700))
+    assert respond(one, read, StoreOutcome.UNKNOWN, None, 900) == []
     assert one.tick(1_399) == []
     request_of(one.tick(1_400))
     assert one.tick(2_000) == [LeaseLost(reason="renew deadline passed")]
@@ -209,23 +220,21 @@ def test_failed_read_while_holding_is_repeated_until_the_deadline() -> None:
 def test_quorum_read_that_does_not_name_us_loses_the_lease(found: LeaseRecord | None) -> None:
     one, _ = holding()
     read = request_of(one.observe(OTHERS, 100))
-    assert one.on_lease_response(read, StoreOutcome.OK, found, 110) == [
-        LeaseLost(reason="another holder")
-    ]
+    assert respond(one, read, StoreOutcome.OK, found, 110) == [LeaseLost(reason="another holder")]
 
 
 def test_watch_event_of_another_holder_alone_ends_nothing() -> None:
     one, stored = holding()
     read = request_of(one.observe(OTHERS, 100))
     assert one.observe(OTHERS, 101) == []
-    assert one.on_lease_response(read, StoreOutcome.OK, stored, 110) == []
+    assert respond(one, read, StoreOutcome.OK, stored, 110) == []
     assert one.observe(stored, 111) == []
     assert written(one.release(112)).holder_identity == ""
 
 
 def test_late_response_to_an_abandoned_request_is_ignored() -> None:
     one, stored = holding()
-    assert one.on_lease_response(77, StoreOutcome.OK, OTHERS, 10) == []
+    assert respond(one, 77, StoreOutcome.OK, OTHERS, 10) == []
     assert one.lease == stored
 
 
@@ -235,7 +244,7 @@ def test_release_empties_the_holder_and_keeps_the_epoch() -> None:
     lease = written(effects)
     assert (lease.holder_identity, lease.controller_epoch) == ("", 4)
     free = replace(lease, resource_version="11")
-    assert one.on_lease_response(request_of(effects), StoreOutcome.OK, free, 110) == []
+    assert respond(one, request_of(effects), StoreOutcome.OK, free, 110) == []
     assert one.release(111) == []
     assert one.tick(111) == [MayTake(lease=free)]
 
@@ -245,11 +254,9 @@ def test_release_is_tried_again_after_a_conflict_and_not_for_ever() -> None:
     effects = one.stop(100)
     for version in range(20, 23):
         assert not one.is_stopped
-        read = request_of(
-            one.on_lease_response(request_of(effects), StoreOutcome.CONFLICT, None, 110)
-        )
+        read = request_of(respond(one, request_of(effects), StoreOutcome.CONFLICT, None, 110))
         found = replace(stored, resource_version=str(version))
-        effects = one.on_lease_response(read, StoreOutcome.OK, found, 120)
+        effects = respond(one, read, StoreOutcome.OK, found, 120)
     assert effects == []
     assert one.is_stopped
 
@@ -262,8 +269,8 @@ def test_release_ends_when_the_lease_is_anothers_or_unreadable() -> None:
     ):
         one, _ = holding()
         put = request_of(one.stop(100))
-        read = request_of(one.on_lease_response(put, StoreOutcome.UNKNOWN, None, 110))
-        assert one.on_lease_response(read, outcome, found, 120) == []
+        read = request_of(respond(one, put, StoreOutcome.UNKNOWN, None, 110))
+        assert respond(one, read, outcome, found, 120) == []
         assert one.is_stopped
         assert one.tick(90_000) == []
 
@@ -274,11 +281,11 @@ def test_stop_while_taking_releases_what_may_have_been_taken() -> None:
     put = request_of(one.take(ControllerEpoch(2), 0))
     read = request_of(one.stop(1))
     own = replace(LEASE_FREE, holder_identity="me", resource_version="3")
-    assert one.on_lease_response(put, StoreOutcome.OK, own, 2) == []
-    release = one.on_lease_response(read, StoreOutcome.OK, own, 3)
+    assert respond(one, put, StoreOutcome.OK, own, 2) == []
+    release = respond(one, read, StoreOutcome.OK, own, 3)
     assert written(release).holder_identity == ""
     assert one.stop(4) == []
-    one.on_lease_response(request_of(release), StoreOutcome.OK, replace(own, holder_identity=""), 5)
+    respond(one, request_of(release), StoreOutcome.OK, replace(own, holder_identity=""), 5)
     assert one.is_stopped
 
 

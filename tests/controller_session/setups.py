@@ -80,15 +80,11 @@ def view(tp: TopicPartition = TP, role: RoleName = RoleName.FOLLOWER) -> Partiti
         isr=(),
         maximal_isr=frozenset(),
         min_insync_replicas=1,
-        is_under_min_isr=False,
-        has_proposal_in_flight=False,
         log_start_offset=0,
         high_watermark=0,
         log_end_offset=99,
-        epoch_start_offset=0,
         epochs=(EpochStart(leader_epoch=LeaderEpoch(3), start_offset=0),),
         followers=(),
-        fenced=False,
     )
 
 

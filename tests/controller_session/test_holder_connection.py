@@ -28,10 +28,27 @@ from strandline.controller_session.events import (
     StreamBroken,
     TimePassed,
 )
+from strandline.controller_session.holder_connection import (
+    ConnectionState,
+    Holder,
+    LookingUp,
+    NoHolder,
+    Open,
+    Probing,
+    Redialling,
+    due_of,
+    holder_of,
+)
 from strandline.controller_session.messages import Heartbeat, Hello, SessionRefused
-from strandline.controller_session.states import LookingUp, NoHolder, Probing, Redialling
 from strandline.errors import ErrorCode
-from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, Registration
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    HolderIdentity,
+    LeaderEpoch,
+    PartitionEpoch,
+    Registration,
+)
 
 from .setups import (
     CONTROLLER_EPOCH,
@@ -181,7 +198,7 @@ def test_message_of_the_holder_makes_the_pause_short_again(event: Event) -> None
     else:
         session.step(event)
         session.step(HolderLookedUp(lookup_id=4, registration=None))
-    assert session.machine.state == Redialling(due_ms=150 + TIMING.redial_ms)
+    assert session.machine.connection.state == Redialling(due_ms=150 + TIMING.redial_ms)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +219,7 @@ def test_another_holder_is_followed_from_every_state(
 def test_released_lease_ends_the_search_in_every_state(before: Callable[[], Session]) -> None:
     session = before()
     session.step(HolderObserved(holder_identity=""))
-    assert session.machine.state == NoHolder()
+    assert session.machine.connection.state == NoHolder()
     assert session.machine.next_wakeup_ms is None
 
 
@@ -228,16 +245,16 @@ def test_event_of_an_earlier_attempt_changes_nothing(
     before: Callable[[], Session], late: Event
 ) -> None:
     session = before()
-    state = session.machine.state
+    state = session.machine.connection.state
     assert session.step(late) == []
-    assert session.machine.state == state
+    assert session.machine.connection.state == state
 
 
 def test_lookup_of_the_former_holder_dials_no_broker() -> None:
     session = looking_up()
     session.step(HolderObserved(holder_identity=SIGNED_BY_3))
     assert session.step(HolderLookedUp(lookup_id=1, registration=registration())) == []
-    assert session.machine.state == LookingUp(lookup_id=2)
+    assert session.machine.connection.state == LookingUp(lookup_id=2)
 
 
 # --- the open session -----------------------------------------------------------------------
@@ -292,14 +309,14 @@ def test_broken_stream_alone_proves_nothing() -> None:
 def test_response_and_silence_prove_nothing(verdict: ProbeVerdict) -> None:
     session = probing()
     assert session.step(HolderProbed(probe_id=3, verdict=verdict)) == []
-    assert session.machine.state == Redialling(due_ms=TIMING.redial_ms)
+    assert session.machine.connection.state == Redialling(due_ms=TIMING.redial_ms)
 
 
 def test_other_incarnation_proves_death_at_once() -> None:
     session = probing()
     probed = HolderProbed(probe_id=3, verdict=ProbeVerdict.OTHER_INCARNATION)
     assert session.step(probed) == DEAD
-    assert session.machine.state == Redialling(due_ms=TIMING.redial_ms)
+    assert session.machine.connection.state == Redialling(due_ms=TIMING.redial_ms)
 
 
 def test_three_refused_probes_prove_death_and_two_do_not() -> None:
@@ -321,6 +338,46 @@ def test_response_between_refusals_starts_the_count_anew() -> None:
     session.step(HolderLookedUp(lookup_id=5, registration=registration()))
     session.step(StreamBroken(session_id=6))
     assert session.step(HolderProbed(probe_id=7, verdict=ProbeVerdict.REFUSED)) == []
-    state = session.machine.state
+    state = session.machine.connection.state
     assert isinstance(state, Probing)
     assert state.refusals == 1
+
+
+# --- the states ---------------------------------------------------------------------------
+
+HOLDER = Holder(
+    identity=HolderIdentity(broker_id=BrokerId(2), incarnation="uid/a"), endpoint=ENDPOINT
+)
+
+
+@pytest.mark.parametrize(
+    ("signed", "found", "holder"),
+    [
+        (SIGNED, registration(), HOLDER),
+        (SIGNED, registration(endpoints=(KAFKA_ENDPOINT, ENDPOINT)), HOLDER),
+        (SIGNED, registration(endpoints=(KAFKA_ENDPOINT,)), None),
+        (SIGNED, registration(incarnation="uid/b"), None),
+        (SIGNED, None, None),
+        ("", registration(), None),
+        ("someone", registration(), None),
+    ],
+)
+def test_holder_is_the_process_that_signed_and_is_registered(
+    signed: str, found: Registration | None, holder: Holder | None
+) -> None:
+    assert holder_of(signed, found) == holder
+
+
+@pytest.mark.parametrize(
+    ("state", "due_ms"),
+    [
+        (NoHolder(), None),
+        (LookingUp(lookup_id=1), None),
+        (Redialling(due_ms=7), 7),
+        (Open(session_id=1, holder=HOLDER, due_ms=5, report_due_ms=3), 5),
+        (Probing(holder=HOLDER, probe_id=1, refusals=0, due_ms=None), None),
+        (Probing(holder=HOLDER, probe_id=1, refusals=1, due_ms=9), 9),
+    ],
+)
+def test_due_time_of_each_state(state: ConnectionState, due_ms: int | None) -> None:
+    assert due_of(state) == due_ms

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from strandline import component_settings
+from strandline.config.replication import ReplicationConfig
+from strandline.config.timing import TimingConfig
 from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect, PersistState
 from strandline.core.events import (
@@ -46,7 +50,9 @@ TP = TopicPartition(topic_id=TopicId("t"), partition=0)
 OTHER_TP = TopicPartition(topic_id=TopicId("t"), partition=1)
 NAME = "orders"
 RECORDS = RecordsHandle("some records")
-SETTINGS = CoreSettings(replica_lag_time_max_ms=1_000)
+SETTINGS = replace(
+    component_settings.core(TimingConfig(), ReplicationConfig()), replica_lag_time_max_ms=1_000
+)
 
 
 def ids(*brokers: int) -> frozenset[BrokerId]:

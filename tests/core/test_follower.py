@@ -7,13 +7,13 @@ import pytest
 from strandline.core.effects import (
     AppendAsFollower,
     Effect,
-    Fenced,
     RestartLogAt,
     TruncateTo,
     WriteEpochCheckpoint,
 )
 from strandline.core.events import FetchedPartition
 from strandline.core.follower import FollowerReplica
+from strandline.core.notices import Fenced
 from strandline.errors import ErrorCode
 from strandline.model import BatchSpan, EpochEndOffset
 

@@ -9,7 +9,6 @@ from strandline.core.isr import (
     Stable,
     maximal_isr,
     not_applied,
-    sent_again,
 )
 
 from .samples import entries, entry, ids
@@ -42,10 +41,3 @@ def test_members_of_a_proposal_that_were_not_applied() -> None:
     shrink = PendingShrink(entries=entries(0, 1, 2), leavers=ids(1, 2), in_flight=IN_FLIGHT)
     assert not_applied(shrink, entries(0)) == ids()
     assert not_applied(shrink, entries(0, 2)) == ids(2)
-
-
-def test_sending_again_changes_only_what_is_in_flight() -> None:
-    shrink = PendingShrink(entries=entries(0, 1), leavers=ids(1), in_flight=IN_FLIGHT)
-    again = sent_again(shrink, InFlight(request_id=9, retry_at_ms=9))
-    assert again.proposed == shrink.proposed
-    assert again.in_flight.request_id == 9

@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.core.effects import IsrProposalRefused, ProposeIsr
+from strandline.core.effects import ProposeIsr
 from strandline.core.events import AlterPartitionResponseReceived
 from strandline.core.isr import PendingExpand, Stable
 from strandline.core.isr_proposer import IsrProposer
+from strandline.core.notices import IsrProposalRefused
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, PartitionState
 
 from .samples import TP, context, entries, entry, ids, state
+
+OVERTAKEN = ErrorCode.INVALID_UPDATE_VERSION
 
 
 def new_proposer(committed: PartitionState | None = None) -> IsrProposer:
@@ -104,7 +107,7 @@ def test_refused_joiner_is_proposed_again_after_a_back_off() -> None:
     proposer.propose_joiner(entry(2), 0)
     unchanged = state(isr=entries(0, 1), le=3, pe=6)
     assert proposer.is_later_state(unchanged)
-    assert proposer.adopt(unchanged, 100) == [
+    assert proposer.adopt(unchanged, 100, error=OVERTAKEN) == [
         IsrProposalRefused(tp=TP, error=ErrorCode.INVALID_UPDATE_VERSION)
     ]
     backoff_ms = proposer.context.settings.isr_refusal_backoff_ms
@@ -116,7 +119,7 @@ def test_refused_joiner_is_proposed_again_after_a_back_off() -> None:
 def test_refused_leaver_is_proposed_again_after_a_back_off() -> None:
     proposer = new_proposer()
     proposer.propose_leavers(ids(1), 0)
-    proposer.adopt(state(isr=entries(0, 1), le=3, pe=6), 100)
+    proposer.adopt(state(isr=entries(0, 1), le=3, pe=6), 100, error=OVERTAKEN)
     assert proposer.propose_leavers(ids(1), 100) == []
     assert (
         proposer.propose_leavers(ids(1), 100 + proposer.context.settings.isr_refusal_backoff_ms)
@@ -127,6 +130,6 @@ def test_refused_leaver_is_proposed_again_after_a_back_off() -> None:
 def test_accepted_proposal_needs_no_notice() -> None:
     proposer = new_proposer()
     proposer.propose_joiner(entry(2), 0)
-    assert proposer.adopt(state(isr=entries(0, 1, 2), le=3, pe=6), 100) == []
+    assert proposer.adopt(state(isr=entries(0, 1, 2), le=3, pe=6), 100, error=OVERTAKEN) == []
     assert proposer.isr == Stable(entries=entries(0, 1, 2))
     assert proposer.context.isr_retries.next_due_ms is None

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.core.effects import Effect, HighWatermarkAdvanced, IsrChanged, ProposeIsr
+from strandline.core.effects import Effect, ProposeIsr
 from strandline.core.leader import LeaderReplica, become_leader
 from strandline.core.live_brokers import LiveBrokers
+from strandline.core.notices import HighWatermarkAdvanced, IsrChanged
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry, PartitionState
 
 from .samples import TP, alive, context, entries, entry, log, of_type, produced, state
@@ -166,8 +167,8 @@ def test_changed_assignment_keeps_the_progress_of_those_who_stay() -> None:
     committed = state(le=1, pe=1, isr=entries(0, 1), replicas=(0, 1, 3))
     made.adopt(committed, 0)
     assert sorted(made.followers) == [1, 3]
-    assert made.followers[BrokerId(1)].has_fetched
-    assert not made.followers[BrokerId(3)].has_fetched
+    assert made.followers[BrokerId(1)].last_fetch_ms is not None
+    assert made.followers[BrokerId(3)].last_fetch_ms is None
 
 
 def test_same_isr_is_no_change() -> None:

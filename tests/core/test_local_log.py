@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.core.effects import RestartLogAt, Truncated, TruncateTo, WriteEpochCheckpoint
+from strandline.core.effects import RestartLogAt, TruncateTo, WriteEpochCheckpoint
 from strandline.core.local_log import LocalLog
+from strandline.core.notices import Truncated
 from strandline.errors import InvariantViolation
 from strandline.model import LeaderEpoch, TopicSettings
 

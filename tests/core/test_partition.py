@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.core.effects import BecameFollower, BecameLeader, ReplicaFailed
 from strandline.core.follower import FollowerReplica
 from strandline.core.leader import LeaderReplica, become_leader
+from strandline.core.notices import BecameFollower, BecameLeader, ReplicaFailed
 from strandline.core.partition import IDLE, Failed, Partition
 from strandline.errors import ErrorCode, InvariantViolation
 from strandline.model import IsrEntry, LeaderEpoch
@@ -37,7 +37,7 @@ def test_re_elected_leader_forgets_what_its_followers_had() -> None:
     mine.on_committed_state(state(le=2, pe=1), 0)
     assert isinstance(mine.role, LeaderReplica)
     assert mine.role is not former
-    assert all(not each.has_fetched for each in mine.role.followers.values())
+    assert all(each.last_fetch_ms is None for each in mine.role.followers.values())
 
 
 @pytest.mark.parametrize(

@@ -84,11 +84,12 @@ def test_followers_wait_for_partitions_and_one_at_a_time_each() -> None:
 
 
 def test_second_fetch_of_a_follower_may_wait_only_after_the_first_left() -> None:
-    purgatory = full_of(follower(1), follower(2, broker=2))
+    first = follower(1)
+    purgatory = full_of(first, follower(2, broker=2))
     with pytest.raises(InvariantViolation):
         purgatory.add(follower(3))
-    assert purgatory.waiting_follower(BrokerId(1)) == follower(1)
-    purgatory.take(follower(1))
+    assert purgatory.waiting_follower(BrokerId(1)) is first
+    purgatory.take(first)
     purgatory.add(follower(3))
     assert [each.request_id for each in purgatory.expire(10_000)] == [2, 3]
     assert purgatory.sizes() == {"produce": 0, "fetch": 0, "follower_fetch": 0}

@@ -7,10 +7,8 @@ import pytest
 from strandline.core.effects import LogReadInfo
 from strandline.core.partition import Partition
 from strandline.core.reads import (
-    end_offset_for_epoch,
+    ConsumerReads,
     find_leader,
-    list_offset,
-    read_for_consumer,
     read_for_follower,
 )
 from strandline.errors import ErrorCode
@@ -77,9 +75,12 @@ def test_follower_reads_what_continues_its_history(
     assert read.up_to_offset == (offset if refused else 10)
 
 
+def reads_over(partition: Partition | None) -> ConsumerReads:
+    return ConsumerReads({} if partition is None else {TP: partition})
+
+
 def consumed(offset: int, *, le: int | None = None, last: int | None = None) -> LogReadInfo:
-    return read_for_consumer(
-        leading(),
+    return reads_over(leading()).read(
         TP,
         fetch_offset=offset,
         leader_epoch=None if le is None else LeaderEpoch(le),
@@ -101,20 +102,29 @@ def test_consumer_is_refused_like_a_follower() -> None:
 
 def test_latest_is_unknown_until_the_epoch_start_is_committed() -> None:
     partition = leading()
-    assert list_offset(partition, -1, None)[0] is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert reads_over(partition).list_offset(TP, -1, None)[0] is ErrorCode.OFFSET_NOT_AVAILABLE
     partition.log.raise_high_watermark(10)
-    assert list_offset(partition, -1, None) == (ErrorCode.NONE, 10, 3)
+    assert reads_over(partition).list_offset(TP, -1, None) == (ErrorCode.NONE, 10, 3)
 
 
 def test_earliest_is_the_log_start() -> None:
-    assert list_offset(leading(), -2, None) == (ErrorCode.NONE, 2, 1)
-    assert list_offset(leading(), -2, LeaderEpoch(9))[0] is ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert list_offset(leading(), 0, None)[0] is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert reads_over(leading()).list_offset(TP, -2, None) == (ErrorCode.NONE, 2, 1)
+    assert (
+        reads_over(leading()).list_offset(TP, -2, LeaderEpoch(9))[0]
+        is ErrorCode.UNKNOWN_LEADER_EPOCH
+    )
+    assert (
+        reads_over(leading()).list_offset(TP, 0, None)[0]
+        is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    )
 
 
 def test_only_the_leader_returns_the_end_of_an_epoch() -> None:
-    assert end_offset_for_epoch(leading(), LeaderEpoch(1), None) == (ErrorCode.NONE, end(1, 5))
-    assert end_offset_for_epoch(None, LeaderEpoch(1), None) == (
+    assert reads_over(leading()).end_offset_for_epoch(TP, LeaderEpoch(1), None) == (
+        ErrorCode.NONE,
+        end(1, 5),
+    )
+    assert reads_over(None).end_offset_for_epoch(TP, LeaderEpoch(1), None) == (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         UNKNOWN_EPOCH_END,
     )

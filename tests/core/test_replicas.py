@@ -53,6 +53,7 @@ from .samples import (
     fetch,
     fetched,
     hosted,
+    ids,
     leader_and_isr,
     of_type,
     produced,
@@ -100,16 +101,18 @@ def test_views_show_what_a_leader_knows() -> None:
     view = core.replicas.view(TP)
     assert view is not None
     assert (view.role, view.leader, view.min_insync_replicas) == (RoleName.LEADER, 0, 2)
-    assert not view.is_under_min_isr
-    assert not view.has_proposal_in_flight
+    assert view.maximal_isr == ids(0, 1)
     assert [each.broker_id for each in view.followers] == [1, 2]
-    read = core.replicas.read_for_consumer(
+    read = core.replicas.consumer_reads.read(
         TP, fetch_offset=0, leader_epoch=None, last_fetched_epoch=None
     )
     assert (read.error, read.up_to_offset) == (ErrorCode.NONE, 0)
-    assert core.replicas.list_offset(TP, -1, None) == (ErrorCode.NONE, 0, 0)
-    assert core.replicas.end_offset_for_epoch(TP, LeaderEpoch(0), None)[1].end_offset == 2
-    assert core.replicas.end_offset_for_epoch(OTHER_TP, LeaderEpoch(0), None) == (
+    assert core.replicas.consumer_reads.list_offset(TP, -1, None) == (ErrorCode.NONE, 0, 0)
+    assert (
+        core.replicas.consumer_reads.end_offset_for_epoch(TP, LeaderEpoch(0), None)[1].end_offset
+        == 2
+    )
+    assert core.replicas.consumer_reads.end_offset_for_epoch(OTHER_TP, LeaderEpoch(0), None) == (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         UNKNOWN_EPOCH_END,
     )

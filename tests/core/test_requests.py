@@ -10,13 +10,12 @@ from strandline.core.effects import (
     AppendAsLeader,
     CompleteFetch,
     Effect,
-    Fenced,
     LogReadInfo,
     ReplyFetch,
     ReplyProduce,
-    RequestExpired,
 )
 from strandline.core.events import DelayedFetchReceived, RequestCancelled, Ticked
+from strandline.core.notices import Fenced, RequestExpired
 from strandline.errors import ErrorCode
 from strandline.model import Acks, LeaderEpoch
 

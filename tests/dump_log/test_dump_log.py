@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from strandline.checker.history import read_history
 from strandline.dump_log.__main__ import main
 from strandline.dump_log.log_reader import read_log, replicas
 from strandline.dump_log.record_reader import read_records
@@ -18,6 +17,7 @@ from strandline.errors import CorruptBatch
 from strandline.log.partition_folder import PartitionMetadataFile, write_metadata
 from strandline.log.record_batch import parse_header
 from strandline.model import BrokerId, TopicId, TopicPartition
+from strandline_checker.history import read_history
 
 TOPIC_ID = TopicId("8553e688-fd7e-4cd8-82ef-6b3ec6c65906")
 

@@ -28,7 +28,7 @@ MODULES = (
         for package in ("config", "core", "controller", "controller_session", "log", "kube", "rpc")
     ),
     "strandline/kafka_listener/__init__.py",
-    *(f"strandline/{package}/__init__.py" for package in ("runtime", "simulation", "dump_log")),
+    *(f"strandline/{package}/__init__.py" for package in ("runtime", "dump_log")),
     "strandline/runtime/main.py",
     *(
         f"strandline/runtime/{folder}/__init__.py"
@@ -37,6 +37,8 @@ MODULES = (
     "bench/__init__.py",
     *(f"strandline_cli/{each.name}" for each in ROOT.glob("cli/strandline_cli/*.py")),
     "strandline_cli/verbs/__init__.py",
+    "strandline_checker/__init__.py",
+    "strandline_simulation/__init__.py",
     "strandline_operator/__init__.py",
     "strandline_api/__init__.py",
     *(f"strandline_analysis/{each.name}" for each in ROOT.glob("spark/strandline_analysis/*.py")),
@@ -54,11 +56,14 @@ WRONG_IMPORTS = (
     ("strandline/log", "strandline.kube"),
     ("strandline/config", "strandline.core"),
     ("strandline/controller", "strandline.component_settings"),
-    ("strandline/simulation", "strandline.runtime"),
+    ("strandline_simulation", "strandline.runtime"),
+    ("strandline_checker", "strandline_cli.commands"),
     ("strandline/runtime", "strandline.dump_log"),
     ("strandline/runtime/storage", "strandline.runtime.observability"),
     ("strandline/runtime/clients", "strandline.runtime.shells"),
     ("strandline/dump_log", "strandline_cli"),
+    ("strandline/dump_log", "strandline_checker"),
+    ("strandline/core", "strandline_simulation"),
     ("strandline_operator", "strandline_cli"),
     ("bench", "strandline_cli.verbs"),
     ("strandline/kube", "strandline_operator"),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.house import circular_imports, owned_things
+from tests.house import circular_imports, owned_things, reached_modules
 from tests.house.rules import (
     circles,
     conduct,
@@ -29,11 +29,12 @@ from tests.house.test_tree import ROOT, RULES, Rule
 
 CORE = "broker_image/strandline/core/x.py"
 LOG = "broker_image/strandline/log/x.py"
+SESSION = "broker_image/strandline/controller_session/x.py"
 ANALYSIS = "spark/strandline_analysis/x.py"
 OPERATOR = "operator/strandline_operator/x.py"
+SIMULATOR = "cli/strandline_simulation/x.py"
 NAMES = "broker_image/strandline/names.py"
 ERRORS = "broker_image/strandline/errors.py"
-MAIN = "broker_image/strandline/runtime/main.py"
 CONFIG = "broker_image/strandline/config/x.py"
 METRICS = "broker_image/strandline/runtime/observability/metrics.py"
 DOC = '"""Says what it is."""\n'
@@ -159,7 +160,7 @@ OFFENCES = (
     Planted(ownership.foreign_changes, {CORE: "self.log.end = 1\n"}, "changes self.log.end"),
     Planted(ownership.foreign_changes, {CORE: "a, role.state = 1, 2\n"}, "changes role.state"),
     Planted(ownership.foreign_changes, {CORE: "del a.delayed[tp]\n"}, "changes a.delayed"),
-    Planted(ownership.foreign_changes, {CORE: "self.a.b[0].pop()\n"}, "changes self.a.b"),
+    Planted(ownership.foreign_changes, {SESSION: "self.a.b[0].pop()\n"}, "changes self.a.b"),
     Planted(conduct.unfinished, {LOG: "assert True\n"}, "assert"),
     Planted(conduct.unfinished, {LOG: "raise NotImplementedError\n"}, "NotImplementedError"),
     Planted(
@@ -188,6 +189,8 @@ OFFENCES = (
     Planted(layers.forbidden_imports, {OPERATOR: "import strandline.core.leader\n"}, "core.leader"),
     Planted(layers.forbidden_imports, {ANALYSIS: "import strandline.model\n"}, "strandline.model"),
     Planted(layers.forbidden_imports, {METRICS: "import strandline_api\n"}, "strandline_api"),
+    Planted(layers.forbidden_imports, {LOG: "import strandline_checker\n"}, "strandline_checker"),
+    Planted(layers.forbidden_imports, {SIMULATOR: "import strandline.log.x\n"}, "log.x"),
     *(Planted(circles.import_circles, *offence) for offence in circular_imports.OFFENCES),
     *(Planted(ownership.broken_ownership, *offence) for offence in owned_things.OFFENCES),
     Planted(layers.ambiguous_names, {"broker_image/strandline/types.py": ""}, "misleads"),
@@ -252,18 +255,7 @@ OFFENCES = (
         "no verb `make fly`",
     ),
     Planted(registers.stale_generated_code, {"protos/x.py": ""}, "no source"),
-    Planted(reach.unreached_modules, {CORE: ""}, "runtime.main: missing"),
-    Planted(reach.unreached_modules, {MAIN: "import strandline.log.y\n", LOG: ""}, "not reached"),
-    Planted(
-        reach.unreached_modules,
-        {MAIN: "if TYPE_CHECKING:\n    import strandline.log.x\n", LOG: ""},
-        "not reached",
-    ),
-    Planted(
-        reach.unreached_modules,
-        {MAIN: "def uncalled():\n    import strandline.log.x\n", LOG: ""},
-        "not reached",
-    ),
+    *(Planted(reach.unreached_modules, *case) for case in reached_modules.OFFENCES),
     Planted(reach.unread_settings, {CONFIG: ""}, "declares no setting"),
     Planted(reach.unread_settings, {CONFIG: SETTING}, UNOBEYED),
     Planted(reach.unread_settings, {CONFIG: SETTING, LOG: "of_another.a\n"}, UNOBEYED),
@@ -392,6 +384,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (layers.forbidden_imports, {LOG: "from strandline.core import events\nimport os\n"}),
     (layers.forbidden_imports, {OPERATOR: "from strandline.kube import api\n"}),
     (layers.forbidden_imports, {ANALYSIS: "from strandline import names\n"}),
+    (layers.forbidden_imports, {SIMULATOR: "from strandline.core import leader\n"}),
     (layers.ambiguous_names, {OPERATOR: ""}),
     *((circles.import_circles, files) for files in circular_imports.HARMLESS),
     *((ownership.broken_ownership, files) for files in owned_things.HARMLESS),
@@ -405,15 +398,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
         {"pyproject.toml": f"{STRICT}{OVERRIDE}module = ['a.*']\nignore_missing_imports = true\n"},
     ),
     (registers.wrong_verbs, {"Makefile": MAKEFILE, "README.md": "`make proto`"}),
-    (reach.unreached_modules, {MAIN: "from strandline.log import x\n", LOG: ""}),
-    (
-        reach.unreached_modules,
-        {MAIN: "import strandline.log.x\n", LOG: "from ..core.x import y\n", CORE: ""},
-    ),
-    (
-        reach.unreached_modules,
-        {MAIN: "try:\n    x\nexcept E:\n    if not y:\n        import strandline.log.x\n", LOG: ""},
-    ),
+    *((reach.unreached_modules, files) for files in reached_modules.HARMLESS),
     (reach.unread_settings, {CONFIG: SETTING, LOG: "config.part.a\n"}),
     (reach.unread_settings, {CONFIG: SETTING, LOG: "other, part = 1, c.part\npart.a\n"}),
     (reach.unread_settings, {CONFIG: SETTING, LOG: "def f(c: Concern): self._c = c; self._c.a\n"}),

@@ -13,17 +13,11 @@ from strandline.kafka_listener.schemas import APIS
 def request_encoder(api_key: int, version: int) -> Encode:
     """Return the compiled encoder of a request."""
     api = APIS[api_key]
-    return compile_encoder(
-        api.request, version,
-        is_flexible=api.is_flexible(version), title=f"{api.name} request {version}",
-    )  # fmt: skip
+    return compile_encoder(api, api.request, version)
 
 
 @cache
 def response_decoder(api_key: int, version: int) -> Decode:
     """Return the compiled decoder of a response."""
     api = APIS[api_key]
-    return compile_decoder(
-        api.response, version,
-        is_flexible=api.is_flexible(version), title=f"{api.name} response {version}",
-    )  # fmt: skip
+    return compile_decoder(api, api.response, version)

@@ -325,7 +325,6 @@ class CountingObserver:
     def __init__(self) -> None:
         self.responses: list[tuple[str, ErrorCode]] = []
         self.unsupported: list[tuple[str, str]] = []
-        self.connections = 0
 
     def response_sent(
         self,
@@ -341,9 +340,6 @@ class CountingObserver:
 
     def request_unsupported(self, api: str, client: str) -> None:
         self.unsupported.append((api, client))
-
-    def connections_changed(self, count: int) -> None:
-        self.connections = count
 
 
 class ListenerThread:
@@ -387,6 +383,11 @@ class ListenerThread:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(timeout=10)
         self.loop.close()
+
+    @property
+    def connection_count(self) -> int:
+        """Connections open now."""
+        return len(self.listener._shared.connections)
 
     @property
     def address(self) -> str:

@@ -101,7 +101,7 @@ def test_an_append_of_a_client_that_left_is_not_cancelled(
     with WireClient(running.port) as client:
         client.send(schemas.PRODUCE, 9, requests.produce(make_batch([b"a"])))
         eventually(lambda: len(broker.held_acks or ()) == 1, WITHIN_MS, "appended")
-    eventually(lambda: running.listener.connection_count == 0, WITHIN_MS, "client has left")
+    eventually(lambda: running.connection_count == 0, WITHIN_MS, "client has left")
     acknowledge(running, broker, 0)
     assert running.loop_errors == []
     assert is_serving(running)
@@ -272,7 +272,7 @@ def test_random_bytes_and_broken_requests_leave_the_server_serving(
             with socket.create_connection(("127.0.0.1", running.port)) as client:
                 client.sendall(broken(source, whole, number))
         assert is_serving(running)
-        eventually(lambda: running.listener.connection_count == 0, WITHIN_MS, "all closed")
+        eventually(lambda: running.connection_count == 0, WITHIN_MS, "all closed")
         assert running.call(lambda: running.listener._shared.request_memory.used_bytes) == 0
         assert running.loop_errors == []
     assert broker.logs["orders", 0].end - before <= 300
@@ -318,11 +318,9 @@ def test_a_broken_invariant_reaches_the_loops_exception_handler(
         assert isinstance(running.loop_errors[0]["exception"], InvariantViolation)
 
 
-def test_closing_lets_pending_responses_leave(
-    broker: MemoryBroker, observer: CountingObserver
-) -> None:
+def test_closing_lets_pending_responses_leave(broker: MemoryBroker) -> None:
     broker.held_acks = []
-    with ListenerThread(broker, observer=observer) as running, WireClient(running.port) as client:
+    with ListenerThread(broker) as running, WireClient(running.port) as client:
         client.send(schemas.PRODUCE, 9, requests.produce(make_batch([b"a"])))
         eventually(lambda: len(broker.held_acks or ()) == 1, WITHIN_MS, "appended")
         closing = asyncio.run_coroutine_threadsafe(
@@ -334,7 +332,7 @@ def test_closing_lets_pending_responses_leave(
         closing.result(timeout=10)
         with pytest.raises(ConnectionRefusedError):
             WireClient(running.port)
-    assert observer.connections == 0
+    assert running.connection_count == 0
 
 
 @BOTH_LOOPS

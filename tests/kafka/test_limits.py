@@ -90,7 +90,7 @@ def test_other_connections_go_on_when_memory_is_free_again(broker: MemoryBroker)
             eventually(lambda: len(budget._waiting) == 1, WITHIN_MS, "second waits")
             acknowledge(running, broker, 0)
             eventually(lambda: broker.logs["orders", 0].end == 2, WITHIN_MS, "second appended")
-        eventually(lambda: running.listener.connection_count == 0, WITHIN_MS, "both left")
+        eventually(lambda: running.connection_count == 0, WITHIN_MS, "both left")
         assert running.call(lambda: budget.used_bytes) == 0
 
 
@@ -122,7 +122,7 @@ def test_connections_beyond_the_bound_are_closed(
             with WireClient(running.port) as second:
                 assert second.is_closed_by_server()
             first.ask(schemas.API_VERSIONS, 0, {})
-        eventually(lambda: running.listener.connection_count == 0, WITHIN_MS, "first left")
+        eventually(lambda: running.connection_count == 0, WITHIN_MS, "first left")
         assert is_serving(running)
     assert "connection refused, too many connections" in caplog.messages
 
@@ -142,7 +142,7 @@ def test_silent_connections_are_closed(
     with ListenerThread(broker, settings=settings) as running, WireClient(running.port) as client:
         client.socket.sendall(begun)
         assert client.is_closed_by_server()
-        eventually(lambda: running.listener.connection_count == 0, WITHIN_MS, "gone")
+        eventually(lambda: running.connection_count == 0, WITHIN_MS, "gone")
         assert running.call(lambda: running.listener._shared.request_memory.used_bytes) == 0
 
 

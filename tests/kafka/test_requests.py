@@ -367,6 +367,6 @@ def test_find_coordinator_knows_none(running: ListenerThread, version: int) -> N
 
 
 def test_every_api_advertised_has_a_handler() -> None:
-    from strandline.kafka_listener.handlers import HANDLERS
+    from strandline.kafka_listener.apis import HANDLERS
 
     assert set(HANDLERS) == set(APIS)

@@ -64,12 +64,12 @@ def test_a_long_response_is_cut() -> None:
             "a/../b",
             "/apis/g.dev/v1/namespaces/n/things/a%2F..%2Fb/status",
         ),
-        (
-            Resource(group="", version="v1", plural="nodes", namespaced=False),
-            "x",
-            "/api/v1/nodes/x/status",
-        ),
     ],
 )
 def test_an_object_has_one_path(resource: Resource, name: str, path: str) -> None:
     assert resource.path("n", name, "status" if name else "") == path
+
+
+def test_an_object_outside_namespaces_has_one_address() -> None:
+    nodes = Resource(group="", version="v1", plural="nodes")
+    assert nodes.path("", "x", "status") == "/api/v1/nodes/x/status"

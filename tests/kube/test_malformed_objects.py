@@ -12,8 +12,9 @@ import pytest
 
 from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import ObjectMalformed
-from strandline.kube.api import ApiClient, Object, ObjectList, Resource, WatchEvent
-from strandline.kube.cluster_store import Change, ClusterStore
+from strandline.kube.api import ApiClient, Listed, Object, Resource, WatchEvent
+from strandline.kube.cluster_store import ClusterStore
+from strandline.kube.watch import Change
 from strandline.log_fields import fields_of
 from strandline.model import BrokerId
 
@@ -76,10 +77,10 @@ class Api:
         self.items = items
         self.changes = changes
 
-    async def list(self, _: Resource, __: str, **___: str) -> ObjectList:
-        return ObjectList(items=self.items, resource_version="7")
+    async def list(self, _: Resource, __: str, **___: Any) -> Listed[Object]:
+        return Listed(items=self.items, resource_version="7")
 
-    async def watch(self, _: Resource, __: str, **___: str) -> AsyncGenerator[WatchEvent, None]:
+    async def watch(self, _: Resource, __: str, **___: Any) -> AsyncGenerator[WatchEvent, None]:
         for kind, item in self.changes:
             yield WatchEvent(type=kind, object=item)
 
@@ -137,7 +138,7 @@ def test_list_leaves_a_malformed_object_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     found = asyncio.run(listing(store(bad, good)))
-    assert [item.name for item in found.values] == [good["metadata"]["name"]]
+    assert [item.name for item in found.items] == [good["metadata"]["name"]]
     ((name, cause),) = logged(caplog)
     assert name == bad["metadata"]["name"]
     assert "must be" in cause

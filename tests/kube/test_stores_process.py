@@ -98,8 +98,8 @@ def test_a_partition_status_is_written_once_per_read(
 
     async def scenario(_: ApiClient, store: ClusterStore, __: LeaseStore) -> None:
         listed = await store.list_partitions()
-        assert [item.state for item in listed.values] == [None, None]
-        first = listed.values[0]
+        assert [item.state for item in listed.items] == [None, None]
+        first = listed.items[0]
         changes = store.watch_partitions(listed.resource_version)
         written = await store.put_partition_status(first.name, first.resource_version, STATE)
         assert written.state == STATE
@@ -143,10 +143,10 @@ def test_only_objects_of_the_cluster_are_listed(
 
     async def scenario(_: ApiClient, store: ClusterStore, __: LeaseStore) -> None:
         brokers = await store.list_brokers()
-        assert [item.broker_id for item in brokers.values] == [0]
+        assert [item.broker_id for item in brokers.items] == [0]
         topics = await store.list_topics()
-        assert [item.topic_id for item in topics.values] == [ours]
-        assert topics.values[0].settings.flush_messages == 9_223_372_036_854_775_807
+        assert [item.topic_id for item in topics.items] == [ours]
+        assert topics.items[0].settings.flush_messages == 9_223_372_036_854_775_807
         # Brokers delete a log if this list lacks its topic's id, so the list must be complete.
         assert len(await store.list_topic_ids()) == 3
 

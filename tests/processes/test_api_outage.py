@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from strandline.config.kubernetes import KubernetesConfig
 from tests.support import strandline_objects as objects
 from tests.support.broker_group import BrokerGroup
+from tests.support.broker_process import BrokerProgram
 from tests.support.control_plane import ControlPlane
 from tests.support.load import RATE, LoadProcess
 
@@ -17,6 +19,9 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
 PARTITIONS = 3
 OUTAGE_SECONDS = 20
+REPORT_SECONDS = KubernetesConfig().waiting_report_interval_ms / 1000
+BETWEEN_ATTEMPTS_SECONDS = 5.0
+"""A report comes with the first attempt after it is due."""
 RATE_KEPT = 0.8
 SESSION_SECONDS = 2
 """A broker that sends no heartbeat for this long is declared dead (timing demo)."""
@@ -50,6 +55,14 @@ def check_leaders(group: BrokerGroup, before: list[dict[str, Any]]) -> None:
     assert [s["leader"] for s in after] == [s["leader"] for s in before]
 
 
+def check_outage_is_logged(broker: BrokerProgram, watch: str) -> None:
+    """Fail unless a broker logged the outage of a watch at once, and again after the interval."""
+    lines = [line for line in broker.lines() if line.get("waiting_for") == watch]
+    first, second = (line["waited_seconds"] for line in lines[:2])
+    assert first == 0
+    assert REPORT_SECONDS <= second < REPORT_SECONDS + BETWEEN_ATTEMPTS_SECONDS
+
+
 def test_records_go_on_without_an_api_server_and_no_leader_changes(
     own_group: BrokerGroup,
 ) -> None:
@@ -68,7 +81,10 @@ def test_records_go_on_without_an_api_server_and_no_leader_changes(
     assert outage >= RATE_KEPT * steady, (steady, outage)
     load.wait_for_acks(RATE)
     check_leaders(group, before)
-    assert all(broker.runs() for broker in group.brokers)
+    for number, broker in enumerate(group.brokers):
+        assert broker.runs()
+        check_outage_is_logged(broker, "watch of leases with metadata.name=demo-controller")
+        check_outage_is_logged(broker, f"watch of brokers with metadata.name=demo-{number}")
 
     # Everything works again: a topic is created, and a dead leader is replaced.
     group.create_topic("later", partitions=PARTITIONS)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.config.network import ObservabilityConfig
+from strandline.config.kubernetes import KubernetesConfig
 from tests.support import strandline_objects as objects
 from tests.support.broker_process import BrokerProgram
 from tests.support.control_plane import ControlPlane
@@ -23,7 +23,7 @@ from tests.support.volumes import mounted_tmpfs
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
 REFUSED = 2
-REPORT_INTERVAL_SECONDS = ObservabilityConfig().waiting_report_interval_ms / 1000
+REPORT_INTERVAL_SECONDS = KubernetesConfig().waiting_report_interval_ms / 1000
 TWO_REPORTS_LIMIT_MS = 60_000
 BETWEEN_ATTEMPTS_SECONDS = 5.0
 """A broker logs a report at its first attempt after the report is due."""

@@ -33,8 +33,7 @@ CONFIG = OperatorConfig(
 def made(kind: kinds.Kind, name: str, spec: Manifest | None = None, **metadata: Any) -> Manifest:
     """Return an object as the API server would return it."""
     whole: Manifest = {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
+        **kind.type_meta,
         "metadata": {
             "name": name,
             "uid": f"uid-{name}",

@@ -85,9 +85,7 @@ def test_a_status_carries_a_version_only_if_it_is_a_compare_and_swap() -> None:
 
 
 def test_an_event_names_its_object_and_its_message_is_bounded() -> None:
-    posted = PostEvent(
-        about=read_topic(topic()).ref, warning=True, reason="Conflict", message="x" * 2_000
-    )
+    posted = PostEvent(about=read_topic(topic()).ref, reason="Conflict", message="x" * 2_000)
     body = resources.event(posted, namespace="here", now=NOW, suffix="1")
     assert (body["type"], len(body["message"])) == ("Warning", 1_024)
     assert body["involvedObject"]["uid"] == "uid-orders"

@@ -100,7 +100,7 @@ def test_many_frames_in_one_message_come_back_as_they_were(
     parts = [encode_fetch(fetch)]
     for response in responses:
         body = memoryview(response.records)
-        parts.append(encode_records(response, [body[:3], body[3:]]))
+        parts.append(encode_records(response.request_id, response, [body[:3], body[3:]]))
     parts.append(encode_end(end))
     message = b"".join(buffer for part in parts for buffer in part)
     assert list(decode(message)) == [fetch, *responses, EndFrame(request_id=end)]
@@ -152,7 +152,7 @@ def test_an_unknown_error_number_is_refused() -> None:
         diverging=None,
         records=b"",
     )
-    message = bytearray(b"".join(encode_records(frame, [])))
+    message = bytearray(b"".join(encode_records(frame.request_id, frame, [])))
     message[5 + 8 + 16 + 4 : 5 + 8 + 16 + 6] = (999).to_bytes(2, "big")
     with pytest.raises(BadFrame, match="999"):
         list(decode(message))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 
 import grpc.aio
 
 from strandline.controller.events import ProbeVerdict
-from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch
-from strandline.rpc.probes import PeerIdentity, peer_service, probe
+from strandline.model import BrokerId, ControllerEpoch
+from strandline.rpc.probes import peer_service, probe
+from tests.support.world.values import registration
 
 DEADLINE_MS = 2_000
 
@@ -27,10 +29,8 @@ def verdict_of(address: str, incarnation: str, *, deadline_ms: int = DEADLINE_MS
 
 async def probe_of_a_broker(incarnation: str) -> ProbeVerdict:
     server = grpc.aio.server()
-    identity = PeerIdentity(
-        broker_id=BrokerId(1), broker_epoch=BrokerEpoch(4), incarnation="uid/one"
-    )
-    server.add_generic_rpc_handlers((peer_service(identity, lambda: ControllerEpoch(7)),))
+    own = replace(registration(1), incarnation="uid/one")
+    server.add_generic_rpc_handlers((peer_service(own, lambda: ControllerEpoch(7)),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     verdict = await probe(

@@ -66,7 +66,8 @@ from strandline.model import (
     TopicPartition,
     TopicSettings,
 )
-from strandline.rpc.session_client import SessionClient, encode_broker_message
+from strandline.rpc import convert
+from strandline.rpc.session_client import SessionClient
 from strandline.rpc.session_server import SessionServer
 from strandline_api.v1 import controller_pb2 as pb
 
@@ -209,7 +210,7 @@ def test_end_of_a_stream_is_reported_whenever_grpc_cancels_its_handler(turns: in
             highest_controller_epoch=CONTROLLER_EPOCH,
             hosted=(),
         )
-        context = EndingContext(encode_broker_message(hello), turns=turns)
+        context = EndingContext(convert.BROKER_MESSAGE.encode(hello), turns=turns)
         context.handler = asyncio.create_task(server._serve(None, context))
         await asyncio.gather(context.handler, return_exceptions=True)
 

@@ -11,6 +11,7 @@ import grpc.aio
 import pytest
 
 from strandline.config.network import GrpcConfig
+from strandline.core.effects import LogReadInfo
 from strandline.core.events import FollowerFetchReceived
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId
@@ -47,16 +48,15 @@ async def serve(on_fetch: OnFetch, gone: list[FollowerStream]) -> tuple[grpc.aio
 
 
 def respond(fetch: FollowerFetchReceived, stream: FollowerStream, records: list[bytes]) -> None:
-    frame = RecordsFrame(
-        request_id=fetch.request_id,
+    part = LogReadInfo(
         tp=fetch.partitions[0].tp,
         error=ErrorCode.NONE,
         high_watermark=7,
         log_start_offset=0,
-        diverging=None,
-        records=b"",
+        from_offset=0,
+        up_to_offset=7,
     )
-    stream.send_records(frame, records)
+    stream.send_records(fetch.request_id, part, records)
     stream.send_end(fetch.request_id)
 
 

@@ -12,14 +12,14 @@ import pytest
 
 from strandline.config.network import GrpcConfig
 from strandline.log_fields import fields_of
-from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch
-from strandline.rpc.probes import PeerIdentity, peer_service
+from strandline.model import BrokerId, ControllerEpoch
+from strandline.rpc.probes import peer_service
 from strandline.rpc.session_server import SessionServer
 from strandline.rpc.unknown_callers import SilentConnections, not_served
 from strandline_api.v1 import controller_pb2 as pb
+from tests.support.world.values import registration
 
 PROBE = "/strandline.v1.Peer/Probe"
-IDENTITY = PeerIdentity(broker_id=BrokerId(0), broker_epoch=BrokerEpoch(1), incarnation="i")
 Scenario = Callable[[int], Awaitable[None]]
 
 
@@ -32,7 +32,7 @@ def served(scenario: Scenario) -> None:
         server.add_generic_rpc_handlers(
             (
                 sessions.service(),
-                peer_service(IDENTITY, lambda: ControllerEpoch(0)),
+                peer_service(registration(0), lambda: ControllerEpoch(0)),
                 not_served(),
             )
         )

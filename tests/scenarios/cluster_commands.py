@@ -6,7 +6,6 @@ from collections import deque
 from dataclasses import replace
 
 from strandline.core.events import LogDirectoryLost
-from strandline.core.settings import CoreSettings
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -46,7 +45,7 @@ def cluster(
     """
     if story.world.replication.brokers:
         raise ScenarioError("a story has one cluster")
-    story.core_settings = CoreSettings(**{**QUIET_FIGURES, **figures})
+    story.core_settings = replace(story.core_settings, **{**QUIET_FIGURES, **figures})
     story.controllers = controllers
     ids = tuple(range(brokers))
     for broker_id in ids:

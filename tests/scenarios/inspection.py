@@ -70,13 +70,15 @@ def offset(story: Story, *, broker: int, of: str) -> list[str]:
     """Request the earliest or latest offset, or the offset of a timestamp."""
     timestamp = {"earliest": -2, "latest": -1}.get(of)
     wanted = int(of) if timestamp is None else timestamp
-    error, found, epoch = story.broker(broker).replicas.list_offset(tp(), wanted, None)
+    error, found, epoch = story.broker(broker).replicas.consumer_reads.list_offset(
+        tp(), wanted, None
+    )
     return [f"{error.name} {found} leader_epoch={epoch}"]
 
 
 def epoch_end(story: Story, *, broker: int, leader_epoch: int) -> list[str]:
     """Request the end offset of a leader epoch."""
-    error, end = story.broker(broker).replicas.end_offset_for_epoch(
+    error, end = story.broker(broker).replicas.consumer_reads.end_offset_for_epoch(
         tp(), LeaderEpoch(leader_epoch), None
     )
     return [f"{error.name} {value(end)}"]
@@ -87,7 +89,7 @@ def consume(
 ) -> list[str]:
     """Read below the high watermark, as a consumer does."""
     last = None if last_fetched_epoch is None else LeaderEpoch(last_fetched_epoch)
-    read = story.broker(broker).replicas.read_for_consumer(
+    read = story.broker(broker).replicas.consumer_reads.read(
         tp(), fetch_offset=offset, leader_epoch=None, last_fetched_epoch=last
     )
     if read.diverging is not None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from strandline import component_settings
+from strandline.config.replication import ReplicationConfig
+from strandline.config.timing import TimingConfig
 from strandline.core.effects import ProposeIsr
 from strandline.core.events import AlterPartitionResponseReceived, Event
-from strandline.core.settings import CoreSettings
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -32,7 +34,7 @@ class Story:
     def __init__(self) -> None:
         self.world = World()
         self.world.network.register(SCRIPT, self._receive)
-        self.core_settings = CoreSettings()
+        self.core_settings = component_settings.core(TimingConfig(), ReplicationConfig())
         self.controllers: tuple[int, ...] = ()
         self.proposals: dict[int, list[ProposeIsr]] = {}
         self.late: list[AlterPartitionResponseReceived] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from strandline.simulation.plan import Conditions, Fault, Plan, Produce, Timing
+from strandline_simulation.plan import Conditions, Fault, Plan, Produce, Timing
 
 LONG_MS = 10_000
 

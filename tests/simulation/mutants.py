@@ -15,41 +15,26 @@ from types import ModuleType
 from typing import Any
 
 from strandline.controller import elections
-from strandline.controller.broker_entry import BrokerView, LivenessState
-from strandline.controller_session.holder_connection import HolderConnection
-from strandline.controller_session.states import NoHolder
+from strandline.controller.broker_entry import BrokerEntry, InSession, Live
+from strandline.controller_session.holder_connection import HolderConnection, NoHolder
 from strandline.core import leader as leader_module
-from strandline.core import reads
 from strandline.core.broker_context import BrokerContext
-from strandline.core.effects import Effect, LogReadInfo, Notice, PersistState
+from strandline.core.effects import Effect, LogReadInfo, PersistState
 from strandline.core.events import AlterPartitionResponseReceived
 from strandline.core.fetchers import Fetcher, OutstandingFetch
 from strandline.core.isr import PendingShrink, Stable
 from strandline.core.isr_proposer import IsrProposer
 from strandline.core.leader import LeaderReplica
 from strandline.core.live_brokers import LiveBrokers
-from strandline.core.partition import Partition
+from strandline.core.notices import Notice
 from strandline.core.purgatory import DelayedProduce, Purgatory
+from strandline.core.reads import ConsumerReads, find_leader
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, IsrEntry, PartitionState, StoredPartition, TopicPartition
-from strandline.simulation.core_shell import SimulatedCoreShell
-from strandline.simulation.disk import SimulatedDisk
-from strandline.simulation.invariants import (
-    ACKNOWLEDGED_IS_COMMITTED,
-    ACKNOWLEDGED_SURVIVES,
-    CORE_HOLDS,
-    EPOCHS_NEVER_FALL,
-    EVERYTHING_HEALS,
-    ISR_IS_COMPLETE,
-    LEADER_IN_ISR,
-    MAXIMAL_ISR_COVERS,
-    NOTHING_ELSE_RAISES,
-    OFFLINE_NEEDS_LOSS,
-    ONE_LEADER_PER_EPOCH,
-    READS_ARE_COMMITTED,
-    WATERMARK_WITHIN_LOG,
-)
-from strandline.simulation.store import SimulatedStore
+from strandline_simulation.core_shell import SimulatedCoreShell
+from strandline_simulation.disk import SimulatedDisk
+from strandline_simulation.invariants import Invariant
+from strandline_simulation.store import SimulatedStore
 
 
 @dataclass(frozen=True)
@@ -139,15 +124,13 @@ def _any_own_entry(self: BrokerContext, entry: IsrEntry | None) -> bool:
     return entry is not None and entry.broker_id == self.broker_id
 
 
-_READ_FOR_CONSUMER = reads.read_for_consumer
+_READ_FOR_CONSUMER = ConsumerReads.read
 
 
-def _reads_to_the_log_end(
-    partition: Partition | None, tp: TopicPartition, **arguments: Any
-) -> LogReadInfo:
+def _reads_to_the_log_end(self: ConsumerReads, tp: TopicPartition, **arguments: Any) -> LogReadInfo:
     """Let consumers read as far as followers."""
-    read = _READ_FOR_CONSUMER(partition, tp, **arguments)
-    leader = reads.find_leader(partition, None)
+    read = _READ_FOR_CONSUMER(self, tp, **arguments)
+    leader = find_leader(self._partitions.get(tp), None)
     if read.error is not ErrorCode.NONE or isinstance(leader, ErrorCode):
         return read
     return replace(read, up_to_offset=leader.log.log_end_offset)
@@ -175,18 +158,18 @@ def _waiting_requests_stay(_: Purgatory, delayed: Sequence[Any]) -> list[Any]:
 
 
 def _first_live_replica(
-    state: PartitionState, brokers: Mapping[BrokerId, BrokerView]
-) -> BrokerView | None:
+    state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]
+) -> Live | None:
     """Elect a live replica, in sync or not."""
-    views = (brokers.get(broker_id) for broker_id in state.replicas)
-    live = [view for view in views if view is not None and view.is_live]
-    return min(live, key=lambda view: view.liveness is not LivenessState.IN_SESSION, default=None)
+    found = (brokers.get(broker_id) for broker_id in state.replicas)
+    live = [each for each in found if isinstance(each, Live)]
+    return min(live, key=lambda each: not isinstance(each, InSession), default=None)
 
 
 def _never_dial_again(self: HolderConnection, now_ms: int) -> None:
     """Wait for another holder after the first failure."""
     del now_ms
-    self._state = NoHolder()
+    self.state = NoHolder()
 
 
 # --- the shell ----------------------------------------------------------------------------
@@ -226,120 +209,120 @@ WATERMARK_OVER_COMMITTED_ISR = Mutant(
     LeaderReplica,
     "advance_high_watermark",
     _watermark_over_committed_isr,
-    ISR_IS_COMPLETE,
+    Invariant.ISR_IS_COMPLETE,
 )
 WRITE_WITHOUT_VERSION = Mutant(
     "status write without resourceVersion check",
     SimulatedStore,
     "put_partition_status",
     _write_without_version,
-    EPOCHS_NEVER_FALL,
+    Invariant.EPOCHS_NEVER_FALL,
 )
 JOIN_BEFORE_EPOCH_START = Mutant(
     "join before the epoch start",
     LeaderReplica,
     "_may_join",
     _join_before_epoch_start,
-    ISR_IS_COMPLETE,
+    Invariant.ISR_IS_COMPLETE,
 )
 NO_OWN_ENTRY_CHECK = Mutant(
     "missing own-entry check",
     BrokerContext,
     "is_own_incarnation",
     _any_own_entry,
-    ONE_LEADER_PER_EPOCH,
+    Invariant.ONE_LEADER_PER_EPOCH,
 )
 NO_ANSWER_MEANS_NOT_APPLIED = Mutant(
     "a proposal without an accepting response counts as not applied",
     IsrProposer,
     "wait_on",
     _no_response_means_not_applied,
-    MAXIMAL_ISR_COVERS,
+    Invariant.MAXIMAL_ISR_COVERS,
 )
 LEAVERS_STOP_COUNTING = Mutant(
     "leavers stop counting before the controller has answered",
     PendingShrink,
     "maximal_entries",
     property(lambda self: self.proposed),
-    MAXIMAL_ISR_COVERS,
+    Invariant.MAXIMAL_ISR_COVERS,
 )
 ANSWERS_WITHOUT_REQUEST_ID = Mutant(
     "fetch responses taken without their request id",
     Fetcher,
     "take_outstanding",
     _any_response_is_ours,
-    EVERYTHING_HEALS,
+    Invariant.EVERYTHING_HEALS,
 )
 LOST_DATA_TRUSTED = Mutant(
     "ISR entries of lost data trusted",
-    BrokerView,
+    elections,
     "covers",
-    lambda *_: True,
-    LEADER_IN_ISR,
+    lambda *_, **__: True,
+    Invariant.LEADER_IN_ISR,
 )
 
 READS_TO_THE_LOG_END = Mutant(
     "consumers read up to the log end",
-    reads,
-    "read_for_consumer",
+    ConsumerReads,
+    "read",
     _reads_to_the_log_end,
-    READS_ARE_COMMITTED,
+    Invariant.READS_ARE_COMMITTED,
 )
 ACKNOWLEDGED_AT_ONCE = Mutant(
     "acks=all acknowledged before the high watermark",
     Purgatory,
     "take_produce",
     _acknowledged_at_the_next_step,
-    ACKNOWLEDGED_IS_COMMITTED,
+    Invariant.ACKNOWLEDGED_IS_COMMITTED,
 )
 WATERMARK_FALLS = Mutant(
     "a high watermark that may fall",
     leader_module,
     "next_high_watermark",
     _watermark_that_falls,
-    CORE_HOLDS,
+    Invariant.CORE_HOLDS,
 )
 WAITING_REQUESTS_STAY = Mutant(
     "requests wait on after their response",
     Purgatory,
     "_take",
     _waiting_requests_stay,
-    NOTHING_ELSE_RAISES,
+    Invariant.NOTHING_ELSE_RAISES,
 )
 LEADER_OUTSIDE_ISR = Mutant(
     "a leader elected outside the ISR",
     elections,
     "choose_leader",
     _first_live_replica,
-    LEADER_IN_ISR,
+    Invariant.LEADER_IN_ISR,
 )
 NEVER_DIAL_AGAIN = Mutant(
     "a session that is not dialled again",
     HolderConnection,
     "_redial",
     _never_dial_again,
-    EVERYTHING_HEALS,
+    Invariant.EVERYTHING_HEALS,
 )
 PAGE_CACHE_LOST = Mutant(
     "a page cache that dies with its process",
     SimulatedDisk,
     "end_of_process",
     _page_cache_dies_with_the_process,
-    ACKNOWLEDGED_SURVIVES,
+    Invariant.ACKNOWLEDGED_SURVIVES,
 )
 STATE_FILE_KEEPS_FIRST_EPOCHS = Mutant(
     "a state file that keeps the first epochs",
     SimulatedDisk,
     "write_state",
     _state_file_keeps_first_epochs,
-    CORE_HOLDS,
+    Invariant.CORE_HOLDS,
 )
 EVERY_START_IS_UNCLEAN = Mutant(
     "every start taken for one that lost data",
     SimulatedDisk,
     "has_lost_logs",
     lambda _: True,
-    OFFLINE_NEEDS_LOSS,
+    Invariant.OFFLINE_NEEDS_LOSS,
 )
 
 NOTICES_FIRST = Mutant(
@@ -347,7 +330,7 @@ NOTICES_FIRST = Mutant(
     SimulatedCoreShell,
     "_perform",
     _notices_first,
-    WATERMARK_WITHIN_LOG,
+    Invariant.WATERMARK_WITHIN_LOG,
 )
 
 FOUND_BY_SEARCH = (

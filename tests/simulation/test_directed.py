@@ -6,21 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from strandline.simulation.invariants import (
-    ACKNOWLEDGED_SURVIVES,
-    COMMITTED_NEVER_CHANGES,
-    EVERY_INVARIANT,
-    EVERYTHING_HEALS,
-    ISR_IS_COMPLETE,
-    LEADER_IN_ISR,
-    LEADER_IS_COMPLETE,
-    MAXIMAL_ISR_COVERS,
-    OFFLINE_NEEDS_LOSS,
-    ONE_LEADER_PER_EPOCH,
-)
-from strandline.simulation.plan import Plan, from_json
-from strandline.simulation.run import run
-from strandline.simulation.summary import failure_report
+from strandline_simulation.invariants import Invariant
+from strandline_simulation.plan import Plan, from_json
+from strandline_simulation.run import run
+from strandline_simulation.summary import failure_report
 from tests.simulation import directed
 from tests.simulation.mutants import (
     EVERY_START_IS_UNCLEAN,
@@ -65,44 +54,52 @@ def test_a_partition_goes_offline_rather_than_lose_records() -> None:
 
 
 PLANTED = {
-    "join": (directed.JOIN_BELOW_EPOCH_START, JOIN_BEFORE_EPOCH_START, ISR_IS_COMPLETE),
+    "join": (directed.JOIN_BELOW_EPOCH_START, JOIN_BEFORE_EPOCH_START, Invariant.ISR_IS_COMPLETE),
     "earlier self": (
         directed.LEADERSHIP_OF_AN_EARLIER_SELF,
         NO_OWN_ENTRY_CHECK,
-        ONE_LEADER_PER_EPOCH,
+        Invariant.ONE_LEADER_PER_EPOCH,
     ),
     "elected while losing data": (
         directed.ELECTED_WHILE_LOSING_DATA,
         NO_OWN_ENTRY_CHECK,
-        LEADER_IS_COMPLETE,
+        Invariant.LEADER_IS_COMPLETE,
     ),
     "elected outside the ISR": (
         directed.ELECTED_WHILE_LOSING_DATA,
         LEADER_OUTSIDE_ISR,
-        LEADER_IN_ISR,
+        Invariant.LEADER_IN_ISR,
     ),
     "leavers of a wiped follower": (
         directed.WIPED_FOLLOWER,
         LEAVERS_STOP_COUNTING,
-        MAXIMAL_ISR_COVERS,
+        Invariant.MAXIMAL_ISR_COVERS,
     ),
     "leavers of a deposed leader": (
         directed.DEPOSED_WITHOUT_KNOWING,
         LEAVERS_STOP_COUNTING,
-        COMMITTED_NEVER_CHANGES,
+        Invariant.COMMITTED_NEVER_CHANGES,
     ),
     "late write": (
         directed.LATE_WRITE_OF_A_RESIGNED_CONTROLLER,
         NO_ANSWER_MEANS_NOT_APPLIED,
-        MAXIMAL_ISR_COVERS,
+        Invariant.MAXIMAL_ISR_COVERS,
     ),
-    "page cache": (directed.CLEAN_RESTART_OF_ALL_BROKERS, PAGE_CACHE_LOST, ACKNOWLEDGED_SURVIVES),
+    "page cache": (
+        directed.CLEAN_RESTART_OF_ALL_BROKERS,
+        PAGE_CACHE_LOST,
+        Invariant.ACKNOWLEDGED_SURVIVES,
+    ),
     "unclean starts": (
         directed.CLEAN_RESTART_OF_ALL_BROKERS,
         EVERY_START_IS_UNCLEAN,
-        OFFLINE_NEEDS_LOSS,
+        Invariant.OFFLINE_NEEDS_LOSS,
     ),
-    "no dialling": (directed.CLEAN_RESTART_OF_ALL_BROKERS, NEVER_DIAL_AGAIN, EVERYTHING_HEALS),
+    "no dialling": (
+        directed.CLEAN_RESTART_OF_ALL_BROKERS,
+        NEVER_DIAL_AGAIN,
+        Invariant.EVERYTHING_HEALS,
+    ),
 }
 """The plan, the planted bug, and the invariant that it breaks, by name of the story."""
 
@@ -118,7 +115,7 @@ def test_the_planted_bug_breaks_the_invariant(plan: Plan, mutant: Mutant, invari
 def test_every_invariant_is_broken_by_some_planted_bug() -> None:
     by_plan = {invariant for _, _, invariant in PLANTED.values()}
     by_search = {mutant.breaks for mutant in FOUND_BY_SEARCH}
-    assert by_plan | by_search == set(EVERY_INVARIANT)
+    assert by_plan | by_search == set(Invariant)
 
 
 @pytest.mark.parametrize("path", KEPT_PLANS, ids=lambda path: path.stem)

@@ -7,7 +7,7 @@ import pytest
 from strandline.core.effects import PersistState
 from strandline.errors import InvariantViolation
 from strandline.model import ControllerEpoch, LeaderEpoch
-from strandline.simulation.disk import RecordLog, SimulatedDisk, new_batch
+from strandline_simulation.disk import RecordLog, SimulatedDisk, new_batch
 
 
 def _log() -> RecordLog:

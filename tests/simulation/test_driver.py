@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.simulation.driver import SimulatedDriver, StepQueue
-from strandline.simulation.virtual_time import VirtualTime
+from strandline.model import BrokerId
+from strandline_simulation.driver import SimulatedDriver
+from strandline_simulation.process_life import ProcessLife
+from strandline_simulation.virtual_time import VirtualTime
 
 
 class Machine:
@@ -24,23 +26,9 @@ class Lab:
     def __init__(self) -> None:
         self.time = VirtualTime()
         self.log: list[str] = []
-        queue = StepQueue()
-        self.first = SimulatedDriver(
-            Machine(),
-            virtual_time=self.time,
-            queue=queue,
-            deliver=lambda callback, *arguments: callback(*arguments),
-            perform=self.perform_first,
-            tick="tick",
-        )
-        self.second = SimulatedDriver(
-            Machine(),
-            virtual_time=self.time,
-            queue=queue,
-            deliver=lambda callback, *arguments: callback(*arguments),
-            perform=self.log.extend,
-            tick="tick",
-        )
+        life = ProcessLife(self.time, broker_id=BrokerId(1), number=1)
+        self.first = SimulatedDriver(Machine(), life, perform=self.perform_first, tick="tick")
+        self.second = SimulatedDriver(Machine(), life, perform=self.log.extend, tick="tick")
 
     def perform_first(self, effects: Sequence[str]) -> None:
         self.log.append("begun")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from strandline.core.effects import BecameLeader, HighWatermarkAdvanced
+from strandline.core.notices import BecameLeader, HighWatermarkAdvanced
 from strandline.core.views import PartitionView
 from strandline.model import (
     BrokerEpoch,
@@ -18,15 +18,9 @@ from strandline.model import (
     PartitionState,
     TopicPartition,
 )
-from strandline.simulation.disk import RecordLog, SimulatedDisk, new_batch
-from strandline.simulation.invariants import (
-    ACKNOWLEDGED_SURVIVES,
-    EPOCHS_NEVER_FALL,
-    LEADER_IN_ISR,
-    InvariantBroken,
-    Invariants,
-)
-from strandline.simulation.store import TOPIC, SimulatedStore
+from strandline_simulation.disk import RecordLog, SimulatedDisk, new_batch
+from strandline_simulation.invariants import Invariant, InvariantBroken, Invariants
+from strandline_simulation.store import TOPIC, SimulatedStore
 from tests.simulation.directed import JOIN_BELOW_EPOCH_START
 
 TP = TopicPartition(topic_id=TOPIC, partition=0)
@@ -99,14 +93,14 @@ def test_records_survive_while_some_disk_has_them() -> None:
     lab.lose(1)
     with pytest.raises(InvariantBroken, match="offset=0") as raised:
         lab.lose(2)
-    assert raised.value.invariant == ACKNOWLEDGED_SURVIVES
+    assert raised.value.invariant == Invariant.ACKNOWLEDGED_SURVIVES
 
 
 def test_an_election_finds_a_record_missing_on_a_disk_that_admits_no_loss() -> None:
     lab = Lab()
     lab.elect(2)
     lab.disks[BrokerId(2)].logs[TP].truncate_to(0)
-    assert broken_by(lab) == ACKNOWLEDGED_SURVIVES
+    assert broken_by(lab) == Invariant.ACKNOWLEDGED_SURVIVES
 
 
 def test_an_election_excuses_a_member_whose_loss_is_not_known_yet() -> None:
@@ -119,9 +113,9 @@ def test_an_election_excuses_a_member_whose_loss_is_not_known_yet() -> None:
 @pytest.mark.parametrize(
     ("state", "invariant"),
     [
-        (replace(STATE, leader=BrokerId(3)), LEADER_IN_ISR),
-        (replace(STATE, replicas=(BrokerId(1), BrokerId(3))), LEADER_IN_ISR),
-        (STATE, EPOCHS_NEVER_FALL),
+        (replace(STATE, leader=BrokerId(3)), Invariant.LEADER_IN_ISR),
+        (replace(STATE, replicas=(BrokerId(1), BrokerId(3))), Invariant.LEADER_IN_ISR),
+        (STATE, Invariant.EPOCHS_NEVER_FALL),
     ],
     ids=["leader outside the ISR", "ISR outside the replicas", "epoch stays"],
 )

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from strandline.simulation.fault_counts import Anomaly
-from strandline.simulation.invariants import NOTHING_ELSE_RAISES
-from strandline.simulation.nemesis import DRAWN_KINDS
-from strandline.simulation.plan_generator import draw_plan
-from strandline.simulation.run import ScheduleResult, run
-from strandline.simulation.summary import Summary, failure_report
+from strandline_simulation.fault_counts import Anomaly
+from strandline_simulation.invariants import Invariant
+from strandline_simulation.nemesis import DRAWN_KINDS
+from strandline_simulation.plan_generator import draw_plan
+from strandline_simulation.run import ScheduleResult, run
+from strandline_simulation.summary import Summary, failure_report
 from tests.simulation.mutants import FOUND_BY_SEARCH, Mutant, planted
 
 SCHEDULES = int(os.environ.get("STRANDLINE_SCHEDULES", "30"))
@@ -79,7 +79,7 @@ def test_random_search_finds(mutant: Mutant) -> None:
             if result.broken_invariant == mutant.breaks:
                 break
             others.add(result.broken_invariant)
-            assert result.broken_invariant != NOTHING_ELSE_RAISES, result.detail
+            assert result.broken_invariant != Invariant.NOTHING_ELSE_RAISES, result.detail
         else:
             pytest.fail(f"{mutant.title}: not in {SCHEDULES_TO_FIND_A_MUTANT} schedules {others}")
     print(f"{mutant.title}: schedule {result.seed}: {result.detail}")

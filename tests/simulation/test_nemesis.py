@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from strandline.model import BrokerId
-from strandline.simulation.nemesis import KINDS
-from strandline.simulation.plan import Fault, Plan
-from strandline.simulation.world import World
+from strandline_simulation.nemesis import KINDS
+from strandline_simulation.plan import Fault, Plan
+from strandline_simulation.world import World
 from tests.simulation.directed import JOIN_BELOW_EPOCH_START
 
 
@@ -47,7 +47,7 @@ def test_a_broker_may_lose_data_only_as_far_as_the_guarantee_goes() -> None:
     ]
     world = _world(*faults)
     _run_until(world, 1_600)
-    assert world.loss_budget.losses == 1
+    assert world.environment.loss_budget.losses == 1
     assert (world.environment.fault_counts["wipe"], world.environment.fault_counts["crash"]) == (
         1,
         1,
@@ -56,8 +56,8 @@ def test_a_broker_may_lose_data_only_as_far_as_the_guarantee_goes() -> None:
 
 def test_with_one_replica_in_sync_no_broker_may_lose_data() -> None:
     world = _world(plan=replace(JOIN_BELOW_EPOCH_START, min_insync_replicas=1))
-    assert not world.loss_budget.may_lose(BrokerId(1))
-    assert world.loss_budget.may_lose(BrokerId(0)), "it hosts nothing"
+    assert not world.environment.loss_budget.may_lose(BrokerId(1))
+    assert world.environment.loss_budget.may_lose(BrokerId(0)), "it hosts nothing"
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

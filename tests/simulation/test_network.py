@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from strandline.simulation.fault_counts import Anomaly, FaultCounts
-from strandline.simulation.network import (
+from strandline_simulation.fault_counts import Anomaly, FaultCounts
+from strandline_simulation.network import (
     Address,
     Channel,
     Delivery,
@@ -16,13 +16,16 @@ from strandline.simulation.network import (
     Refused,
     StreamEnded,
 )
-from strandline.simulation.plan import ANY_PEER, Conditions
-from strandline.simulation.present_conditions import PresentConditions
-from strandline.simulation.virtual_time import VirtualTime
+from strandline_simulation.plan import ANY_PEER, Conditions, Timing
+from strandline_simulation.present_conditions import PresentConditions
+from strandline_simulation.virtual_time import VirtualTime
+from tests.simulation.directed import JOIN_BELOW_EPOCH_START
 
 ONE, TWO = Address(1), Address(2)
 BREAK_DETECTED_MS = 50
 SILENCE_DETECTED_MS = 200
+TIMING = Timing(break_detected_ms=BREAK_DETECTED_MS, session_timeout_ms=SILENCE_DETECTED_MS)
+PLAN = replace(JOIN_BELOW_EPOCH_START, timing=TIMING)
 
 
 @dataclass
@@ -47,11 +50,9 @@ class Lab:
         self.fault_counts = FaultCounts()
         self.network = Network(
             self.time,
-            seed=1,
+            PLAN,
             conditions=PresentConditions(conditions or Conditions()),
             fault_counts=self.fault_counts,
-            break_detected_ms=BREAK_DETECTED_MS,
-            silence_detected_ms=SILENCE_DETECTED_MS,
         )
         self.one, self.two = Ear(self.time), Ear(self.time)
         self.network.register(ONE, self.one)

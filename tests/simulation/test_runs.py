@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from strandline.simulation.__main__ import main
-from strandline.simulation.invariants import ISR_IS_COMPLETE
-from strandline.simulation.plan import Plan, from_json, to_json
-from strandline.simulation.plan_generator import draw_plan
-from strandline.simulation.run import run
-from strandline.simulation.shrink import Shrinker
+from strandline_cli.__main__ import main
+from strandline_simulation.invariants import Invariant
+from strandline_simulation.plan import Plan, from_json, to_json
+from strandline_simulation.plan_generator import draw_plan
+from strandline_simulation.run import run
+from strandline_simulation.shrink import Shrinker
 from tests.simulation.directed import JOIN_BELOW_EPOCH_START
 from tests.simulation.mutants import JOIN_BEFORE_EPOCH_START, planted
 
 _DIGESTS = """
-from strandline.simulation.run import run
-from strandline.simulation.plan_generator import draw_plan
+from strandline_simulation.run import run
+from strandline_simulation.plan_generator import draw_plan
 print([run(draw_plan(seed)).digest for seed in range(6)])
 """
 
@@ -64,8 +64,8 @@ def test_shrinking_keeps_what_breaks_the_invariant_and_little_else() -> None:
         produces=(*JOIN_BELOW_EPOCH_START.produces, *draw_plan(1).produces[:6]),
     )
     with planted(JOIN_BEFORE_EPOCH_START):
-        small = Shrinker(_only_partition_0(plan), ISR_IS_COMPLETE, runs_max=60).shrink()
-        assert run(small).broken_invariant == ISR_IS_COMPLETE
+        small = Shrinker(_only_partition_0(plan), Invariant.ISR_IS_COMPLETE, runs_max=60).shrink()
+        assert run(small).broken_invariant == Invariant.ISR_IS_COMPLETE
     assert len(small.produces) <= 2
     assert len(small.faults) <= 3
 
@@ -75,7 +75,7 @@ def _only_partition_0(plan: Plan) -> Plan:
 
 
 def test_the_command_prints_a_table_and_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--seeds", "2", "--first-seed", "1"]) == 0
+    assert main(["sim", "--seeds", "2", "--first-seed", "1"]) == 0
     printed = capsys.readouterr().out
     assert "leader elections per schedule" in printed
     assert "invariants broken" in printed
@@ -87,9 +87,9 @@ def test_the_command_reports_a_broken_invariant(
     path = tmp_path / "plan.json"
     path.write_text(to_json(JOIN_BELOW_EPOCH_START))
     with planted(JOIN_BEFORE_EPOCH_START):
-        assert main(["--plan", str(path), "--shrink-to", str(tmp_path / "small.json")]) == 1
+        assert main(["sim", "--plan", str(path), "--shrink-to", str(tmp_path / "small.json")]) == 1
     printed = capsys.readouterr().out
-    assert f"seed 1: {ISR_IS_COMPLETE}" in printed
+    assert f"seed 1: {Invariant.ISR_IS_COMPLETE}" in printed
     assert "IsrChangeRequested" in printed
     assert from_json((tmp_path / "small.json").read_text()).faults
-    assert main(["--plan", str(path)]) == 0
+    assert main(["sim", "--plan", str(path)]) == 0

@@ -16,7 +16,7 @@ from strandline.model import (
     PartitionEpoch,
     PartitionState,
 )
-from strandline.simulation.store import SimulatedStore, is_valid_status
+from strandline_simulation.store import SimulatedStore, is_valid_status
 from tests.simulation.directed import JOIN_BELOW_EPOCH_START
 
 STATE = PartitionState(

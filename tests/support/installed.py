@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from strandline.checker.judge import HistoryVerdict
+from strandline_checker.judge import HistoryVerdict
 from strandline_cli import release, under_load
 from strandline_cli.cluster_view import ClusterView
 from strandline_cli.commands import CommandFailed

@@ -17,11 +17,12 @@ from typing import Any
 
 from kafka.record.memory_records import MemoryRecords
 
-from strandline.checker.history import History, Scanned, SendOutcome, read_history
-from strandline.checker.judge import HistoryVerdict, judge
+from strandline.dump_log.scanned import Scanned
 from strandline.errors import CorruptBatch
 from strandline.log.record_batch import parse_header
 from strandline.model import BrokerId, LeaderEpoch
+from strandline_checker.history import History, SendOutcome, read_history
+from strandline_checker.judge import HistoryVerdict, judge
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.eventually import eventually
 

@@ -112,7 +112,7 @@ def test_the_operators_code_is_not_in_the_brokers_image(tree: Path) -> None:
 def test_a_changed_recipe_of_the_base_changes_the_tags_of_the_images_on_it(tree: Path) -> None:
     before = {name: tag(tree, name) for name in ("broker", "operator", "prometheus")}
     recipes = tree / "hack" / "cluster" / "base-images"
-    python = "packages=python3,python3-pip,python3-venv,ca-certificates,tini inside"
+    python = "packages=python3,python3-pip,python3-venv,ca-certificates,tini ;;"
     text = recipes.read_text()
     assert text.count(python) == 1
     recipes.write_text(text.replace(python, python.replace("tini", "tini,strace")))

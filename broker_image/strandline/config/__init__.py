@@ -1,6 +1,6 @@
 """Every setting of the project: what it means, its unit, its default and why.
 
 `config.broker.load_broker_config` reads them once at start; afterwards settings are frozen
-values that callers pass explicitly. No other package that a broker runs reads a setting from a file
-or the environment, except that `kube` finds the API server by KUBECONFIG.
+values that callers pass explicitly. No other package of a broker reads a setting from a file or the
+environment, except that `kube` finds the API server by KUBECONFIG.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,21 +37,22 @@ FRAME_HEADER_BYTES_MAX: Final = 1024
 """Room in a gRPC message beside the records of one frame: the frame's header and the end of the
 answer need far less."""
 
-CONCERNS: Final[tuple[type, ...]] = (
-    TimingConfig,
-    ReplicationConfig,
-    ControllerConfig,
-    StorageConfig,
-    KafkaListenerConfig,
-    GrpcConfig,
-    ObservabilityConfig,
-    KubernetesConfig,
-    TopicDefaults,
-)
+CONCERNS: Final[dict[str, type]] = {
+    "timing": TimingConfig,
+    "replication": ReplicationConfig,
+    "controller": ControllerConfig,
+    "storage": StorageConfig,
+    "kafka": KafkaListenerConfig,
+    "grpc": GrpcConfig,
+    "observability": ObservabilityConfig,
+    "kubernetes": KubernetesConfig,
+    "topic_defaults": TopicDefaults,
+}
+"""The parts of a `BrokerConfig` that hold settings, by their field."""
 
 KNOWN_KEYS: Final = frozenset(
     {TIMING_PROFILE.key}
-    | {setting.key for concern in CONCERNS for _, setting, _ in settings_of(concern)}
+    | {setting.key for concern in CONCERNS.values() for _, setting, _ in settings_of(concern)}
 )
 
 _CLUSTER_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -109,36 +110,29 @@ class BrokerConfig:
         Raises:  ConfigError naming both keys
         """
         self.timing.check()
-        _check_below(
-            "replica.fetch.wait.max.ms",
-            self.replication.fetch_wait_max_ms,
-            "replica.lag.time.max.ms",
-            self.timing.replica_lag_time_max_ms,
-        )
-        _check_below(
-            "replica.fetch.wait.max.ms",
-            self.replication.fetch_wait_max_ms,
-            "replica.socket.timeout.ms",
-            self.replication.fetch_timeout_ms,
-        )
-        _check_below(
-            "grpc.frame.max.bytes",
-            self.grpc.frame_max_bytes,
-            "grpc.message.max.bytes",
-            self.grpc.message_max_bytes,
-        )
+        fetch_wait = ("replica.fetch.wait.max.ms", self.replication.fetch_wait_max_ms)
+        lag_time = ("replica.lag.time.max.ms", self.timing.replica_lag_time_max_ms)
+        fetch_timeout = ("replica.socket.timeout.ms", self.replication.fetch_timeout_ms)
+        frame = ("grpc.frame.max.bytes", self.grpc.frame_max_bytes)
+        message = ("grpc.message.max.bytes", self.grpc.message_max_bytes)
         # A batch that fits no message would stop its partition's replication for ever.
-        for key, size in (
-            ("replica.fetch.max.bytes", self.replication.fetch_max_bytes),
-            ("replica.fetch.response.max.bytes", self.replication.fetch_response_max_bytes),
-            ("message.max.bytes", self.topic_defaults.message_max_bytes),
+        room = (
+            f"grpc.message.max.bytes less {FRAME_HEADER_BYTES_MAX} for the frame's header",
+            self.grpc.message_max_bytes - FRAME_HEADER_BYTES_MAX,
+        )
+        fetch = ("replica.fetch.max.bytes", self.replication.fetch_max_bytes)
+        response = ("replica.fetch.response.max.bytes", self.replication.fetch_response_max_bytes)
+        batch = ("message.max.bytes", self.topic_defaults.message_max_bytes)
+        for (lower_key, lower), (upper_key, upper) in (
+            (fetch_wait, lag_time),
+            (fetch_wait, fetch_timeout),
+            (frame, message),
+            (fetch, room),
+            (response, room),
+            (batch, room),
         ):
-            _check_below(
-                key,
-                size,
-                f"grpc.message.max.bytes less {FRAME_HEADER_BYTES_MAX} for the frame's header",
-                self.grpc.message_max_bytes - FRAME_HEADER_BYTES_MAX,
-            )
+            if lower >= upper:
+                raise ConfigError(f"{lower_key} ({lower}) must be below {upper_key} ({upper})")
 
 
 def load_broker_config(path: Path, environ: Mapping[str, str] | None = None) -> BrokerConfig:
@@ -148,8 +142,7 @@ def load_broker_config(path: Path, environ: Mapping[str, str] | None = None) -> 
     """
     variables = os.environ if environ is None else environ
     values = read_settings_file(path)
-    data_dir = variables.get("DATA_DIR")
-    if data_dir:
+    if data_dir := variables.get("DATA_DIR"):
         values["log.dir"] = data_dir
     config = broker_config(values, identity=_identity_from(variables), ports=_ports_from(variables))
     config.check()
@@ -165,19 +158,9 @@ def broker_config(
     """
     refuse_unknown_keys(values, KNOWN_KEYS)
     profile = TIMING_PROFILE.check(values.get(TIMING_PROFILE.key, DEFAULT_PROFILE))
-    return BrokerConfig(
-        identity=identity,
-        ports=ports,
-        timing=build(TimingConfig, values, base=PROFILES[str(profile)]),
-        replication=build(ReplicationConfig, values),
-        controller=build(ControllerConfig, values),
-        storage=build(StorageConfig, values),
-        kafka=build(KafkaListenerConfig, values),
-        grpc=build(GrpcConfig, values),
-        observability=build(ObservabilityConfig, values),
-        kubernetes=build(KubernetesConfig, values),
-        topic_defaults=build(TopicDefaults, values),
-    )
+    defaults = BrokerConfig(identity=identity, ports=ports, timing=PROFILES[str(profile)])
+    built = {name: build(getattr(defaults, name), values) for name in CONCERNS}
+    return replace(defaults, **built)
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -219,13 +202,13 @@ def read_settings_file(path: Path) -> dict[str, object]:
 
 def _identity_from(variables: Mapping[str, str]) -> BrokerIdentity:
     """Read this broker's identity; refuse absent variables and a pod name of another cluster."""
-    cluster = _required(variables, "CLUSTER_NAME")
+    cluster = required(variables, "CLUSTER_NAME")
     if len(cluster) > CLUSTER_NAME_LENGTH_MAX or not _CLUSTER_NAME.fullmatch(cluster):
         raise ConfigError(
             f"CLUSTER_NAME: {cluster!r} is not accepted; give lower-case letters, "
             f"digits and '-', a letter first, at most {CLUSTER_NAME_LENGTH_MAX} characters"
         )
-    pod_name = _required(variables, "POD_NAME")
+    pod_name = required(variables, "POD_NAME")
     ordinal = pod_name.removeprefix(f"{cluster}-")
     canonical = ordinal.isascii() and ordinal.isdigit() and str(int(ordinal)) == ordinal
     if ordinal == pod_name or not canonical or int(ordinal) > BROKER_ID_MAX:
@@ -236,35 +219,38 @@ def _identity_from(variables: Mapping[str, str]) -> BrokerIdentity:
     return BrokerIdentity(
         cluster=cluster,
         broker_id=BrokerId(int(ordinal)),
-        namespace=_required(variables, "NAMESPACE"),
+        namespace=required(variables, "NAMESPACE"),
         pod_name=pod_name,
-        pod_uid=_required(variables, "POD_UID"),
-        pod_ip=_required(variables, "POD_IP"),
+        pod_uid=required(variables, "POD_UID"),
+        pod_ip=required(variables, "POD_IP"),
     )
 
 
 def _ports_from(variables: Mapping[str, str]) -> Ports:
     return Ports(
-        grpc=_port(variables, "GRPC_PORT", Ports().grpc),
-        internal=_port(variables, "INTERNAL_PORT", Ports().internal),
-        http=_port(variables, "HTTP_PORT", Ports().http),
+        grpc=port_from(variables, "GRPC_PORT", default=Ports().grpc),
+        internal=port_from(variables, "INTERNAL_PORT", default=Ports().internal),
+        http=port_from(variables, "HTTP_PORT", default=Ports().http),
     )
 
 
-def _port(variables: Mapping[str, str], name: str, default: int) -> int:
+def port_from(variables: Mapping[str, str], name: str, *, default: int) -> int:
+    """Return the port that a variable of the environment names.
+
+    Raises:  ConfigError naming the variable
+    """
     written = variables.get(name) or str(default)
     if written.isascii() and written.isdigit() and int(written) <= 65_535:
         return int(written)
     raise ConfigError(f"{name}: {written!r} is not accepted; give an integer from 0 to 65535")
 
 
-def _required(variables: Mapping[str, str], name: str) -> str:
+def required(variables: Mapping[str, str], name: str) -> str:
+    """Return a variable of the environment.
+
+    Raises:  ConfigError naming it if it is absent or empty
+    """
     value = variables.get(name, "")
     if not value:
         raise ConfigError(f"{name}: the environment variable must be set and not empty")
     return value
-
-
-def _check_below(lower_key: str, lower: int, upper_key: str, upper: int) -> None:
-    if lower >= upper:
-        raise ConfigError(f"{lower_key} ({lower}) must be below {upper_key} ({upper})")

@@ -11,14 +11,16 @@ import dataclasses
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from strandline.errors import ConfigError
 
 _METADATA_KEY = "strandline.setting"
-_INT64_MAX = (1 << 63) - 1
+INT64_MAX: Final = (1 << 63) - 1
+TEXT_MAX: Final = 4096
 
 Value = int | str
+Plain = TypeVar("Plain", int, str)
 Concern = TypeVar("Concern")
 
 
@@ -60,17 +62,18 @@ class Setting:
         return self.minimum <= len(str(value)) <= self.maximum
 
 
-def integer(key: str, default: int, *, minimum: int, maximum: int = _INT64_MAX) -> int:
-    """Declare an integer field."""
-    setting = Setting(key=key, kind=int, minimum=minimum, maximum=maximum)
-    field: int = dataclasses.field(default=default, metadata={_METADATA_KEY: setting})
-    return field
+def integer(key: str, default: int, bounds: tuple[int, int]) -> int:
+    """Declare an integer field; bounds are the smallest and the largest accepted value."""
+    return _declare(Setting(key=key, kind=int, minimum=bounds[0], maximum=bounds[1]), default)
 
 
-def text(key: str, default: str, *, minimum: int = 0, maximum: int = 4096) -> str:
+def text(key: str, default: str, *, minimum: int = 0) -> str:
     """Declare a text field; the bounds count characters."""
-    setting = Setting(key=key, kind=str, minimum=minimum, maximum=maximum)
-    field: str = dataclasses.field(default=default, metadata={_METADATA_KEY: setting})
+    return _declare(Setting(key=key, kind=str, minimum=minimum, maximum=TEXT_MAX), default)
+
+
+def _declare(setting: Setting, default: Plain) -> Plain:
+    field: Plain = dataclasses.field(default=default, metadata={_METADATA_KEY: setting})
     return field
 
 
@@ -82,21 +85,17 @@ def settings_of(concern: type) -> Iterator[tuple[str, Setting, Any]]:
             yield field.name, setting, field.default
 
 
-def build(
-    concern: type[Concern], values: Mapping[str, object], base: Concern | None = None
-) -> Concern:
-    """Make a concern from a configuration file's values; absent keys keep base or default.
+def build(defaults: Concern, values: Mapping[str, object]) -> Concern:
+    """Return a concern with a configuration file's values; absent keys keep their defaults.
 
     Raises:  ConfigError if a value is out of range
     """
     taken: dict[str, Any] = {
         name: setting.check(values[setting.key])
-        for name, setting, _ in settings_of(concern)
+        for name, setting, _ in settings_of(type(defaults))
         if setting.key in values
     }
-    if base is None:
-        return concern(**taken)
-    return dataclasses.replace(base, **taken)  # type: ignore[type-var]  # every concern is one
+    return dataclasses.replace(defaults, **taken)  # type: ignore[type-var]  # it is a dataclass
 
 
 def refuse_unknown_keys(values: Mapping[str, object], known: frozenset[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .declaration import integer
+from .declaration import INT64_MAX, integer
 
 _MIB = 1 << 20
 
@@ -13,37 +13,27 @@ _MIB = 1 << 20
 class KafkaListenerConfig:
     """The port where clients speak Kafka's protocol."""
 
-    request_max_bytes: int = integer(
-        "socket.request.max.bytes", 100 * _MIB, minimum=1024, maximum=(1 << 31) - 1
-    )
+    request_max_bytes: int = integer("socket.request.max.bytes", 100 * _MIB, (1024, (1 << 31) - 1))
     """A larger request closes the connection before memory is taken. Kafka's key and default."""
 
-    connections_max: int = integer("max.connections", 2_000, minimum=1, maximum=1_000_000)
+    connections_max: int = integer("max.connections", 2_000, (1, 1_000_000))
     """Client connections at once; further ones are closed at once. Kafka's key; its default
     has no bound."""
 
-    connection_idle_max_ms: int = integer(
-        "connections.max.idle.ms", 600_000, minimum=1_000, maximum=86_400_000
-    )
+    connection_idle_max_ms: int = integer("connections.max.idle.ms", 600_000, (1_000, 86_400_000))
     """A connection idle for this long is closed. Kafka's key and default."""
 
-    requests_in_flight_max: int = integer(
-        "connection.requests.in.flight.max", 100, minimum=1, maximum=100_000
-    )
+    requests_in_flight_max: int = integer("connection.requests.in.flight.max", 100, (1, 100_000))
     """Unanswered requests of one connection; at this number the broker stops reading its socket."""
 
-    append_memory_max_bytes: int = integer(
-        "queued.max.request.bytes", 64 * _MIB, minimum=_MIB, maximum=1 << 40
-    )
+    append_memory_max_bytes: int = integer("queued.max.request.bytes", 64 * _MIB, (_MIB, 1 << 40))
     """Bytes of requests held for all connections together; at this number the broker stops
     reading sockets. Kafka's key; its default has no bound."""
 
-    fetch_max_bytes: int = integer(
-        "fetch.max.bytes", 55 * _MIB, minimum=1024, maximum=(1 << 31) - 1
-    )
+    fetch_max_bytes: int = integer("fetch.max.bytes", 55 * _MIB, (1024, (1 << 31) - 1))
     """Bytes of one answer to a consumer. Kafka's key and default."""
 
-    wait_max_ms: int = integer("request.wait.max.ms", 300_000, minimum=1, maximum=3_600_000)
+    wait_max_ms: int = integer("request.wait.max.ms", 300_000, (1, 3_600_000))
     """Longest time a produce or fetch may wait, even if the client asks for more."""
 
 
@@ -51,41 +41,33 @@ class KafkaListenerConfig:
 class GrpcConfig:
     """Streams between brokers."""
 
-    frame_max_bytes: int = integer("grpc.frame.max.bytes", _MIB, minimum=4096, maximum=64 * _MIB)
+    frame_max_bytes: int = integer("grpc.frame.max.bytes", _MIB, (4096, 64 * _MIB))
     """Protocol frames are gathered into one message up to this size: gRPC in Python costs
     per message, not per byte. A larger batch travels alone."""
 
-    message_max_bytes: int = integer(
-        "grpc.message.max.bytes", 4 * _MIB, minimum=_MIB, maximum=(1 << 31) - 1
-    )
+    message_max_bytes: int = integer("grpc.message.max.bytes", 4 * _MIB, (_MIB, (1 << 31) - 1))
     """gRPC's limit for one message in both directions."""
 
-    queue_max_bytes: int = integer("grpc.queue.max.bytes", 64 * _MIB, minimum=_MIB)
+    queue_max_bytes: int = integer("grpc.queue.max.bytes", 64 * _MIB, (_MIB, INT64_MAX))
     """Bytes queued on one replication stream: beyond them the stream ends, so that a peer that
     reads nothing cannot fill our memory. A peer has one fetch outstanding, far smaller."""
 
-    session_queue_max: int = integer("grpc.session.queue.max", 10_000, minimum=10)
+    session_queue_max: int = integer("grpc.session.queue.max", 10_000, (10, INT64_MAX))
     """Control messages queued on one session; beyond them the session ends, and the next one
     starts with the full state."""
 
-    keepalive_time_ms: int = integer(
-        "grpc.keepalive.time.ms", 10_000, minimum=100, maximum=3_600_000
-    )
+    keepalive_time_ms: int = integer("grpc.keepalive.time.ms", 10_000, (100, 3_600_000))
     """Silence after which gRPC pings a connection: a lost node sends no FIN. Long, because
     session heartbeats notice a lost node sooner; the ping only frees its connection."""
 
-    keepalive_timeout_ms: int = integer(
-        "grpc.keepalive.timeout.ms", 5_000, minimum=100, maximum=3_600_000
-    )
+    keepalive_timeout_ms: int = integer("grpc.keepalive.timeout.ms", 5_000, (100, 3_600_000))
     """A ping unanswered for this long closes the connection."""
 
-    reconnect_backoff_ms: int = integer("reconnect.backoff.ms", 100, minimum=1, maximum=600_000)
+    reconnect_backoff_ms: int = integer("reconnect.backoff.ms", 100, (1, 600_000))
     """First pause before a peer is dialled again; doubles. Kafka's key; 100 instead of 50,
     because in gRPC the pause is also the time limit of an attempt to connect."""
 
-    reconnect_backoff_max_ms: int = integer(
-        "reconnect.backoff.max.ms", 500, minimum=1, maximum=600_000
-    )
+    reconnect_backoff_max_ms: int = integer("reconnect.backoff.max.ms", 500, (1, 600_000))
     """Largest pause before a peer is dialled again. Kafka's key; 500 instead of 1,000, so that
     a follower returns well within a short replica.lag.time.max.ms."""
 
@@ -94,17 +76,8 @@ class GrpcConfig:
 class ObservabilityConfig:
     """Metrics and probes."""
 
-    partition_detail_max: int = integer(
-        "metrics.partition.detail.max", 2_000, minimum=0, maximum=1_000_000
-    )
+    partition_detail_max: int = integer("metrics.partition.detail.max", 2_000, (0, 1_000_000))
     """Partitions with series of their own; the others appear in the sums of the broker."""
 
-    loop_lag_interval_ms: int = integer(
-        "metrics.loop.lag.interval.ms", 500, minimum=10, maximum=60_000
-    )
+    loop_lag_interval_ms: int = integer("metrics.loop.lag.interval.ms", 500, (10, 60_000))
     """Interval at which the delay of the event loop is measured."""
-
-    waiting_report_interval_ms: int = integer(
-        "waiting.report.interval.ms", 10_000, minimum=100, maximum=600_000
-    )
-    """A broker that waits for Kubernetes logs the reason at this interval."""

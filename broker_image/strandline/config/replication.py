@@ -3,77 +3,75 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from .declaration import integer
 
 _MINUTE_MS = 60_000
+
+FETCH_BACKOFF_MIN_MS: Final = 20
+"""First pause after a refused or broken fetch; it doubles up to replica.fetch.backoff.ms. Shorter
+than Kafka's constant one: after an election a follower often fetches before its leader knows."""
+
+FETCH_PARTITIONS_MAX: Final = 20_000
+"""Partitions one fetch may name; with more, fetches take turns and do not wait."""
+
+ISR_REQUEST_BACKOFF_MS: Final = 50
+"""Pause before a proposal is sent again after a response that settled nothing."""
+
+CONTROLLER_REQUESTS_WAITING_MAX: Final = 10_000
+"""Requests of the controller that may wait for the state file; beyond it they are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationConfig:
     """Bounds and back-offs of replication between brokers."""
 
-    fetch_max_bytes: int = integer(
-        "replica.fetch.max.bytes", 1 << 20, minimum=1024, maximum=1 << 30
-    )
+    fetch_max_bytes: int = integer("replica.fetch.max.bytes", 1 << 20, (1024, 1 << 30))
     """Bytes of one partition in one follower fetch. A larger batch travels alone. Kafka's
     key and default (1 MiB)."""
 
     fetch_response_max_bytes: int = integer(
-        "replica.fetch.response.max.bytes", 1 << 20, minimum=1024, maximum=1 << 30
+        "replica.fetch.response.max.bytes", 1 << 20, (1024, 1 << 30)
     )
     """Bytes of one whole fetch answer. Kafka's key; 1 MiB instead of 10 MiB: answers share a
     gRPC message and the event loop, where larger ones bring no throughput."""
 
-    fetch_wait_max_ms: int = integer(
-        "replica.fetch.wait.max.ms", 500, minimum=0, maximum=_MINUTE_MS
-    )
+    fetch_wait_max_ms: int = integer("replica.fetch.wait.max.ms", 500, (0, _MINUTE_MS))
     """Time a leader may hold a fetch that finds no records. Must be below
     replica.lag.time.max.ms. Kafka's key and default."""
 
-    fetch_backoff_ms: int = integer("replica.fetch.backoff.ms", 1_000, minimum=1, maximum=600_000)
+    fetch_backoff_ms: int = integer("replica.fetch.backoff.ms", 1_000, (1, 600_000))
     """Longest pause before a follower fetches a refused partition again. Kafka's key, default."""
 
-    fetch_timeout_ms: int = integer(
-        "replica.socket.timeout.ms", 30_000, minimum=100, maximum=600_000
-    )
+    fetch_timeout_ms: int = integer("replica.socket.timeout.ms", 30_000, (100, 600_000))
     """A fetch without an answer for this long has failed; must exceed
     replica.fetch.wait.max.ms. Kafka's key and default."""
 
-    isr_refusal_backoff_ms: int = integer(
-        "isr.refusal.backoff.ms", 1_000, minimum=1, maximum=600_000
-    )
+    isr_refusal_backoff_ms: int = integer("isr.refusal.backoff.ms", 1_000, (1, 600_000))
     """Pause before a leader repeats an ISR change of a broker that the controller refused."""
 
-    isr_request_timeout_ms: int = integer(
-        "isr.request.timeout.ms", 5_000, minimum=100, maximum=600_000
-    )
+    isr_request_timeout_ms: int = integer("isr.request.timeout.ms", 5_000, (100, 600_000))
     """An AlterPartition without an answer for this long is sent again, unchanged."""
 
-    isr_propagation_period_ms: int = integer(
-        "isr.propagation.period.ms", 2_500, minimum=10, maximum=600_000
-    )
+    isr_propagation_period_ms: int = integer("isr.propagation.period.ms", 2_500, (10, 600_000))
     """Interval at which the controller sends metadata that changed in the ISR alone. Kafka's
     constant IsrChangePropagationInterval."""
 
-    isr_propagation_quiet_ms: int = integer(
-        "isr.propagation.quiet.ms", 5_000, minimum=0, maximum=600_000
-    )
+    isr_propagation_quiet_ms: int = integer("isr.propagation.quiet.ms", 5_000, (0, 600_000))
     """Such metadata waits until the ISR has not changed for this long. Kafka: lastChange + 5 s."""
 
     isr_propagation_delay_max_ms: int = integer(
-        "isr.propagation.delay.max.ms", 60_000, minimum=10, maximum=3_600_000
+        "isr.propagation.delay.max.ms", 60_000, (10, 3_600_000)
     )
     """Longest time that such metadata waits. Kafka's constant of 60 s."""
 
     partition_audit_interval_ms: int = integer(
-        "partition.audit.interval.ms", 30_000, minimum=100, maximum=3_600_000
+        "partition.audit.interval.ms", 30_000, (100, 3_600_000)
     )
     """Interval at which a broker compares its partitions with the controller's view."""
 
-    purgatory_requests_max: int = integer(
-        "purgatory.requests.max", 100_000, minimum=100, maximum=10_000_000
-    )
+    purgatory_requests_max: int = integer("purgatory.requests.max", 100_000, (100, 10_000_000))
     """Requests that may wait at once; beyond it new ones are answered without waiting."""
 
 
@@ -81,36 +79,30 @@ class ReplicationConfig:
 class ControllerConfig:
     """Bounds of the controller's work, of probes, and of a broker's session with it."""
 
-    probe_attempts: int = integer("controller.probe.attempts", 3, minimum=1, maximum=100)
+    probe_attempts: int = integer("controller.probe.attempts", 3, (1, 100))
     """Refused connections in a row that prove a broker dead."""
 
-    probe_interval_ms: int = integer("controller.probe.interval.ms", 30, minimum=1, maximum=10_000)
+    probe_interval_ms: int = integer("controller.probe.interval.ms", 30, (1, 10_000))
     """Pause between refused probes: a restarted process may need a moment to listen."""
 
-    probe_timeout_ms: int = integer("controller.probe.timeout.ms", 500, minimum=10, maximum=60_000)
+    probe_timeout_ms: int = integer("controller.probe.timeout.ms", 500, (10, 60_000))
     """Deadline of one probe. A stopped process accepts connections but answers nothing."""
 
-    session_retry_ms: int = integer("controller.session.retry.ms", 50, minimum=1, maximum=60_000)
+    session_retry_ms: int = integer("controller.session.retry.ms", 50, (1, 60_000))
     """First pause before a broker dials the controller again; doubles."""
 
-    session_retry_max_ms: int = integer(
-        "controller.session.retry.max.ms", 1_000, minimum=1, maximum=600_000
-    )
+    session_retry_max_ms: int = integer("controller.session.retry.max.ms", 1_000, (1, 600_000))
     """Largest pause before a broker dials the controller again."""
 
-    status_writes_max: int = integer("controller.status.writes.max", 32, minimum=1, maximum=1_000)
+    status_writes_max: int = integer("controller.status.writes.max", 32, (1, 1_000))
     """Partition status writes under way at once: enough to hide round trips, few enough that the
     API server does not throttle them."""
 
-    write_backoff_ms: int = integer("controller.write.backoff.ms", 50, minimum=1, maximum=60_000)
+    write_backoff_ms: int = integer("controller.write.backoff.ms", 50, (1, 60_000))
     """First pause after a failed status write; doubles up to controller.write.backoff.max.ms."""
 
-    write_backoff_max_ms: int = integer(
-        "controller.write.backoff.max.ms", 2_000, minimum=1, maximum=600_000
-    )
+    write_backoff_max_ms: int = integer("controller.write.backoff.max.ms", 2_000, (1, 600_000))
     """Largest pause between tries of a status write."""
 
-    shutdown_timeout_ms: int = integer(
-        "controlled.shutdown.timeout.ms", 20_000, minimum=100, maximum=600_000
-    )
+    shutdown_timeout_ms: int = integer("controlled.shutdown.timeout.ms", 20_000, (100, 600_000))
     """Longest time a stopping broker waits for its leaderships to move."""

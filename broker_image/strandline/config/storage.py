@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from .declaration import integer, text
 
-_HOUR_MS = 3_600_000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageConfig:
@@ -21,16 +19,12 @@ class StorageConfig:
     killed broker lost nothing. If the file is unreadable or empty, every start without a
     clean-shutdown marker counts as unclean."""
 
-    index_interval_bytes: int = integer(
-        "log.index.interval.bytes", 4096, minimum=64, maximum=1 << 30
-    )
+    index_interval_bytes: int = integer("log.index.interval.bytes", 4096, (64, 1 << 30))
     """Bytes of log between two entries of an offset index. Kafka's key and default."""
 
-    index_size_max_bytes: int = integer(
-        "log.index.size.max.bytes", 10 << 20, minimum=1024, maximum=1 << 30
-    )
+    index_size_max_bytes: int = integer("log.index.size.max.bytes", 10 << 20, (1024, 1 << 30))
     """A full index rolls its segment. Kafka's key and default."""
 
-    open_segments_max: int = integer("log.open.segments.max", 512, minimum=10, maximum=1 << 20)
+    open_segments_max: int = integer("log.open.segments.max", 512, (10, 1 << 20))
     """Sealed segments that all logs together keep open, each with its index; beyond them the
     least recently read one is closed."""

@@ -6,22 +6,20 @@ from dataclasses import dataclass
 
 from strandline.model import TopicSettings
 
-from .declaration import integer
+from .declaration import INT64_MAX, integer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:
     """Defaults of a cluster for its topics; a ReplicatedTopic may override each."""
 
-    segment_bytes: int = integer("log.segment.bytes", 1 << 30, minimum=14, maximum=(1 << 31) - 1)
+    segment_bytes: int = integer("log.segment.bytes", 1 << 30, (14, (1 << 31) - 1))
     """Size at which a log starts its next segment. Kafka's key and default."""
 
-    message_max_bytes: int = integer(
-        "message.max.bytes", 1_048_588, minimum=0, maximum=(1 << 31) - 1
-    )
+    message_max_bytes: int = integer("message.max.bytes", 1_048_588, (0, (1 << 31) - 1))
     """Largest record batch. Kafka's key and default (1 MiB and the batch overhead)."""
 
-    flush_interval_messages: int = integer("log.flush.interval.messages", (1 << 63) - 1, minimum=1)
+    flush_interval_messages: int = integer("log.flush.interval.messages", INT64_MAX, (1, INT64_MAX))
     """Records after which a log is fsynced; 1 means before each acknowledgement. Kafka's key
     and default: durability comes from replicas."""
 

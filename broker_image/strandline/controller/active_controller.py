@@ -6,22 +6,24 @@ survives a resignation. `broker_events.py` and `object_events.py` handle its eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from strandline.errors import ErrorCode
-from strandline.model import BrokerId, ControllerEpoch, StoredBroker, StoredTopic, TopicId
+from strandline.model import BrokerId, ControllerEpoch, StoredBroker
 
+from .broker_entry import Live, session_id_of
 from .brokers import Brokers
-from .cluster_reload import ClusterReload
-from .effects import CloseSession, ControllerEffect, ReadBroker
+from .context import ControllerContext
+from .effects import CloseSession, ControllerEffect, LoadCluster, ReadBroker
 from .liveness import Liveness
 from .notices import BrokerDead
 from .partition_reconciler import PartitionReconciler
 from .partition_table import PartitionTable
 from .propagation import Propagator
 from .shutdowns import Shutdowns
+from .store_events import ClusterLoaded, StoreOutcome
 from .timing import ControllerTiming
-from .topic_deletion import TopicDeletion
+from .topics import Topics
 
 
 class ActiveController:
@@ -38,36 +40,24 @@ class ActiveController:
         self.epoch = epoch
         self.higher_epoch: ControllerEpoch | None = None
         """Set when a stored object or a broker shows an epoch above ours: time to resign."""
-        self._topics: dict[TopicId, StoredTopic] = {}
         self.brokers = Brokers()
         self.table = PartitionTable()
-        self.liveness = Liveness(brokers=self.brokers, timing=timing, new_request_id=new_request_id)
-        self.reconciler = PartitionReconciler(
+        self.topics = Topics(timing=timing, new_request_id=new_request_id)
+        context = ControllerContext(
+            epoch=epoch,
+            timing=timing,
+            new_request_id=new_request_id,
+            brokers=self.brokers,
             table=self.table,
-            brokers=self.brokers,
-            topics=self._topics,
-            timing=timing,
-            controller_epoch=epoch,
-            new_request_id=new_request_id,
+            topics=self.topics,
         )
-        self.propagator = Propagator(
-            brokers=self.brokers,
-            topics=self._topics,
-            timing=timing,
-            controller_epoch=epoch,
-            new_request_id=new_request_id,
-            now_ms=now_ms,
-        )
-        self.reload = ClusterReload(timing=timing, new_request_id=new_request_id)
-        self.deletion = TopicDeletion(timing=timing, new_request_id=new_request_id)
-        self.shutdowns = Shutdowns(table=self.table, reconciler=self.reconciler, timing=timing)
+        self.liveness = Liveness(context)
+        self.reconciler = PartitionReconciler(context)
+        self.propagator = Propagator(context, now_ms=now_ms)
+        self.reload = _ClusterReload(context)
+        self.shutdowns = Shutdowns(context, self.reconciler)
         self._new_request_id = new_request_id
         self._broker_reads: dict[int, BrokerId] = {}
-
-    @property
-    def topics(self) -> Mapping[TopicId, StoredTopic]:
-        """The topics that have an effective configuration, as last read."""
-        return self._topics
 
     @property
     def next_wakeup_ms(self) -> int | None:
@@ -77,7 +67,7 @@ class ActiveController:
             self.reconciler.next_wakeup_ms,
             self.propagator.next_wakeup_ms,
             self.reload.next_wakeup_ms,
-            self.deletion.next_wakeup_ms,
+            self.topics.next_wakeup_ms,
             self.shutdowns.next_wakeup_ms,
         )
         return min((ms for ms in due if ms is not None), default=None)
@@ -87,7 +77,7 @@ class ActiveController:
         effects: list[ControllerEffect] = [*self.reload.tick(now_ms)]
         effects.extend(self.propagator.flush(now_ms))
         effects.extend(self.liveness.tick(now_ms))
-        effects.extend(self.deletion.tick(now_ms))
+        effects.extend(self.topics.tick(now_ms))
         effects.extend(self.reconciler.run(now_ms))
         effects.extend(self.shutdowns.tick(now_ms))
         return effects
@@ -113,33 +103,23 @@ class ActiveController:
         if epoch > max(self.epoch, self.higher_epoch or self.epoch):
             self.higher_epoch = epoch
 
-    def keep_topic(self, topic: StoredTopic) -> StoredTopic | None:
-        """Take note of a topic. Returns the former version."""
-        known = self._topics.get(topic.topic_id)
-        self._topics[topic.topic_id] = topic
-        return known
-
-    def forget_topic(self, topic_id: TopicId) -> None:
-        """Forget a topic whose deletion is confirmed."""
-        self._topics.pop(topic_id, None)
-
     def register_broker(self, stored: StoredBroker, now_ms: int) -> list[ControllerEffect]:
         """Take note of a Broker. A higher broker epoch ends the former one (KIP-380)."""
-        begun = self.brokers.register(stored, now_ms)
-        if begun is None:
+        former = self.brokers.entries.get(stored.broker_id)
+        if not self.brokers.register(stored, now_ms):
             return []
         effects: list[ControllerEffect] = []
-        if begun.ended is not None:
+        if isinstance(former, Live):
             effects.append(
                 BrokerDead(
                     broker_id=stored.broker_id,
-                    broker_epoch=begun.ended,
+                    broker_epoch=former.broker_epoch,
                     reason="higher broker epoch registered",
                     detect_ms=0,
                 )
             )
             self.shutdowns.cancel(stored.broker_id)
-            effects.extend(self.close(begun.closed_session, ErrorCode.STALE_BROKER_EPOCH))
+            effects.extend(self.close(session_id_of(former), ErrorCode.STALE_BROKER_EPOCH))
         self.queue_partitions_of(stored.broker_id, now_ms)
         return effects
 
@@ -167,3 +147,38 @@ class ActiveController:
     def broker_of_read(self, request_id: int) -> BrokerId | None:
         """Return the broker of a read; a second response finds None."""
         return self._broker_reads.pop(request_id, None)
+
+
+class _ClusterReload:
+    """When the cluster is loaded again, after a lost watch: one load at a time."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._due_ms: int | None = None
+        self._request_id: int | None = None
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When the next load may begin."""
+        return self._due_ms if self._request_id is None else None
+
+    def ask(self, now_ms: int) -> None:
+        """Load the cluster again, with a load that begins from now on."""
+        self._due_ms = now_ms
+
+    def tick(self, now_ms: int) -> list[LoadCluster]:
+        """Begin the load that is due."""
+        if self._due_ms is None or self._due_ms > now_ms or self._request_id is not None:
+            return []
+        self._due_ms, self._request_id = None, self._context.new_request_id()
+        return [LoadCluster(request_id=self._request_id)]
+
+    def on_cluster_loaded(self, event: ClusterLoaded, now_ms: int) -> bool:
+        """Tell whether this load is the one that was out; repeat it later if it failed."""
+        if event.request_id != self._request_id:
+            return False
+        self._request_id = None
+        if event.outcome is StoreOutcome.OK:
+            return True
+        self._due_ms = now_ms + self._context.timing.lease.retry_period_ms
+        return False

@@ -15,16 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from typing import ClassVar
 
-from strandline.model import (
-    BrokerEpoch,
-    BrokerId,
-    IsrEntry,
-    Registration,
-    TopicPartition,
-    covers,
-)
+from strandline.model import BrokerEpoch, BrokerId, Registration, TopicPartition
 
 from .events import HostedReplica
 
@@ -54,114 +47,64 @@ Suspicion = ProbeDue | ProbeOut
 class Unregistered:
     """A Broker object without a registration: neither live nor dead."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Awaited:
-    """Registered, without a session, not known to be dead."""
-
-    registration: Registration
-    heard_ms: int
-    suspicion: Suspicion | None = None
-    shutting_down: bool = False
+    broker_epoch: ClassVar[BrokerEpoch] = BrokerEpoch(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InSession:
-    """In session with this controller, under the registered broker epoch."""
+class RegisteredBroker:
+    """What the other states share: the newest known registration."""
 
     registration: Registration
-    heard_ms: int
-    session_id: int
-    hosted: Mapping[TopicPartition, HostedReplica] = field(default_factory=dict)
-    suspicion: Suspicion | None = None
-    shutting_down: bool = False
 
     @property
     def broker_id(self) -> BrokerId:
-        """The broker that has this session."""
+        """The id of the broker."""
         return self.registration.broker_id
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
-        """The epoch that every command on this session carries."""
+        """The registered epoch, which every command to the broker carries."""
         return self.registration.broker_epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dead:
-    """The process of the registered broker epoch is gone; the controller found out in detect_ms."""
+class Live(RegisteredBroker):
+    """What Awaited and InSession share: each counts as live."""
 
-    registration: Registration
-    detect_ms: int
-
-
-Live = Awaited | InSession
-BrokerEntry = Unregistered | Live | Dead
-"""All that the controller knows of one broker; made by `Brokers` alone."""
-
-
-class LivenessState(Enum):
-    """The state of a broker as elections see it."""
-
-    IN_SESSION = "in_session"
-    AWAITED = "awaited"
-    """Registered and not known dead: counts as live."""
-    DEAD = "dead"
-    UNKNOWN = "unknown"
-    """No registration is known: neither live nor dead."""
+    heard_ms: int
+    suspicion: Suspicion | None = None
+    shutting_down: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerView:
-    """A broker as elections and ISR changes see it."""
+class Awaited(Live):
+    """Registered, without a session, not known to be dead."""
 
-    broker_id: BrokerId
-    liveness: LivenessState
-    broker_epoch: BrokerEpoch = BrokerEpoch(-1)
-    clean_since_epoch: BrokerEpoch = BrokerEpoch(-1)
-    shutting_down: bool = False
 
-    @property
-    def is_live(self) -> bool:
-        """Whether the broker counts as live."""
-        return self.liveness in (LivenessState.IN_SESSION, LivenessState.AWAITED)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InSession(Live):
+    """In session with this controller, under the registered broker epoch."""
 
-    def covers(self, entry: IsrEntry) -> bool:
-        """Tell whether an ISR entry of this broker is still in sync."""
-        return covers(
-            entry, clean_since_epoch=self.clean_since_epoch, broker_epoch=self.broker_epoch
-        )
+    session_id: int
+    hosted: Mapping[TopicPartition, HostedReplica] = field(default_factory=dict)
 
-    def lost_data_of(self, entry: IsrEntry) -> bool:
-        """Tell whether the broker's log is known to have lost records since this entry.
 
-        An entry above the registered epoch proves no loss: the controller's view is old.
-        """
-        return self.liveness is not LivenessState.UNKNOWN and (
-            entry.broker_epoch < self.clean_since_epoch
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dead(RegisteredBroker):
+    """The process of the registered broker epoch is gone; the controller found out in detect_ms."""
+
+    detect_ms: int
+
+
+BrokerEntry = Unregistered | Live | Awaited | InSession | Dead
+"""All that the controller knows of one broker; made by `Brokers` alone."""
 
 
 def registration_of(entry: BrokerEntry | None) -> Registration | None:
     """Return the newest known registration."""
-    return None if entry is None or isinstance(entry, Unregistered) else entry.registration
+    return entry.registration if isinstance(entry, RegisteredBroker) else None
 
 
-def view_of(broker_id: BrokerId, entry: BrokerEntry) -> BrokerView:
-    """Return what elections may see of a broker."""
-    match entry:
-        case Unregistered():
-            return BrokerView(broker_id=broker_id, liveness=LivenessState.UNKNOWN)
-        case InSession():
-            liveness = LivenessState.IN_SESSION
-        case Awaited():
-            liveness = LivenessState.AWAITED
-        case Dead():
-            liveness = LivenessState.DEAD
-    return BrokerView(
-        broker_id=broker_id,
-        liveness=liveness,
-        broker_epoch=entry.registration.broker_epoch,
-        clean_since_epoch=entry.registration.clean_since_epoch,
-        shutting_down=isinstance(entry, Awaited | InSession) and entry.shutting_down,
-    )
+def session_id_of(entry: BrokerEntry | None) -> int | None:
+    """Return the id of the broker's session, None without one."""
+    return entry.session_id if isinstance(entry, InSession) else None

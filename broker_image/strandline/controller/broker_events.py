@@ -8,27 +8,14 @@ from typing import assert_never
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, ControllerEpoch, TopicPartition
 
+from . import events
 from .active_controller import ActiveController
-from .broker_entry import InSession
+from .broker_entry import InSession, session_id_of
 from .brokers import HelloVerdict
 from .effects import CloseSession, ControllerEffect
 from .elections import STATE_LOST
-from .events import (
-    BrokerEvent,
-    BrokerResponseReceived,
-    HeartbeatReceived,
-    HostedReplica,
-    HostedReported,
-    IsrChangeRequested,
-    ProbeResponseReceived,
-    ProbeVerdict,
-    SessionBroken,
-    SessionOpened,
-    ShutdownRequested,
-)
 from .isr_changes import reply_alter_partition
-from .liveness import Death
-from .notices import BrokerDead, BrokerRegistered, RequestFenced
+from .notices import BrokerRegistered, RequestFenced
 from .shutdowns import reply_controlled_shutdown
 from .store_events import BrokerObserved, BrokerRead, StoreOutcome
 
@@ -37,7 +24,7 @@ from .store_events import BrokerObserved, BrokerRead, StoreOutcome
 class _Waiting:
     """A hello, and the read of its Broker that began after the hello."""
 
-    hello: SessionOpened
+    hello: events.SessionOpened
     request_id: int
 
 
@@ -48,24 +35,24 @@ class BrokerEventHandler:
         self._active = active
         self._waiting: dict[BrokerId, _Waiting] = {}
 
-    def handle(self, event: BrokerEvent, now_ms: int) -> list[ControllerEffect]:
+    def handle(self, event: events.BrokerEvent, now_ms: int) -> list[ControllerEffect]:
         """Take one event about a broker."""
         match event:
-            case HeartbeatReceived():
+            case events.HeartbeatReceived():
                 return self._on_heartbeat(event, now_ms)
-            case IsrChangeRequested():
+            case events.IsrChangeRequested():
                 return self._on_isr_change(event, now_ms)
-            case BrokerResponseReceived():
+            case events.BrokerResponseReceived():
                 return self._on_broker_response(event, now_ms)
-            case ProbeResponseReceived():
+            case events.ProbeResponseReceived():
                 return self._on_probe(event, now_ms)
-            case SessionOpened():
+            case events.SessionOpened():
                 return self._on_hello(event, now_ms)
-            case SessionBroken():
+            case events.SessionBroken():
                 return self._on_broken(event, now_ms)
-            case ShutdownRequested():
+            case events.ShutdownRequested():
                 return self._on_shutdown(event, now_ms)
-            case HostedReported():
+            case events.HostedReported():
                 return self._on_hosted(event, now_ms)
             case BrokerObserved():
                 return self._active.register_broker(event.broker, now_ms)
@@ -74,23 +61,20 @@ class BrokerEventHandler:
             case _:
                 assert_never(event)
 
-    def _on_hello(self, event: SessionOpened, now_ms: int) -> list[ControllerEffect]:
+    def _on_hello(self, event: events.SessionOpened, now_ms: int) -> list[ControllerEffect]:
         """Accept a hello of the registered broker epoch; read the Broker if that is unknown."""
         match self._active.brokers.judge_hello(event):
             case HelloVerdict.ACCEPTED:
                 return self._accept(event, now_ms)
             case HelloVerdict.STALE:
-                return self._refuse_stale(event)
+                return self._fence(event, "hello of an ended process")
             case HelloVerdict.VIEW_IS_OLD:
-                effects: list[ControllerEffect] = []
                 replaced = self._waiting.get(event.broker_id)
-                if replaced is not None:
-                    session_id = replaced.hello.session_id
-                    effects.extend(self._active.close(session_id, ErrorCode.NOT_CONTROLLER))
+                session_id = None if replaced is None else replaced.hello.session_id
                 # A read that began before the hello may not show its registration.
                 read = self._active.read_broker(event.broker_id)
                 self._waiting[event.broker_id] = _Waiting(event, read.request_id)
-                return [*effects, read]
+                return [*self._active.close(session_id, ErrorCode.NOT_CONTROLLER), read]
 
     def _on_broker_read(self, event: BrokerRead, now_ms: int) -> list[ControllerEffect]:
         """Register a Broker read by quorum and judge the hello that waits for it."""
@@ -114,17 +98,18 @@ class BrokerEventHandler:
             return effects + self._active.close(
                 waiting.session_id, ErrorCode.BROKER_ID_NOT_REGISTERED
             )
-        return effects + self._refuse_stale(waiting)
+        return effects + self._fence(waiting, "hello of an ended process")
 
-    def _refuse_stale(self, hello: SessionOpened) -> list[ControllerEffect]:
-        fenced = RequestFenced(
-            broker_id=hello.broker_id, fence="broker_epoch", detail="hello of an ended process"
-        )
-        return [fenced, *self._active.close(hello.session_id, ErrorCode.STALE_BROKER_EPOCH)]
+    def _fence(
+        self, event: events.SessionOpened | events.HeartbeatReceived, detail: str
+    ) -> list[ControllerEffect]:
+        fenced = RequestFenced(broker_id=event.broker_id, fence="broker_epoch", detail=detail)
+        return [fenced, *self._active.close(event.session_id, ErrorCode.STALE_BROKER_EPOCH)]
 
-    def _accept(self, hello: SessionOpened, now_ms: int) -> list[ControllerEffect]:
+    def _accept(self, hello: events.SessionOpened, now_ms: int) -> list[ControllerEffect]:
         active = self._active
-        session, replaced = active.brokers.open_session(hello, now_ms)
+        replaced = session_id_of(active.brokers.entries.get(hello.broker_id))
+        session = active.brokers.open_session(hello, now_ms)
         if replaced is not None:
             active.shutdowns.cancel(hello.broker_id)
         effects = active.close(replaced, ErrorCode.NOT_CONTROLLER)
@@ -136,25 +121,19 @@ class BrokerEventHandler:
                 hosted_count=len(hello.hosted),
             )
         )
-        effects.extend(active.propagator.full_state(session))
-        self._suspect_unknown_topics(hello.hosted)
+        effects.append(active.propagator.full_state(session))
+        active.topics.suspect_unknown(found.tp.topic_id for found in hello.hosted)
         active.queue_partitions_of(hello.broker_id, now_ms)
         return effects
 
-    def _suspect_unknown_topics(self, hosted: tuple[HostedReplica, ...]) -> None:
-        known = self._active.topics
-        self._active.deletion.suspect(
-            {found.tp.topic_id for found in hosted if found.tp.topic_id not in known}
-        )
-
-    def _on_hosted(self, event: HostedReported, now_ms: int) -> list[ControllerEffect]:
+    def _on_hosted(self, event: events.HostedReported, now_ms: int) -> list[ControllerEffect]:
         """Send again the partitions whose sent state a broker does not host."""
         active = self._active
         session = active.brokers.in_session(event.broker_id, event.session_id)
         if session is None:
             return []
         session = active.brokers.report_hosted(session, event.hosted, now_ms)
-        self._suspect_unknown_topics(event.hosted)
+        active.topics.suspect_unknown(found.tp.topic_id for found in event.hosted)
         names = active.table.with_member(event.broker_id)
         expected = [active.table.entries[name].stored.tp for name in names]
         behind = [tp for tp in expected if self._is_behind(session, tp)]
@@ -166,7 +145,7 @@ class BrokerEventHandler:
             return False
         return found is None or found.partition_epoch < sent.partition_epoch
 
-    def _on_heartbeat(self, event: HeartbeatReceived, now_ms: int) -> list[ControllerEffect]:
+    def _on_heartbeat(self, event: events.HeartbeatReceived, now_ms: int) -> list[ControllerEffect]:
         """Count a sign of life; fence one of another broker epoch."""
         active = self._active
         session = active.brokers.in_session(event.broker_id, event.session_id)
@@ -175,14 +154,12 @@ class BrokerEventHandler:
             if waiting is not None and waiting.hello.session_id == event.session_id:
                 return []
             return active.close(event.session_id, ErrorCode.NOT_CONTROLLER)
-        if active.liveness.on_heartbeat(session, event, now_ms):
-            return []
-        fenced = RequestFenced(
-            broker_id=event.broker_id, fence="broker_epoch", detail="heartbeat of another process"
-        )
-        return [fenced, *active.close(event.session_id, ErrorCode.STALE_BROKER_EPOCH)]
+        if event.broker_epoch != session.broker_epoch:
+            return self._fence(event, "heartbeat of another process")
+        active.brokers.hear(session, now_ms)
+        return []
 
-    def _on_broken(self, event: SessionBroken, now_ms: int) -> list[ControllerEffect]:
+    def _on_broken(self, event: events.SessionBroken, now_ms: int) -> list[ControllerEffect]:
         """Probe a broker whose stream ended; ignore the end of an older stream."""
         waiting = self._waiting.get(event.broker_id)
         if waiting is not None and waiting.hello.session_id == event.session_id:
@@ -193,39 +170,34 @@ class BrokerEventHandler:
             self._active.shutdowns.cancel(event.broker_id)
         return []
 
-    def _on_probe(self, event: ProbeResponseReceived, now_ms: int) -> list[ControllerEffect]:
-        """Judge a probe."""
-        death = self._active.liveness.on_probe(event, now_ms)
-        effects = [] if death is None else self._on_death(death, now_ms)
-        if event.verdict is ProbeVerdict.OTHER_INCARNATION and death is not None:
-            effects.extend(self._active.read_brokers([event.broker_id]))
+    def _on_probe(self, event: events.ProbeResponseReceived, now_ms: int) -> list[ControllerEffect]:
+        """Judge a probe. The session of a dead broker ends, its leaderships and ISR entries go."""
+        active, broker_id = self._active, event.broker_id
+        session_id = session_id_of(active.brokers.entries.get(broker_id))
+        dead = active.liveness.on_probe(event, now_ms)
+        if dead is None:
+            return []
+        active.shutdowns.cancel(broker_id)
+        active.queue_partitions_of(broker_id, now_ms)
+        effects = [dead, *active.close(session_id, ErrorCode.NOT_CONTROLLER)]
+        if event.verdict is events.ProbeVerdict.OTHER_INCARNATION:
+            effects.extend(active.read_brokers([broker_id]))
         return effects
 
-    def _on_death(self, death: Death, now_ms: int) -> list[ControllerEffect]:
-        """Fence a dead broker: its session ends, its leaderships and ISR entries go."""
-        self._active.shutdowns.cancel(death.broker_id)
-        self._active.queue_partitions_of(death.broker_id, now_ms)
-        notice = BrokerDead(
-            broker_id=death.broker_id,
-            broker_epoch=death.broker_epoch,
-            reason=death.reason,
-            detect_ms=death.detect_ms,
-        )
-        return [notice, *self._active.close(death.closed_session, ErrorCode.NOT_CONTROLLER)]
-
-    def _on_isr_change(self, event: IsrChangeRequested, now_ms: int) -> list[ControllerEffect]:
+    def _on_isr_change(
+        self, event: events.IsrChangeRequested, now_ms: int
+    ) -> list[ControllerEffect]:
         """Queue an AlterPartition of a broker in session; refuse any other at once."""
-        found = self._active.table.entry_of(event.tp)
-        if found is None:
+        entry = self._active.table.entry_of(event.tp)
+        if entry is None:
             return [reply_alter_partition(event, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
-        name, entry = found
         if self._active.brokers.in_session(event.broker_id, event.session_id) is None:
             stored = entry.stored.state
             return [reply_alter_partition(event, ErrorCode.NOT_CONTROLLER, stored=stored)]
-        self._active.reconciler.add_request(name, event, now_ms)
+        self._active.reconciler.add_request(entry, event, now_ms)
         return []
 
-    def _on_shutdown(self, event: ShutdownRequested, now_ms: int) -> list[ControllerEffect]:
+    def _on_shutdown(self, event: events.ShutdownRequested, now_ms: int) -> list[ControllerEffect]:
         """Move the leaderships of a leaving broker; `Shutdowns` responds."""
         active = self._active
         session = active.brokers.in_session(event.broker_id, event.session_id)
@@ -237,15 +209,15 @@ class BrokerEventHandler:
         return []
 
     def _on_broker_response(
-        self, event: BrokerResponseReceived, now_ms: int
+        self, event: events.BrokerResponseReceived, now_ms: int
     ) -> list[ControllerEffect]:
         """Note a higher epoch, or older data, that a broker's response shows."""
         active = self._active
         active.see_epoch(event.controller_epoch)
         for tp in active.propagator.refused_as_known(event):
-            found = active.table.entry_of(tp)
-            if found is not None:
-                active.reconciler.refused_as_known(found[0], now_ms)
+            entry = active.table.entry_of(tp)
+            if entry is not None:
+                active.reconciler.refused_as_known(entry, now_ms)
         if event.error is ErrorCode.STALE_BROKER_EPOCH:
             return active.read_brokers([event.broker_id])
         return []
@@ -259,15 +231,15 @@ class BrokerEventHandler:
         return effects
 
 
-def refuse(event: BrokerEvent, epoch: ControllerEpoch) -> list[ControllerEffect]:
+def refuse(event: events.BrokerEvent, epoch: ControllerEpoch) -> list[ControllerEffect]:
     """Refuse a broker that takes an inactive controller for the active one."""
     match event:
-        case IsrChangeRequested():
+        case events.IsrChangeRequested():
             return [reply_alter_partition(event, ErrorCode.NOT_CONTROLLER)]
-        case ShutdownRequested():
+        case events.ShutdownRequested():
             return [reply_controlled_shutdown(event, ErrorCode.NOT_CONTROLLER)]
-        case SessionOpened(session_id=session_id) | HeartbeatReceived(session_id=session_id):
+        case events.SessionOpened() | events.HeartbeatReceived():
             error = ErrorCode.NOT_CONTROLLER
-            return [CloseSession(session_id=session_id, error=error, controller_epoch=epoch)]
+            return [CloseSession(session_id=event.session_id, error=error, controller_epoch=epoch)]
         case _:
             return []

@@ -15,12 +15,12 @@ from strandline.model import BrokerId, ControllerEpoch
 
 from .active_controller import ActiveController
 from .broker_events import BrokerEventHandler, refuse
-from .controller_election import ControllerElection
+from .controller_election import Active, ControllerElection
 from .effects import ControllerEffect
-from .events import BrokerEvent, ControllerEvent, ElectionEvent, ObjectEvent
+from .events import BrokerEvent, ControllerEvent, ElectionEvent
 from .notices import ControllerElected
 from .object_events import ObjectEventHandler
-from .store_events import ClusterLoaded
+from .store_events import ClusterLoaded, ObjectEvent
 from .timing import ControllerTiming
 
 _COUNTER_BITS = 32  # the controller epoch stands above them, 0 while inactive
@@ -108,7 +108,7 @@ class Controller:
             return self._election.handle(event, now_ms)
         if isinstance(event, BrokerEvent):
             if parts is None:
-                return refuse(event, self._election.highest_epoch_known)
+                return refuse(event, self._election.highest_epoch_seen)
             return parts.brokers.handle(event, now_ms)
         if isinstance(event, ObjectEvent):
             if parts is not None:
@@ -118,11 +118,11 @@ class Controller:
         return []
 
     def _become_active(self, event: ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
-        effects = self._election.on_loaded(event, now_ms)
-        if self._election.epoch is None:
+        effects, phase = self._election.on_loaded(event, now_ms), self._election.phase
+        if not isinstance(phase, Active):
             return effects
         active = ActiveController(
-            epoch=self._election.epoch,
+            epoch=phase.epoch,
             timing=self._timing,
             new_request_id=self._new_request_id,
             now_ms=now_ms,
@@ -132,10 +132,10 @@ class Controller:
             active=active, brokers=BrokerEventHandler(active), objects=objects
         )
         elected = ControllerElected(
-            controller_epoch=active.epoch,
+            controller_epoch=phase.epoch,
             partition_count=len(event.partitions),
             broker_count=len(event.brokers),
-            takeover_ms=now_ms - self._election.since_ms,
+            takeover_ms=now_ms - phase.since_ms,
         )
         return [*effects, elected, *objects.on_loaded(event, now_ms)]
 

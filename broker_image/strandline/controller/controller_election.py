@@ -9,11 +9,12 @@ releases the Lease and tries with a higher epoch. A controller that sees a highe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from strandline.model import BrokerId, ControllerEpoch, ControllerRecord
 
+from . import store_events
 from .effects import (
     ControllerEffect,
     LoadCluster,
@@ -22,31 +23,76 @@ from .effects import (
     StopWatching,
     WriteControllerRecord,
 )
-from .election_phases import (
-    Active,
-    AwaitingLease,
-    Candidate,
-    CheckingRecord,
-    ElectionPhase,
-    Loading,
-    ReadingFloor,
-    Recording,
-)
 from .events import ElectionEvent, StopRequested
 from .lease_election import LeaseEffect, LeaseElector
 from .lease_observation import LeaseLost, LeaseWon, MayTake
 from .notices import ControllerResigned, LeaseLostOrLeft, LeaseTaken
-from .store_events import (
-    ClusterLoaded,
-    ControllerEpochSeen,
-    ControllerRecordResponseReceived,
-    EpochFloorRead,
-    HolderDied,
-    LeaseObserved,
-    LeaseResponseReceived,
-    StoreOutcome,
-)
+from .store_events import StoreOutcome
 from .timing import LeaseTiming
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """This broker is not the controller; another one may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingFloor:
+    """The Lease may be taken; a read of the epochs in use is out."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitingLease:
+    """A write of the Lease is out; our record will replace this one by compare-and-swap."""
+
+    record: ControllerRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What the later phases share: the Lease is ours since then, with this epoch."""
+
+    epoch: ControllerEpoch
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording(Holding):
+    """A write of the record is out."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckingRecord(Holding):
+    """A read shows whether our record is stored; retry_ms is set after a failed read."""
+
+    request_id: int
+    retry_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading(Holding):
+    """The epoch is recorded; quorum lists are out; retry_ms is set after a failed list."""
+
+    request_id: int
+    retry_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Active(Holding):
+    """This broker is the active controller and decides with this epoch."""
+
+
+ElectionPhase = (
+    Candidate | ReadingFloor | AwaitingLease | Recording | CheckingRecord | Loading | Active
+)
+"""The phases, in this order; Recording and CheckingRecord alternate.
+
+Every phase can fall back to Candidate. `ControllerElection` alone makes these.
+"""
 
 
 class ControllerElection:
@@ -64,7 +110,7 @@ class ControllerElection:
         self._broker_id = broker_id
         self._timing = timing
         self._new_request_id = new_request_id
-        self._seen_epoch = ControllerEpoch(0)
+        self.highest_epoch_seen = ControllerEpoch(0)
         self.elector = LeaseElector(
             identity=identity, rank=rank, timing=timing, new_request_id=new_request_id
         )
@@ -76,38 +122,27 @@ class ControllerElection:
         return self.phase.epoch if isinstance(self.phase, Active) else None
 
     @property
-    def since_ms(self) -> int:
-        """When the Lease was won, valid while active."""
-        return self.phase.since_ms if isinstance(self.phase, Active) else 0
-
-    @property
-    def highest_epoch_known(self) -> ControllerEpoch:
-        """The epoch to send to a refused broker."""
-        return self._seen_epoch
-
-    @property
     def next_wakeup_ms(self) -> int | None:
         """The elector's wakeup or the retry of a failed read."""
         due = [self.elector.next_wakeup_ms]
-        if isinstance(self.phase, (CheckingRecord, Loading)):
+        if isinstance(self.phase, CheckingRecord | Loading):
             due.append(self.phase.retry_ms)
         return min((ms for ms in due if ms is not None), default=None)
 
     def handle(self, event: ElectionEvent, now_ms: int) -> list[ControllerEffect]:
         """Take one event of the election."""
         match event:
-            case LeaseObserved():
+            case store_events.LeaseObserved():
                 return self._follow(self.elector.observe(event.lease, now_ms), now_ms)
-            case LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=lease):
-                decisions = self.elector.on_lease_response(request_id, outcome, lease, now_ms)
-                return self._follow(decisions, now_ms)
-            case ControllerEpochSeen():
+            case store_events.LeaseResponseReceived():
+                return self._follow(self.elector.on_lease_response(event, now_ms), now_ms)
+            case store_events.ControllerEpochSeen():
                 return self.see_epoch(event.controller_epoch, now_ms)
-            case EpochFloorRead():
+            case store_events.EpochFloorRead():
                 return self._on_floor(event, now_ms)
-            case ControllerRecordResponseReceived():
+            case store_events.ControllerRecordResponseReceived():
                 return self._on_record(event, now_ms)
-            case HolderDied():
+            case store_events.HolderDied():
                 self.elector.holder_died(event.holder_identity, now_ms)
                 return []
             case StopRequested():
@@ -118,9 +153,13 @@ class ControllerElection:
     def tick(self, now_ms: int) -> list[ControllerEffect]:
         """Renew or lose the Lease; repeat a failed read."""
         effects = self._follow(self.elector.tick(now_ms), now_ms)
-        phase = self.phase
-        if isinstance(phase, CheckingRecord | Loading) and phase.retry_ms is not None:
-            effects.extend(self._read_again(phase) if phase.retry_ms <= now_ms else [])
+        match self.phase:
+            case CheckingRecord(retry_ms=int(retry_ms)) as phase if retry_ms <= now_ms:
+                effects.extend(self._check_record(phase))
+            case Loading(retry_ms=int(retry_ms)) as phase if retry_ms <= now_ms:
+                effects.extend(self._load(phase))
+            case _:
+                pass
         return effects
 
     def _follow(self, decisions: list[LeaseEffect], now_ms: int) -> list[ControllerEffect]:
@@ -140,37 +179,28 @@ class ControllerElection:
                     effects.append(decision)
         return effects
 
-    def _on_floor(self, event: EpochFloorRead, now_ms: int) -> list[ControllerEffect]:
+    def _on_floor(self, event: store_events.EpochFloorRead, now_ms: int) -> list[ControllerEffect]:
         """Take the Lease with an epoch above every known one."""
         if not isinstance(self.phase, ReadingFloor) or self.phase.request_id != event.request_id:
             return []
         self.phase = Candidate()
-        lease = self.elector.lease
-        if event.outcome is not StoreOutcome.OK or event.record is None or lease is None:
+        lease, record = self.elector.lease, event.record
+        if event.outcome is not StoreOutcome.OK or record is None or lease is None:
             self.elector.decline(now_ms)
             return []
-        floor = max(
-            lease.controller_epoch,
-            event.record.controller_epoch,
-            event.partitions_epoch,
-            self._seen_epoch,
-        )
+        seen = max(self.highest_epoch_seen, lease.controller_epoch)
+        floor = max(seen, record.controller_epoch, event.partitions_epoch)
         writes = self.elector.take(ControllerEpoch(floor + 1), now_ms)
         if writes:
-            self.phase = AwaitingLease(record=event.record)
+            self.phase = AwaitingLease(record=record)
         return self._follow(writes, now_ms)
 
     def _on_won(self, won: LeaseWon, now_ms: int) -> list[ControllerEffect]:
-        effects: list[ControllerEffect] = [
-            LeaseTaken(
-                holder_identity=won.lease.holder_identity,
-                controller_epoch=won.lease.controller_epoch,
-            )
-        ]
-        if not isinstance(self.phase, AwaitingLease):
-            return effects + self.resign("lease without an epoch floor", now_ms)
-        epoch = won.lease.controller_epoch
-        return effects + self._record(epoch, self.phase.record, now_ms)
+        epoch, phase = won.lease.controller_epoch, self.phase
+        taken = LeaseTaken(holder_identity=won.lease.holder_identity, controller_epoch=epoch)
+        if not isinstance(phase, AwaitingLease):
+            return [taken, *self._resign("lease without an epoch floor", now_ms)]
+        return [taken, *self._record(epoch, phase.record, now_ms)]
 
     def _record(
         self, epoch: ControllerEpoch, found: ControllerRecord, since_ms: int
@@ -183,57 +213,49 @@ class ControllerElection:
             controller_epoch=epoch,
         )
         request_id = self._new_request_id()
-        self.phase = Recording(epoch=epoch, record=record, request_id=request_id, since_ms=since_ms)
+        self.phase = Recording(epoch=epoch, since_ms=since_ms, request_id=request_id)
         return [WriteControllerRecord(request_id=request_id, record=record)]
 
     def _on_record(
-        self, event: ControllerRecordResponseReceived, now_ms: int
+        self, event: store_events.ControllerRecordResponseReceived, now_ms: int
     ) -> list[ControllerEffect]:
         """Load the cluster when the record is ours; otherwise read it, try again, or resign."""
-        phase = self.phase
-        if isinstance(phase, Recording) and phase.request_id == event.request_id:
-            if event.outcome is StoreOutcome.OK:
-                return self._load(phase.epoch, phase.since_ms)
-            request_id = self._new_request_id()
-            self.phase = CheckingRecord(
-                epoch=phase.epoch, request_id=request_id, since_ms=phase.since_ms
-            )
-            return [ReadControllerRecord(request_id=request_id)]
-        if isinstance(phase, CheckingRecord) and phase.request_id == event.request_id:
-            return self._on_record_read(phase, event, now_ms)
-        return []
-
-    def _on_record_read(
-        self, phase: CheckingRecord, event: ControllerRecordResponseReceived, now_ms: int
-    ) -> list[ControllerEffect]:
-        if event.outcome is not StoreOutcome.OK:
+        phase, record = self.phase, event.record
+        if (
+            not isinstance(phase, Recording | CheckingRecord)
+            or phase.request_id != event.request_id
+        ):
+            return []
+        is_ok = event.outcome is StoreOutcome.OK
+        if isinstance(phase, Recording):
+            return self._load(phase) if is_ok else self._check_record(phase)
+        if not is_ok:
             self.phase = replace(phase, retry_ms=now_ms + self._timing.retry_period_ms)
             return []
-        record = event.record
         if record is None:
-            return self.resign("no BrokerCluster", now_ms)
+            return self._resign("no BrokerCluster", now_ms)
         ours = record.holder_identity == self.elector.identity
         if ours and record.controller_epoch == phase.epoch:
-            return self._load(phase.epoch, phase.since_ms)
+            return self._load(phase)
         if record.controller_epoch >= phase.epoch:
-            self._seen_epoch = max(self._seen_epoch, record.controller_epoch)
-            return self.resign("controller epoch taken by another holder", now_ms)
+            self.highest_epoch_seen = max(self.highest_epoch_seen, record.controller_epoch)
+            return self._resign("controller epoch taken by another holder", now_ms)
         return self._record(phase.epoch, record, phase.since_ms)
 
-    def _load(self, epoch: ControllerEpoch, since_ms: int) -> list[ControllerEffect]:
-        self._seen_epoch = max(self._seen_epoch, epoch)
+    def _check_record(self, phase: Holding) -> list[ControllerEffect]:
         request_id = self._new_request_id()
-        self.phase = Loading(epoch=epoch, request_id=request_id, since_ms=since_ms)
-        return [LoadCluster(request_id=request_id)]
-
-    def _read_again(self, phase: CheckingRecord | Loading) -> list[ControllerEffect]:
-        request_id = self._new_request_id()
-        self.phase = replace(phase, request_id=request_id, retry_ms=None)
-        if isinstance(phase, Loading):
-            return [LoadCluster(request_id=request_id)]
+        self.phase = CheckingRecord(
+            epoch=phase.epoch, since_ms=phase.since_ms, request_id=request_id
+        )
         return [ReadControllerRecord(request_id=request_id)]
 
-    def on_loaded(self, event: ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
+    def _load(self, phase: Holding) -> list[ControllerEffect]:
+        self.highest_epoch_seen = max(self.highest_epoch_seen, phase.epoch)
+        request_id = self._new_request_id()
+        self.phase = Loading(epoch=phase.epoch, since_ms=phase.since_ms, request_id=request_id)
+        return [LoadCluster(request_id=request_id)]
+
+    def on_loaded(self, event: store_events.ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
         """Become active with the lists, unless they show a higher epoch."""
         phase = self.phase
         if not isinstance(phase, Loading) or phase.request_id != event.request_id:
@@ -249,15 +271,12 @@ class ControllerElection:
 
     def see_epoch(self, epoch: ControllerEpoch, now_ms: int) -> list[ControllerEffect]:
         """Remember an epoch; resign if it is above ours."""
-        self._seen_epoch = max(self._seen_epoch, epoch)
-        phase = self.phase
-        if isinstance(phase, Candidate | ReadingFloor | AwaitingLease):
-            return []
-        if epoch > phase.epoch:
-            return self.resign("higher controller epoch seen", now_ms)
+        self.highest_epoch_seen = max(self.highest_epoch_seen, epoch)
+        if isinstance(self.phase, Holding) and epoch > self.phase.epoch:
+            return self._resign("higher controller epoch seen", now_ms)
         return []
 
-    def resign(self, reason: str, now_ms: int) -> list[ControllerEffect]:
+    def _resign(self, reason: str, now_ms: int) -> list[ControllerEffect]:
         """Resign and release the Lease, staying a candidate."""
         effects = self._leave(reason)
         return effects + self._follow(self.elector.release(now_ms), now_ms)
@@ -265,7 +284,7 @@ class ControllerElection:
     def _leave(self, reason: str) -> list[ControllerEffect]:
         phase, self.phase = self.phase, Candidate()
         effects: list[ControllerEffect] = []
-        if isinstance(phase, (Loading, Active)):
+        if isinstance(phase, Loading | Active):
             effects.append(StopWatching())
         if isinstance(phase, Active):
             effects.append(ControllerResigned(controller_epoch=phase.epoch, reason=reason))

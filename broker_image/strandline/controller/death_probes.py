@@ -7,29 +7,11 @@ by this rule, and each broker the holder of the controller Lease.
 
 from __future__ import annotations
 
-from enum import Enum, auto
-
 from .events import ProbeVerdict
 
 
-class DeathEvidence(Enum):
-    """What the probes of one process show so far."""
-
-    PROVEN = auto()
-    NOT_YET = auto()
-    NONE = auto()
-
-
-def judge_probe(
-    verdict: ProbeVerdict, *, refusals_before: int, refused_probes_dead: int
-) -> DeathEvidence:
-    """Judge one probe; NOT_YET asks for another."""
-    match verdict:
-        case ProbeVerdict.OTHER_INCARNATION:
-            return DeathEvidence.PROVEN
-        case ProbeVerdict.REFUSED if refusals_before + 1 >= refused_probes_dead:
-            return DeathEvidence.PROVEN
-        case ProbeVerdict.REFUSED:
-            return DeathEvidence.NOT_YET
-        case ProbeVerdict.ANSWERED | ProbeVerdict.NO_ANSWER:
-            return DeathEvidence.NONE
+def proves_death(verdict: ProbeVerdict, *, refusals_before: int, refused_probes_dead: int) -> bool:
+    """Judge one probe. A refused one that proves nothing yet asks for another."""
+    if verdict is ProbeVerdict.REFUSED:
+        return refusals_before + 1 >= refused_probes_dead
+    return verdict is ProbeVerdict.OTHER_INCARNATION

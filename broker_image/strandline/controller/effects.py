@@ -29,57 +29,54 @@ from .notices import ControllerNotice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadLease:
-    """Quorum GET of the Lease (no resourceVersion); then `LeaseResponseReceived`."""
+class StoreRequest:
+    """What all calls of the store have: the id that their response carries."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteLease:
+class ReadLease(StoreRequest):
+    """Quorum GET of the Lease (no resourceVersion); then `LeaseResponseReceived`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteLease(StoreRequest):
     """PUT the Lease if it still has lease.resource_version; then `LeaseResponseReceived`.
 
     The shell stamps an empty acquire_time or renew_time with the wall clock's time. An empty holder
     releases the Lease. The write never creates one.
     """
 
-    request_id: int
     lease: LeaseRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadEpochFloor:
+class ReadEpochFloor(StoreRequest):
     """Quorum list of Partitions, quorum GET of BrokerCluster; then `EpochFloorRead`."""
 
-    request_id: int
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadControllerRecord:
+class ReadControllerRecord(StoreRequest):
     """Quorum GET of `BrokerCluster.status.controller`; then `ControllerRecordResponseReceived`."""
 
-    request_id: int
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteControllerRecord:
+class WriteControllerRecord(StoreRequest):
     """PUT `BrokerCluster.status.controller` if it still has record.resource_version.
 
     The rest of the status stays as it was at that version. Then `ControllerRecordResponseReceived`.
     """
 
-    request_id: int
     record: ControllerRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadCluster:
-    """Quorum lists of Partitions, Brokers and ReplicatedTopics, then watches from those lists.
+class LoadCluster(StoreRequest):
+    """Quorum lists of all objects, and watches from there on in place of earlier ones.
 
-    Then `ClusterLoaded`. Watches of an earlier load end.
+    Partitions, Brokers and ReplicatedTopics; then `ClusterLoaded`.
     """
-
-    request_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,21 +85,19 @@ class StopWatching:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadStoredPartition:
+class ReadStoredPartition(StoreRequest):
     """Quorum GET of a Partition; then `PartitionResponseReceived`."""
 
-    request_id: int
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WritePartitionStatus:
+class WritePartitionStatus(StoreRequest):
     """PUT `Partition.status` if the object still has resource_version.
 
     tp is the identity the object had when it was read. Then `PartitionResponseReceived`.
     """
 
-    request_id: int
     name: str
     tp: TopicPartition
     resource_version: str
@@ -110,18 +105,15 @@ class WritePartitionStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadBroker:
+class ReadBroker(StoreRequest):
     """Quorum GET of a Broker; then `BrokerRead`."""
 
-    request_id: int
     broker_id: BrokerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadTopics:
+class ReadTopics(StoreRequest):
     """Quorum list of all ReplicatedTopics, also unusable ones; then `TopicsRead`."""
-
-    request_id: int
 
 
 # --- commands on the network ------------------------------------------------------------
@@ -153,83 +145,88 @@ class CloseSession:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendFullState:
+class _ToBroker:
+    """What all messages to a broker have, beside `CloseSession`."""
+
+    session_id: int
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Command(_ToBroker):
+    """What all commands to a broker have; it refuses one with an older epoch."""
+
+    broker_epoch: BrokerEpoch
+    controller_epoch: ControllerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendFullState(_Command):
     """First command of a session: the partitions that the broker hosts, and all metadata.
 
     The broker deletes no hosted partition that `partitions` leaves out.
     """
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    controller_epoch: ControllerEpoch
     brokers: tuple[LiveBroker, ...]
     partitions: tuple[PartitionCommand, ...]
     metadata: tuple[PartitionCommand, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendLeaderAndIsr:
+class SendLeaderAndIsr(_Command):
     """Committed states of a broker's partitions; then `BrokerResponseReceived`."""
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    controller_epoch: ControllerEpoch
     partitions: tuple[PartitionCommand, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendUpdateMetadata:
+class SendUpdateMetadata(_Command):
     """Live brokers (replaces the list) and partitions (merged); without a response."""
 
-    session_id: int
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    controller_epoch: ControllerEpoch
     brokers: tuple[LiveBroker, ...]
     partitions: tuple[PartitionCommand, ...] = ()
     removed: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendStopReplica:
+class SendStopReplica(_Command):
     """Delete these logs: no topic with that uid exists; then `BrokerResponseReceived`."""
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    controller_epoch: ControllerEpoch
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyAlterPartition:
+class ReplyAlterPartition(_ToBroker):
     """Respond to an AlterPartition; stored is the committed state, None if unknown."""
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
     tp: TopicPartition
     error: ErrorCode
     stored: PartitionState | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyControlledShutdown:
+class ReplyControlledShutdown(_ToBroker):
     """Respond with how many partitions with other replicas a leaving broker still leads."""
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
     error: ErrorCode
     remaining: int
 
 
-ControllerCommand = (
+SessionEffect = (
+    CloseSession
+    | SendFullState
+    | SendLeaderAndIsr
+    | SendUpdateMetadata
+    | SendStopReplica
+    | ReplyAlterPartition
+    | ReplyControlledShutdown
+)
+ControllerEffect = (
     ReadLease
     | WriteLease
     | ReadEpochFloor
@@ -242,12 +239,6 @@ ControllerCommand = (
     | ReadBroker
     | ReadTopics
     | ProbeBroker
-    | CloseSession
-    | SendFullState
-    | SendLeaderAndIsr
-    | SendUpdateMetadata
-    | SendStopReplica
-    | ReplyAlterPartition
-    | ReplyControlledShutdown
+    | SessionEffect
+    | ControllerNotice
 )
-ControllerEffect = ControllerCommand | ControllerNotice

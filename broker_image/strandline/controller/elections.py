@@ -26,9 +26,10 @@ from strandline.model import (
     Recovery,
     StoredPartition,
     StoredTopic,
+    covers,
 )
 
-from .broker_entry import BrokerView, LivenessState
+from .broker_entry import Awaited, BrokerEntry, Dead, InSession, Live, Unregistered, registration_of
 from .events import HostedReplica
 
 STATE_LOST = "StateLost"
@@ -47,7 +48,7 @@ class ElectionInput:
     waited long enough for its brokers. state_lost: a broker refused the partition as new.
     """
 
-    brokers: Mapping[BrokerId, BrokerView]
+    brokers: Mapping[BrokerId, BrokerEntry]
     topic: StoredTopic | None
     hosted: Mapping[BrokerId, HostedReplica]
     controller_epoch: ControllerEpoch
@@ -83,96 +84,102 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
     All assigned brokers in session form the ISR; the first of them leads. A partition that must be
     recovered, or that a broker has on disk, is lost, not new: it stays offline.
     """
-    brokers, topic = inputs.brokers, inputs.topic
+    topic = inputs.topic
+    configured = 1 if topic is None else topic.min_insync_replicas
+    lost = PartitionState(
+        replicas=stored.assigned,
+        leader=NO_LEADER,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
+        isr=(),
+        min_insync_replicas=min(configured, len(stored.assigned)),
+        controller_epoch=inputs.controller_epoch,
+        reason=STATE_LOST,
+    )
     if stored.recover or inputs.hosted:
-        lost = _first_state(stored, inputs, isr=(), leader=NO_LEADER)
-        return ElectionDecision(state=replace(lost, reason=STATE_LOST))
-    views = [brokers.get(broker_id) for broker_id in stored.assigned]
-    present = [
-        view
-        for view in views
-        if view is not None and view.liveness is LivenessState.IN_SESSION and not view.shutting_down
-    ]
-    to_come = [view for view in views if view is None or view.liveness is not LivenessState.DEAD]
+        return ElectionDecision(state=lost)
+    assigned = [inputs.brokers.get(broker_id) for broker_id in stored.assigned]
+    present = [each for each in assigned if isinstance(each, InSession) and not each.shutting_down]
+    to_come = [each for each in assigned if not isinstance(each, Dead)]
     if topic is None or not present or (len(present) < len(to_come) and not inputs.waited):
         return None
-    isr = tuple(_present_entry(view) for view in present)
-    first = _first_state(stored, inputs, isr=isr, leader=present[0].broker_id)
+    isr = tuple(_present_entry(broker) for broker in present)
+    first = replace(lost, isr=isr, leader=present[0].broker_id, reason="")
     return ElectionDecision(state=first, kind=ElectionKind.NEW)
 
 
-def may_keep_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerView]) -> bool:
+def may_keep_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]) -> bool:
     """Tell whether the leader stays: not known dead, and in the ISR with its present epoch.
 
     An entry above the registered epoch means that the controller's view is old.
     """
-    entry = state.entry_of(state.leader)
+    entry, broker = state.entry_of(state.leader), brokers.get(state.leader)
     if entry is None:
         return False
-    view = brokers.get(state.leader)
-    if view is None or view.liveness is LivenessState.UNKNOWN:
+    if broker is None or isinstance(broker, Unregistered):
         return True
-    if view.liveness is LivenessState.DEAD:
-        return entry.broker_epoch > view.broker_epoch
-    return entry.broker_epoch >= view.broker_epoch
+    if isinstance(broker, Dead):
+        return entry.broker_epoch > broker.broker_epoch
+    return entry.broker_epoch >= broker.broker_epoch
 
 
-def choose_leader(
-    state: PartitionState, brokers: Mapping[BrokerId, BrokerView]
-) -> BrokerView | None:
-    """Return the first replica that is live, not shutting down and in sync.
-
-    A broker in session goes before one that is awaited.
-    """
+def choose_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]) -> Live | None:
+    """Return the first in-sync replica that is in session, else awaited; none that shuts down."""
     in_sync = []
     for broker_id in state.replicas:
-        view, entry = brokers.get(broker_id), state.entry_of(broker_id)
-        if view is None or entry is None or not view.is_live or view.shutting_down:
+        broker, entry = brokers.get(broker_id), state.entry_of(broker_id)
+        if not isinstance(broker, Live) or broker.shutting_down or entry is None:
             continue
-        if view.covers(entry):
-            in_sync.append(view)
-    return min(
-        in_sync, key=lambda view: view.liveness is not LivenessState.IN_SESSION, default=None
-    )
+        clean_since_epoch = broker.registration.clean_since_epoch
+        if covers(entry, clean_since_epoch=clean_since_epoch, broker_epoch=broker.broker_epoch):
+            in_sync.append(broker)
+    return min(in_sync, key=lambda broker: not isinstance(broker, InSession), default=None)
 
 
-def choose_unclean_leader(state: PartitionState, inputs: ElectionInput) -> BrokerView | None:
+def choose_unclean_leader(state: PartitionState, inputs: ElectionInput) -> Live | None:
     """Return the broker with most data by (last epoch, log end offset); other data is lost.
 
     Members of the last ISR go before other replicas. None while an awaited broker may have more.
     """
     for pool in (state.isr_ids, state.replicas):
-        views = [inputs.brokers.get(b) for b in state.replicas if b in pool]
-        usable = [v for v in views if v is not None and v.is_live and not v.shutting_down]
-        if any(view.liveness is LivenessState.AWAITED for view in usable):
+        found = [inputs.brokers.get(b) for b in state.replicas if b in pool]
+        usable = [each for each in found if isinstance(each, Live) and not each.shutting_down]
+        if any(isinstance(each, Awaited) for each in usable):
             return None
         if usable:
-            return max(usable, key=lambda view: _log_end(inputs.hosted.get(view.broker_id)))
+            return max(usable, key=lambda each: _log_end(inputs.hosted.get(each.broker_id)))
     return None
 
 
 def entries_kept(
-    state: PartitionState, brokers: Mapping[BrokerId, BrokerView], leader: BrokerId
+    state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry], leader: BrokerId
 ) -> tuple[IsrEntry, ...]:
     """Return the ISR without members known dead, known to have lost data, or leaving."""
     kept = []
     for entry in state.isr:
-        view = brokers.get(entry.broker_id)
-        if view is not None:
-            dead = view.liveness is LivenessState.DEAD and entry.broker_epoch <= view.broker_epoch
-            leaving = view.shutting_down and entry.broker_id != leader
-            if dead or leaving or view.lost_data_of(entry):
-                continue
-        kept.append(entry)
+        broker = brokers.get(entry.broker_id)
+        dead = isinstance(broker, Dead) and entry.broker_epoch <= broker.broker_epoch
+        leaving = isinstance(broker, Live) and broker.shutting_down and entry.broker_id != leader
+        if not dead and not leaving and not _lost_data(entry, brokers):
+            kept.append(entry)
     return tuple(kept)
 
 
+def _lost_data(entry: IsrEntry, brokers: Mapping[BrokerId, BrokerEntry]) -> bool:
+    """Tell whether a broker's log is known to have lost records since this entry.
+
+    An entry above the registered epoch proves no loss: the controller's view is old.
+    """
+    registration = registration_of(brokers.get(entry.broker_id))
+    return registration is not None and entry.broker_epoch < registration.clean_since_epoch
+
+
 def entries_above_registration(
-    state: PartitionState, brokers: Mapping[BrokerId, BrokerView]
+    state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]
 ) -> list[IsrEntry]:
     """Return the entries above the registered epoch: the controller's view of them is old."""
-    views = ((entry, brokers.get(entry.broker_id)) for entry in state.isr)
-    return [e for e, view in views if view is not None and e.broker_epoch > view.broker_epoch]
+    known = (entry for entry in state.isr if entry.broker_id in brokers)
+    return [each for each in known if each.broker_epoch > brokers[each.broker_id].broker_epoch]
 
 
 def effective_min_isr(state: PartitionState, topic: StoredTopic | None) -> int:
@@ -184,8 +191,8 @@ def effective_min_isr(state: PartitionState, topic: StoredTopic | None) -> int:
 
 def _decide_led(state: PartitionState, inputs: ElectionInput) -> ElectionDecision | None:
     """Move a leader that is leaving; else shrink and follow the configuration."""
-    view = inputs.brokers.get(state.leader)
-    if view is not None and view.shutting_down:
+    leader = inputs.brokers.get(state.leader)
+    if isinstance(leader, Live) and leader.shutting_down:
         successor = choose_leader(state, inputs.brokers)
         if successor is not None:
             return _elect(state, inputs, successor, ElectionKind.CONTROLLED_SHUTDOWN)
@@ -204,12 +211,7 @@ def _decide_leaderless(state: PartitionState, inputs: ElectionInput) -> Election
         chosen = choose_unclean_leader(state, inputs)
         if chosen is not None:
             return _elect(state, inputs, chosen, ElectionKind.UNCLEAN)
-    brokers = inputs.brokers
-    trusted = tuple(
-        entry
-        for entry in state.isr
-        if entry.broker_id not in brokers or not brokers[entry.broker_id].lost_data_of(entry)
-    )
+    trusted = tuple(entry for entry in state.isr if not _lost_data(entry, inputs.brokers))
     reason = NO_LIVE_ISR_MEMBER if trusted else UNCLEAN_LAST_REPLICA
     offline = _without_leader(state, inputs, trusted or state.isr, reason)
     same = replace(
@@ -219,7 +221,7 @@ def _decide_leaderless(state: PartitionState, inputs: ElectionInput) -> Election
 
 
 def _elect(
-    state: PartitionState, inputs: ElectionInput, chosen: BrokerView, kind: ElectionKind
+    state: PartitionState, inputs: ElectionInput, chosen: Live, kind: ElectionKind
 ) -> ElectionDecision:
     entry = _present_entry(chosen)
     if kind is ElectionKind.UNCLEAN:
@@ -267,27 +269,8 @@ def _without_leader(
     )
 
 
-def _first_state(
-    stored: StoredPartition,
-    inputs: ElectionInput,
-    *,
-    isr: tuple[IsrEntry, ...],
-    leader: BrokerId,
-) -> PartitionState:
-    configured = 1 if inputs.topic is None else inputs.topic.min_insync_replicas
-    return PartitionState(
-        replicas=stored.assigned,
-        leader=leader,
-        leader_epoch=LeaderEpoch(0),
-        partition_epoch=PartitionEpoch(0),
-        isr=isr,
-        min_insync_replicas=min(configured, len(stored.assigned)),
-        controller_epoch=inputs.controller_epoch,
-    )
-
-
-def _present_entry(view: BrokerView) -> IsrEntry:
-    return IsrEntry(broker_id=view.broker_id, broker_epoch=view.broker_epoch)
+def _present_entry(broker: Live) -> IsrEntry:
+    return IsrEntry(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
 
 
 def _log_end(replica: HostedReplica | None) -> tuple[int, int]:

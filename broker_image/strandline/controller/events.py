@@ -21,24 +21,7 @@ from strandline.model import (
     TopicPartition,
 )
 
-from .store_events import (
-    BrokerObserved,
-    BrokerRead,
-    ClusterLoaded,
-    ControllerEpochSeen,
-    ControllerRecordResponseReceived,
-    EpochFloorRead,
-    HolderDied,
-    LeaseObserved,
-    LeaseResponseReceived,
-    PartitionDeleted,
-    PartitionObserved,
-    PartitionResponseReceived,
-    TopicDeleted,
-    TopicObserved,
-    TopicsRead,
-    WatchLost,
-)
+from . import store_events
 
 
 class ProbeVerdict(Enum):
@@ -69,11 +52,17 @@ class HostedReplica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOpened:
-    """A broker said hello on a new stream; session_id is unique in this process."""
+class SessionEvent:
+    """What all events of a session have: its id, unique in this process, and the broker."""
 
     session_id: int
     broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOpened(SessionEvent):
+    """A broker said hello on a new stream."""
+
     broker_epoch: BrokerEpoch
     clean_since_epoch: BrokerEpoch
     incarnation: str
@@ -81,20 +70,15 @@ class SessionOpened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatReceived:
+class HeartbeatReceived(SessionEvent):
     """A broker is alive."""
 
-    session_id: int
-    broker_id: BrokerId
     broker_epoch: BrokerEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionBroken:
+class SessionBroken(SessionEvent):
     """The stream of a session ended without `CloseSession`."""
-
-    session_id: int
-    broker_id: BrokerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +91,10 @@ class ProbeResponseReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IsrChangeRequested:
+class IsrChangeRequested(SessionEvent):
     """AlterPartition of one partition; then `ReplyAlterPartition` with the same ids."""
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
     broker_epoch: BrokerEpoch
     tp: TopicPartition
     leader_epoch: LeaderEpoch
@@ -121,34 +103,25 @@ class IsrChangeRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShutdownRequested:
+class ShutdownRequested(SessionEvent):
     """A broker is about to stop; then `ReplyControlledShutdown` when its leaders have moved."""
 
-    session_id: int
     request_id: int
-    broker_id: BrokerId
     broker_epoch: BrokerEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostedReported:
+class HostedReported(SessionEvent):
     """What a broker hosts, sent every 30 s; the controller compares it with what it sent."""
 
-    session_id: int
-    broker_id: BrokerId
     hosted: tuple[HostedReplica, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerResponseReceived:
-    """Response to `SendFullState`, `SendLeaderAndIsr` or `SendStopReplica`.
+class BrokerResponseReceived(SessionEvent):
+    """Response to a command; controller_epoch is the highest that the broker has seen."""
 
-    controller_epoch is the highest that the broker has seen.
-    """
-
-    session_id: int
     request_id: int
-    broker_id: BrokerId
     error: ErrorCode
     controller_epoch: ControllerEpoch
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...] = ()
@@ -173,32 +146,20 @@ BrokerEvent = (
     | SessionBroken
     | ShutdownRequested
     | HostedReported
-    | BrokerObserved
-    | BrokerRead
+    | store_events.BrokerObserved
+    | store_events.BrokerRead
 )
 """What an active controller learns of brokers: their messages, probes and Broker objects."""
 
-ObjectEvent = (
-    PartitionObserved
-    | PartitionResponseReceived
-    | PartitionDeleted
-    | TopicObserved
-    | TopicDeleted
-    | TopicsRead
-    | WatchLost
-    | ClusterLoaded
-)
-"""What an active controller learns of Partitions and ReplicatedTopics."""
-
 ElectionEvent = (
-    LeaseObserved
-    | LeaseResponseReceived
-    | HolderDied
-    | EpochFloorRead
-    | ControllerRecordResponseReceived
-    | ControllerEpochSeen
+    store_events.LeaseObserved
+    | store_events.LeaseResponseReceived
+    | store_events.HolderDied
+    | store_events.EpochFloorRead
+    | store_events.ControllerRecordResponseReceived
+    | store_events.ControllerEpochSeen
     | StopRequested
 )
 """What the election of the controller learns; `ClusterLoaded` ends it."""
 
-ControllerEvent = Ticked | BrokerEvent | ObjectEvent | ElectionEvent
+ControllerEvent = Ticked | BrokerEvent | store_events.ObjectEvent | ElectionEvent

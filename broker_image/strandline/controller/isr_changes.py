@@ -13,15 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from strandline.errors import ErrorCode
-from strandline.model import (
-    BrokerId,
-    ControllerEpoch,
-    IsrEntry,
-    PartitionState,
-    StoredPartition,
-)
+from strandline.model import BrokerId, ControllerEpoch, IsrEntry, PartitionState, StoredPartition
 
-from .broker_entry import BrokerView, LivenessState
+from .broker_entry import BrokerEntry, InSession
 from .effects import ReplyAlterPartition
 from .elections import next_state
 from .events import IsrChangeRequested
@@ -40,45 +34,39 @@ class ReadFirst:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accept:
-    """Commit the requested ISR, then judge again."""
+class Commit:
+    """Commit this state, then judge again: the requested ISR, or why the ISR stays as it is."""
 
     state: PartitionState
+    refusal: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refuse:
-    """Commit the next partition epoch with the ISR unchanged, then judge again."""
-
-    state: PartitionState
-    reason: str
-
-
-IsrChangeVerdict = RespondNow | ReadFirst | Accept | Refuse
+IsrChangeVerdict = RespondNow | ReadFirst | Commit
 
 
 def judge(
     request: IsrChangeRequested,
     stored: StoredPartition,
-    brokers: Mapping[BrokerId, BrokerView],
+    brokers: Mapping[BrokerId, BrokerEntry],
     *,
     controller_epoch: ControllerEpoch,
     read_since_request: bool,
 ) -> IsrChangeVerdict:
     """Judge a request against the object as last read."""
-    state = stored.state
-    view = brokers.get(request.broker_id)
-    if view is None or request.broker_epoch != view.broker_epoch:
+    state, broker = stored.state, brokers.get(request.broker_id)
+    if broker is None or request.broker_epoch != broker.broker_epoch:
         return RespondNow(error=ErrorCode.STALE_BROKER_EPOCH)
-    if state is None:
-        if read_since_request:
-            return RespondNow(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return ReadFirst()
-    ahead = (
-        request.leader_epoch > state.leader_epoch or request.partition_epoch > state.partition_epoch
+    knows_more = (
+        state is None
+        or request.leader_epoch > state.leader_epoch
+        or request.partition_epoch > state.partition_epoch
     )
-    if ahead:
-        return RespondNow(error=ErrorCode.NOT_CONTROLLER) if read_since_request else ReadFirst()
+    if knows_more and not read_since_request:
+        return ReadFirst()
+    if state is None:
+        return RespondNow(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if knows_more:
+        return RespondNow(error=ErrorCode.NOT_CONTROLLER)
     if request.leader_epoch < state.leader_epoch:
         return RespondNow(error=ErrorCode.FENCED_LEADER_EPOCH)
     if request.broker_id != state.leader:
@@ -87,28 +75,16 @@ def judge(
         return RespondNow(error=ErrorCode.NONE)
     if request.partition_epoch < state.partition_epoch:
         return RespondNow(error=ErrorCode.INVALID_UPDATE_VERSION)
-    return _judge_members(request.isr, state, brokers, controller_epoch)
-
-
-def _judge_members(
-    isr: tuple[IsrEntry, ...],
-    state: PartitionState,
-    brokers: Mapping[BrokerId, BrokerView],
-    controller_epoch: ControllerEpoch,
-) -> IsrChangeVerdict:
-    """Commit the ISR that a request at the stored epochs asks for, or commit its refusal."""
-    reason = _objection(isr, state, brokers)
-    if reason is None:
-        accepted = next_state(state, controller_epoch, isr, state.min_insync_replicas)
-        return Accept(state=accepted)
-    unchanged = next_state(state, controller_epoch, state.isr, state.min_insync_replicas)
-    return Refuse(state=unchanged, reason=reason)
+    refusal = _objection(request.isr, state, brokers)
+    isr = state.isr if refusal else request.isr
+    following = next_state(state, controller_epoch, isr, state.min_insync_replicas)
+    return Commit(state=following, refusal=refusal)
 
 
 def _objection(
-    isr: tuple[IsrEntry, ...], state: PartitionState, brokers: Mapping[BrokerId, BrokerView]
-) -> str | None:
-    """Return why an ISR may not be committed; leaving is always allowed."""
+    isr: tuple[IsrEntry, ...], state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]
+) -> str:
+    """Return why an ISR may not be committed, "" if it may; leaving is always allowed."""
     members = [entry.broker_id for entry in isr]
     if len(set(members)) != len(members) or not set(members) <= set(state.replicas):
         return "not a set of replicas"
@@ -118,14 +94,14 @@ def _objection(
     for entry in isr:
         if entry in state.isr:
             continue
-        view = brokers.get(entry.broker_id)
-        if view is None or view.liveness is not LivenessState.IN_SESSION:
+        broker = brokers.get(entry.broker_id)
+        if not isinstance(broker, InSession):
             return "joiner without session"
-        if view.shutting_down:
+        if broker.shutting_down:
             return "joiner shutting down"
-        if entry.broker_epoch != view.broker_epoch:
+        if entry.broker_epoch != broker.broker_epoch:
             return "joiner of another broker epoch"
-    return None
+    return ""
 
 
 def reply_alter_partition(

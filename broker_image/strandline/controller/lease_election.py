@@ -20,7 +20,7 @@ from strandline.model import ControllerEpoch, LeaseRecord
 
 from .effects import ReadLease, WriteLease
 from .lease_observation import LeaseDecision, LeaseLost, LeaseObservation, LeaseWon, MayTake
-from .store_events import StoreOutcome
+from .store_events import LeaseResponseReceived, StoreOutcome
 from .timing import LeaseTiming
 
 LeaseEffect = ReadLease | WriteLease | LeaseDecision
@@ -194,21 +194,22 @@ class LeaseElector:
             self._role = _Role.STOPPED
         return []
 
-    def on_lease_response(
-        self, request_id: int, outcome: StoreOutcome, lease: LeaseRecord | None, now_ms: int
-    ) -> list[LeaseEffect]:
+    def on_lease_response(self, event: LeaseResponseReceived, now_ms: int) -> list[LeaseEffect]:
         """Take the response to the one request in flight; ignore any other response."""
-        sent = self._in_flight
-        if sent is None or sent.request_id != request_id:
+        sent, is_ok = self._in_flight, event.outcome is StoreOutcome.OK
+        if sent is None or sent.request_id != event.request_id:
             return []
         self._in_flight = None
         if sent.call is _Call.READ:
-            return self._on_read(outcome, lease, now_ms)
-        if sent.call is _Call.RELEASE:
-            return self._on_released(outcome, lease, now_ms)
-        if outcome is not StoreOutcome.OK or lease is None or sent.contested:
+            return self._on_read(event.lease, now_ms) if is_ok else self._read_failed(now_ms)
+        if not is_ok:
             return self._read(now_ms)
-        return self._confirm(lease, sent.sent_ms, now_ms)
+        if sent.call is _Call.RELEASE:
+            self._note(event.lease, now_ms)
+            return self._released()
+        if event.lease is None or sent.contested:
+            return self._read(now_ms)
+        return self._confirm(event.lease, sent.sent_ms, now_ms)
 
     # --- responses ----------------------------------------------------------------------
 
@@ -221,11 +222,7 @@ class LeaseElector:
         self._renew_due_ms = sent_ms + self._timing.retry_period_ms
         return [LeaseWon(lease=lease)] if won else []
 
-    def _on_read(
-        self, outcome: StoreOutcome, lease: LeaseRecord | None, now_ms: int
-    ) -> list[LeaseEffect]:
-        if outcome is not StoreOutcome.OK:
-            return self._read_failed(now_ms)
+    def _on_read(self, lease: LeaseRecord | None, now_ms: int) -> list[LeaseEffect]:
         self._note(lease, now_ms)
         ours = lease is not None and lease.holder_identity == self.identity
         if self._role is _Role.RELEASING:
@@ -248,14 +245,6 @@ class LeaseElector:
         elif self._role is _Role.RELEASING:
             return self._released()
         return []
-
-    def _on_released(
-        self, outcome: StoreOutcome, lease: LeaseRecord | None, now_ms: int
-    ) -> list[LeaseEffect]:
-        if outcome is not StoreOutcome.OK:
-            return self._read(now_ms)
-        self._note(lease, now_ms)
-        return self._released()
 
     def _released(self) -> list[LeaseEffect]:
         self._role = _Role.STOPPED if self._stopping else _Role.WATCHING

@@ -39,10 +39,7 @@ LeaseDecision = MayTake | LeaseWon | LeaseLost
 
 @dataclass(slots=True, kw_only=True)
 class LeaseObservation:
-    """The Lease as last seen, and when this process saw its last change.
-
-    Changed by its own methods alone.
-    """
+    """The Lease as last seen, and when it changed; changed by its own methods alone."""
 
     identity: str
     rank: int

@@ -7,17 +7,12 @@ that gets a response then restarts that timeout. `Brokers` keeps the verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from strandline.model import BrokerEpoch, BrokerId
-
-from .broker_entry import InSession, Live, ProbeDue, ProbeOut
-from .brokers import Brokers
-from .death_probes import DeathEvidence, judge_probe
+from .broker_entry import Live, ProbeDue, ProbeOut
+from .context import ControllerContext
+from .death_probes import proves_death
 from .effects import ProbeBroker
-from .events import HeartbeatReceived, ProbeResponseReceived, ProbeVerdict
-from .timing import ControllerTiming
+from .events import ProbeResponseReceived, ProbeVerdict
+from .notices import BrokerDead
 
 _REASONS = {
     ProbeVerdict.OTHER_INCARNATION: "other incarnation",
@@ -27,30 +22,13 @@ _REASONS = {
 """Why a broker is declared dead, by the verdict of its last probe."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Death:
-    """A broker epoch is known dead."""
-
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    reason: str
-    detect_ms: int
-    closed_session: int | None
-
-
 class Liveness:
     """Judges the brokers by their sessions and by probes during one controller epoch."""
 
-    def __init__(
-        self,
-        *,
-        brokers: Brokers,
-        timing: ControllerTiming,
-        new_request_id: Callable[[], int],
-    ) -> None:
-        self._brokers = brokers
-        self._timing = timing
-        self._new_request_id = new_request_id
+    def __init__(self, context: ControllerContext) -> None:
+        self._brokers = context.brokers
+        self._timing = context.timing
+        self._new_request_id = context.new_request_id
 
     @property
     def next_wakeup_ms(self) -> int | None:
@@ -58,86 +36,72 @@ class Liveness:
         due: list[int] = []
         for entry in self._brokers.entries.values():
             if isinstance(entry, Live):
-                match entry.suspicion:
-                    case None:
-                        due.append(entry.heard_ms + self._timing.session_timeout_ms)
-                    case ProbeDue(due_ms=due_ms):
-                        due.append(due_ms)
-                    case ProbeOut():
-                        pass
+                if entry.suspicion is None:
+                    due.append(entry.heard_ms + self._timing.session_timeout_ms)
+                elif isinstance(entry.suspicion, ProbeDue):
+                    due.append(entry.suspicion.due_ms)
         return min(due, default=None)
-
-    def on_heartbeat(self, session: InSession, event: HeartbeatReceived, now_ms: int) -> bool:
-        """Count a heartbeat. Returns False if it carries another broker epoch: fence it."""
-        if event.broker_epoch != session.broker_epoch:
-            return False
-        self._brokers.hear(event.broker_id, session, now_ms)
-        return True
 
     def tick(self, now_ms: int) -> list[ProbeBroker]:
         """Suspect each broker that is silent for too long; send the probes that are due."""
         probes: list[ProbeBroker] = []
-        for broker_id, entry in sorted(self._brokers.entries.items()):
+        for _, entry in sorted(self._brokers.entries.items()):
             if not isinstance(entry, Live):
                 continue
             suspicion = entry.suspicion
             if suspicion is None and self._is_silent(entry, now_ms):
                 suspicion = ProbeDue(suspected_ms=entry.heard_ms, due_ms=now_ms)
             if isinstance(suspicion, ProbeDue) and suspicion.due_ms <= now_ms:
-                probes.append(self._probe(broker_id, entry, suspicion))
+                probes.append(self._probe(entry, suspicion))
         return probes
 
-    def on_probe(self, event: ProbeResponseReceived, now_ms: int) -> Death | None:
+    def on_probe(self, event: ProbeResponseReceived, now_ms: int) -> BrokerDead | None:
         """Judge a probe; a response to no open probe proves nothing."""
-        broker_id, entry = event.broker_id, self._brokers.entries.get(event.broker_id)
+        entry = self._brokers.entries.get(event.broker_id)
         if not isinstance(entry, Live) or not isinstance(entry.suspicion, ProbeOut):
             return None
         probe, silent = entry.suspicion, self._is_silent(entry, now_ms)
         if probe.request_id != event.request_id:
             return None
-        evidence = judge_probe(
+        is_proved = proves_death(
             event.verdict,
             refusals_before=probe.refusals,
             refused_probes_dead=self._timing.refused_probes_dead,
         )
         answered = event.verdict is ProbeVerdict.ANSWERED
-        if evidence is DeathEvidence.PROVEN or (silent and not answered):
+        if is_proved or (silent and not answered):
             detect_ms = now_ms - probe.suspected_ms
-            return self._declare_dead(broker_id, entry, _REASONS[event.verdict], detect_ms)
-        if evidence is DeathEvidence.NOT_YET:
+            self._brokers.declare_dead(entry, detect_ms=detect_ms)
+            return BrokerDead(
+                broker_id=entry.broker_id,
+                broker_epoch=entry.broker_epoch,
+                reason=_REASONS[event.verdict],
+                detect_ms=detect_ms,
+            )
+        if event.verdict is ProbeVerdict.REFUSED:
             again = ProbeDue(
                 suspected_ms=probe.suspected_ms,
                 due_ms=now_ms + self._timing.probe_interval_ms,
                 refusals=probe.refusals + 1,
             )
-            self._brokers.suspect(broker_id, entry, again)
+            self._brokers.suspect(entry, again)
         elif silent:
-            self._brokers.hear(broker_id, entry, now_ms)
+            self._brokers.hear(entry, now_ms)
         else:
-            self._brokers.suspect(broker_id, entry, None)
+            self._brokers.suspect(entry, None)
         return None
 
     def _is_silent(self, entry: Live, now_ms: int) -> bool:
         return now_ms - entry.heard_ms >= self._timing.session_timeout_ms
 
-    def _probe(self, broker_id: BrokerId, entry: Live, due: ProbeDue) -> ProbeBroker:
+    def _probe(self, entry: Live, due: ProbeDue) -> ProbeBroker:
         request_id = self._new_request_id()
         out = ProbeOut(suspected_ms=due.suspected_ms, request_id=request_id, refusals=due.refusals)
-        self._brokers.suspect(broker_id, entry, out)
+        self._brokers.suspect(entry, out)
         return ProbeBroker(
             request_id=request_id,
-            broker_id=broker_id,
+            broker_id=entry.broker_id,
             endpoints=entry.registration.endpoints,
             incarnation=entry.registration.incarnation,
             deadline_ms=self._timing.probe_deadline_ms,
-        )
-
-    def _declare_dead(self, broker_id: BrokerId, entry: Live, reason: str, detect_ms: int) -> Death:
-        self._brokers.declare_dead(broker_id, entry, detect_ms=detect_ms)
-        return Death(
-            broker_id=broker_id,
-            broker_epoch=entry.registration.broker_epoch,
-            reason=reason,
-            detect_ms=detect_ms,
-            closed_session=entry.session_id if isinstance(entry, InSession) else None,
         )

@@ -1,7 +1,4 @@
-"""What the controller reports: logs, metrics and Events are views of these facts.
-
-A notice asks for nothing, and the controller reports in no other way.
-"""
+"""All that the controller reports: logs, metrics and Events are views of these facts."""
 
 from __future__ import annotations
 

@@ -12,23 +12,13 @@ from typing import assert_never
 
 from strandline.model import ElectionKind, StoredPartition, StoredTopic, TopicId
 
+from . import store_events
 from .active_controller import ActiveController
 from .broker_entry import Awaited, Dead
 from .effects import ControllerEffect
 from .elections import entries_above_registration
-from .events import ObjectEvent
 from .notices import TopicDeletionConfirmed
 from .partition_entry import Finished
-from .store_events import (
-    ClusterLoaded,
-    PartitionDeleted,
-    PartitionObserved,
-    PartitionResponseReceived,
-    TopicDeleted,
-    TopicObserved,
-    TopicsRead,
-    WatchLost,
-)
 from .write_notices import notices_of
 
 
@@ -38,46 +28,42 @@ class ObjectEventHandler:
     def __init__(self, active: ActiveController) -> None:
         self._active = active
 
-    def handle(self, event: ObjectEvent, now_ms: int) -> list[ControllerEffect]:
+    def handle(self, event: store_events.ObjectEvent, now_ms: int) -> list[ControllerEffect]:
         """Take one event about stored objects."""
         match event:
-            case PartitionObserved():
+            case store_events.PartitionObserved():
                 return self._on_partition(event.partition, now_ms)
-            case PartitionResponseReceived():
+            case store_events.PartitionResponseReceived():
                 return self._on_partition_response(event, now_ms)
-            case PartitionDeleted():
+            case store_events.PartitionDeleted():
                 return self._on_partition_deleted(event)
-            case TopicObserved():
+            case store_events.TopicObserved():
                 self._on_topic(event.topic, now_ms)
-            case TopicDeleted():
-                self._active.deletion.suspect([event.topic_id])
-            case TopicsRead():
+            case store_events.TopicDeleted():
+                self._active.topics.suspect([event.topic_id])
+            case store_events.TopicsRead():
                 return self._on_topics_read(event, now_ms)
-            case WatchLost():
+            case store_events.WatchLost():
                 self._active.reload.ask(now_ms)
-            case ClusterLoaded():
+            case store_events.ClusterLoaded():
                 is_asked_for = self._active.reload.on_cluster_loaded(event, now_ms)
                 return self.on_loaded(event, now_ms) if is_asked_for else []
             case _:
                 assert_never(event)
         return []
 
-    def on_loaded(self, event: ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
-        """Adopt the quorum lists, the first ones of an epoch or those after a lost watch.
-
-        Every registered broker counts as live, and the controller probes it, until it opens a
-        session.
-        """
+    def on_loaded(self, event: store_events.ClusterLoaded, now_ms: int) -> list[ControllerEffect]:
+        """Adopt quorum lists, at first or after a lost watch; probe each broker without session."""
         active = self._active
         effects: list[ControllerEffect] = []
         for topic in event.topics:
             self._on_topic(topic, now_ms)
-        active.deletion.suspect(set(active.topics) - {topic.topic_id for topic in event.topics})
+        active.topics.suspect(set(active.topics.known) - {each.topic_id for each in event.topics})
         for broker in event.brokers:
             effects.extend(active.register_broker(broker, now_ms))
             entry = active.brokers.entries[broker.broker_id]
             if isinstance(entry, Awaited) and entry.suspicion is None:
-                active.brokers.await_again(broker.broker_id, entry, now_ms)
+                active.brokers.await_again(entry, now_ms)
         for name in sorted(set(active.table.entries) - {found.name for found in event.partitions}):
             effects.extend(self._forget_partition(name))
         for partition in sorted(event.partitions, key=lambda found: found.tp):
@@ -89,7 +75,7 @@ class ObjectEventHandler:
     def _on_partition(self, partition: StoredPartition, now_ms: int) -> list[ControllerEffect]:
         """Take note of a Partition; it may show our own write before the response to it."""
         active = self._active
-        if active.deletion.is_confirmed(partition.tp.topic_id):
+        if active.topics.is_confirmed(partition.tp.topic_id):
             return []
         if not active.table.adopt(partition, now_ms):
             return []
@@ -97,7 +83,7 @@ class ObjectEventHandler:
         return self._on_newer_state(partition, now_ms, kind=kind)
 
     def _on_partition_response(
-        self, event: PartitionResponseReceived, now_ms: int
+        self, event: store_events.PartitionResponseReceived, now_ms: int
     ) -> list[ControllerEffect]:
         """Take the response to a read or a write of ours."""
         finished, effects = self._active.reconciler.on_partition_response(event, now_ms)
@@ -127,24 +113,18 @@ class ObjectEventHandler:
     def _on_newer_state(
         self, partition: StoredPartition, now_ms: int, *, kind: ElectionKind | None
     ) -> list[ControllerEffect]:
-        """Propagate an object that is newer than the known one, and reconcile it.
-
-        kind is the election of our own write, if the object is its result.
-        """
+        """Propagate and reconcile a newer object; kind is the election if our write made it."""
         active, state = self._active, partition.state
         if state is None:
             active.reconciler.queue(partition.name, now_ms)
             return []
         active.see_epoch(state.controller_epoch)
-        if kind is ElectionKind.NEW:
-            active.propagator.partition_created(partition, now_ms)
-        else:
-            active.propagator.partition_changed(partition, now_ms)
+        active.propagator.partition_changed(partition, now_ms, kind=kind)
         active.reconciler.queue(partition.name, now_ms)
-        above = entries_above_registration(state, active.brokers.views)
+        above = entries_above_registration(state, active.brokers.entries)
         return list(active.read_brokers(each.broker_id for each in above))
 
-    def _on_partition_deleted(self, event: PartitionDeleted) -> list[ControllerEffect]:
+    def _on_partition_deleted(self, event: store_events.PartitionDeleted) -> list[ControllerEffect]:
         """Forget a Partition object. Its data stays unless its topic is deleted, too."""
         entry = self._active.table.entries.get(event.name)
         if entry is None or entry.stored.tp != event.tp:
@@ -153,9 +133,7 @@ class ObjectEventHandler:
 
     def _forget_partition(self, name: str) -> list[ControllerEffect]:
         active = self._active
-        topic_id = active.table.entries[name].stored.tp.topic_id
-        if topic_id not in active.topics:
-            active.deletion.suspect([topic_id])
+        active.topics.suspect_unknown([active.table.entries[name].stored.tp.topic_id])
         return active.reconciler.forget(name)
 
     # --- ReplicatedTopics -----------------------------------------------------------------
@@ -163,18 +141,20 @@ class ObjectEventHandler:
     def _on_topic(self, topic: StoredTopic, now_ms: int) -> None:
         """Follow a topic's configuration: write a changed min ISR, send other settings."""
         active = self._active
-        if active.deletion.is_confirmed(topic.topic_id):
+        if active.topics.is_confirmed(topic.topic_id):
             return
-        known = active.keep_topic(topic)
+        known = active.topics.keep(topic)
         if known is not None and known.settings != topic.settings:
             active.propagator.settings_changed(topic)
         for name in active.table.of_topic(topic.topic_id):
             active.reconciler.queue(name, now_ms)
 
-    def _on_topics_read(self, event: TopicsRead, now_ms: int) -> list[ControllerEffect]:
+    def _on_topics_read(
+        self, event: store_events.TopicsRead, now_ms: int
+    ) -> list[ControllerEffect]:
         """Delete the logs of the topics that a quorum list proves deleted."""
         effects: list[ControllerEffect] = []
-        confirmed = self._active.deletion.on_topics_read(event, now_ms)
+        confirmed = self._active.topics.on_topics_read(event, now_ms)
         for topic in event.topics:
             self._on_topic(topic, now_ms)
         for topic_id in confirmed:
@@ -183,7 +163,6 @@ class ObjectEventHandler:
 
     def _delete_topic(self, topic_id: TopicId) -> list[ControllerEffect]:
         active = self._active
-        active.forget_topic(topic_id)
         effects: list[ControllerEffect] = []
         for name in active.table.of_topic(topic_id):
             effects.extend(active.reconciler.forget(name))

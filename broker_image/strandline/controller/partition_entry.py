@@ -6,7 +6,6 @@ entries by name and by partition.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from strandline.backoff import Backoff
@@ -94,7 +93,7 @@ class PartitionEntry:
     stored: StoredPartition
     first_seen_ms: int
     call: StoreCall = NoCall()
-    requests: Mapping[BrokerId, PendingRequest] = field(default_factory=dict)
+    requests: dict[BrokerId, PendingRequest] = field(default_factory=dict)
     state_lost: bool = False
     failures: int = 0
     not_before_ms: int = 0
@@ -209,14 +208,11 @@ class PartitionEntry:
 
     def add_request(self, event: IsrChangeRequested) -> None:
         """Keep an AlterPartition; it replaces an earlier one of the same broker."""
-        self.requests = {**self.requests, event.broker_id: PendingRequest(event=event)}
+        self.requests[event.broker_id] = PendingRequest(event=event)
 
     def take_request(self, broker_id: BrokerId) -> IsrChangeRequested:
         """Remove a broker's request, for a response now."""
-        requests = dict(self.requests)
-        taken = requests.pop(broker_id)
-        self.requests = requests
-        return taken.event
+        return self.requests.pop(broker_id).event
 
     def take_requests(self) -> list[IsrChangeRequested]:
         """Remove all requests, for responses now, in the order of the brokers."""

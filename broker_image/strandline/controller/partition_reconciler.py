@@ -10,50 +10,30 @@ The states of one partition's call are drawn in `partition_entry`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from strandline.errors import ErrorCode
-from strandline.model import (
-    BrokerId,
-    ControllerEpoch,
-    ElectionKind,
-    PartitionState,
-    StoredTopic,
-    TopicId,
-)
+from strandline.model import BrokerId, ElectionKind, PartitionState
 
-from .brokers import Brokers
+from .context import ControllerContext
 from .effects import ControllerEffect, ReadStoredPartition, WritePartitionStatus
 from .elections import ElectionInput, decide
 from .events import IsrChangeRequested
-from .isr_changes import Accept, ReadFirst, Refuse, RespondNow, judge, reply_alter_partition
+from .isr_changes import Commit, ReadFirst, RespondNow, judge, reply_alter_partition
 from .notices import StoreConflicted
 from .partition_entry import Finished, InDoubt, PartitionEntry
-from .partition_table import PartitionTable
 from .store_events import PartitionResponseReceived, StoreOutcome
-from .timing import ControllerTiming
 from .write_notices import StatusWrite
 
 
 class PartitionReconciler:
     """Reconciles the partitions of the cluster during one controller epoch."""
 
-    def __init__(
-        self,
-        *,
-        table: PartitionTable,
-        brokers: Brokers,
-        topics: Mapping[TopicId, StoredTopic],
-        timing: ControllerTiming,
-        controller_epoch: ControllerEpoch,
-        new_request_id: Callable[[], int],
-    ) -> None:
-        self._brokers = brokers
-        self._topics = topics
-        self._timing = timing
-        self._epoch = controller_epoch
-        self._new_request_id = new_request_id
-        self._table = table
+    def __init__(self, context: ControllerContext) -> None:
+        self._brokers = context.brokers
+        self._topics = context.topics
+        self._timing = context.timing
+        self._epoch = context.epoch
+        self._new_request_id = context.new_request_id
+        self._table = context.table
         self._urgent: dict[str, None] = {}
         self._queue: dict[str, None] = {}
         self._delayed: dict[str, int] = {}
@@ -104,15 +84,15 @@ class PartitionReconciler:
         if name not in self._urgent:
             queue[name] = None
 
-    def add_request(self, name: str, event: IsrChangeRequested, now_ms: int) -> None:
+    def add_request(self, entry: PartitionEntry, event: IsrChangeRequested, now_ms: int) -> None:
         """Judge an AlterPartition soon."""
-        self._table.entries[name].add_request(event)
-        self.queue(name, now_ms)
+        entry.add_request(event)
+        self.queue(entry.stored.name, now_ms)
 
-    def refused_as_known(self, name: str, now_ms: int) -> None:
+    def refused_as_known(self, entry: PartitionEntry, now_ms: int) -> None:
         """Take a partition offline that a broker refused as new, for it has its data (ADR 0004)."""
-        self._table.entries[name].mark_state_lost()
-        self.queue_first(name, now_ms)
+        entry.mark_state_lost()
+        self.queue_first(entry.stored.name, now_ms)
 
     def on_partition_response(
         self, event: PartitionResponseReceived, now_ms: int
@@ -155,11 +135,11 @@ class PartitionReconciler:
     def _reconcile(self, name: str, entry: PartitionEntry, now_ms: int) -> list[ControllerEffect]:
         """Read if the last read is in doubt, else write what must change, else serve requests."""
         if isinstance(entry.call, InDoubt):
-            return self._read(name, entry)
+            return self._read(entry)
         wait_until_ms = entry.first_seen_ms + self._timing.new_partition_wait_ms
         inputs = ElectionInput(
-            brokers=self._brokers.views,
-            topic=self._topics.get(entry.stored.tp.topic_id),
+            brokers=self._brokers.entries,
+            topic=self._topics.known.get(entry.stored.tp.topic_id),
             hosted=self._brokers.hosting(entry.stored.tp),
             controller_epoch=self._epoch,
             waited=now_ms >= wait_until_ms,
@@ -167,14 +147,14 @@ class PartitionReconciler:
         )
         decision = decide(entry.stored, inputs)
         if decision is not None:
-            return self._write(name, entry, decision.state, kind=decision.kind)
+            return self._write(entry, decision.state, kind=decision.kind)
         if entry.stored.state is None and not inputs.waited:
             self._delayed[name] = wait_until_ms
         if not entry.requests:
             entry.forgive()
-        return self._serve(name, entry)
+        return self._serve(entry)
 
-    def _serve(self, name: str, entry: PartitionEntry) -> list[ControllerEffect]:
+    def _serve(self, entry: PartitionEntry) -> list[ControllerEffect]:
         """Judge the pending requests until one needs the store."""
         effects: list[ControllerEffect] = []
         for broker_id in sorted(entry.requests):
@@ -187,7 +167,7 @@ class PartitionReconciler:
             verdict = judge(
                 pending.event,
                 entry.stored,
-                self._brokers.views,
+                self._brokers.entries,
                 controller_epoch=self._epoch,
                 read_since_request=pending.read_since,
             )
@@ -198,23 +178,18 @@ class PartitionReconciler:
                         reply_alter_partition(request, verdict.error, stored=entry.stored.state)
                     )
                 case ReadFirst():
-                    return effects + self._read(name, entry)
-                case Accept():
-                    return effects + self._write(name, entry, verdict.state, requester=broker_id)
-                case Refuse():
-                    return effects + self._write(
-                        name, entry, verdict.state, requester=broker_id, refusal=verdict.reason
-                    )
+                    return effects + self._read(entry)
+                case Commit(state=state, refusal=refusal):
+                    return effects + self._write(entry, state, requester=broker_id, refusal=refusal)
         return effects
 
-    def _read(self, name: str, entry: PartitionEntry) -> list[ControllerEffect]:
-        request_id = self._new_call(name)
+    def _read(self, entry: PartitionEntry) -> list[ControllerEffect]:
+        request_id = self._new_call(entry)
         entry.begin_read(request_id)
-        return [ReadStoredPartition(request_id=request_id, name=name)]
+        return [ReadStoredPartition(request_id=request_id, name=entry.stored.name)]
 
     def _write(
         self,
-        name: str,
         entry: PartitionEntry,
         state: PartitionState,
         *,
@@ -222,9 +197,9 @@ class PartitionReconciler:
         requester: BrokerId | None = None,
         refusal: str = "",
     ) -> list[ControllerEffect]:
-        request_id = self._new_call(name)
+        request_id, stored = self._new_call(entry), entry.stored
         write = StatusWrite(
-            before=entry.stored.state,
+            before=stored.state,
             after=state,
             kind=kind,
             requester=requester,
@@ -235,16 +210,16 @@ class PartitionReconciler:
         return [
             WritePartitionStatus(
                 request_id=request_id,
-                name=name,
-                tp=entry.stored.tp,
-                resource_version=entry.stored.resource_version,
+                name=stored.name,
+                tp=stored.tp,
+                resource_version=stored.resource_version,
                 state=state,
             )
         ]
 
-    def _new_call(self, name: str) -> int:
+    def _new_call(self, entry: PartitionEntry) -> int:
         request_id = self._new_request_id()
-        self._calls[request_id] = name
+        self._calls[request_id] = entry.stored.name
         return request_id
 
     def resign(self) -> list[ControllerEffect]:

@@ -19,10 +19,10 @@ class PartitionTable:
         self.entries: dict[str, PartitionEntry] = {}
         self._names: dict[TopicPartition, str] = {}
 
-    def entry_of(self, tp: TopicPartition) -> tuple[str, PartitionEntry] | None:
-        """Return name and entry of a partition, None if unknown."""
+    def entry_of(self, tp: TopicPartition) -> PartitionEntry | None:
+        """Return the entry of a partition, None if unknown."""
         name = self._names.get(tp)
-        return None if name is None else (name, self.entries[name])
+        return None if name is None else self.entries[name]
 
     def of_topic(self, topic_id: TopicId) -> list[str]:
         """Return the names of a topic's partitions."""
@@ -50,10 +50,7 @@ class PartitionTable:
         return sorted(self.entries.items(), key=lambda item: item[1].stored.tp)
 
     def adopt(self, partition: StoredPartition, now_ms: int) -> bool:
-        """Adopt an object that a read or a watch showed.
-
-        Returns: False for an older state of the same partition, which the table ignores
-        """
+        """Adopt an object that a read or a watch showed. False: it is older, and is ignored."""
         entry = self.entries.get(partition.name)
         if entry is not None and entry.stored.tp == partition.tp:
             return entry.adopt(partition)

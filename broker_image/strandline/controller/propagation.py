@@ -3,19 +3,19 @@
 The propagator collects changes during a step and sends them at its end, so that one command carries
 all partitions that changed together. Order of a flush: live brokers, LeaderAndIsr to the replicas,
 metadata to all brokers (KAFKA-4443: a new follower must know the address of its leader).
-LeaderAndIsr goes out at each partition epoch; metadata that differs in the ISR alone is coalesced
-(period, quiet time and maximum of Kafka's isr-change-propagation).
+LeaderAndIsr goes out at each partition epoch; metadata that differs in the ISR alone is coalesced.
 Invariant: no session receives a lower partition epoch after a higher one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from strandline.errors import ErrorCode
 from strandline.model import (
     BrokerId,
-    ControllerEpoch,
+    ElectionKind,
     LiveBroker,
     PartitionCommand,
     PartitionState,
@@ -27,8 +27,7 @@ from strandline.model import (
 )
 
 from .broker_entry import InSession
-from .brokers import Brokers
-from .coalesced_metadata import CoalescedMetadata
+from .context import ControllerContext
 from .effects import (
     ControllerEffect,
     SendFullState,
@@ -43,26 +42,17 @@ from .timing import ControllerTiming
 class Propagator:
     """Sends the commands of one controller epoch to the sessions of the brokers."""
 
-    def __init__(
-        self,
-        *,
-        brokers: Brokers,
-        topics: Mapping[TopicId, StoredTopic],
-        timing: ControllerTiming,
-        controller_epoch: ControllerEpoch,
-        new_request_id: Callable[[], int],
-        now_ms: int,
-    ) -> None:
-        self._brokers = brokers
-        self._topics = topics
-        self._timing = timing
-        self._epoch = controller_epoch
-        self._new_request_id = new_request_id
+    def __init__(self, context: ControllerContext, *, now_ms: int) -> None:
+        self._brokers = context.brokers
+        self._topics = context.topics
+        self._timing = context.timing
+        self._epoch = context.epoch
+        self._new_request_id = context.new_request_id
         self._commands: dict[TopicPartition, PartitionCommand] = {}
-        self._changed: dict[TopicPartition, PartitionCommand] = {}
+        self._changed: set[TopicPartition] = set()
         self._at_once: set[TopicPartition] = set()
         self._removed: set[TopicPartition] = set()
-        self._coalesced = CoalescedMetadata(timing=timing, now_ms=now_ms)
+        self._coalesced = _CoalescedMetadata(timing=context.timing, now_ms=now_ms)
         self._live: tuple[LiveBroker, ...] = ()
         self._unconfirmed_new: dict[tuple[int, TopicPartition], int] = {}
         """By session: new partitions without a response, and the request that names them new."""
@@ -85,30 +75,29 @@ class Propagator:
             if tp.topic_id == topic_id
         }
 
-    def partition_changed(self, stored: StoredPartition, now_ms: int) -> None:
-        """Send the state of a partition if it is newer than the last one that was sent."""
-        self._propagate(stored, now_ms, first=False)
+    def partition_changed(
+        self, stored: StoredPartition, now_ms: int, *, kind: ElectionKind | None
+    ) -> None:
+        """Send the state of a partition if it is newer than the last one that was sent.
 
-    def partition_created(self, stored: StoredPartition, now_ms: int) -> None:
-        """Send a partition that this controller created: no broker may have data of it."""
-        self._propagate(stored, now_ms, first=True)
-
-    def _propagate(self, stored: StoredPartition, now_ms: int, *, first: bool) -> None:
+        kind is the election by which this controller made the state: of a NEW partition no broker
+        may have data.
+        """
         state, before = stored.state, self._commands.get(stored.tp)
         if state is None:
             return
         if before is not None and before.state.partition_epoch >= state.partition_epoch:
             return
         self._removed.discard(stored.tp)
-        topic = self._topics.get(stored.tp.topic_id)
-        command = PartitionCommand(
+        topic = self._topics.known.get(stored.tp.topic_id)
+        self._commands[stored.tp] = PartitionCommand(
             tp=stored.tp,
             topic_name=stored.topic_name,
             state=state,
             settings=TopicSettings() if topic is None else topic.settings,
-            is_new=first,
+            is_new=kind is ElectionKind.NEW,
         )
-        self._commands[stored.tp] = self._changed[stored.tp] = command
+        self._changed.add(stored.tp)
         if before is None or before.state.leader_epoch != state.leader_epoch:
             self._at_once.add(stored.tp)
         elif stored.tp not in self._at_once:
@@ -118,42 +107,36 @@ class Propagator:
         """Send the partitions of a topic again with its new settings."""
         for tp, command in self._commands.items():
             if tp.topic_id == topic.topic_id and command.settings != topic.settings:
-                self._commands[tp] = self._changed[tp] = PartitionCommand(
-                    tp=tp,
-                    topic_name=command.topic_name,
-                    state=command.state,
-                    settings=topic.settings,
-                )
+                self._commands[tp] = replace(command, settings=topic.settings, is_new=False)
+                self._changed.add(tp)
 
     def forget(self, tp: TopicPartition) -> None:
         """Remove a partition from the metadata: its topic was deleted."""
         if self._commands.pop(tp, None) is not None:
             self._removed.add(tp)
-        self._changed.pop(tp, None)
+        self._changed.discard(tp)
         self._at_once.discard(tp)
         self._coalesced.discard([tp])
 
     def resend(self, session: InSession, tps: Sequence[TopicPartition]) -> list[ControllerEffect]:
         """Send these partitions again to a broker that lacks their state."""
-        commands = [self._known(self._commands[tp]) for tp in tps if tp in self._commands]
+        commands = self._known(tp for tp in tps if tp in self._commands)
         return list(self._leader_and_isr(session, commands))
 
-    def full_state(self, session: InSession) -> list[ControllerEffect]:
+    def full_state(self, session: InSession) -> SendFullState:
         """Open a session: the partitions the broker hosts, and all metadata."""
-        commands = tuple(self._known(self._commands[tp]) for tp in sorted(self._commands))
+        commands = tuple(self._known(sorted(self._commands)))
         hosted = tuple(c for c in commands if session.broker_id in c.state.replicas)
-        return [
-            SendFullState(
-                session_id=session.session_id,
-                request_id=self._new_request_id(),
-                broker_id=session.broker_id,
-                broker_epoch=session.broker_epoch,
-                controller_epoch=self._epoch,
-                brokers=self._brokers.live(),
-                partitions=hosted,
-                metadata=commands,
-            )
-        ]
+        return SendFullState(
+            session_id=session.session_id,
+            request_id=self._new_request_id(),
+            broker_id=session.broker_id,
+            broker_epoch=session.broker_epoch,
+            controller_epoch=self._epoch,
+            brokers=self._brokers.live(),
+            partitions=hosted,
+            metadata=commands,
+        )
 
     def stop_replicas(
         self, session: InSession, tps: Sequence[TopicPartition]
@@ -197,19 +180,19 @@ class Propagator:
             self._live = live
             for session in sessions:
                 effects.extend(self._metadata(session, ()))
-        changed = [self._changed[tp] for tp in sorted(self._changed)]
+        changed = [self._commands[tp] for tp in sorted(self._changed)]
         for session in sessions:
             own = [c for c in changed if session.broker_id in c.state.replicas]
             effects.extend(self._leader_and_isr(session, own))
         self._coalesced.discard(self._at_once)
         urgent = self._at_once | self._coalesced.take_due(now_ms)
         if urgent or self._removed:
-            commands = [self._known(self._commands[tp]) for tp in sorted(urgent)]
+            commands = self._known(sorted(urgent))
             for session in sessions:
                 effects.extend(self._metadata(session, commands))
-        for tp in changed:
-            self._commands[tp.tp] = self._known(tp)
-        self._changed, self._at_once, self._removed = {}, set(), set()
+        for command in self._known(self._changed):
+            self._commands[command.tp] = command
+        self._changed, self._at_once, self._removed = set(), set(), set()
         return effects
 
     def _leader_and_isr(
@@ -246,16 +229,53 @@ class Propagator:
                 removed=removed,
             )
 
-    def _known(self, command: PartitionCommand) -> PartitionCommand:
-        """Return the command, not marked as new, for brokers that may have received it before."""
-        if not command.is_new:
-            return command
-        return PartitionCommand(
-            tp=command.tp,
-            topic_name=command.topic_name,
-            state=command.state,
-            settings=command.settings,
-        )
+    def _known(self, tps: Iterable[TopicPartition]) -> list[PartitionCommand]:
+        """Return commands, not marked as new, for brokers that may have received them before."""
+        commands = (self._commands[tp] for tp in tps)
+        return [replace(each, is_new=False) if each.is_new else each for each in commands]
+
+
+class _CoalescedMetadata:
+    """Partitions that changed in the ISR alone, and wait until they are sent together.
+
+    Source: Kafka's isr-change-propagation: the period of looking at the changes, the quiet time
+    after which they leave, and their longest wait.
+    """
+
+    def __init__(self, *, timing: ControllerTiming, now_ms: int) -> None:
+        self._timing = timing
+        self._partitions: set[TopicPartition] = set()
+        self._changed_ms = 0
+        self._sent_ms = now_ms
+        self._look_ms = 0
+
+    @property
+    def next_wakeup_ms(self) -> int | None:
+        """When `take_due` looks at the partitions next."""
+        return self._look_ms if self._partitions else None
+
+    def add(self, tp: TopicPartition, now_ms: int) -> None:
+        """Let a changed partition wait."""
+        if not self._partitions:
+            self._look_ms = now_ms + self._timing.metadata_period_ms
+        self._partitions.add(tp)
+        self._changed_ms = now_ms
+
+    def discard(self, tps: Iterable[TopicPartition]) -> None:
+        """Forget partitions that are sent at once, or that are gone."""
+        self._partitions.difference_update(tps)
+
+    def take_due(self, now_ms: int) -> set[TopicPartition]:
+        """Take the partitions if they were quiet, or waited, for long enough."""
+        if not self._partitions or now_ms < self._look_ms:
+            return set()
+        quiet = now_ms - self._changed_ms > self._timing.metadata_quiet_ms
+        late = now_ms - self._sent_ms > self._timing.metadata_delay_max_ms
+        if not quiet and not late:
+            self._look_ms = now_ms + self._timing.metadata_period_ms
+            return set()
+        due, self._partitions, self._sent_ms = self._partitions, set(), now_ms
+        return due
 
 
 def _parts(commands: Sequence[PartitionCommand], size: int) -> list[Sequence[PartitionCommand]]:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId
 
+from .context import ControllerContext
 from .effects import ReplyControlledShutdown
 from .events import ShutdownRequested
 from .partition_reconciler import PartitionReconciler
-from .partition_table import PartitionTable
-from .timing import ControllerTiming
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,12 +36,10 @@ class _Leaving:
 class Shutdowns:
     """The brokers that asked to leave, at most one request of each."""
 
-    def __init__(
-        self, *, table: PartitionTable, reconciler: PartitionReconciler, timing: ControllerTiming
-    ) -> None:
-        self._table = table
+    def __init__(self, context: ControllerContext, reconciler: PartitionReconciler) -> None:
+        self._table = context.table
+        self._response_ms = context.timing.shutdown_response_ms
         self._reconciler = reconciler
-        self._timing = timing
         self._leaving: dict[BrokerId, _Leaving] = {}
 
     @property
@@ -54,7 +51,7 @@ class Shutdowns:
         """Wait for the partitions of a leaving broker; the caller has queued them."""
         self._leaving[event.broker_id] = _Leaving(
             event=event,
-            deadline_ms=now_ms + self._timing.shutdown_response_ms,
+            deadline_ms=now_ms + self._response_ms,
             open_names=list(names),
         )
 

@@ -35,6 +35,14 @@ class StoreOutcome(Enum):
     UNKNOWN = "unknown"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreResponse:
+    """What all responses have: the id of the call, and its outcome."""
+
+    request_id: int
+    outcome: StoreOutcome
+
+
 # --- the Lease and the controller epoch -------------------------------------------------
 
 
@@ -46,11 +54,9 @@ class LeaseObserved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseResponseReceived:
+class LeaseResponseReceived(StoreResponse):
     """Response to `ReadLease` (None: no such Lease) or `WriteLease` (the Lease as stored)."""
 
-    request_id: int
-    outcome: StoreOutcome
     lease: LeaseRecord | None = None
 
 
@@ -62,7 +68,7 @@ class HolderDied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochFloorRead:
+class EpochFloorRead(StoreResponse):
     """Response to `ReadEpochFloor`.
 
     partitions_epoch is the greatest controllerEpoch in a quorum list of Partitions, 0 without
@@ -70,18 +76,14 @@ class EpochFloorRead:
     `status.controller` gives a record with an empty holder and epoch 0.
     """
 
-    request_id: int
-    outcome: StoreOutcome
     partitions_epoch: ControllerEpoch = ControllerEpoch(0)
     record: ControllerRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerRecordResponseReceived:
+class ControllerRecordResponseReceived(StoreResponse):
     """Response to a read or write of the controller record; record as in `EpochFloorRead`."""
 
-    request_id: int
-    outcome: StoreOutcome
     record: ControllerRecord | None = None
 
 
@@ -96,11 +98,9 @@ class ControllerEpochSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterLoaded:
+class ClusterLoaded(StoreResponse):
     """Response to `LoadCluster`: all objects, from quorum lists."""
 
-    request_id: int
-    outcome: StoreOutcome
     partitions: tuple[StoredPartition, ...] = ()
     brokers: tuple[StoredBroker, ...] = ()
     topics: tuple[StoredTopic, ...] = ()
@@ -127,11 +127,9 @@ class PartitionDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionResponseReceived:
+class PartitionResponseReceived(StoreResponse):
     """Response to `ReadStoredPartition` (None: no object) or `WritePartitionStatus` (stored)."""
 
-    request_id: int
-    outcome: StoreOutcome
     partition: StoredPartition | None = None
 
 
@@ -143,11 +141,9 @@ class BrokerObserved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRead:
+class BrokerRead(StoreResponse):
     """Response to `ReadBroker`; None: no such object."""
 
-    request_id: int
-    outcome: StoreOutcome
     broker: StoredBroker | None = None
 
 
@@ -166,14 +162,25 @@ class TopicDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsRead:
+class TopicsRead(StoreResponse):
     """Response to `ReadTopics`.
 
     topic_ids holds the uids of all topics, topics those that have an effective configuration:
     only a uid that is missing from topic_ids proves that a topic is gone.
     """
 
-    request_id: int
-    outcome: StoreOutcome
     topic_ids: frozenset[TopicId] = frozenset()
     topics: tuple[StoredTopic, ...] = ()
+
+
+ObjectEvent = (
+    PartitionObserved
+    | PartitionResponseReceived
+    | PartitionDeleted
+    | TopicObserved
+    | TopicDeleted
+    | TopicsRead
+    | WatchLost
+    | ClusterLoaded
+)
+"""What an active controller learns of Partitions and ReplicatedTopics."""

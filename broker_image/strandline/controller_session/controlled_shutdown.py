@@ -19,7 +19,7 @@ from .timing import ControllerSessionTiming
 class ControlledShutdown:
     """The requests of one stop; changed by its own methods alone.
 
-    due_ms is the time limit of the request in flight, or when the next one is due.
+    `on_time` acts at due_ms: the time limit of the request in flight, or when the next one is due.
     """
 
     def __init__(
@@ -31,33 +31,25 @@ class ControlledShutdown:
         self._is_in_flight = False
         self._least_remaining: int | None = None
         self._moved_at_ms = now_ms
-        self._due_ms = now_ms
-
-    @property
-    def due_ms(self) -> int:
-        """When `on_time` has something to do."""
-        return self._due_ms
+        self.due_ms = now_ms
 
     def on_time(
         self, *, has_session: bool, leads: bool, now_ms: int
     ) -> ShutdownRequest | ShutdownEnded | None:
         """Ask the controller, or give up a request without a response."""
-        if now_ms < self._due_ms:
+        if now_ms < self.due_ms:
             return None
         if self._is_in_flight or not has_session:
             return self._judge_no_response(leads=leads, now_ms=now_ms)
         self._request_id += 1
         self._is_in_flight = True
-        self._due_ms = now_ms + self._timing.shutdown_response_max_ms
+        self.due_ms = now_ms + self._timing.shutdown_response_max_ms
         return ShutdownRequest(request_id=self._request_id, broker_epoch=self._broker_epoch)
 
     def on_response(
         self, response: ShutdownResponse, *, leads: bool, now_ms: int
     ) -> ShutdownEnded | ShutdownProgressed | None:
-        """Judge a response; ignore one to an earlier request.
-
-        Returns: None when `on_time` asks again
-        """
+        """Judge a response; ignore one to an earlier request. None: `on_time` asks again."""
         if not self._is_in_flight or response.request_id != self._request_id:
             return None
         if response.error is not ErrorCode.NONE:
@@ -79,4 +71,4 @@ class ControlledShutdown:
 
     def _pause(self, now_ms: int) -> None:
         self._is_in_flight = False
-        self._due_ms = now_ms + self._timing.shutdown_retry_ms
+        self.due_ms = now_ms + self._timing.shutdown_retry_ms

@@ -19,36 +19,16 @@ from strandline.core.events import (
     StopReplicaReceived,
 )
 from strandline.errors import ErrorCode
-from strandline.model import Registration
+from strandline.model import Registration, TopicPartition
 
+from . import events, messages
 from .controlled_shutdown import ControlledShutdown
 from .effects import Effect, ShutdownEnded, ShutdownProgressed, StepController, StepReplicas
-from .events import (
-    CommandPerformed,
-    Event,
-    HolderLookedUp,
-    HolderObserved,
-    HolderProbed,
-    IsrProposed,
-    MessageReceived,
-    ShutdownBegun,
-    StreamBroken,
-    TimePassed,
-)
+from .events import Event
 from .holder_connection import HolderConnection
 from .hosting import HostedReplicas, leads_any
-from .messages import (
-    CommandResponse,
-    IsrProposal,
-    MetadataUpdate,
-    SessionRefused,
-    ShutdownRequest,
-    ShutdownResponse,
-)
 from .metadata_cache import MetadataCache
-from .states import ConnectionState
 from .timing import ControllerSessionTiming
-from .unsent_proposals import UnsentProposals
 
 
 class ControllerSession:
@@ -66,42 +46,42 @@ class ControllerSession:
         self._replicas = replicas
         self._metadata = metadata
         self._timing = timing
-        self._connection = HolderConnection(registration, replicas=replicas, timing=timing)
+        self.connection = HolderConnection(registration, replicas=replicas, timing=timing)
         self._shutdown: ControlledShutdown | None = None
-        self._unsent = UnsentProposals()
+        self._unsent: dict[TopicPartition, ProposeIsr] = {}
+        """The last proposal of each partition while no session is open.
 
-    @property
-    def state(self) -> ConnectionState:
-        """The state of the connection; for tests and for the end of a simulation."""
-        return self._connection.state
+        Once the replicas have applied the next session's full state, the session fails these
+        proposals, and the leaders propose anew.
+        """
 
     @property
     def next_wakeup_ms(self) -> int | None:
         """When `TimePassed` is due, None if only events matter."""
         shutdown_due_ms = None if self._shutdown is None else self._shutdown.due_ms
-        due = (self._connection.next_wakeup_ms, shutdown_due_ms)
+        due = (self.connection.next_wakeup_ms, shutdown_due_ms)
         return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Take one event; return the effects, in order."""
         match event:
-            case MessageReceived():
+            case events.MessageReceived():
                 return self._on_message(event, now_ms)
-            case TimePassed():
-                return [*self._connection.on_time(now_ms), *self._on_shutdown_time(now_ms)]
-            case IsrProposed(proposal=proposal):
+            case events.TimePassed():
+                return [*self.connection.on_time(now_ms), *self._on_shutdown_time(now_ms)]
+            case events.IsrProposed(proposal=proposal):
                 return self._on_proposed(proposal)
-            case CommandPerformed():
+            case events.CommandPerformed():
                 return self._on_command_performed(event)
-            case HolderObserved(holder_identity=identity):
-                return self._connection.on_holder_observed(identity)
-            case HolderLookedUp():
-                return self._connection.on_holder_looked_up(event, now_ms)
-            case StreamBroken():
-                return self._connection.on_stream_broken(event)
-            case HolderProbed():
-                return self._connection.on_holder_probed(event, now_ms)
-            case ShutdownBegun():
+            case events.HolderObserved(holder_identity=identity):
+                return self.connection.on_holder_observed(identity)
+            case events.HolderLookedUp():
+                return self.connection.on_holder_looked_up(event, now_ms)
+            case events.StreamBroken():
+                return self.connection.on_stream_broken(event)
+            case events.HolderProbed():
+                return self.connection.on_holder_probed(event, now_ms)
+            case events.ShutdownBegun():
                 epoch, timing = self._broker_epoch, self._timing
                 self._shutdown = ControlledShutdown(epoch, timing, now_ms=now_ms)
                 return self._on_shutdown_time(now_ms)
@@ -110,83 +90,90 @@ class ControllerSession:
 
     # --- what the controller says ---------------------------------------------------------
 
-    def _on_message(self, event: MessageReceived, now_ms: int) -> list[Effect]:
+    def _on_message(self, event: events.MessageReceived, now_ms: int) -> list[Effect]:
         """Take a message, also a late one: its epochs fence it, not its session."""
-        message, is_present = event.message, self._connection.is_present(event.session_id)
-        if is_present:
-            self._connection.on_response()
+        message, is_present = event.message, self.connection.on_message(event.session_id)
         match message:
             case LeaderAndIsrReceived():
                 seen = ControllerEpochSeen(controller_epoch=message.controller_epoch)
                 return [StepController(event=seen), StepReplicas(event=message)]
             case StopReplicaReceived() | AlterPartitionResponseReceived():
                 return [StepReplicas(event=message)]
-            case MetadataUpdate():
+            case messages.MetadataUpdate():
                 return self._on_metadata(message)
-            case ShutdownResponse():
+            case messages.ShutdownResponse():
                 return self._on_shutdown_response(message, now_ms)
-            case SessionRefused():
+            case messages.SessionRefused():
                 if not is_present:
                     return []
-                return self._connection.on_refused(event.session_id, now_ms)
+                return self.connection.on_refused(event.session_id, now_ms)
             case _:
                 assert_never(message)
 
-    def _on_metadata(self, update: MetadataUpdate) -> list[Effect]:
+    def _on_metadata(self, update: messages.MetadataUpdate) -> list[Effect]:
         if not self._metadata.apply(update):
             return []
-        changed = LiveBrokersChanged(
-            controller_epoch=update.controller_epoch, brokers=update.live_brokers
-        )
-        return [StepReplicas(event=changed)]
+        epoch, brokers = update.controller_epoch, update.live_brokers
+        return [StepReplicas(event=LiveBrokersChanged(controller_epoch=epoch, brokers=brokers))]
 
     # --- what the replicas say ------------------------------------------------------------
 
     def _on_proposed(self, proposal: ProposeIsr) -> list[Effect]:
         """Send a proposal; without a session keep it for the next one."""
-        if not self._connection.is_open:
-            self._unsent.keep(proposal)
+        if not self.connection.is_open:
+            self._unsent[proposal.tp] = proposal
             return []
-        self._unsent.forget(proposal.tp)
-        message = IsrProposal(broker_epoch=self._broker_epoch, proposal=proposal)
-        return self._connection.send(message)
+        self._unsent.pop(proposal.tp, None)
+        message = messages.IsrProposal(broker_epoch=self._broker_epoch, proposal=proposal)
+        return self.connection.send(message)
 
-    def _on_command_performed(self, event: CommandPerformed) -> list[Effect]:
+    def _on_command_performed(self, event: events.CommandPerformed) -> list[Effect]:
         """Send the response; without a session the next hello replaces it."""
-        response = event.response
-        epoch = self._replicas.controller_epoch
-        message = CommandResponse(response=response, highest_controller_epoch=epoch)
-        effects = self._connection.send(message)
+        response, epoch = event.response, self._replicas.controller_epoch
+        effects = self.connection.send(
+            messages.CommandResponse(response=response, highest_controller_epoch=epoch)
+        )
         is_full = isinstance(response, ReplyLeaderAndIsr) and response.full
         if is_full and response.error is ErrorCode.NONE:
-            effects.extend(self._unsent.give_up())
+            effects.extend(self._fail_unsent())
         return effects
+
+    def _fail_unsent(self) -> list[Effect]:
+        unsent, self._unsent = self._unsent, {}
+        failed = (
+            AlterPartitionResponseReceived(
+                request_id=proposal.request_id,
+                tp=tp,
+                error=ErrorCode.NETWORK_EXCEPTION,
+                stored=None,
+            )
+            for tp, proposal in unsent.items()
+        )
+        return [StepReplicas(event=event) for event in failed]
 
     # --- controlled shutdown --------------------------------------------------------------
 
     def _on_shutdown_time(self, now_ms: int) -> list[Effect]:
         if self._shutdown is None:
             return []
-        leads, has_session = leads_any(self._replicas), self._connection.is_open
-        return self._continue_shutdown(
-            self._shutdown.on_time(has_session=has_session, leads=leads, now_ms=now_ms)
-        )
+        leads, has_session = leads_any(self._replicas), self.connection.is_open
+        decided = self._shutdown.on_time(has_session=has_session, leads=leads, now_ms=now_ms)
+        return self._continue_shutdown(decided)
 
-    def _on_shutdown_response(self, response: ShutdownResponse, now_ms: int) -> list[Effect]:
+    def _on_shutdown_response(
+        self, response: messages.ShutdownResponse, now_ms: int
+    ) -> list[Effect]:
         if self._shutdown is None:
             return []
         leads = leads_any(self._replicas)
-        return self._continue_shutdown(
-            self._shutdown.on_response(response, leads=leads, now_ms=now_ms)
-        )
+        decided = self._shutdown.on_response(response, leads=leads, now_ms=now_ms)
+        return self._continue_shutdown(decided)
 
     def _continue_shutdown(
-        self, decided: ShutdownRequest | ShutdownEnded | ShutdownProgressed | None
+        self, decided: messages.ShutdownRequest | ShutdownEnded | ShutdownProgressed | None
     ) -> list[Effect]:
-        if decided is None:
-            return []
-        if isinstance(decided, ShutdownRequest):
-            return self._connection.send(decided)
+        if isinstance(decided, messages.ShutdownRequest):
+            return self.connection.send(decided)
         if isinstance(decided, ShutdownEnded):
             self._shutdown = None
-        return [decided]
+        return [] if decided is None else [decided]

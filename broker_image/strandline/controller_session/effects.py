@@ -125,7 +125,5 @@ Effect = (
     | CloseStream
     | ProbeHolder
     | ShutdownEnded
-    | ShutdownProgressed
-    | HolderUnknown
-    | HolderDead
+    | Notice
 )

@@ -4,43 +4,97 @@
 stream breaks, and dials again. It knows no messages beyond hello and heartbeat. Invariant: at most
 one stream, one lookup and one probe are out at a time, and a response to an earlier one changes
 nothing.
+
+    NoHolder --Lease names a broker--> LookingUp --registration matches--> Open
+       ^                                  |  ^                             |  |
+       |                              no match  pause over          refused|  |stream broke
+       |                                  v  |                             v  v
+    Lease released                     Redialling <------verdict------- Probing
+                                          ^-------------------------------'
+
+A Lease that changes hands leads from every state to LookingUp (or NoHolder).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from strandline.backoff import Backoff
-from strandline.controller.death_probes import DeathEvidence, judge_probe
+from strandline.controller.death_probes import proves_death
+from strandline.controller.events import ProbeVerdict
 from strandline.controller.store_events import HolderDied
-from strandline.model import HolderIdentity, Registration
+from strandline.model import GRPC_LISTENER, Endpoint, HolderIdentity, Registration
 
-from .effects import (
-    CloseStream,
-    DialHolder,
-    Effect,
-    FindHolder,
-    HolderDead,
-    HolderUnknown,
-    ProbeHolder,
-    SendMessage,
-    StepController,
-)
+from . import effects
+from .effects import Effect
 from .events import HolderLookedUp, HolderProbed, StreamBroken
-from .hosting import HostedReplicas, hello_of, hosted_by
-from .messages import BrokerMessage, Heartbeat
-from .states import (
-    ConnectionState,
-    Holder,
-    LookingUp,
-    NoHolder,
-    Open,
-    Probing,
-    Redialling,
-    due_of,
-    holder_of,
-)
+from .hosting import HostedReplicas, hosted_by
+from .messages import BrokerMessage, Heartbeat, Hello
 from .timing import ControllerSessionTiming
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A process that signed the controller Lease, and where it listens."""
+
+    identity: HolderIdentity
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoHolder:
+    """The Lease is unseen, released, or its holder is no broker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookingUp:
+    """A read of the holder's registration is out."""
+
+    lookup_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redialling:
+    """A pause before the holder is looked up again."""
+
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """A stream is open; the heartbeat at due_ms has a hosted report from report_due_ms on."""
+
+    session_id: int
+    holder: Holder
+    due_ms: int
+    report_due_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probing:
+    """The stream broke, and probes look for the holder; due_ms is None while one is out."""
+
+    holder: Holder
+    probe_id: int
+    refusals: int
+    due_ms: int | None
+
+
+ConnectionState = NoHolder | LookingUp | Redialling | Open | Probing
+
+
+def due_of(state: ConnectionState) -> int | None:
+    """Return when `on_time` is due in a state, None if the state waits for an event alone."""
+    return None if isinstance(state, NoHolder | LookingUp) else state.due_ms
+
+
+def holder_of(signed: str, found: Registration | None) -> Holder | None:
+    """Return the holder, None unless the registered process signed the Lease."""
+    identity = HolderIdentity.parse(signed)
+    if identity is None or found is None or found.incarnation != identity.incarnation:
+        return None
+    endpoint = found.endpoint(GRPC_LISTENER)
+    return None if endpoint is None else Holder(identity=identity, endpoint=endpoint)
 
 
 class HolderConnection:
@@ -57,36 +111,27 @@ class HolderConnection:
         self._replicas = replicas
         self._timing = timing
         self._holder_identity = ""
-        self._state: ConnectionState = NoHolder()
+        self.state: ConnectionState = NoHolder()
         self._redial_pauses = Backoff(first_ms=timing.redial_ms, max_ms=timing.redial_max_ms)
         self._redials = 0
         self._last_id = 0
 
     @property
-    def state(self) -> ConnectionState:
-        """The state of the connection."""
-        return self._state
-
-    @property
     def next_wakeup_ms(self) -> int | None:
         """When `on_time` is due, None if only events matter."""
-        return due_of(self._state)
+        return due_of(self.state)
 
     @property
     def is_open(self) -> bool:
         """Tell whether a session is open, so that `send` sends."""
-        return isinstance(self._state, Open)
-
-    def is_present(self, session_id: int) -> bool:
-        """Tell whether that session is the open one."""
-        return isinstance(self._state, Open) and self._state.session_id == session_id
+        return isinstance(self.state, Open)
 
     def send(self, message: BrokerMessage) -> list[Effect]:
         """Send on the open session; without one drop the message."""
-        state = self._state
+        state = self.state
         if not isinstance(state, Open):
             return []
-        return [SendMessage(session_id=state.session_id, message=message)]
+        return [effects.SendMessage(session_id=state.session_id, message=message)]
 
     # --- the holder of the Lease ----------------------------------------------------------
 
@@ -96,69 +141,79 @@ class HolderConnection:
             return []
         self._holder_identity = identity
         self._redials = 0
-        effects: list[Effect] = []
-        if isinstance(self._state, Open):
-            effects.append(CloseStream(session_id=self._state.session_id))
-        return [*effects, *self._look_up()]
+        if isinstance(self.state, Open):
+            return [effects.CloseStream(session_id=self.state.session_id), *self._look_up()]
+        return self._look_up()
 
     def _look_up(self) -> list[Effect]:
         identity = HolderIdentity.parse(self._holder_identity)
         if identity is None:
-            self._state = NoHolder()
-            unknown = HolderUnknown(holder_identity=self._holder_identity)
+            self.state = NoHolder()
+            unknown = effects.HolderUnknown(holder_identity=self._holder_identity)
             return [unknown] if self._holder_identity else []
-        self._state = LookingUp(lookup_id=self._next_id())
-        return [FindHolder(lookup_id=self._state.lookup_id, broker_id=identity.broker_id)]
+        self.state = LookingUp(lookup_id=self._next_id())
+        return [effects.FindHolder(lookup_id=self.state.lookup_id, broker_id=identity.broker_id)]
 
     def on_holder_looked_up(self, event: HolderLookedUp, now_ms: int) -> list[Effect]:
         """Dial the holder if the registered process is the one that signed the Lease."""
-        state = self._state
+        state = self.state
         if not isinstance(state, LookingUp) or event.lookup_id != state.lookup_id:
             return []
         holder = holder_of(self._holder_identity, event.registration)
         if holder is None:
             self._redial(now_ms)
             return []
-        session_id = self._next_id()
-        self._state = Open(
+        session_id, registration = self._next_id(), self._registration
+        self.state = Open(
             session_id=session_id,
             holder=holder,
-            heartbeat_due_ms=now_ms + self._timing.heartbeat_interval_ms,
+            due_ms=now_ms + self._timing.heartbeat_interval_ms,
             report_due_ms=now_ms + self._timing.hosted_report_interval_ms,
         )
-        dial = DialHolder(
+        dial = effects.DialHolder(
             session_id=session_id, broker_id=holder.identity.broker_id, endpoint=holder.endpoint
         )
-        return [dial, *self.send(hello_of(self._registration, self._replicas))]
+        hello = Hello(
+            broker_id=registration.broker_id,
+            broker_epoch=registration.broker_epoch,
+            clean_since_epoch=registration.clean_since_epoch,
+            incarnation=registration.incarnation,
+            highest_controller_epoch=self._replicas.controller_epoch,
+            hosted=hosted_by(self._replicas),
+        )
+        return [dial, *self.send(hello)]
 
     def _redial(self, now_ms: int) -> None:
         """Look the holder up again after a pause, which grows each time."""
         self._redials += 1
-        self._state = Redialling(due_ms=now_ms + self._redial_pauses.after_ms(self._redials))
+        self.state = Redialling(due_ms=now_ms + self._redial_pauses.after_ms(self._redials))
 
     # --- the stream -----------------------------------------------------------------------
 
-    def on_response(self) -> None:
-        """Take note of a message on the open session: the next pause is short."""
-        self._redials = 0
+    def on_message(self, session_id: int) -> bool:
+        """Tell whether a message came on the open session: the next pause is short then."""
+        is_present = isinstance(self.state, Open) and self.state.session_id == session_id
+        if is_present:
+            self._redials = 0
+        return is_present
 
     def on_refused(self, session_id: int, now_ms: int) -> list[Effect]:
         """Close the open session, and dial again: its record may come later."""
         self._redial(now_ms)
-        return [CloseStream(session_id=session_id)]
+        return [effects.CloseStream(session_id=session_id)]
 
     def on_stream_broken(self, event: StreamBroken) -> list[Effect]:
         """Probe the holder: a broken stream alone proves nothing."""
-        state = self._state
+        state = self.state
         if not isinstance(state, Open) or state.session_id != event.session_id:
             return []
         return self._probe(state.holder, refusals=0)
 
     def _probe(self, holder: Holder, *, refusals: int) -> list[Effect]:
         probe_id = self._next_id()
-        self._state = Probing(holder=holder, probe_id=probe_id, refusals=refusals, due_ms=None)
+        self.state = Probing(holder=holder, probe_id=probe_id, refusals=refusals, due_ms=None)
         return [
-            ProbeHolder(
+            effects.ProbeHolder(
                 probe_id=probe_id,
                 broker_id=holder.identity.broker_id,
                 incarnation=holder.identity.incarnation,
@@ -169,46 +224,44 @@ class HolderConnection:
 
     def on_holder_probed(self, event: HolderProbed, now_ms: int) -> list[Effect]:
         """Judge a probe; report a proven death to the controller of this process."""
-        state = self._state
+        state = self.state
         if not isinstance(state, Probing) or event.probe_id != state.probe_id:
             return []
-        evidence = judge_probe(
+        is_dead = proves_death(
             event.verdict,
             refusals_before=state.refusals,
             refused_probes_dead=self._timing.refused_probes_dead,
         )
-        if evidence is DeathEvidence.NOT_YET:
+        if event.verdict is ProbeVerdict.REFUSED and not is_dead:
             due_ms = now_ms + self._timing.probe_interval_ms
-            self._state = replace(state, refusals=state.refusals + 1, due_ms=due_ms)
+            self.state = replace(state, refusals=state.refusals + 1, due_ms=due_ms)
             return []
         self._redial(now_ms)
-        if evidence is DeathEvidence.NONE:
+        if not is_dead:
             return []
         identity = str(state.holder.identity)
         died = HolderDied(holder_identity=identity)
-        return [HolderDead(holder_identity=identity), StepController(event=died)]
+        return [effects.HolderDead(holder_identity=identity), effects.StepController(event=died)]
 
     # --- time -----------------------------------------------------------------------------
 
     def on_time(self, now_ms: int) -> list[Effect]:
         """Do what is due: a heartbeat, a lookup or a probe."""
-        match self._state:
-            case Open() as state if state.heartbeat_due_ms <= now_ms:
-                return self._beat(state, now_ms)
-            case Redialling(due_ms=due_ms) if due_ms <= now_ms:
-                return self._look_up()
-            case Probing(due_ms=int(due_ms)) as state if due_ms <= now_ms:
-                return self._probe(state.holder, refusals=state.refusals)
-            case _:
-                return []
+        state, due_ms = self.state, due_of(self.state)
+        if due_ms is None or now_ms < due_ms:
+            return []
+        if isinstance(state, Open):
+            return self._beat(state, now_ms)
+        if isinstance(state, Probing):
+            return self._probe(state.holder, refusals=state.refusals)
+        return self._look_up()
 
     def _beat(self, state: Open, now_ms: int) -> list[Effect]:
-        timing, hosted, report_due_ms = self._timing, None, state.report_due_ms
-        if report_due_ms <= now_ms:
-            report_due_ms = now_ms + timing.hosted_report_interval_ms
+        hosted = None
+        if state.report_due_ms <= now_ms:
             hosted = hosted_by(self._replicas)
-        heartbeat_due_ms = now_ms + timing.heartbeat_interval_ms
-        self._state = replace(state, heartbeat_due_ms=heartbeat_due_ms, report_due_ms=report_due_ms)
+            state = replace(state, report_due_ms=now_ms + self._timing.hosted_report_interval_ms)
+        self.state = replace(state, due_ms=now_ms + self._timing.heartbeat_interval_ms)
         return self.send(Heartbeat(broker_epoch=self._registration.broker_epoch, hosted=hosted))
 
     def _next_id(self) -> int:

@@ -6,9 +6,7 @@ from typing import Protocol
 
 from strandline.controller.events import HostedReplica
 from strandline.core.views import PartitionView, RoleName
-from strandline.model import NO_EPOCH, ControllerEpoch, Registration
-
-from .messages import Hello
+from strandline.model import NO_EPOCH, ControllerEpoch
 
 
 class HostedReplicas(Protocol):
@@ -41,15 +39,3 @@ def hosted_by(replicas: HostedReplicas) -> tuple[HostedReplica, ...]:
 def leads_any(replicas: HostedReplicas) -> bool:
     """Tell whether this broker leads a partition."""
     return any(view.role is RoleName.LEADER for view in replicas.views())
-
-
-def hello_of(registration: Registration, replicas: HostedReplicas) -> Hello:
-    """Return the first message of a session."""
-    return Hello(
-        broker_id=registration.broker_id,
-        broker_epoch=registration.broker_epoch,
-        clean_since_epoch=registration.clean_since_epoch,
-        incarnation=registration.incarnation,
-        highest_controller_epoch=replicas.controller_epoch,
-        hosted=hosted_by(replicas),
-    )

@@ -1,8 +1,7 @@
 """What this broker knows of the cluster: live brokers, topics, leaders.
 
-UpdateMetadata alone fills the cache; listeners and replication clients read it. The cache is
-eventually consistent: clients drop metadata with an older leader epoch than they have seen, and the
-cache drops states with an older partition epoch.
+UpdateMetadata alone fills the cache, which is eventually consistent: clients drop metadata with an
+older leader epoch than they have seen, and the cache drops states with an older partition epoch.
 
 While a topic is being deleted, another of the same name may be created. The name belongs to the
 topic whose first update came last: a later update of the old topic does not take the name back.
@@ -11,7 +10,6 @@ When a topic goes, its name goes to the other one, so that the order of updates 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from strandline.broker_interface import MetadataSnapshot, PartitionMetadata, TopicMetadata
@@ -31,8 +29,18 @@ from .messages import MetadataUpdate
 
 @dataclass(slots=True, kw_only=True)
 class _Topic:
+    """One topic's partitions; changed by its own methods alone."""
+
     name: str
     partitions: dict[int, PartitionState] = field(default_factory=dict)
+
+    def learn(self, partition: int, state: PartitionState) -> None:
+        known = self.partitions.get(partition)
+        if known is None or known.partition_epoch <= state.partition_epoch:
+            self.partitions[partition] = state
+
+    def forget(self, partition: int) -> None:
+        self.partitions.pop(partition, None)
 
 
 class MetadataCache:
@@ -49,11 +57,6 @@ class MetadataCache:
         self._topics: dict[TopicId, _Topic] = {}
         self._ids_by_name: dict[str, TopicId] = {}
 
-    @property
-    def live_brokers(self) -> tuple[LiveBroker, ...]:
-        """Live brokers, ascending by id."""
-        return tuple(self._brokers[broker_id] for broker_id in sorted(self._brokers))
-
     def live_broker(self, broker_id: BrokerId) -> LiveBroker | None:
         """Return a live broker, None if it is unknown or not live."""
         return self._brokers.get(broker_id)
@@ -65,11 +68,10 @@ class MetadataCache:
         self._controller_epoch = update.controller_epoch
         self._controller_id = update.controller_id
         self._brokers = {broker.broker_id: broker for broker in update.live_brokers}
-        commands: Iterable[PartitionCommand] = update.partitions
+        commands = list(update.partitions)
         if update.full:
-            commands = sorted(commands, key=self._age)
-            self._topics.clear()
-            self._ids_by_name.clear()
+            commands.sort(key=self._age)
+            self._topics, self._ids_by_name = {}, {}
         for tp in update.removed:
             self._forget(tp)
         for command in commands:
@@ -89,8 +91,8 @@ class MetadataCache:
             cluster_id=self._cluster_id,
             controller=self._controller_id,
             brokers=tuple(
-                (broker.broker_id, endpoint)
-                for broker in self.live_brokers
+                (broker_id, endpoint)
+                for broker_id, broker in sorted(self._brokers.items())
                 for endpoint in broker.endpoints
                 if endpoint.listener == listener
             ),
@@ -125,20 +127,17 @@ class MetadataCache:
         return 1 if self._ids_by_name[self._topics[topic_id].name] == topic_id else 0
 
     def _learn(self, command: PartitionCommand) -> None:
-        tp = command.tp
-        topic = self._topics.get(tp.topic_id)
-        if topic is None:
-            topic = self._topics[tp.topic_id] = _Topic(name=command.topic_name)
-            self._ids_by_name[topic.name] = tp.topic_id
-        before = topic.partitions.get(tp.partition)
-        if before is None or before.partition_epoch <= command.state.partition_epoch:
-            topic.partitions[tp.partition] = command.state
+        topic_id = command.tp.topic_id
+        if topic_id not in self._topics:
+            self._topics[topic_id] = _Topic(name=command.topic_name)
+            self._ids_by_name[command.topic_name] = topic_id
+        self._topics[topic_id].learn(command.tp.partition, command.state)
 
     def _forget(self, tp: TopicPartition) -> None:
         topic = self._topics.get(tp.topic_id)
         if topic is None:
             return
-        topic.partitions.pop(tp.partition, None)
+        topic.forget(tp.partition)
         if topic.partitions:
             return
         del self._topics[tp.topic_id]

@@ -1,7 +1,7 @@
 """What every role of this broker reads: its identity, the settings, the live brokers.
 
-One value per `Replicas`, shared by all partitions; its fields are never replaced. Two of them hold
-objects that change, `LiveBrokers` and `IsrRetries`; their files say which callers change them.
+One value per `Replicas`, shared by all partitions. `LiveBrokers` and `IsrRetries` change; their
+files say which callers change them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import count
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry
 
 from .isr_retries import IsrRetries
-from .live_brokers import LiveBrokersView
+from .live_brokers import LiveBrokers
 from .settings import CoreSettings
 
 _REQUEST_BITS = 32
@@ -29,7 +29,7 @@ class BrokerContext:
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     settings: CoreSettings
-    live: LiveBrokersView
+    live: LiveBrokers
     isr_retries: IsrRetries = field(default_factory=IsrRetries)
     request_numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -39,8 +39,4 @@ class BrokerContext:
 
     def is_own_incarnation(self, entry: IsrEntry | None) -> bool:
         """Tell whether an ISR entry names this incarnation of this broker (ADR 0002)."""
-        return (
-            entry is not None
-            and entry.broker_id == self.broker_id
-            and entry.broker_epoch == self.broker_epoch
-        )
+        return entry == IsrEntry(broker_id=self.broker_id, broker_epoch=self.broker_epoch)

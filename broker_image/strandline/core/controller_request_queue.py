@@ -71,12 +71,7 @@ def check_partition(accepted: PersistedPartition | None, command: PartitionComma
     if accepted is None:
         return ErrorCode.NONE
     state = command.state
-    is_repeated = (state.leader_epoch, state.partition_epoch, state.isr) == (
-        accepted.leader_epoch,
-        accepted.partition_epoch,
-        accepted.isr,
-    )
-    if is_repeated:
+    if accepted_state(accepted.topic_name, state) == accepted:
         return ErrorCode.NONE
     if command.is_new:
         return ErrorCode.TOPIC_ALREADY_EXISTS

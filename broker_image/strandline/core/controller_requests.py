@@ -1,8 +1,8 @@
 """Applies the controller's requests: changes roles, adds and removes replicas, responds.
 
-`controller_request_queue` decides whether and in which order a request is applied,
-`partition` what a role change means. `ControllerRequests` alone adds and removes partitions,
-and replaces the live brokers; `Replicas` and `Requests` read both.
+`controller_request_queue` decides whether and in which order a request is applied, `partition` what
+a role change means. `ControllerRequests` alone adds and removes partitions, and replaces the live
+brokers.
 """
 
 from __future__ import annotations
@@ -15,14 +15,7 @@ from strandline.model import ControllerEpoch, PartitionCommand, TopicPartition
 
 from .broker_context import BrokerContext
 from .controller_request_queue import CheckedRequest, ControllerRequest, ControllerRequestQueue
-from .effects import (
-    CreateReplica,
-    DeleteReplica,
-    Effect,
-    Fenced,
-    ReplyLeaderAndIsr,
-    ReplyStopReplica,
-)
+from .effects import CreateReplica, DeleteReplica, Effect, ReplyLeaderAndIsr, ReplyStopReplica
 from .events import (
     AlterPartitionResponseReceived,
     LeaderAndIsrReceived,
@@ -35,30 +28,18 @@ from .events import (
 from .fetchers import Fetchers
 from .follower import FollowerReplica
 from .leader import LeaderReplica
-from .live_brokers import LiveBrokers
 from .local_log import LocalLog
+from .notices import fenced
 from .partition import Partition
-
-_FENCES = {
-    ErrorCode.STALE_BROKER_EPOCH: "broker_epoch",
-    ErrorCode.STALE_CONTROLLER_EPOCH: "controller_epoch",
-    ErrorCode.FENCED_LEADER_EPOCH: "leader_epoch",
-}
 
 
 class ControllerRequests:
     """Applies the controller's requests to the replicas of this broker."""
 
     def __init__(
-        self,
-        context: BrokerContext,
-        live_brokers: LiveBrokers,
-        fetchers: Fetchers,
-        *,
-        controller_epoch: ControllerEpoch,
+        self, context: BrokerContext, fetchers: Fetchers, *, controller_epoch: ControllerEpoch
     ) -> None:
         self._context = context
-        self._live_brokers = live_brokers
         self._partitions: dict[TopicPartition, Partition] = {}
         self._fetchers = fetchers
         self._queue = ControllerRequestQueue(
@@ -90,9 +71,9 @@ class ControllerRequests:
     def on_controller_request(self, request: ControllerRequest, now_ms: int) -> list[Effect]:
         """Queue a request, then apply all that the state file allows."""
         if self.storage_lost:
-            return _refuse(request, ErrorCode.KAFKA_STORAGE_ERROR)
+            return _respond(request, ErrorCode.KAFKA_STORAGE_ERROR)
         if self._queue.is_full and not isinstance(request, LiveBrokersChanged):
-            return _refuse(request, ErrorCode.REQUEST_TIMED_OUT)
+            return _respond(request, ErrorCode.REQUEST_TIMED_OUT)
         self._queue.submit(request)
         return self._drain(now_ms)
 
@@ -126,7 +107,7 @@ class ControllerRequests:
             self._fetchers.forget(tp)
             effects += partition.fail(event.reason)
         for request in self._queue.abandon():
-            effects += _refuse(request, ErrorCode.KAFKA_STORAGE_ERROR)
+            effects += _respond(request, ErrorCode.KAFKA_STORAGE_ERROR)
         return effects
 
     def _drain(self, now_ms: int) -> list[Effect]:
@@ -141,9 +122,8 @@ class ControllerRequests:
 
     def _handle(self, checked: CheckedRequest, now_ms: int) -> list[Effect]:
         if checked.error is not ErrorCode.NONE:
-            name = type(checked.request).__name__
-            fenced = Fenced(fence=_FENCES[checked.error], detail=name)
-            return [fenced, *_refuse(checked.request, checked.error)]
+            notices = fenced(checked.error, type(checked.request).__name__)
+            return [*notices, *_respond(checked.request, checked.error)]
         match checked.request:
             case LeaderAndIsrReceived() as request:
                 return self._on_leader_and_isr(request, checked.partition_errors, now_ms)
@@ -164,9 +144,7 @@ class ControllerRequests:
             if epoch_error is ErrorCode.NONE:
                 error, role_effects = self._take_role(each, now_ms)
                 effects += role_effects
-            if error in _FENCES:
-                detail = type(request).__name__
-                effects.append(Fenced(fence=_FENCES[error], detail=detail))
+            effects += fenced(error, type(request).__name__)
             errors.append((each.tp, error))
         effects.append(
             ReplyLeaderAndIsr(
@@ -203,18 +181,11 @@ class ControllerRequests:
             self._partitions.pop(tp, None)
             # Also for a replica unknown here: an earlier process may have left its folder.
             effects.append(DeleteReplica(tp=tp))
-        effects.append(
-            ReplyStopReplica(
-                request_id=request.request_id,
-                error=ErrorCode.NONE,
-                partitions=tuple((tp, ErrorCode.NONE) for tp in request.partitions),
-            )
-        )
-        return effects
+        return effects + _respond(request, ErrorCode.NONE)
 
     def _on_live_brokers(self, request: LiveBrokersChanged, now_ms: int) -> list[Effect]:
         """Replace the live brokers, which decide who may join and who holds the HW back."""
-        self._live_brokers.replace(request.brokers)
+        self._context.live.replace(request.brokers)
         effects: list[Effect] = []
         for _, partition in sorted(self._partitions.items()):
             if isinstance(partition.role, LeaderReplica):
@@ -227,7 +198,8 @@ def _create(command: PartitionCommand) -> CreateReplica:
     return CreateReplica(tp=command.tp, topic_name=command.topic_name, settings=command.settings)
 
 
-def _refuse(request: ControllerRequest, error: ErrorCode) -> list[Effect]:
+def _respond(request: ControllerRequest, error: ErrorCode) -> list[Effect]:
+    """Respond with one error, or NONE, for the request and each of its partitions."""
     match request:
         case LeaderAndIsrReceived():
             return [

@@ -1,9 +1,8 @@
-"""What the core wants done, and what it reports.
+"""What the core wants done: commands; `Effect` joins them with the core's notices.
 
 A shell performs commands in list order; a write stands before the message that reports it. If a
 command on the log fails, the shell drops the rest of the list and submits `LogDirectoryLost`.
-Notices are facts: logs, metrics and scenario output are views of them. Every command is complete in
-itself: the shell decides nothing.
+Every command is complete in itself: the shell decides nothing.
 """
 
 from __future__ import annotations
@@ -24,51 +23,7 @@ from strandline.model import (
 )
 
 from .events import FetchPartition, RecordsHandle
-from .notices import (
-    BecameFollower,
-    BecameLeader,
-    Fenced,
-    HighWatermarkAdvanced,
-    IsrChanged,
-    IsrProposalRefused,
-    Notice,
-    ReplicaFailed,
-    RequestExpired,
-    Truncated,
-)
-
-__all__ = [
-    "AppendAsFollower",
-    "AppendAsLeader",
-    "BecameFollower",
-    "BecameLeader",
-    "CompleteFetch",
-    "CreateReplica",
-    "DeleteReplica",
-    "Effect",
-    "Fenced",
-    "HighWatermarkAdvanced",
-    "IsrChanged",
-    "IsrProposalRefused",
-    "LogReadInfo",
-    "Notice",
-    "PersistState",
-    "PersistedPartition",
-    "ProposeIsr",
-    "ReplicaFailed",
-    "ReplyFetch",
-    "ReplyLeaderAndIsr",
-    "ReplyProduce",
-    "ReplyStopReplica",
-    "RequestExpired",
-    "RestartLogAt",
-    "SendFetch",
-    "TruncateTo",
-    "Truncated",
-    "WriteEpochCheckpoint",
-    "WriteHighWatermarkCheckpoint",
-]
-
+from .notices import Notice
 
 # --- commands on the disk ---------------------------------------------------------------
 
@@ -84,10 +39,7 @@ class CreateReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersistedPartition:
-    """The newest state of a partition that this broker accepted; the state file keeps it.
-
-    Source:  ADR 0007
-    """
+    """The newest state of a partition that this broker accepted, for the state file (ADR 0007)."""
 
     topic_name: str
     leader_epoch: LeaderEpoch
@@ -120,10 +72,7 @@ class AppendAsLeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendAsFollower:
-    """Append the first batch_count of the fetched batches as they are.
-
-    Their first offset is the log end offset.
-    """
+    """Append the first batch_count of the fetched batches as they are, at the log end offset."""
 
     tp: TopicPartition
     records: RecordsHandle

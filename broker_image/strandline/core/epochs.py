@@ -8,16 +8,12 @@ end. `EpochCache` knows no files; `WriteEpochCheckpoint` carries the entries to 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import pairwise
 
 from strandline.errors import InvariantViolation
-from strandline.model import (
-    NO_EPOCH,
-    UNKNOWN_EPOCH_END,
-    EpochEndOffset,
-    EpochStart,
-    LeaderEpoch,
-)
+from strandline.model import NO_EPOCH, UNKNOWN_EPOCH_END, EpochEndOffset, EpochStart, LeaderEpoch
 
 
 class EpochCache:
@@ -29,14 +25,12 @@ class EpochCache:
     __slots__ = ("_entries",)
 
     def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
-        self._entries: list[EpochStart] = []
-        for entry in entries:
-            if self._entries and not (
-                self._entries[-1].leader_epoch < entry.leader_epoch
-                and self._entries[-1].start_offset < entry.start_offset
+        self._entries = list(entries)
+        for entry, later in pairwise(self._entries):
+            if not (
+                entry.leader_epoch < later.leader_epoch and entry.start_offset < later.start_offset
             ):
-                raise InvariantViolation("leader epochs ascend in the log", entry=entry)
-            self._entries.append(entry)
+                raise InvariantViolation("leader epochs ascend in the log", entry=later)
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
@@ -93,10 +87,6 @@ class EpochCache:
             return UNKNOWN_EPOCH_END
         if asked == self.newest:
             return EpochEndOffset(leader_epoch=asked, end_offset=log_end_offset)
-        below: EpochStart | None = None
-        for entry in self._entries:
-            if entry.leader_epoch > asked:
-                found = asked if below is None else below.leader_epoch
-                return EpochEndOffset(leader_epoch=found, end_offset=entry.start_offset)
-            below = entry
-        raise InvariantViolation("an epoch below the newest has a successor", asked=asked)
+        above = bisect_right(self._entries, asked, key=lambda entry: entry.leader_epoch)
+        found = self._entries[above - 1].leader_epoch if above else asked
+        return EpochEndOffset(leader_epoch=found, end_offset=self._entries[above].start_offset)

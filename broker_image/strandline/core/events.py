@@ -204,6 +204,17 @@ class Ticked:
     """Time passed; sent at or after `Replicas.next_wakeup_ms`."""
 
 
+ControlEvent = (
+    AlterPartitionResponseReceived
+    | LeaderAndIsrReceived
+    | StopReplicaReceived
+    | LiveBrokersChanged
+    | StatePersisted
+    | ReplicaLoaded
+    | LogDirectoryLost
+)
+"""Events that change roles, or which followers count."""
+
 Event = (
     FollowerFetchReceived
     | FetchResponseReceived
@@ -212,11 +223,5 @@ Event = (
     | Ticked
     | FetchFailed
     | RequestCancelled
-    | AlterPartitionResponseReceived
-    | LeaderAndIsrReceived
-    | StatePersisted
-    | LiveBrokersChanged
-    | StopReplicaReceived
-    | ReplicaLoaded
-    | LogDirectoryLost
+    | ControlEvent
 )

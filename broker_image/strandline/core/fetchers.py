@@ -140,24 +140,16 @@ class Fetchers:
     @property
     def next_wakeup_ms(self) -> int | None:
         """When `plan` has something to do without an event, None for never."""
-        times = [
-            time_ms
-            for fetcher in self._by_leader.values()
-            if (time_ms := fetcher.next_wakeup_ms()) is not None
-        ]
-        return min(times, default=None)
+        times = (fetcher.next_wakeup_ms() for fetcher in self._by_leader.values())
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def follow(self, tp: TopicPartition, replica: FollowerReplica) -> None:
         """Fetch a partition from the leader of its new role, no longer from the former one."""
         self.forget(tp)
         if replica.fenced or replica.leader == NO_LEADER:
             return
-        fetcher = self._by_leader.get(replica.leader)
-        if fetcher is None:
-            fetcher = self._by_leader[replica.leader] = Fetcher(
-                leader=replica.leader, context=self._context
-            )
-        fetcher.add(tp, replica)
+        new = Fetcher(leader=replica.leader, context=self._context)
+        self._by_leader.setdefault(replica.leader, new).add(tp, replica)
         self._leader_of[tp] = replica.leader
 
     def forget(self, tp: TopicPartition) -> None:

@@ -17,14 +17,12 @@ from dataclasses import dataclass
 from strandline.errors import ErrorCode
 from strandline.model import BatchSpan, BrokerId, EpochEndOffset, LeaderEpoch, PartitionState
 
-from .effects import AppendAsFollower, Effect, Fenced
+from .effects import AppendAsFollower, Effect
 from .events import FetchedPartition, FetchPartition
 from .local_log import LocalLog
+from .notices import Fenced
 from .settings import CoreSettings
 from .truncation import choose_truncation
-
-DIVERGING_EPOCH = "diverging_epoch"
-OUT_OF_RANGE = "out_of_range"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,8 +108,7 @@ class FollowerReplica:
     def _acceptable(self, batches: tuple[BatchSpan, ...]) -> list[BatchSpan]:
         """Return the leading batches that continue this log under an epoch we know of.
 
-        A later epoch than ours means the response is not of the leadership we follow
-        (KAFKA-18723).
+        A later epoch than ours means the response is not of the leadership we follow (KAFKA-18723).
         """
         accepted: list[BatchSpan] = []
         next_offset, newest = self.log.log_end_offset, self.log.epochs.newest
@@ -126,10 +123,10 @@ class FollowerReplica:
         return accepted
 
     def _truncate(self, diverging: EpochEndOffset) -> list[Effect]:
-        offset = choose_truncation(
-            diverging, self.log.epochs, log_end_offset=self.log.log_end_offset
-        )
-        return self.log.truncate_to(offset, leader_epoch=self.leader_epoch, reason=DIVERGING_EPOCH)
+        end = self.log.log_end_offset
+        offset = choose_truncation(diverging, self.log.epochs, log_end_offset=end)
+        epoch = self.leader_epoch
+        return self.log.truncate_to(offset, leader_epoch=epoch, reason="diverging_epoch")
 
     def _restart(self, leaders_start: int) -> list[Effect]:
         """Begin at the leader's log start if that lies above the end of this log.
@@ -140,7 +137,6 @@ class FollowerReplica:
         end = self.log.log_end_offset
         is_empty = self.log.log_start_offset == end
         if end < leaders_start or (is_empty and end != leaders_start):
-            return self.log.restart_at(
-                leaders_start, leader_epoch=self.leader_epoch, reason=OUT_OF_RANGE
-            )
+            epoch = self.leader_epoch
+            return self.log.restart_at(leaders_start, leader_epoch=epoch, reason="out_of_range")
         return []

@@ -1,6 +1,6 @@
 """Fetches of followers, on the leader: counted on arrival, then completed or held back.
 
-Used by `Requests`. A fetch counts once, when it arrives; after a wait its partitions are read
+A fetch counts once, when it arrives. After a wait, which `Requests` ends, its partitions are read
 again, and the second read does not count.
 """
 
@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, TopicPartition
 
-from .effects import Effect, Fenced, LogReadInfo, ReplyFetch
+from .effects import Effect, LogReadInfo, ReplyFetch
 from .events import FetchPartition, FollowerFetchReceived
 from .leader import LeaderReplica
+from .notices import fenced
 from .partition import Partition
 from .purgatory import DelayedFollowerFetch, Purgatory
 from .reads import find_leader, read_for_follower, refused
@@ -37,12 +38,18 @@ class FollowerFetches:
         waiting = self._purgatory.waiting_follower(event.follower)
         if waiting is not None and waiting.broker_epoch > event.broker_epoch:
             return _refuse_all(event, ErrorCode.STALE_BROKER_EPOCH)
-        effects = self._end_former(waiting)
+        effects: list[Effect] = []
+        if waiting is not None:
+            # The new fetch supersedes the waiting one, whose response the follower drops.
+            self._purgatory.take(waiting)
+            effects.append(
+                ReplyFetch(request_id=waiting.request_id, follower=waiting.follower, partitions=())
+            )
         reads: list[LogReadInfo] = []
         for fetch in event.partitions:
             leader = self._admit(event, fetch)
             if isinstance(leader, ErrorCode):
-                effects += fenced_notice(leader, "fetch")
+                effects += fenced(leader, "fetch")
                 reads.append(refused(fetch.tp, fetch.fetch_offset, leader))
             else:
                 read, counted = _count(leader, event.follower, fetch, now_ms)
@@ -64,13 +71,6 @@ class FollowerFetches:
     def respond(self, delayed: DelayedFollowerFetch) -> ReplyFetch:
         """Return the response to a fetch whose wait is over: by news, or by its deadline."""
         return _reply(delayed, self._read(delayed))
-
-    def _end_former(self, waiting: DelayedFollowerFetch | None) -> list[Effect]:
-        """End the fetch that a new one supersedes: its follower drops the response."""
-        if waiting is None:
-            return []
-        self._purgatory.take(waiting)
-        return [ReplyFetch(request_id=waiting.request_id, follower=waiting.follower, partitions=())]
 
     def _admit(
         self, event: FollowerFetchReceived, fetch: FetchPartition
@@ -102,15 +102,6 @@ class FollowerFetches:
         return reads
 
 
-def fenced_notice(error: ErrorCode, request: str) -> list[Effect]:
-    """Return the notice of a refusal by an epoch."""
-    if error is ErrorCode.FENCED_LEADER_EPOCH:
-        return [Fenced(fence="leader_epoch", detail=request)]
-    if error is ErrorCode.STALE_BROKER_EPOCH:
-        return [Fenced(fence="broker_epoch", detail=request)]
-    return []
-
-
 def _reply(delayed: DelayedFollowerFetch, reads: Sequence[LogReadInfo]) -> ReplyFetch:
     """Respond with the news: records, refusals, and high watermarks the follower lacks.
 
@@ -132,7 +123,7 @@ def _refuse_all(event: FollowerFetchReceived, error: ErrorCode) -> list[Effect]:
             refused(fetch.tp, fetch.fetch_offset, error) for fetch in event.partitions
         ),
     )
-    return [*fenced_notice(error, "fetch"), reply]
+    return [*fenced(error, "fetch"), reply]
 
 
 def _count(

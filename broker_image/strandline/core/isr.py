@@ -8,7 +8,7 @@ included (ADR 0006).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
 from strandline.model import BrokerId, IsrEntry
@@ -23,8 +23,8 @@ class InFlight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stable:
-    """No proposal is in flight."""
+class _Accepted:
+    """The accepted entries, which every state of the ISR has."""
 
     entries: tuple[IsrEntry, ...]
 
@@ -40,46 +40,31 @@ class Stable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingExpand:
+class Stable(_Accepted):
+    """No proposal is in flight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingExpand(_Accepted):
     """The joiner already holds the high watermark back; the controller has not responded yet."""
 
-    entries: tuple[IsrEntry, ...]
     joiner: IsrEntry
     in_flight: InFlight
-
-    @property
-    def isr(self) -> frozenset[BrokerId]:
-        """The accepted members."""
-        return _ids(self.entries)
-
-    @property
-    def maximal_entries(self) -> tuple[IsrEntry, ...]:
-        """The entries that hold the high watermark back: the joiner is one of them."""
-        return (*self.entries, self.joiner)
 
     @property
     def proposed(self) -> tuple[IsrEntry, ...]:
         """The ISR that was proposed to the controller."""
         return (*self.entries, self.joiner)
 
+    maximal_entries = proposed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingShrink:
+class PendingShrink(_Accepted):
     """Leavers still count until the controller has responded."""
 
-    entries: tuple[IsrEntry, ...]
     leavers: frozenset[BrokerId]
     in_flight: InFlight
-
-    @property
-    def isr(self) -> frozenset[BrokerId]:
-        """The accepted members."""
-        return _ids(self.entries)
-
-    @property
-    def maximal_entries(self) -> tuple[IsrEntry, ...]:
-        """The entries that hold the high watermark back: leavers are still among them."""
-        return self.entries
 
     @property
     def proposed(self) -> tuple[IsrEntry, ...]:
@@ -94,11 +79,6 @@ Pending = PendingExpand | PendingShrink
 def maximal_isr(isr: IsrState) -> frozenset[BrokerId]:
     """Return the members that hold the high watermark back."""
     return _ids(isr.maximal_entries)
-
-
-def sent_again(isr: Pending, in_flight: InFlight) -> Pending:
-    """Return the same proposal under a new request id."""
-    return replace(isr, in_flight=in_flight)
 
 
 def not_applied(isr: Pending, committed: tuple[IsrEntry, ...]) -> frozenset[BrokerId]:

@@ -14,24 +14,16 @@ request may have been applied by another controller (ADR 0006).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, IsrEntry, PartitionState, TopicPartition
 
 from .broker_context import BrokerContext
-from .effects import Effect, IsrProposalRefused, ProposeIsr
+from .effects import Effect, ProposeIsr
 from .events import AlterPartitionResponseReceived
-from .isr import (
-    InFlight,
-    IsrState,
-    Pending,
-    PendingExpand,
-    PendingShrink,
-    Stable,
-    not_applied,
-    sent_again,
-)
+from .isr import InFlight, IsrState, Pending, PendingExpand, PendingShrink, Stable, not_applied
+from .notices import IsrProposalRefused
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,10 +60,9 @@ class IsrProposer:
         """Propose one more member; from now on it holds the high watermark back."""
         if not self.may_propose:
             return []
+        in_flight = self._in_flight(now_ms)
         return self._send(
-            PendingExpand(
-                entries=self.isr.entries, joiner=joiner, in_flight=self._in_flight(now_ms)
-            )
+            PendingExpand(entries=self.isr.entries, joiner=joiner, in_flight=in_flight)
         )
 
     def propose_leavers(self, leavers: frozenset[BrokerId], now_ms: int) -> list[Effect]:
@@ -79,21 +70,18 @@ class IsrProposer:
         proposed = frozenset(broker for broker in leavers if self.may_propose_again(broker, now_ms))
         if not proposed or not self.may_propose:
             return []
+        in_flight = self._in_flight(now_ms)
         return self._send(
-            PendingShrink(
-                entries=self.isr.entries, leavers=proposed, in_flight=self._in_flight(now_ms)
-            )
+            PendingShrink(entries=self.isr.entries, leavers=proposed, in_flight=in_flight)
         )
 
     def resend_due(self, now_ms: int) -> list[Effect]:
         """Send the proposal again, unchanged, if its response is overdue."""
-        if (
-            isinstance(self.isr, Stable)
-            or self.superseded
-            or now_ms < self.isr.in_flight.retry_at_ms
-        ):
+        if self.superseded or isinstance(self.isr, Stable):
             return []
-        return self._send(sent_again(self.isr, self._in_flight(now_ms)))
+        if now_ms < self.isr.in_flight.retry_at_ms:
+            return []
+        return self._send(replace(self.isr, in_flight=self._in_flight(now_ms)))
 
     def is_later_state(self, stored: PartitionState | None) -> bool:
         """Tell whether a response carries a later committed state of this leadership.
@@ -103,10 +91,13 @@ class IsrProposer:
         """
         if stored is None or stored.partition_epoch <= self.state.partition_epoch:
             return False
-        if self._is_ours(stored):
-            return True
-        self.superseded = True
-        return False
+        is_ours = (
+            stored.leader == self.context.broker_id
+            and stored.leader_epoch == self.state.leader_epoch
+            and self.context.is_own_incarnation(stored.entry_of(self.context.broker_id))
+        )
+        self.superseded = self.superseded or not is_ours
+        return is_ours
 
     def wait_on(self, event: AlterPartitionResponseReceived, now_ms: int) -> list[Effect]:
         """Take a response that settles nothing: send the proposal again after a pause."""
@@ -114,19 +105,13 @@ class IsrProposer:
             return []
         retry_at_ms = now_ms + self.context.settings.isr_request_backoff_ms
         in_flight = InFlight(request_id=event.request_id, retry_at_ms=retry_at_ms)
-        self.isr = sent_again(self.isr, in_flight)
+        self.isr = replace(self.isr, in_flight=in_flight)
         self.context.isr_retries.schedule(self.tp, retry_at_ms)
         if event.stored is None or event.error is ErrorCode.NONE:
             return []
         return [IsrProposalRefused(tp=self.tp, error=event.error)]
 
-    def adopt(
-        self,
-        state: PartitionState,
-        now_ms: int,
-        *,
-        error: ErrorCode = ErrorCode.INVALID_UPDATE_VERSION,
-    ) -> list[Effect]:
+    def adopt(self, state: PartitionState, now_ms: int, *, error: ErrorCode) -> list[Effect]:
         """Take a later committed state of this leadership; it settles what is in flight.
 
         A broker whose proposed change was refused is proposed again only after a back-off.
@@ -137,13 +122,6 @@ class IsrProposer:
         until = now_ms + self.context.settings.isr_refusal_backoff_ms
         self.refused_until_ms.update(dict.fromkeys(refused, until))
         return [IsrProposalRefused(tp=self.tp, error=error)] if refused else []
-
-    def _is_ours(self, stored: PartitionState) -> bool:
-        return (
-            stored.leader == self.context.broker_id
-            and stored.leader_epoch == self.state.leader_epoch
-            and self.context.is_own_incarnation(stored.entry_of(self.context.broker_id))
-        )
 
     def _in_flight(self, now_ms: int) -> InFlight:
         return InFlight(

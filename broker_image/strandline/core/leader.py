@@ -15,12 +15,13 @@ from strandline.errors import ErrorCode, InvariantViolation
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry, LeaderEpoch, PartitionState
 
 from .broker_context import BrokerContext
-from .effects import AppendAsLeader, BecameLeader, Effect, HighWatermarkAdvanced, IsrChanged
+from .effects import AppendAsLeader, Effect
 from .events import AlterPartitionResponseReceived, ProduceReceived
 from .high_watermark import counted_end_offsets, next_high_watermark
 from .isr import Stable
 from .isr_proposer import IsrProposer
 from .local_log import LocalLog
+from .notices import BecameLeader, HighWatermarkAdvanced, IsrChanged
 from .progress import FollowerProgress, out_of_sync, reset_progress, stale_incarnations
 
 
@@ -63,8 +64,6 @@ class LeaderReplica:
         """Whether committed records may lie above the high watermark this leader inherited."""
         return self.log.high_watermark < self.epoch_start_offset
 
-    # --- records ------------------------------------------------------------------------
-
     def append(self, batch: ProduceReceived) -> AppendAsLeader:
         """Give a batch the next offsets; the disk follows when the effect is performed."""
         return AppendAsLeader(
@@ -97,8 +96,6 @@ class LeaderReplica:
         self.log.raise_high_watermark(high_watermark)
         return [HighWatermarkAdvanced(tp=self.log.tp, high_watermark=high_watermark)]
 
-    # --- followers ----------------------------------------------------------------------
-
     def admit(
         self, follower: BrokerId, *, broker_epoch: BrokerEpoch, clean_since_epoch: BrokerEpoch
     ) -> bool:
@@ -130,12 +127,11 @@ class LeaderReplica:
         entry = self.proposer.entry_of(follower)
         effects: list[Effect] = []
         if entry is None or not progress.covers(entry):
-            effects = self._propose_stale_incarnations(now_ms) + self.propose_joiner(now_ms)
+            leavers = stale_incarnations(self.proposer.isr.entries, self.followers)
+            effects = self.proposer.propose_leavers(leavers, now_ms) + self.propose_joiner(now_ms)
         if moved:
             effects += self.advance_high_watermark(now_ms)
         return effects
-
-    # --- the ISR ------------------------------------------------------------------------
 
     def check_isr(self, now_ms: int) -> list[Effect]:
         """Propose that members leave that lag for too long; `Replicas` calls this periodically.
@@ -198,15 +194,9 @@ class LeaderReplica:
         # would be proposed again at once.
         return effects + self.advance_high_watermark(now_ms) + self.propose_joiner(now_ms)
 
-    # --- within -------------------------------------------------------------------------
-
     def _in_sync_count(self) -> int:
         isr = self.proposer.isr
         return len(isr.isr - stale_incarnations(isr.entries, self.followers))
-
-    def _propose_stale_incarnations(self, now_ms: int) -> list[Effect]:
-        leavers = stale_incarnations(self.proposer.isr.entries, self.followers)
-        return self.proposer.propose_leavers(leavers, now_ms)
 
     def _may_join(self, broker_id: BrokerId, now_ms: int) -> bool:
         # An inherited high watermark may be too low; the epoch start is not (KAFKA-7128).

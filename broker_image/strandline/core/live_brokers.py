@@ -1,25 +1,13 @@
 """The brokers that the controller last announced as live, each as one incarnation.
 
-`ControllerRequests` replaces them with each announcement; every role reads them through
-`LiveBrokersView`.
+`ControllerRequests` replaces them with each announcement; leaders read them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from strandline.model import BrokerEpoch, BrokerId, LiveBroker
-
-
-class LiveBrokersView(Protocol):
-    """What a role may ask about the live brokers."""
-
-    def is_live(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
-        """Tell whether exactly this incarnation of a broker may join an ISR (KIP-841, KIP-903)."""
-
-    def epoch_of(self, broker_id: BrokerId) -> BrokerEpoch | None:
-        """Return the broker epoch that was announced, None for a broker that was not."""
 
 
 class LiveBrokers:

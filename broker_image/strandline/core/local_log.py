@@ -20,8 +20,9 @@ from strandline.model import (
     TopicSettings,
 )
 
-from .effects import Effect, RestartLogAt, Truncated, TruncateTo, WriteEpochCheckpoint
+from .effects import Effect, RestartLogAt, TruncateTo, WriteEpochCheckpoint
 from .epochs import EpochCache
+from .notices import Truncated
 
 
 class LocalLog:
@@ -109,12 +110,7 @@ class LocalLog:
         effects: list[Effect] = []
         for batch in batches:
             if batch.base_offset != self._log_end_offset:
-                raise InvariantViolation(
-                    "batches are contiguous",
-                    tp=self.tp,
-                    base_offset=batch.base_offset,
-                    log_end_offset=self._log_end_offset,
-                )
+                raise self._broken("batches are contiguous", base_offset=batch.base_offset)
             effects += self.begin_epoch(batch.leader_epoch, batch.base_offset)
             self._log_end_offset = batch.next_offset
         self._check()
@@ -124,12 +120,7 @@ class LocalLog:
     def begin_epoch(self, leader_epoch: LeaderEpoch, start_offset: int) -> list[Effect]:
         """Note an epoch before its first record is written (KAFKA-7415)."""
         if self.epochs.newest > leader_epoch:
-            raise InvariantViolation(
-                "leader epochs of a log never fall",
-                tp=self.tp,
-                leader_epoch=leader_epoch,
-                newest=self.epochs.newest,
-            )
+            raise self._broken("leader epochs of a log never fall", leader_epoch=leader_epoch)
         if self.epochs.assign(leader_epoch, start_offset):
             return [WriteEpochCheckpoint(tp=self.tp, epochs=self.epochs.entries)]
         return []
@@ -137,12 +128,7 @@ class LocalLog:
     def raise_high_watermark(self, high_watermark: int) -> None:
         """Move the high watermark as a leader does: never down."""
         if high_watermark < self._high_watermark:
-            raise InvariantViolation(
-                "a leader's high watermark never falls",
-                tp=self.tp,
-                high_watermark=self._high_watermark,
-                wanted=high_watermark,
-            )
+            raise self._broken("a leader's high watermark never falls", wanted=high_watermark)
         self._high_watermark = high_watermark
         self._check()
 
@@ -180,13 +166,10 @@ class LocalLog:
         effects: list[Effect] = [RestartLogAt(tp=self.tp, offset=offset)]
         if self.epochs.truncate_from_end(0):
             effects.append(WriteEpochCheckpoint(tp=self.tp, epochs=()))
-        if self._log_start_offset < self._log_end_offset:
+        start, end = self._log_start_offset, self._log_end_offset
+        if start < end:
             below = max(0, self._high_watermark - offset)
-            effects.append(
-                self._truncated(
-                    self._log_end_offset, self._log_start_offset, below, leader_epoch, reason
-                )
-            )
+            effects.append(self._truncated(end, start, below, leader_epoch, reason))
         self._log_start_offset = self._high_watermark = self._log_end_offset = offset
         self._check()
         return effects
@@ -194,20 +177,21 @@ class LocalLog:
     def _check(self) -> None:
         """Stop the broker if the offsets contradict each other."""
         if not 0 <= self._log_start_offset <= self._high_watermark <= self._log_end_offset:
-            raise InvariantViolation(
-                "log start <= high watermark <= log end",
-                tp=self.tp,
-                log_start_offset=self._log_start_offset,
-                high_watermark=self._high_watermark,
-                log_end_offset=self._log_end_offset,
-            )
+            raise self._broken("log start <= high watermark <= log end")
         if self.epochs.last_start_offset > self._log_end_offset:
-            raise InvariantViolation(
-                "the last epoch begins within the log",
-                tp=self.tp,
-                start_offset=self.epochs.last_start_offset,
-                log_end_offset=self._log_end_offset,
-            )
+            raise self._broken("the last epoch begins within the log")
+
+    def _broken(self, promise: str, **values: int) -> InvariantViolation:
+        return InvariantViolation(
+            promise,
+            tp=self.tp,
+            log_start_offset=self._log_start_offset,
+            high_watermark=self._high_watermark,
+            log_end_offset=self._log_end_offset,
+            newest_epoch=self.epochs.newest,
+            newest_epoch_start=self.epochs.last_start_offset,
+            **values,
+        )
 
     def _truncated(
         self, from_offset: int, to_offset: int, below: int, leader_epoch: LeaderEpoch, reason: str

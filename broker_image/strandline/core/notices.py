@@ -1,7 +1,7 @@
 """What the core reports: facts, for logs, metrics and the output of tests.
 
-A notice asks for nothing, and the core reports in no other way. `effects` re-exports notices,
-because both travel in one list.
+A notice asks for nothing, and the core reports in no other way. Notices and commands travel in one
+list, `Effect` of `effects`.
 """
 
 from __future__ import annotations
@@ -97,6 +97,18 @@ class ReplicaFailed:
 
     tp: TopicPartition
     reason: str
+
+
+_FENCES = {
+    ErrorCode.STALE_BROKER_EPOCH: "broker_epoch",
+    ErrorCode.STALE_CONTROLLER_EPOCH: "controller_epoch",
+    ErrorCode.FENCED_LEADER_EPOCH: "leader_epoch",
+}
+
+
+def fenced(error: ErrorCode, request: str) -> list[Fenced]:
+    """Return the notice of a refusal by an epoch, none for another error."""
+    return [Fenced(fence=_FENCES[error], detail=request)] if error in _FENCES else []
 
 
 Notice = (

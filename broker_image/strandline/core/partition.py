@@ -20,10 +20,11 @@ from strandline.errors import ErrorCode
 from strandline.model import NO_EPOCH, NO_LEADER, LeaderEpoch, PartitionState
 
 from .broker_context import BrokerContext
-from .effects import BecameFollower, Effect, ReplicaFailed
+from .effects import Effect
 from .follower import FollowerReplica
 from .leader import LeaderReplica, become_leader
 from .local_log import LocalLog
+from .notices import BecameFollower, ReplicaFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +48,8 @@ class Partition:
     """A replica on this broker.
 
     applied is the controller's last state that began or continued the role, None before the first
-    in this process; fenced_leader_epoch is the highest leader epoch
-    under which an earlier process of this broker may have written, or which this one refused to
-    lead: a replica leads only above it.
+    in this process. fenced_leader_epoch is the highest leader epoch under which an earlier process
+    of this broker may have written, or which this one refused to lead: a replica leads only above.
     """
 
     log: LocalLog
@@ -93,17 +93,15 @@ class Partition:
     def _error_for(self, state: PartitionState) -> ErrorCode:
         if self.context.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        refused = state.leader == self.context.broker_id and not isinstance(
-            self.role, LeaderReplica
-        )
-        return ErrorCode.STALE_BROKER_EPOCH if refused else ErrorCode.NONE
+        if state.leader == self.context.broker_id and not isinstance(self.role, LeaderReplica):
+            return ErrorCode.STALE_BROKER_EPOCH
+        return ErrorCode.NONE
 
     def _continue(self, state: PartitionState, now_ms: int) -> list[Effect] | None:
         """Go on in the present role under a later state; return None if that role is over."""
         me = self.context.broker_id
-        if isinstance(self.role, LeaderReplica) and self.context.is_own_incarnation(
-            state.entry_of(me)
-        ):
+        names_us = self.context.is_own_incarnation(state.entry_of(me))
+        if isinstance(self.role, LeaderReplica) and names_us:
             self.applied = state
             return self.role.adopt(state, now_ms)
         if isinstance(self.role, FollowerReplica) and me in state.replicas:
@@ -121,11 +119,8 @@ class Partition:
         if state.leader != me:
             self.role = FollowerReplica(log=self.log, state=state)
             return ErrorCode.NONE, [self._became_follower(state)]
-        may_lead = (
-            state.leader_epoch > self.fenced_leader_epoch
-            and self.context.is_own_incarnation(state.entry_of(me))
-        )
-        if may_lead:
+        names_us = self.context.is_own_incarnation(state.entry_of(me))
+        if names_us and state.leader_epoch > self.fenced_leader_epoch:
             self.role, effects = become_leader(self.log, state, self.context, now_ms)
             return ErrorCode.NONE, effects
         # The controller chose an earlier process of this broker: wait for a later decision.

@@ -22,8 +22,8 @@ _NO_BROKER_EPOCH = BrokerEpoch(-1)
 class FollowerProgress:
     """One follower as its fetches in this leader epoch show it.
 
-    log_end_offset is UNKNOWN_END before the first fetch; last_caught_up_ms is the latest
-    time at which the follower had all that the leader had, None for never.
+    Before the first fetch log_end_offset is UNKNOWN_END and last_fetch_ms None; last_caught_up_ms
+    is the latest time at which the follower had all that the leader had, None for never.
     """
 
     broker_epoch: BrokerEpoch = _NO_BROKER_EPOCH
@@ -33,16 +33,10 @@ class FollowerProgress:
     last_fetch_leader_end: int = UNKNOWN_END
     last_caught_up_ms: int | None = None
 
-    @property
-    def has_fetched(self) -> bool:
-        """Whether this leader epoch has seen a fetch of this follower."""
-        return self.last_fetch_ms is not None
-
     def covers(self, entry: IsrEntry) -> bool:
         """Tell whether the process that fetches still has what the ISR entry stands for."""
-        return covers(
-            entry, clean_since_epoch=self.clean_since_epoch, broker_epoch=self.broker_epoch
-        )
+        since, present = self.clean_since_epoch, self.broker_epoch
+        return covers(entry, clean_since_epoch=since, broker_epoch=present)
 
     def record_fetch(self, *, fetch_offset: int, leader_end: int, now_ms: int) -> None:
         """Note a fetch that was accepted.
@@ -128,6 +122,6 @@ def stale_incarnations(
         entry.broker_id
         for entry in isr
         if (progress := followers.get(entry.broker_id)) is not None
-        and progress.has_fetched
+        and progress.last_fetch_ms is not None
         and not progress.covers(entry)
     )

@@ -1,7 +1,7 @@
 """Requests that wait for an offset or for their deadline.
 
-A request enters once and leaves once: completed, expired or cancelled, whichever comes
-first. Nothing here decides what the response is. Clients' requests are bounded in number;
+A request enters once and leaves once: completed, expired or cancelled. It is known by identity, not
+by its fields. Nothing here decides what the response is. Clients' requests are bounded in number;
 each follower has at most one waiting fetch.
 """
 
@@ -20,7 +20,7 @@ from .events import FetchPartition
 Operation = Literal["produce", "fetch", "follower_fetch"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DelayedProduce:
     """An append with acks=all; a high watermark at required_offset commits it."""
 
@@ -33,7 +33,7 @@ class DelayedProduce:
     operation: Literal["produce"] = "produce"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DelayedFetch:
     """A consumer that saw all committed records; watches holds the high watermarks it saw."""
 
@@ -44,7 +44,7 @@ class DelayedFetch:
     operation: Literal["fetch"] = "fetch"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DelayedFollowerFetch:
     """A follower at our log end in every partition it fetches."""
 
@@ -59,17 +59,13 @@ class DelayedFollowerFetch:
 
 
 DelayedOperation = DelayedProduce | DelayedFetch | DelayedFollowerFetch
-DelayedOperationKey = tuple[str, int, TopicPartition | BrokerId | None]
-
-
 Waiter = TypeVar("Waiter", DelayedProduce, DelayedFetch, DelayedFollowerFetch)
-Index = TypeVar("Index", int, TopicPartition)
+Index = TypeVar("Index")
+Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-def _discard(
-    index: dict[Index, dict[DelayedOperationKey, Value]], where: Index, key: DelayedOperationKey
-) -> None:
+def _discard(index: dict[Index, dict[Key, Value]], where: Index, key: Key) -> None:
     """Remove a key from an index that keeps no empty entries."""
     keys = index.get(where, {})
     keys.pop(key, None)
@@ -77,29 +73,17 @@ def _discard(
         index.pop(where, None)
 
 
-def _key(operation: DelayedOperation) -> DelayedOperationKey:
-    match operation:
-        case DelayedProduce():
-            return "produce", operation.request_id, operation.tp
-        case DelayedFetch():
-            return "fetch", operation.request_id, None
-        case DelayedFollowerFetch():
-            return "follower_fetch", operation.request_id, operation.follower
-        case _:
-            assert_never(operation)
-
-
 class Purgatory:
     """Waiting requests by what they wait for, and by deadline."""
 
     def __init__(self, *, requests_max: int) -> None:
         self._requests_max = requests_max
-        self._waiting: dict[DelayedOperationKey, DelayedOperation] = {}
-        self._by_request: dict[int, dict[DelayedOperationKey, None]] = {}
-        self._produce: dict[TopicPartition, dict[DelayedOperationKey, DelayedProduce]] = {}
-        self._fetch: dict[TopicPartition, dict[DelayedOperationKey, int]] = {}
+        self._waiting: dict[DelayedOperation, None] = {}
+        self._by_request: dict[int, dict[DelayedOperation, None]] = {}
+        self._produce: dict[TopicPartition, dict[DelayedProduce, None]] = {}
+        self._fetch: dict[TopicPartition, dict[DelayedFetch, int]] = {}
         self._follower: dict[BrokerId, DelayedFollowerFetch] = {}
-        self._deadlines: list[tuple[int, int, DelayedOperationKey]] = []
+        self._deadlines: list[tuple[int, int, DelayedOperation]] = []
         self._sequence = 0
 
     @property
@@ -117,48 +101,50 @@ class Purgatory:
     def sizes(self) -> dict[Operation, int]:
         """Return how many requests wait, by operation."""
         sizes: dict[Operation, int] = {"produce": 0, "fetch": 0, "follower_fetch": 0}
-        for waiting in self._waiting.values():
+        for waiting in self._waiting:
             sizes[waiting.operation] += 1
         return sizes
 
     def add(self, delayed: DelayedOperation) -> None:
         """Let a request wait; the caller has taken out a follower's former fetch."""
-        key = _key(delayed)
         if isinstance(delayed, DelayedFollowerFetch) and delayed.follower in self._follower:
             raise InvariantViolation("one fetch of a follower waits", follower=delayed.follower)
-        self._waiting[key] = delayed
-        self._by_request.setdefault(delayed.request_id, {})[key] = None
+        self._waiting[delayed] = None
+        self._by_request.setdefault(delayed.request_id, {})[delayed] = None
         match delayed:
             case DelayedProduce():
-                self._produce.setdefault(delayed.tp, {})[key] = delayed
+                self._produce.setdefault(delayed.tp, {})[delayed] = None
             case DelayedFetch():
                 for tp, seen in delayed.watches:
-                    self._fetch.setdefault(tp, {})[key] = seen
+                    self._fetch.setdefault(tp, {})[delayed] = seen
             case DelayedFollowerFetch():
                 self._follower[delayed.follower] = delayed
             case _:
                 assert_never(delayed)
         self._sequence += 1
-        self._purge_deadlines()
-        heapq.heappush(self._deadlines, (delayed.deadline_ms, self._sequence, key))
+        # Completed requests leave their deadlines behind: drop these before they are the most.
+        if len(self._deadlines) > 2 * len(self._waiting) + 64:
+            self._deadlines = [each for each in self._deadlines if each[2] in self._waiting]
+            heapq.heapify(self._deadlines)
+        heapq.heappush(self._deadlines, (delayed.deadline_ms, self._sequence, delayed))
 
     def take_produce(self, tp: TopicPartition, *, high_watermark: int) -> list[DelayedProduce]:
         """Take the appends of a partition that a high watermark commits."""
-        waiting = self._produce.get(tp, {}).values()
+        waiting = self._produce.get(tp, {})
         return self._take(each for each in waiting if each.required_offset <= high_watermark)
 
     def take_all_produce(self, tp: TopicPartition) -> list[DelayedProduce]:
         """Take all appends of a partition: this broker leads it no longer."""
-        return self._take(self._produce.get(tp, {}).values())
+        return self._take(self._produce.get(tp, {}))
 
     def take_fetches(self, tp: TopicPartition, *, high_watermark: int) -> list[DelayedFetch]:
         """Take the consumers that have not seen a partition's records below its HW."""
-        keys = [key for key, seen in self._fetch.get(tp, {}).items() if seen < high_watermark]
-        return self._take_fetch_keys(keys)
+        waiting = self._fetch.get(tp, {}).items()
+        return self._take(each for each, seen in waiting if seen < high_watermark)
 
     def take_all_fetches(self, tp: TopicPartition) -> list[DelayedFetch]:
         """Take all consumers that wait on a partition: its leadership changed."""
-        return self._take_fetch_keys(list(self._fetch.get(tp, {})))
+        return self._take(self._fetch.get(tp, {}))
 
     def waiting_follower(self, follower: BrokerId) -> DelayedFollowerFetch | None:
         """Return the waiting fetch of a follower, None without one."""
@@ -175,51 +161,37 @@ class Purgatory:
             if not changed.isdisjoint(waiting.watched)
         )
 
-    def take(self, delayed: DelayedOperation) -> None:
-        """Take one request out."""
-        self._remove(delayed)
-
     def cancel(self, request_id: int) -> None:
         """Forget a request whose client is gone."""
-        for key in list(self._by_request.get(request_id, ())):
-            self._remove(self._waiting[key])
+        for delayed in list(self._by_request.get(request_id, ())):
+            self.take(delayed)
 
     def expire(self, now_ms: int) -> list[DelayedOperation]:
         """Take the requests whose time is over, earliest deadline first."""
         expired: list[DelayedOperation] = []
         while (deadline_ms := self.next_deadline_ms) is not None and deadline_ms <= now_ms:
-            delayed = self._waiting[self._deadlines[0][2]]
-            self._remove(delayed)
+            delayed = self._deadlines[0][2]
+            self.take(delayed)
             expired.append(delayed)
         return expired
-
-    def _take_fetch_keys(self, keys: list[DelayedOperationKey]) -> list[DelayedFetch]:
-        waiting = (self._waiting[key] for key in keys)
-        return self._take(each for each in waiting if isinstance(each, DelayedFetch))
 
     def _take(self, delayed: Iterable[Waiter]) -> list[Waiter]:
         taken = list(delayed)
         for each in taken:
-            self._remove(each)
+            self.take(each)
         return taken
 
-    def _remove(self, delayed: DelayedOperation) -> None:
-        key = _key(delayed)
-        del self._waiting[key]
-        _discard(self._by_request, delayed.request_id, key)
+    def take(self, delayed: DelayedOperation) -> None:
+        """Take one request out."""
+        del self._waiting[delayed]
+        _discard(self._by_request, delayed.request_id, delayed)
         match delayed:
             case DelayedProduce():
-                _discard(self._produce, delayed.tp, key)
+                _discard(self._produce, delayed.tp, delayed)
             case DelayedFetch():
                 for tp, _ in delayed.watches:
-                    _discard(self._fetch, tp, key)
+                    _discard(self._fetch, tp, delayed)
             case DelayedFollowerFetch():
                 del self._follower[delayed.follower]
             case _:
                 assert_never(delayed)
-
-    def _purge_deadlines(self) -> None:
-        # Completed requests leave their deadlines behind: drop these before they are the most.
-        if len(self._deadlines) > 2 * len(self._waiting) + 64:
-            self._deadlines = [each for each in self._deadlines if each[2] in self._waiting]
-            heapq.heapify(self._deadlines)

@@ -1,10 +1,12 @@
 """What may be read from a leader: by followers up to the log end, by consumers below the HW.
 
-Pure functions of partitions, called for followers and for consumers. Nothing here changes
-progress: a response that was read again after a wait must not look like a second fetch.
+Nothing here changes a partition: a response that was read again after a wait must not look like a
+second fetch.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from strandline.errors import ErrorCode
 from strandline.model import (
@@ -50,41 +52,73 @@ def find_leader(
 
 def read_for_follower(leader: LeaderReplica, fetch: FetchPartition) -> LogReadInfo:
     """Return what a follower may read: all records behind its end, or the refusal."""
-    return _read(leader, fetch.fetch_offset, fetch.last_fetched_epoch)
-
-
-def read_for_consumer(
-    partition: Partition | None,
-    tp: TopicPartition,
-    *,
-    fetch_offset: int,
-    leader_epoch: LeaderEpoch | None,
-    last_fetched_epoch: LeaderEpoch | None,
-) -> LogReadInfo:
-    """Return what a consumer may read: never a record at or above the high watermark.
-
-    Shape:   an epoch is None if the consumer sent none
-    Returns: an empty range if the offset is not below the high watermark: the consumer waits
-    """
-    leader = find_leader(partition, leader_epoch)
-    if isinstance(leader, ErrorCode):
-        return refused(tp, fetch_offset, leader)
-    epoch = NO_EPOCH if last_fetched_epoch is None else last_fetched_epoch
-    read = _read(leader, fetch_offset, epoch)
-    if read.error is not ErrorCode.NONE or read.diverging is not None:
-        return read
-    return LogReadInfo(
-        tp=read.tp,
-        error=read.error,
-        high_watermark=read.high_watermark,
-        log_start_offset=read.log_start_offset,
-        from_offset=read.from_offset,
-        up_to_offset=max(read.from_offset, read.high_watermark),
+    return _read(
+        leader, fetch.fetch_offset, fetch.last_fetched_epoch, up_to_offset=leader.log.log_end_offset
     )
 
 
-def _read(leader: LeaderReplica, fetch_offset: int, last_fetched_epoch: LeaderEpoch) -> LogReadInfo:
-    """Return all records from an offset on if it continues our history, or the refusal.
+class ConsumerReads:
+    """What consumers may ask of the replicas of this broker."""
+
+    def __init__(self, partitions: Mapping[TopicPartition, Partition]) -> None:
+        self._partitions = partitions
+
+    def read(
+        self,
+        tp: TopicPartition,
+        *,
+        fetch_offset: int,
+        leader_epoch: LeaderEpoch | None,
+        last_fetched_epoch: LeaderEpoch | None,
+    ) -> LogReadInfo:
+        """Return what a consumer may read: never a record at or above the high watermark.
+
+        Shape:   an epoch is None if the consumer sent none
+        Returns: an empty range if the offset is not below the high watermark: the consumer waits
+        """
+        leader = find_leader(self._partitions.get(tp), leader_epoch)
+        if isinstance(leader, ErrorCode):
+            return refused(tp, fetch_offset, leader)
+        epoch = NO_EPOCH if last_fetched_epoch is None else last_fetched_epoch
+        return _read(leader, fetch_offset, epoch, up_to_offset=leader.log.high_watermark)
+
+    def end_offset_for_epoch(
+        self, tp: TopicPartition, asked: LeaderEpoch, leader_epoch: LeaderEpoch | None
+    ) -> tuple[ErrorCode, EpochEndOffset]:
+        """Return where the greatest epoch not above `asked` ends (KIP-101, KIP-320)."""
+        leader = find_leader(self._partitions.get(tp), leader_epoch)
+        if isinstance(leader, ErrorCode):
+            return leader, UNKNOWN_EPOCH_END
+        return ErrorCode.NONE, leader.log.epochs.end_offset_for(asked, leader.log.log_end_offset)
+
+    def list_offset(
+        self, tp: TopicPartition, timestamp: int, leader_epoch: LeaderEpoch | None
+    ) -> tuple[ErrorCode, int, LeaderEpoch]:
+        """Return the earliest offset, or the latest that consumers may see, and its epoch.
+
+        The latest offset never goes back: until a new leader's high watermark has reached the start
+        of its epoch, the leader does not know the committed end.
+
+        Returns: UNSUPPORTED_FOR_MESSAGE_FORMAT for any other timestamp
+        """
+        leader = find_leader(self._partitions.get(tp), leader_epoch)
+        if isinstance(leader, ErrorCode):
+            return leader, -1, NO_EPOCH
+        if timestamp == EARLIEST_TIMESTAMP:
+            entries = leader.log.epochs.entries
+            first = entries[0].leader_epoch if entries else NO_EPOCH
+            return ErrorCode.NONE, leader.log.log_start_offset, first
+        if timestamp != LATEST_TIMESTAMP:
+            return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, -1, NO_EPOCH
+        if leader.end_is_unknown:
+            return ErrorCode.OFFSET_NOT_AVAILABLE, -1, NO_EPOCH
+        return ErrorCode.NONE, leader.log.high_watermark, leader.leader_epoch
+
+
+def _read(
+    leader: LeaderReplica, fetch_offset: int, last_fetched_epoch: LeaderEpoch, *, up_to_offset: int
+) -> LogReadInfo:
+    """Return the records of a range if its offset continues our history, or the refusal.
 
     Source:  Kafka 3.9 Partition.readRecords; below the start before divergence (KAFKA-12996)
     """
@@ -96,7 +130,7 @@ def _read(leader: LeaderReplica, fetch_offset: int, last_fetched_epoch: LeaderEp
     )
     objection = ErrorCode.NONE if continues else _objection(log, fetch_offset, last_fetched_epoch)
     if isinstance(objection, EpochEndOffset):
-        return _nothing(log.tp, fetch_offset, ErrorCode.NONE, leader, objection)
+        return refused(log.tp, fetch_offset, ErrorCode.NONE, leader, diverging=objection)
     if objection is not ErrorCode.NONE:
         return refused(log.tp, fetch_offset, objection, leader)
     return LogReadInfo(
@@ -105,7 +139,7 @@ def _read(leader: LeaderReplica, fetch_offset: int, last_fetched_epoch: LeaderEp
         high_watermark=log.high_watermark,
         log_start_offset=log.log_start_offset,
         from_offset=fetch_offset,
-        up_to_offset=log.log_end_offset,
+        up_to_offset=max(fetch_offset, up_to_offset),
     )
 
 
@@ -131,54 +165,15 @@ def _objection(
     return ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def end_offset_for_epoch(
-    partition: Partition | None, asked: LeaderEpoch, leader_epoch: LeaderEpoch | None
-) -> tuple[ErrorCode, EpochEndOffset]:
-    """Return where the greatest epoch not above `asked` ends (KIP-101, KIP-320)."""
-    leader = find_leader(partition, leader_epoch)
-    if isinstance(leader, ErrorCode):
-        return leader, UNKNOWN_EPOCH_END
-    return ErrorCode.NONE, leader.log.epochs.end_offset_for(asked, leader.log.log_end_offset)
-
-
-def list_offset(
-    partition: Partition | None, timestamp: int, leader_epoch: LeaderEpoch | None
-) -> tuple[ErrorCode, int, LeaderEpoch]:
-    """Return the earliest offset, or the latest that consumers may see, and its epoch.
-
-    The latest offset never goes back: until a new leader's high watermark has reached the start of
-    its epoch, the leader does not know the committed end.
-
-    Returns: UNSUPPORTED_FOR_MESSAGE_FORMAT for any other timestamp
-    """
-    leader = find_leader(partition, leader_epoch)
-    if isinstance(leader, ErrorCode):
-        return leader, -1, NO_EPOCH
-    if timestamp == EARLIEST_TIMESTAMP:
-        entries = leader.log.epochs.entries
-        first = entries[0].leader_epoch if entries else NO_EPOCH
-        return ErrorCode.NONE, leader.log.log_start_offset, first
-    if timestamp != LATEST_TIMESTAMP:
-        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, -1, NO_EPOCH
-    if leader.end_is_unknown:
-        return ErrorCode.OFFSET_NOT_AVAILABLE, -1, NO_EPOCH
-    return ErrorCode.NONE, leader.log.high_watermark, leader.leader_epoch
-
-
 def refused(
-    tp: TopicPartition, fetch_offset: int, error: ErrorCode, leader: LeaderReplica | None = None
-) -> LogReadInfo:
-    """Return a read without records; a leader still sends its high watermark and start."""
-    return _nothing(tp, fetch_offset, error, leader, None)
-
-
-def _nothing(
     tp: TopicPartition,
     fetch_offset: int,
     error: ErrorCode,
-    leader: LeaderReplica | None,
-    diverging: EpochEndOffset | None,
+    leader: LeaderReplica | None = None,
+    *,
+    diverging: EpochEndOffset | None = None,
 ) -> LogReadInfo:
+    """Return a read without records; a leader still sends its high watermark and start."""
     return LogReadInfo(
         tp=tp,
         error=error,

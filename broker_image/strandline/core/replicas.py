@@ -8,25 +8,17 @@ before the message that reports it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import assert_never
 
-from strandline.errors import ErrorCode, InvariantViolation
-from strandline.model import (
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    EpochEndOffset,
-    LeaderEpoch,
-    TopicPartition,
-)
+from strandline.errors import InvariantViolation
+from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 
-from . import reads
 from .broker_context import BrokerContext
 from .controller_requests import ControllerRequests
-from .effects import Effect, LogReadInfo, WriteHighWatermarkCheckpoint
+from .effects import Effect, WriteHighWatermarkCheckpoint
 from .events import (
     AlterPartitionResponseReceived,
+    ControlEvent,
     DelayedFetchReceived,
     Event,
     FetchFailed,
@@ -43,30 +35,22 @@ from .events import (
     Ticked,
 )
 from .fetchers import Fetchers
+from .follower_fetches import FollowerFetches
 from .leader import LeaderReplica
 from .live_brokers import LiveBrokers
 from .partition import Failed
-from .purgatory import Operation
+from .purgatory import Operation, Purgatory
+from .reads import ConsumerReads
 from .requests import Requests
 from .settings import CoreSettings
 from .views import PartitionView, view_of
-
-ControlEvent = (
-    AlterPartitionResponseReceived
-    | LeaderAndIsrReceived
-    | StopReplicaReceived
-    | LiveBrokersChanged
-    | StatePersisted
-    | ReplicaLoaded
-    | LogDirectoryLost
-)
-"""Events that change roles, or which followers count."""
 
 
 class Replicas:
     """The replicas of one process of one broker.
 
-    controller_epoch is the highest this broker ever accepted, from the state file.
+    controller_epoch is the highest this broker ever accepted, from the state file. consumer_reads
+    is for consumers' requests, which change nothing.
     """
 
     def __init__(
@@ -84,22 +68,24 @@ class Replicas:
                 clean_since_epoch=clean_since_epoch,
                 broker_epoch=broker_epoch,
             )
-        live_brokers = LiveBrokers()
         self._context = BrokerContext(
-            broker_id=broker_id, broker_epoch=broker_epoch, settings=settings, live=live_brokers
+            broker_id=broker_id, broker_epoch=broker_epoch, settings=settings, live=LiveBrokers()
         )
         self._fetchers = Fetchers(self._context)
         self._controller_requests = ControllerRequests(
-            self._context, live_brokers, self._fetchers, controller_epoch=controller_epoch
+            self._context, self._fetchers, controller_epoch=controller_epoch
         )
         self._partitions = self._controller_requests.partitions
-        self._requests = Requests(self._context, self._partitions)
+        self._purgatory = Purgatory(requests_max=settings.purgatory_requests_max)
+        self._follower_fetches = FollowerFetches(self._partitions, self._purgatory)
+        self._requests = Requests(self._partitions, self._purgatory, self._follower_fetches)
+        self.consumer_reads = ConsumerReads(self._partitions)
         self._now_ms: int | None = None
+        self._isr_check_period_ms = max(1, settings.replica_lag_time_max_ms // 2)
+        self._checkpoint_period_ms = settings.high_watermark_checkpoint_interval_ms
         self._isr_check_at_ms = 0
         self._checkpoint_at_ms = 0
         self._checkpointed: tuple[tuple[TopicPartition, int], ...] = ()
-
-    # --- the one entry ------------------------------------------------------------------
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Take one event; return the effects, in performing order.
@@ -119,7 +105,7 @@ class Replicas:
     def next_wakeup_ms(self) -> int | None:
         """When the next `Ticked` is due at the latest, None while nothing waits for time."""
         times = [
-            self._requests.next_deadline_ms,
+            self._purgatory.next_deadline_ms,
             self._fetchers.next_wakeup_ms,
             self._context.isr_retries.next_due_ms,
         ]
@@ -130,7 +116,7 @@ class Replicas:
     def _handle(self, event: Event, now_ms: int) -> list[Effect]:
         match event:
             case FollowerFetchReceived():
-                return self._requests.on_follower_fetch(event, now_ms)
+                return self._follower_fetches.on_fetch(event, now_ms)
             case FetchResponseReceived():
                 return self._fetchers.on_fetch_response(event, now_ms)
             case ProduceReceived():
@@ -143,7 +129,7 @@ class Replicas:
                 self._fetchers.on_fetch_failed(event.leader, event.request_id, now_ms)
                 return []
             case RequestCancelled():
-                self._requests.cancel(event.request_id)
+                self._purgatory.cancel(event.request_id)
                 return []
             case _:
                 return self._handle_control(event, now_ms)
@@ -164,8 +150,6 @@ class Replicas:
             case _:
                 assert_never(event)
 
-    # --- time ---------------------------------------------------------------------------
-
     def _start_periods(self, now_ms: int) -> None:
         if self._now_ms is None:
             self._isr_check_at_ms = now_ms + self._isr_check_period_ms
@@ -174,20 +158,13 @@ class Replicas:
             raise InvariantViolation("time does not fall", now_ms=now_ms, before=self._now_ms)
         self._now_ms = now_ms
 
-    @property
-    def _isr_check_period_ms(self) -> int:
-        return max(1, self._context.settings.replica_lag_time_max_ms // 2)
-
-    @property
-    def _checkpoint_period_ms(self) -> int:
-        return self._context.settings.high_watermark_checkpoint_interval_ms
-
     def _do_due(self, now_ms: int) -> list[Effect]:
         effects = self._resend_due(now_ms)
         if self._isr_check_at_ms <= now_ms:
             self._isr_check_at_ms = now_ms + self._isr_check_period_ms
-            for leader in self._leaders():
-                effects += leader.check_isr(now_ms)
+            for partition in self._partitions.values():
+                if isinstance(partition.role, LeaderReplica):
+                    effects += partition.role.check_isr(now_ms)
         if self._checkpoint_at_ms <= now_ms:
             self._checkpoint_at_ms = now_ms + self._checkpoint_period_ms
             effects += self._checkpoint()
@@ -207,13 +184,6 @@ class Replicas:
             return []
         self._checkpointed = high_watermarks
         return [WriteHighWatermarkCheckpoint(high_watermarks=high_watermarks)]
-
-    def _leaders(self) -> Iterator[LeaderReplica]:
-        for partition in self._partitions.values():
-            if isinstance(partition.role, LeaderReplica):
-                yield partition.role
-
-    # --- views --------------------------------------------------------------------------
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
@@ -239,33 +209,4 @@ class Replicas:
 
     def purgatory_sizes(self) -> dict[Operation, int]:
         """Return how many requests wait, by operation."""
-        return self._requests.sizes()
-
-    def read_for_consumer(
-        self,
-        tp: TopicPartition,
-        *,
-        fetch_offset: int,
-        leader_epoch: LeaderEpoch | None,
-        last_fetched_epoch: LeaderEpoch | None,
-    ) -> LogReadInfo:
-        """Return what a consumer may read now; None stands for an epoch it did not send."""
-        return reads.read_for_consumer(
-            self._partitions.get(tp),
-            tp,
-            fetch_offset=fetch_offset,
-            leader_epoch=leader_epoch,
-            last_fetched_epoch=last_fetched_epoch,
-        )
-
-    def end_offset_for_epoch(
-        self, tp: TopicPartition, asked: LeaderEpoch, leader_epoch: LeaderEpoch | None
-    ) -> tuple[ErrorCode, EpochEndOffset]:
-        """Return where the greatest epoch not above `asked` ends."""
-        return reads.end_offset_for_epoch(self._partitions.get(tp), asked, leader_epoch)
-
-    def list_offset(
-        self, tp: TopicPartition, timestamp: int, leader_epoch: LeaderEpoch | None
-    ) -> tuple[ErrorCode, int, LeaderEpoch]:
-        """Return (error, offset, epoch) for earliest (-2) or latest (-1)."""
-        return reads.list_offset(self._partitions.get(tp), timestamp, leader_epoch)
+        return self._purgatory.sizes()

@@ -1,6 +1,6 @@
-"""Requests of producers, consumers and followers: refused, served, or left to wait.
+"""Requests of producers and consumers: refused, served, or left to wait; the end of every wait.
 
-Owned by `Replicas`. A step completes a waiting request when an effect of that step touched what the
+A step completes a waiting request when an effect of that step touched what the
 request waits for; otherwise the request waits until its deadline.
 """
 
@@ -12,34 +12,19 @@ from typing import assert_never
 from strandline.errors import ErrorCode
 from strandline.model import Acks, BatchSpan, TopicPartition
 
-from .broker_context import BrokerContext
-from .effects import (
-    AppendAsLeader,
-    BecameFollower,
-    BecameLeader,
-    CompleteFetch,
-    DeleteReplica,
-    Effect,
-    HighWatermarkAdvanced,
-    ReplicaFailed,
-    ReplyProduce,
-    RequestExpired,
-)
-from .events import (
-    DelayedFetchReceived,
-    FollowerFetchReceived,
-    ProduceReceived,
-)
+from .effects import AppendAsLeader, CompleteFetch, DeleteReplica, Effect, ReplyProduce
+from .events import DelayedFetchReceived, ProduceReceived
 from .follower_fetches import FollowerFetches
 from .leader import LeaderReplica
-from .partition import Partition
-from .purgatory import (
-    DelayedFetch,
-    DelayedFollowerFetch,
-    DelayedProduce,
-    Operation,
-    Purgatory,
+from .notices import (
+    BecameFollower,
+    BecameLeader,
+    HighWatermarkAdvanced,
+    ReplicaFailed,
+    RequestExpired,
 )
+from .partition import Partition
+from .purgatory import DelayedFetch, DelayedFollowerFetch, DelayedProduce, Purgatory
 from .reads import find_leader
 
 
@@ -47,26 +32,14 @@ class Requests:
     """Serves requests on the partitions it shares with `Replicas`."""
 
     def __init__(
-        self, context: BrokerContext, partitions: Mapping[TopicPartition, Partition]
+        self,
+        partitions: Mapping[TopicPartition, Partition],
+        purgatory: Purgatory,
+        followers: FollowerFetches,
     ) -> None:
         self._partitions = partitions
-        self._purgatory = Purgatory(requests_max=context.settings.purgatory_requests_max)
-        self._followers = FollowerFetches(partitions, self._purgatory)
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When `expire` has something to do."""
-        return self._purgatory.next_deadline_ms
-
-    def sizes(self) -> dict[Operation, int]:
-        """Return how many requests wait, by operation."""
-        return self._purgatory.sizes()
-
-    def cancel(self, request_id: int) -> None:
-        """Forget a request whose client is gone."""
-        self._purgatory.cancel(request_id)
-
-    # --- producers ----------------------------------------------------------------------
+        self._purgatory = purgatory
+        self._followers = followers
 
     def on_produce(self, event: ProduceReceived, now_ms: int) -> list[Effect]:
         """Append a batch, or return the refusal; acks=all waits for the high watermark.
@@ -78,16 +51,16 @@ class Requests:
         """
         leader = find_leader(self._partitions.get(event.tp), None)
         if isinstance(leader, ErrorCode):
-            return [_produce_refused(event, leader)]
+            return [_refused(event, leader)]
         sequence = event.sequence
         if isinstance(sequence, ErrorCode) and sequence is not ErrorCode.NONE:
-            return [_produce_refused(event, sequence)]
+            return [_refused(event, sequence)]
         if event.acks is Acks.ALL:
             # Before the append, so that a refused record is in no log.
             if leader.is_under_min_isr:
-                return [_produce_refused(event, ErrorCode.NOT_ENOUGH_REPLICAS)]
+                return [_refused(event, ErrorCode.NOT_ENOUGH_REPLICAS)]
             if self._purgatory.is_full:
-                return [_produce_refused(event, ErrorCode.REQUEST_TIMED_OUT)]
+                return [_refused(event, ErrorCode.REQUEST_TIMED_OUT)]
         effects: list[Effect] = []
         if isinstance(sequence, BatchSpan):
             base_offset, next_offset = sequence.base_offset, sequence.next_offset
@@ -106,16 +79,13 @@ class Requests:
         if event.acks is Acks.ALL and leader.log.high_watermark < next_offset:
             self._purgatory.add(delayed)
         else:
-            effects.append(_produced(delayed, leader, ErrorCode.NONE))
+            effects.append(_produced(delayed, leader))
         return effects
-
-    # --- consumers ----------------------------------------------------------------------
 
     def on_delayed_fetch(self, event: DelayedFetchReceived, now_ms: int) -> list[Effect]:
         """Let a consumer wait until a high watermark passes the one it saw.
 
-        Over the bound no fetch waits: it completes as expired, and the consumer may
-        fetch again.
+        Over the bound no fetch waits: it completes as expired, and the consumer may fetch again.
         """
         for tp, seen in event.watches:
             leader = find_leader(self._partitions.get(tp), None)
@@ -132,12 +102,6 @@ class Requests:
         )
         return []
 
-    def on_follower_fetch(self, event: FollowerFetchReceived, now_ms: int) -> list[Effect]:
-        """Count what a follower has, then respond or let it wait for more."""
-        return self._followers.on_fetch(event, now_ms)
-
-    # --- waiting ------------------------------------------------------------------------
-
     def complete(self, effects: Sequence[Effect]) -> list[Effect]:
         """Complete the requests that the effects of this step touched.
 
@@ -152,11 +116,11 @@ class Requests:
             leader = find_leader(self._partitions.get(tp), None)
             if isinstance(leader, ErrorCode):
                 lost = self._purgatory.take_all_produce(tp)
-                done += [_produced(produce, None, leader) for produce in lost]
+                done += [_refused(produce, leader) for produce in lost]
             else:
                 high_watermark = leader.log.high_watermark
                 committed_now = self._purgatory.take_produce(tp, high_watermark=high_watermark)
-                done += [_produced(produce, leader, ErrorCode.NONE) for produce in committed_now]
+                done += [_produced(produce, leader) for produce in committed_now]
                 done += _completed(self._purgatory.take_fetches(tp, high_watermark=high_watermark))
         for tp in changed:
             done += _completed(self._purgatory.take_all_fetches(tp))
@@ -168,7 +132,7 @@ class Requests:
         for delayed in self._purgatory.expire(now_ms):
             match delayed:
                 case DelayedProduce():
-                    done.append(_produced(delayed, None, ErrorCode.REQUEST_TIMED_OUT))
+                    done.append(_refused(delayed, ErrorCode.REQUEST_TIMED_OUT))
                 case DelayedFetch():
                     done.append(CompleteFetch(request_id=delayed.request_id, expired=True))
                 case DelayedFollowerFetch():
@@ -203,19 +167,15 @@ def _completed(fetches: Sequence[DelayedFetch]) -> list[Effect]:
     return [CompleteFetch(request_id=fetch.request_id, expired=False) for fetch in fetches]
 
 
-def _produce_refused(event: ProduceReceived, error: ErrorCode) -> ReplyProduce:
-    return ReplyProduce(request_id=event.request_id, tp=event.tp, error=error)
+def _refused(produce: ProduceReceived | DelayedProduce, error: ErrorCode) -> ReplyProduce:
+    return ReplyProduce(request_id=produce.request_id, tp=produce.tp, error=error)
 
 
-def _produced(
-    delayed: DelayedProduce, leader: LeaderReplica | None, error: ErrorCode
-) -> ReplyProduce:
-    if leader is None or error is not ErrorCode.NONE:
-        return ReplyProduce(request_id=delayed.request_id, tp=delayed.tp, error=error)
+def _produced(delayed: DelayedProduce, leader: LeaderReplica) -> ReplyProduce:
     return ReplyProduce(
         request_id=delayed.request_id,
         tp=delayed.tp,
-        error=error,
+        error=ErrorCode.NONE,
         base_offset=delayed.base_offset,
         log_start_offset=leader.log.log_start_offset,
     )

@@ -13,11 +13,7 @@ from .epochs import EpochCache
 
 
 def diverging_epoch(
-    epochs: EpochCache,
-    *,
-    log_end_offset: int,
-    fetch_offset: int,
-    last_fetched_epoch: LeaderEpoch,
+    epochs: EpochCache, *, log_end_offset: int, fetch_offset: int, last_fetched_epoch: LeaderEpoch
 ) -> EpochEndOffset | None:
     """Return where a follower's history parts from the leader's, None while they are one.
 
@@ -35,9 +31,8 @@ def diverging_epoch(
 def choose_truncation(diverging: EpochEndOffset, epochs: EpochCache, *, log_end_offset: int) -> int:
     """Return the offset below which a follower keeps its log.
 
-    A follower that does not have the leader's epoch steps back to its own greatest epoch
-    below it: cutting at the leader's end alone would keep records of a shorter history
-    (KIP-279).
+    A follower that does not have the leader's epoch steps back to its own greatest epoch below it:
+    cutting at the leader's end alone would keep records of a shorter history (KIP-279).
 
     Source:  Kafka 3.9 AbstractFetcherThread.getOffsetTruncationState
     """

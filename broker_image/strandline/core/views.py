@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import assert_never
 
 from strandline.model import (
     NO_EPOCH,
     NO_LEADER,
-    BrokerEpoch,
     BrokerId,
     EpochStart,
     IsrEntry,
@@ -22,7 +20,7 @@ from strandline.model import (
 )
 
 from .follower import FollowerReplica
-from .isr import Stable, maximal_isr
+from .isr import maximal_isr
 from .leader import LeaderReplica
 from .partition import Failed, Idle, Partition, Role
 
@@ -36,12 +34,19 @@ class RoleName(Enum):
     FAILED = "failed"
 
 
+_NAMES: dict[type[Role], RoleName] = {
+    LeaderReplica: RoleName.LEADER,
+    FollowerReplica: RoleName.FOLLOWER,
+    Idle: RoleName.IDLE,
+    Failed: RoleName.FAILED,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerView:
     """One follower as its leader knows it; log_end_offset -1 before its first fetch."""
 
     broker_id: BrokerId
-    broker_epoch: BrokerEpoch
     log_end_offset: int
     last_caught_up_ms: int | None
 
@@ -50,8 +55,7 @@ class FollowerView:
 class PartitionView:
     """One replica. Fields about ISR and followers are of use on a leader only.
 
-    Before the first state leader is NO_LEADER and the epochs are -1; has_proposal_in_flight
-    is about the ISR; fenced tells that the leader or an epoch refused a follower.
+    Before the first state leader is NO_LEADER and the epochs are -1.
     """
 
     tp: TopicPartition
@@ -64,15 +68,11 @@ class PartitionView:
     isr: tuple[IsrEntry, ...]
     maximal_isr: frozenset[BrokerId]
     min_insync_replicas: int
-    is_under_min_isr: bool
-    has_proposal_in_flight: bool
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
-    epoch_start_offset: int
     epochs: tuple[EpochStart, ...]
     followers: tuple[FollowerView, ...]
-    fenced: bool
 
 
 def view_of(partition: Partition) -> PartitionView:
@@ -82,7 +82,7 @@ def view_of(partition: Partition) -> PartitionView:
     return PartitionView(
         tp=log.tp,
         topic_name=log.topic_name,
-        role=_name_of(role),
+        role=_NAMES[type(role)],
         leader=NO_LEADER if state is None else state.leader,
         leader_epoch=NO_EPOCH if state is None else state.leader_epoch,
         partition_epoch=PartitionEpoch(-1) if state is None else state.partition_epoch,
@@ -90,39 +90,16 @@ def view_of(partition: Partition) -> PartitionView:
         isr=() if state is None else state.isr,
         maximal_isr=frozenset() if leads is None else maximal_isr(leads.proposer.isr),
         min_insync_replicas=0 if leads is None else leads.min_insync_replicas,
-        is_under_min_isr=leads is not None and leads.is_under_min_isr,
-        has_proposal_in_flight=leads is not None and not isinstance(leads.proposer.isr, Stable),
         log_start_offset=log.log_start_offset,
         high_watermark=log.high_watermark,
         log_end_offset=log.log_end_offset,
-        epoch_start_offset=-1 if leads is None else leads.epoch_start_offset,
         epochs=log.epochs.entries,
-        followers=() if leads is None else _followers_of(leads),
-        fenced=isinstance(role, FollowerReplica) and role.fenced,
-    )
-
-
-def _name_of(role: Role) -> RoleName:
-    match role:
-        case LeaderReplica():
-            return RoleName.LEADER
-        case FollowerReplica():
-            return RoleName.FOLLOWER
-        case Idle():
-            return RoleName.IDLE
-        case Failed():
-            return RoleName.FAILED
-        case _:
-            assert_never(role)
-
-
-def _followers_of(leader: LeaderReplica) -> tuple[FollowerView, ...]:
-    return tuple(
-        FollowerView(
-            broker_id=broker_id,
-            broker_epoch=progress.broker_epoch,
-            log_end_offset=progress.log_end_offset,
-            last_caught_up_ms=progress.last_caught_up_ms,
-        )
-        for broker_id, progress in sorted(leader.followers.items())
+        followers=tuple(
+            FollowerView(
+                broker_id=broker_id,
+                log_end_offset=progress.log_end_offset,
+                last_caught_up_ms=progress.last_caught_up_ms,
+            )
+            for broker_id, progress in (sorted(leads.followers.items()) if leads else ())
+        ),
     )

@@ -1,7 +1,7 @@
 """Print every record of the logs in a data directory: `python -m strandline.dump_log`.
 
 By default it prints one line for each batch and below it its records, for people. With --lines it
-prints one line of JSON for each record, as `strandline.checker` reads it. It writes and locks
+prints one line of JSON for each record, as `scanned` says. It writes and locks
 nothing: a batch that a running broker is just writing is left out. A damaged log ends with exit
 code 1, after the batches before the damage.
 
@@ -16,13 +16,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from strandline.checker.history import Scanned, scanned_line
 from strandline.config.storage import StorageConfig
 from strandline.errors import CheckpointMalformed, CorruptBatch
 from strandline.model import BrokerId, LeaderEpoch
 
 from .log_reader import DumpedBatch, read_log, replicas
-from .record_reader import CODECS, Unreadable
+from .record_reader import Unreadable, codec_name
+from .scanned import Scanned, scanned_line
 
 SHOWN_BYTES_MAX = 200
 """Bytes shown of a key or value, for people; --lines prints values whole."""
@@ -92,7 +92,7 @@ def checker_lines(broker: BrokerId, partition: int, batch: DumpedBatch) -> Itera
     Raises:  Unreadable if the records are compressed
     """
     if batch.records is None:
-        raise Unreadable(problem="records are compressed", codec=CODECS[batch.header.codec])
+        raise Unreadable(problem="records are compressed", codec=codec_name(batch.header))
     for record in batch.records:
         yield scanned_line(
             Scanned(
@@ -109,10 +109,9 @@ def checker_lines(broker: BrokerId, partition: int, batch: DumpedBatch) -> Itera
 def human_lines(batch: DumpedBatch) -> Iterator[str]:
     """Yield a line for the batch and an indented one for each of its records."""
     header = batch.header
-    codec = CODECS[header.codec] if header.codec < len(CODECS) else str(header.codec)
     yield (
         f"offsets {header.base_offset}..{header.next_offset - 1} epoch {header.leader_epoch} "
-        f"crc {header.crc:08x} bytes {header.size_bytes} codec {codec} "
+        f"crc {header.crc:08x} bytes {header.size_bytes} codec {codec_name(header)} "
         f"producer {header.producer_id}/{header.producer_epoch} sequence {header.base_sequence} "
         f"at {batch.segment}:{batch.position}"
     )

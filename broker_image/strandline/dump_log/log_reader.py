@@ -1,7 +1,4 @@
-"""Reads the batches of replicas in a data directory, also of a running broker's.
-
-It writes and locks nothing: a batch that a running broker is just writing is left out.
-"""
+"""Reads the batches of replicas in a data directory, also of a running broker's."""
 
 from __future__ import annotations
 

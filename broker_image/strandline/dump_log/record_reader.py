@@ -40,6 +40,11 @@ class Unreadable(CorruptBatch):
     """The records are compressed by a codec that this reader does not know."""
 
 
+def codec_name(header: BatchHeader) -> str:
+    """Return the name of a batch's codec, its number if it has none."""
+    return CODECS[header.codec] if header.codec < len(CODECS) else str(header.codec)
+
+
 def read_records(header: BatchHeader, batch: Buffer) -> list[Record]:
     """Return the records of a whole batch.
 
@@ -50,8 +55,7 @@ def read_records(header: BatchHeader, batch: Buffer) -> list[Record]:
     if header.codec == GZIP:
         data = _gunzip(data)
     elif header.codec:
-        codec = CODECS[header.codec] if header.codec < len(CODECS) else str(header.codec)
-        raise Unreadable(problem="records are compressed", codec=codec)
+        raise Unreadable(problem="records are compressed", codec=codec_name(header))
     records = list(_records(header, data))
     if len(records) != header.records_count:
         raise CorruptBatch(

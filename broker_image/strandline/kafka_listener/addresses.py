@@ -1,6 +1,6 @@
 """Where clients find brokers and leaders, as seen through one listener.
 
-Called by the request handlers. Every address belongs to the listener of the client's connection:
+Called by `apis`. Every address belongs to the listener of the client's connection:
 a client outside the cluster never sees a pod address.
 """
 
@@ -65,10 +65,5 @@ class LeaderHints:
 
     def endpoints(self) -> list[Message]:
         """Return the addresses of the leaders named so far."""
-        if self._snapshot is None:
-            return []
-        return [
-            broker
-            for broker in broker_messages(self._snapshot)
-            if broker["node_id"] in self._named_leaders
-        ]
+        known = broker_messages(self._snapshot) if self._snapshot else []
+        return [broker for broker in known if broker["node_id"] in self._named_leaders]

@@ -15,18 +15,10 @@ from strandline.broker_interface import Buffer
 from .decoder_compiler import MALFORMED_CAUSES, Decode, compile_decoder
 from .encoder_compiler import Encode, compile_encoder
 from .schemas import API_VERSIONS, APIS, ApiSchema
-from .wire import (
-    MalformedRequest,
-    Message,
-    read_varint,
-    skip_tagged_fields,
-)
+from .wire import MalformedRequest, Message, read_varint, skip_tagged_fields
 
 FIXED_HEADER_BYTES = 8
 """API key, API version, correlation id: the part of a header that never changes."""
-
-CLIENT_ID_MAX_CHARACTERS = 255
-"""Longer client ids are cut; they serve for log lines and metrics only."""
 
 _FIXED_HEADER = struct.Struct(">hhi")
 _SHORT = struct.Struct(">h")
@@ -45,20 +37,14 @@ class RequestHeader:
 def request_decoder(api_key: int, version: int) -> Decode:
     """Return the compiled decoder of a request."""
     api = APIS[api_key]
-    return compile_decoder(
-        api.request, version,
-        is_flexible=api.is_flexible(version), title=f"{api.name} request {version}",
-    )  # fmt: skip
+    return compile_decoder(api, api.request, version)
 
 
 @cache
 def response_encoder(api_key: int, version: int) -> Encode:
     """Return the compiled encoder of a response."""
     api = APIS[api_key]
-    return compile_encoder(
-        api.response, version,
-        is_flexible=api.is_flexible(version), title=f"{api.name} response {version}",
-    )  # fmt: skip
+    return compile_encoder(api, api.response, version)
 
 
 def read_header(frame: memoryview) -> RequestHeader:
@@ -108,8 +94,7 @@ def _read_client_id(frame: memoryview) -> tuple[str, int]:
         return "", start
     if length > len(frame) - start:
         raise MalformedRequest("client id beyond the frame")
-    text = str(frame[start : start + length], "utf-8")
-    return text[:CLIENT_ID_MAX_CHARACTERS], start + length
+    return str(frame[start : start + length], "utf-8"), start + length
 
 
 def encode_response(

@@ -27,6 +27,7 @@ from strandline.errors import ErrorCode, InvariantViolation
 from strandline.kafka_listener.apis.api_versions import unsupported_version
 from strandline.log_fields import fields
 
+from .apis import HANDLERS
 from .codec import (
     FIXED_HEADER_BYTES,
     RequestHeader,
@@ -36,16 +37,11 @@ from .codec import (
 )
 from .error_logging import error_to_log
 from .frames import FrameAssembler
-from .handlers import HANDLERS
-from .observer import (
-    CLIENT_NAME_MAX_CHARACTERS,
-    ClientNames,
-    ListenerObserver,
-)
+from .observer import CLIENT_NAME_MAX_CHARACTERS, ClientNames, ListenerObserver
 from .request_memory import RequestMemory
 from .response import DeferredResponse, RequestContext, Response
 from .response_queue import PendingResponse, ResponseQueue
-from .schemas import API_VERSIONS, APIS, FETCH, ApiSchema
+from .schemas import API_VERSIONS, APIS, FETCH
 from .wire import MalformedRequest
 
 _log = logging.getLogger(__name__)
@@ -129,23 +125,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=self._settings.write_buffer_high_bytes)
         name = transport.get_extra_info("peername")
         self._peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
-        if self._shared.is_closing or self._has_too_many_connections():
+        most = self._settings.connections_max
+        is_full = len(self._shared.connections) >= most
+        if is_full and not self._shared.is_closing:
+            _log.warning(
+                "connection refused, too many connections",
+                extra=fields(peer=self._peer, connections_max=most),
+            )
+        if is_full or self._shared.is_closing:
             self._state = Ending()
             self._transport.abort()
             return
         self._shared.connections.add(self)
         self._shared.is_empty.clear()
-        self._shared.observer.connections_changed(len(self._shared.connections))
-
-    def _has_too_many_connections(self) -> bool:
-        most = self._settings.connections_max
-        if len(self._shared.connections) < most:
-            return False
-        _log.warning(
-            "connection refused, too many connections",
-            extra=fields(peer=self._peer, connections_max=most),
-        )
-        return True
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Cancel and release all that this client had in flight; appends go on."""
@@ -158,9 +150,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 pending.result.cancel()
         self._shared.request_memory.release(self._reserved_bytes)
         self._reserved_bytes = 0
-        if self in self._shared.connections:
-            self._shared.connections.remove(self)
-            self._shared.observer.connections_changed(len(self._shared.connections))
+        self._shared.connections.discard(self)
         if not self._shared.connections:
             self._shared.is_empty.set()
 
@@ -233,7 +223,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._take(frame)
                 self._send()
         except MalformedRequest as error:
-            pending = self._add_pending(None, NO_HEADER, size_bytes=0)
+            pending = self._responses.add(None, NO_HEADER, size_bytes=0)
             self._malformed(pending, reason=str(error))
             self._send()
 
@@ -245,9 +235,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         size = self._frames.next_size()
         if size is None:
             return True
-        if not self._responses.is_open:
-            return False
-        if len(self._responses) >= self._settings.requests_in_flight_max:
+        in_flight_max = self._settings.requests_in_flight_max
+        if not self._responses.is_open or len(self._responses) >= in_flight_max:
             return False
         if self._fetch_count and self._frames.next_api_key() == FETCH:
             # One fetch at a time: each response may be as large as fetch.max.bytes.
@@ -284,20 +273,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not isinstance(self._state, Lost):
             self._state = Ending()
 
-    def _add_pending(
-        self, api: ApiSchema | None, header: RequestHeader, *, size_bytes: int
-    ) -> PendingResponse:
-        pending = PendingResponse(
-            api=api, header=header, size_bytes=size_bytes, received_at=self._loop.time()
-        )
-        self._responses.add(pending)
-        return pending
-
     def _take(self, frame: memoryview) -> None:
         """Decode and handle one request; the one place where a handler's failure is caught."""
         header = read_header(frame)
         api = APIS.get(header.api_key)
-        pending = self._add_pending(api, header, size_bytes=len(frame))
+        pending = self._responses.add(api, header, size_bytes=len(frame))
         if api is None or not api.serves(header.version):
             self._unsupported(pending, frame)
             return
@@ -305,9 +285,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             client_id, request = decode_request(
                 api, header.version, frame, elements_max=self._settings.request_elements_max
             )
-            self._client_name = self._client_name or client_id
+            name = self._client_name or client_id
             if api.key == API_VERSIONS:
-                self._client_name = request.get("client_software_name", self._client_name)
+                name = request.get("client_software_name", name)
+            self._client_name = name[:CLIENT_NAME_MAX_CHARACTERS]
             outcome = HANDLERS[api.key](self._shared.context, header.version, request)
             pending.handled_at = self._loop.time()
             if isinstance(outcome, Response):
@@ -324,47 +305,34 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _unsupported(self, pending: PendingResponse, frame: memoryview) -> None:
         """Respond to an unknown version of ApiVersions; close for every other request."""
         if pending.header.api_key == API_VERSIONS:
-            pending.ready(unsupported_version(), 0, self._loop.time())
-            self._release_memory(pending)
+            self._complete(pending, unsupported_version(), version=0)
             return
         client = self._client_name or client_id_or_empty(frame)
         label = self._shared.client_names.label(client)
         self._shared.observer.request_unsupported(pending.api_name, label)
-        _log.warning(
-            "unsupported request, connection closed", extra=fields(**self._request_fields(pending))
-        )
+        told = self._request_fields(pending)
+        _log.warning("unsupported request, connection closed", extra=fields(**told))
         self._close_with(pending, ErrorCode.UNSUPPORTED_VERSION)
 
     def _malformed(self, pending: PendingResponse, *, reason: str) -> None:
-        _log.warning(
-            "malformed request, connection closed",
-            extra=fields(**self._request_fields(pending), reason=reason),
-        )
+        told = self._request_fields(pending)
+        _log.warning("malformed request, connection closed", extra=fields(**told, reason=reason))
         self._close_with(pending, ErrorCode.INVALID_REQUEST)
 
     def _failed(self, pending: PendingResponse, cause: BaseException) -> None:
         """Log a failure of our own and close the client's connection."""
-        _log.error(
-            "request failed, connection closed",
-            extra=fields(**self._request_fields(pending)),
-            exc_info=cause,
-        )
+        told = self._request_fields(pending)
+        _log.error("request failed, connection closed", extra=fields(**told), exc_info=cause)
         self._close_with(pending, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _client_fields(self) -> dict[str, object]:
-        return {
-            "peer": self._peer,
-            "listener": self._shared.context.listener_name,
-            "client": self._client_name[:CLIENT_NAME_MAX_CHARACTERS],
-        }
+        listener = self._shared.context.listener_name
+        return {"peer": self._peer, "listener": listener, "client": self._client_name}
 
     def _request_fields(self, pending: PendingResponse) -> dict[str, object]:
-        return {
-            **self._client_fields(),
-            "api": pending.api_name,
-            "api_key": pending.header.api_key,
-            "api_version": pending.header.version,
-        }
+        header = pending.header
+        api = {"api": pending.api_name, "api_key": header.api_key, "api_version": header.version}
+        return {**self._client_fields(), **api}
 
     # --- responses out --------------------------------------------------------------------
 
@@ -402,21 +370,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _ready(self, pending: PendingResponse, response: Response) -> None:
         logged_error = error_to_log(response)
         if logged_error is not None:
-            _log.log(
-                logged_error.level,
-                "request refused",
-                extra=fields(**self._request_fields(pending), **logged_error.fields()),
-            )
-        pending.ready(response, pending.header.version, self._loop.time())
-        self._release_memory(pending)
+            told = {**self._request_fields(pending), **logged_error.fields()}
+            _log.log(logged_error.level, "request refused", extra=fields(**told))
+        self._complete(pending, response, version=pending.header.version)
 
     def _close_with(self, pending: PendingResponse, error: ErrorCode) -> None:
+        """Close the connection, without a response, when the responses before it were sent."""
         self._become_ending()
-        pending.ready_to_close(error, self._loop.time())
-        self._release_memory(pending)
+        no_response = Response(body=None, error=error, closes_connection=True)
+        self._complete(pending, no_response, version=pending.header.version)
 
-    def _release_memory(self, pending: PendingResponse) -> None:
-        """Release the memory of the request: its frame is not needed any more."""
+    def _complete(self, pending: PendingResponse, response: Response, *, version: int) -> None:
+        """Let the response be sent; release the request's memory, as its frame is not needed."""
+        pending.ready(response, version, self._loop.time())
         self._reserved_bytes -= pending.size_bytes
         self._shared.request_memory.release(pending.size_bytes)
 

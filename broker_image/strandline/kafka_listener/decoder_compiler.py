@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
-from .schema_language import FIXED_FORMATS, Field
+from .schema_language import FIXED_FORMATS, Field, fixed_layout
+from .schemas import ApiSchema
 from .wire import (
+    CodecWriter,
     MalformedRequest,
     Message,
-    SourceText,
     long_varint,
     read_varint,
     skip_tagged_fields,
@@ -28,179 +30,146 @@ MALFORMED_CAUSES = (struct.error, IndexError, UnicodeDecodeError)
 """What a generated function raises, besides MalformedRequest, when a frame is wrong."""
 
 
-def compile_decoder(
-    fields: Sequence[Field], version: int, *, is_flexible: bool, title: str
-) -> Decode:
-    """Return the decoder of one message in one version."""
-    source = SourceText(
-        {
-            "Malformed": MalformedRequest,
-            "long_varint": long_varint,
-            "read_varint": read_varint,
-            "skip_tagged": skip_tagged_fields,
-            "unpack_from": struct.unpack_from,
-            "to_str": str,
-        }
+def compile_decoder(api: ApiSchema, fields: Sequence[Field], version: int) -> Decode:
+    """Return the decoder of one version of a message: of the API's request or of its response."""
+    writer = _DecoderWriter(
+        version,
+        is_flexible=api.is_flexible(version),
+        Malformed=MalformedRequest,
+        long_varint=long_varint,
+        read_varint=read_varint,
+        skip_tagged=skip_tagged_fields,
+        unpack_from=struct.unpack_from,
+        to_str=str,
     )
-    source.line("def decode(b, p, left):")
-    source.indent()
-    source.line("end = len(b)")
-    result = _DecoderWriter(source, version, is_flexible=is_flexible).struct(fields)
-    source.line(f"return {result}, p")
-    decode: Decode = source.compile("decode", title)
+    with writer.block("def decode(b, p, left):"):
+        writer.line("end = len(b)")
+        writer.line(f"return {writer.struct(fields)}, p")
+    decode: Decode = writer.compile("decode", f"{api.name} {version} decoder")
     return decode
 
 
-class _DecoderWriter:
+class _DecoderWriter(CodecWriter):
     """Writes the statements that read fields; `b` frame, `p` position, `end`, `left` elements."""
-
-    def __init__(self, source: SourceText, version: int, *, is_flexible: bool) -> None:
-        self._source = source
-        self._version = version
-        self._flexible = is_flexible
 
     def struct(self, fields: Sequence[Field]) -> str:
         """Write the code that reads a struct; return the expression of its value."""
-        items: dict[str, str] = {}
-        run: list[Field] = []
-        tagged: list[Field] = []
-        for field in fields:
-            if self._version not in field.versions:
-                if field.has_default:
-                    items[field.name] = self._default(field)
-            elif field.tag is not None:
-                tagged.append(field)
-            elif field.is_plain_fixed():
-                run.append(field)
+        present = [field for field in fields if self._version in field.versions]
+        items = {
+            field.name: self._default(field)
+            for field in fields
+            if field.has_default and self._version not in field.versions
+        }
+        untagged = (field for field in present if field.tag is None)
+        for is_fixed, run in groupby(untagged, Field.is_plain_fixed):
+            if is_fixed:
+                items |= self._fixed_run(list(run))
             else:
-                self._fixed_run(run, items)
-                items[field.name] = self._value(field)
-        self._fixed_run(run, items)
+                for field in run:
+                    items[field.name] = self._value(field)
         if self._flexible:
-            self._tagged_section(tagged, items)
+            items |= self._tagged_section([field for field in present if field.tag is not None])
         return "{" + ", ".join(f"{name!r}: {value}" for name, value in items.items()) + "}"
 
     def _default(self, field: Field) -> str:
         return "[]" if field.is_array else repr(field.default)
 
-    def _fixed_run(self, run: list[Field], items: dict[str, str]) -> None:
-        """Write one unpack for all fields gathered so far, and forget them."""
-        if not run:
-            return
-        layout = struct.Struct(">" + "".join(FIXED_FORMATS[field.kind] for field in run))
-        names = [self._source.new_name() for _ in run]
-        items.update(zip((field.name for field in run), names, strict=True))
-        unpack = self._source.constant(layout.unpack_from)
-        self._source.line(f"{', '.join(names)}, = {unpack}(b, p)")
-        self._source.line(f"p += {layout.size}")
-        run.clear()
+    def _fixed_run(self, run: Sequence[Field]) -> dict[str, str]:
+        """Write one unpack for neighbouring fields; return the name of each field's value."""
+        layout = fixed_layout(run)
+        names = [self.new_name() for _ in run]
+        self.line(f"{', '.join(names)}, = {self.constant(layout.unpack_from)}(b, p)")
+        self.line(f"p += {layout.size}")
+        return {field.name: name for field, name in zip(run, names, strict=True)}
 
     def _value(self, field: Field) -> str:
         if field.is_array:
             return self._array(field)
         if field.kind == "struct":
-            return self._struct_value(field)
+            name = self.new_name()
+            self.line(f"{name} = {self.struct(field.fields)}")
+            return name
         return self._sized(field)
-
-    def _struct_value(self, field: Field) -> str:
-        name = self._source.new_name()
-        self._source.line(f"{name} = {self.struct(field.fields)}")
-        return name
 
     def _length(self, classic_format: str) -> str:
         """Write the code that reads a length; return its name. -1 is null in both encodings."""
-        source, name = self._source, self._source.new_name()
+        name = self.new_name()
         if self._flexible:
-            source.line(f"{name} = b[p]")
-            source.line(f"if {name} < 128: p += 1")
-            source.line(f"else: {name}, p = long_varint(b, p)")
-            source.line(f"{name} -= 1")
+            self.line(f"{name} = b[p]")
+            self.line(f"if {name} < 128: p += 1")
+            self.line(f"else: {name}, p = long_varint(b, p)")
+            self.line(f"{name} -= 1")
         else:
-            size = struct.calcsize(classic_format)
-            unpack = source.constant(struct.Struct(classic_format).unpack_from)
-            source.line(f"{name}, = {unpack}(b, p)")
-            source.line(f"p += {size}")
+            layout = struct.Struct(classic_format)
+            self.line(f"{name}, = {self.constant(layout.unpack_from)}(b, p)")
+            self.line(f"p += {layout.size}")
         return name
 
     def _null_or_refusal(self, field: Field, length: str, name: str) -> None:
         """Write the branch for a negative length."""
-        source = self._source
-        source.line(f"if {length} < 0:")
-        source.indent()
-        if self._version in field.nullable:
-            source.line(f"if {length} != -1: raise Malformed('length below -1')")
-            source.line(f"{name} = None")
-        else:
-            source.line(f"raise Malformed('{field.name} is null')")
-        source.dedent()
+        with self.block(f"if {length} < 0:"):
+            if self._version in field.nullable:
+                self.line(f"if {length} != -1: raise Malformed('length below -1')")
+                self.line(f"{name} = None")
+            else:
+                self.line(f"raise Malformed('{field.name} is null')")
 
     def _sized(self, field: Field) -> str:
         """Write the code that reads a string or records; return the name of the value."""
-        source, name = self._source, self._source.new_name()
+        name = self.new_name()
         length = self._length(">i" if field.kind == "records" else ">h")
         self._null_or_refusal(field, length, name)
-        source.line(f"elif {length} > end - p: raise Malformed('{field.name} beyond the frame')")
-        source.line("else:")
-        source.indent()
+        self.line(f"elif {length} > end - p: raise Malformed('{field.name} beyond the frame')")
         piece = f"b[p:p + {length}]"
-        value = piece if field.kind == "records" else f"to_str({piece}, 'utf-8')"
-        source.line(f"{name} = {value}")
-        source.line(f"p += {length}")
-        source.dedent()
+        with self.block("else:"):
+            value = piece if field.kind == "records" else f"to_str({piece}, 'utf-8')"
+            self.line(f"{name} = {value}")
+            self.line(f"p += {length}")
         return name
 
     def _array(self, field: Field) -> str:
-        source, name = self._source, self._source.new_name()
+        name = self.new_name()
         count = self._length(">i")
         self._null_or_refusal(field, count, name)
-        source.line("else:")
-        source.indent()
-        source.line(f"left -= {count}")
-        source.line(f"if left < 0 or {count} > end - p: raise Malformed('too many {field.name}')")
-        if field.kind in FIXED_FORMATS:
-            width = struct.calcsize(">" + FIXED_FORMATS[field.kind])
-            source.line(
-                f"{name} = list(unpack_from('>%d{FIXED_FORMATS[field.kind]}' % {count}, b, p))"
-            )
-            source.line(f"p += {width} * {count}")
-        else:
-            source.line(f"{name} = []")
-            source.line(f"for _ in range({count}):")
-            source.indent()
-            element = self.struct(field.fields) if field.kind == "struct" else self._sized(field)
-            source.line(f"{name}.append({element})")
-            source.dedent()
-        source.dedent()
+        with self.block("else:"):
+            self.line(f"left -= {count}")
+            self.line(f"if left < 0 or {count} > end - p: raise Malformed('too many {field.name}')")
+            if field.kind in FIXED_FORMATS:
+                letter = FIXED_FORMATS[field.kind]
+                self.line(f"{name} = list(unpack_from('>%d{letter}' % {count}, b, p))")
+                self.line(f"p += {struct.calcsize('>' + letter)} * {count}")
+                return name
+            self.line(f"{name} = []")
+            with self.block(f"for _ in range({count}):"):
+                is_struct = field.kind == "struct"
+                element = self.struct(field.fields) if is_struct else self._sized(field)
+                self.line(f"{name}.append({element})")
         return name
 
-    def _tagged_section(self, tagged: Sequence[Field], items: dict[str, str]) -> None:
-        """Write the code that reads the tagged fields at the end of a flexible struct."""
-        source = self._source
+    def _tagged_section(self, tagged: Sequence[Field]) -> dict[str, str]:
+        """Write the code that reads the tagged fields at the end of a flexible struct.
+
+        Returns: the name of each field's value
+        """
+        names = {field.name: self.new_name() for field in tagged}
         for field in tagged:
-            items[field.name] = source.new_name()
-            source.line(f"{items[field.name]} = {self._default(field)}")
-        count = source.new_name()
-        source.line(f"{count}, p = read_varint(b, p)")
+            self.line(f"{names[field.name]} = {self._default(field)}")
+        count = self.new_name()
+        self.line(f"{count}, p = read_varint(b, p)")
         if not tagged:
-            source.line(f"if {count}: p = skip_tagged(b, p, {count})")
-            return
-        tag, size, stop = (source.new_name() for _ in range(3))
-        source.line(f"for _ in range({count}):")
-        source.indent()
-        source.line(f"{tag}, p = read_varint(b, p)")
-        source.line(f"{size}, p = read_varint(b, p)")
-        source.line(f"{stop} = p + {size}")
-        source.line(f"if {stop} > end: raise Malformed('tagged field beyond the frame')")
-        for field in tagged:
-            source.line(f"if {tag} == {field.tag}:")
-            source.indent()
-            inner: dict[str, str] = {}
-            if field.is_plain_fixed():
-                self._fixed_run([field], inner)
-            else:
-                inner[field.name] = self._value(field)
-            source.line(f"{items[field.name]} = {inner[field.name]}")
-            source.line(f"if p != {stop}: raise Malformed('size of tagged field is wrong')")
-            source.dedent()
-        source.line(f"p = {stop}")
-        source.dedent()
+            self.line(f"if {count}: p = skip_tagged(b, p, {count})")
+            return names
+        tag, size, stop = (self.new_name() for _ in range(3))
+        with self.block(f"for _ in range({count}):"):
+            self.line(f"{tag}, p = read_varint(b, p)")
+            self.line(f"{size}, p = read_varint(b, p)")
+            self.line(f"{stop} = p + {size}")
+            self.line(f"if {stop} > end: raise Malformed('tagged field beyond the frame')")
+            for field in tagged:
+                with self.block(f"if {tag} == {field.tag}:"):
+                    is_fixed = field.is_plain_fixed()
+                    value = self._fixed_run([field])[field.name] if is_fixed else self._value(field)
+                    self.line(f"{names[field.name]} = {value}")
+                    self.line(f"if p != {stop}: raise Malformed('size of tagged field is wrong')")
+            self.line(f"p = {stop}")
+        return names

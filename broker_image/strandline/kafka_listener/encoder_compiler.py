@@ -8,166 +8,130 @@ takes its default; a tagged field is written only if it differs from its default
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
 
 from strandline.broker_interface import Buffer
 
-from .schema_language import FIXED_FORMATS, Field
-from .wire import (
-    Message,
-    SourceText,
-    append_records,
-    write_int32_length,
-    write_varint,
-)
+from .schema_language import FIXED_FORMATS, Field, fixed_layout
+from .schemas import ApiSchema
+from .wire import CodecWriter, Message, append_records, write_varint
 
 Encode = Callable[[Message, list[Buffer], bytearray], None]
 """(message, buffers so far, last of them): appends the message to the buffers."""
 
 
-def compile_encoder(
-    fields: Sequence[Field], version: int, *, is_flexible: bool, title: str
-) -> Encode:
-    """Return the encoder of one message in one version."""
-    source = SourceText(
-        {
-            "append_records": append_records,
-            "int32_length": write_int32_length,
-            "pack": struct.pack,
-            "short": struct.Struct(">h").pack,
-            "varint": write_varint,
-        }
+def compile_encoder(api: ApiSchema, fields: Sequence[Field], version: int) -> Encode:
+    """Return the encoder of one version of a message: of the API's request or of its response."""
+    writer = _EncoderWriter(
+        version,
+        is_flexible=api.is_flexible(version),
+        append_records=append_records,
+        int32_length=struct.Struct(">i").pack,
+        pack=struct.pack,
+        short=struct.Struct(">h").pack,
+        varint=write_varint,
     )
-    source.line("def encode(m, out, w):")
-    source.indent()
-    source.line("pass")
-    _EncoderWriter(source, version, is_flexible=is_flexible).struct(fields, "m")
-    encode: Encode = source.compile("encode", title)
+    with writer.block("def encode(m, out, w):"):
+        writer.line("pass")
+        writer.struct(fields, "m")
+    encode: Encode = writer.compile("encode", f"{api.name} {version} encoder")
     return encode
 
 
-class _EncoderWriter:
+class _EncoderWriter(CodecWriter):
     """Writes the statements that append fields to `w`, the last buffer of `out`."""
-
-    def __init__(self, source: SourceText, version: int, *, is_flexible: bool) -> None:
-        self._source = source
-        self._version = version
-        self._flexible = is_flexible
 
     def struct(self, fields: Sequence[Field], owner: str) -> None:
         """Write the code that writes the struct in the variable `owner`."""
-        run: list[Field] = []
-        tagged: list[Field] = []
-        for field in fields:
-            if self._version not in field.versions:
-                continue
-            if field.tag is not None:
-                tagged.append(field)
-            elif field.is_plain_fixed():
-                run.append(field)
+        present = [field for field in fields if self._version in field.versions]
+        untagged = (field for field in present if field.tag is None)
+        for is_fixed, run in groupby(untagged, Field.is_plain_fixed):
+            if is_fixed:
+                self._fixed_run(list(run), owner)
             else:
-                self._fixed_run(run, owner)
-                self._value(field, self._get(field, owner))
-        self._fixed_run(run, owner)
+                for field in run:
+                    self._value(field, self._get(field, owner))
         if self._flexible:
-            self._tagged_section(tagged, owner)
+            self._tagged_section([field for field in present if field.tag is not None], owner)
 
     def _get(self, field: Field, owner: str) -> str:
         if field.has_default:
             return f"{owner}.get({field.name!r}, {field.default!r})"
         return f"{owner}[{field.name!r}]"
 
-    def _fixed_run(self, run: list[Field], owner: str) -> None:
-        """Write one pack for all fields gathered so far, and forget them."""
-        if run:
-            layout = struct.Struct(">" + "".join(FIXED_FORMATS[field.kind] for field in run))
-            pack = self._source.constant(layout.pack)
-            values = ", ".join(self._get(field, owner) for field in run)
-            self._source.line(f"w += {pack}({values})")
-            run.clear()
+    def _fixed_run(self, run: Sequence[Field], owner: str) -> None:
+        """Write one pack for neighbouring fields."""
+        pack = self.constant(fixed_layout(run).pack)
+        values = ", ".join(self._get(field, owner) for field in run)
+        self.line(f"w += {pack}({values})")
 
     def _value(self, field: Field, expression: str) -> None:
-        name = self._source.new_name()
-        self._source.line(f"{name} = {expression}")
+        name = self.new_name()
+        self.line(f"{name} = {expression}")
         if field.is_array:
-            self._array(field, name)
+            with self._unless_null(field, name, "int32_length"):
+                self._array(field, name)
         elif field.kind == "struct":
             self.struct(field.fields, name)
         elif field.kind == "records":
-            self._records(name)
+            arguments = "varint, (0, 1)" if self._flexible else "int32_length, (-1, 0)"
+            self.line(f"w = append_records(out, w, {name}, {arguments})")
         else:
-            self._string(name, may_be_null=self._version in field.nullable)
+            with self._unless_null(field, name, "short"):
+                self._string(name)
 
-    def _string(self, name: str, *, may_be_null: bool) -> None:
-        source = self._source
-        if may_be_null:
-            source.line(f"if {name} is None: w += {self._null('short')}")
-            source.line("else:")
-            source.indent()
-        source.line(f"{name} = {name}.encode()")
+    @contextmanager
+    def _unless_null(self, field: Field, name: str, classic_length: str) -> Iterator[None]:
+        """Write the code for null, if the version allows it; the lines meanwhile are the rest."""
+        if self._version not in field.nullable:
+            yield
+            return
+        null = "b'\\0'" if self._flexible else f"{classic_length}(-1)"
+        self.line(f"if {name} is None: w += {null}")
+        with self.block("else:"):
+            yield
+
+    def _string(self, name: str) -> None:
+        self.line(f"{name} = {name}.encode()")
         length = f"varint(len({name}) + 1)" if self._flexible else f"short(len({name}))"
-        source.line(f"w += {length}")
-        source.line(f"w += {name}")
-        if may_be_null:
-            source.dedent()
-
-    def _null(self, classic_writer: str) -> str:
-        return "b'\\0'" if self._flexible else f"{classic_writer}(-1)"
-
-    def _records(self, name: str) -> None:
-        arguments = "varint, (0, 1)" if self._flexible else "int32_length, (-1, 0)"
-        self._source.line(f"w = append_records(out, w, {name}, {arguments})")
+        self.line(f"w += {length}")
+        self.line(f"w += {name}")
 
     def _array(self, field: Field, name: str) -> None:
-        source = self._source
-        may_be_null = self._version in field.nullable
-        if may_be_null:
-            source.line(f"if {name} is None: w += {self._null('int32_length')}")
-            source.line("else:")
-            source.indent()
         length = f"varint(len({name}) + 1)" if self._flexible else f"int32_length(len({name}))"
-        source.line(f"w += {length}")
+        self.line(f"w += {length}")
         if field.kind in FIXED_FORMATS:
-            source.line(f"w += pack('>%d{FIXED_FORMATS[field.kind]}' % len({name}), *{name})")
-        else:
-            element = source.new_name()
-            source.line(f"for {element} in {name}:")
-            source.indent()
+            self.line(f"w += pack('>%d{FIXED_FORMATS[field.kind]}' % len({name}), *{name})")
+            return
+        element = self.new_name()
+        with self.block(f"for {element} in {name}:"):
             if field.kind == "struct":
-                source.line("pass")
+                self.line("pass")
                 self.struct(field.fields, element)
             else:
-                self._string(element, may_be_null=False)
-            source.dedent()
-        if may_be_null:
-            source.dedent()
+                self._string(element)
 
     def _tagged_section(self, tagged: Sequence[Field], owner: str) -> None:
         """Write the code that writes the tagged fields at the end of a flexible struct."""
-        source = self._source
         if not tagged:
-            source.line("w += b'\\0'")
+            self.line("w += b'\\0'")
             return
-        pieces, outer = source.new_name(), source.new_name()
-        source.line(f"{pieces} = []")
-        source.line(f"{outer} = w")
+        pieces, outer = self.new_name(), self.new_name()
+        self.line(f"{pieces} = []")
+        self.line(f"{outer} = w")
         for field in sorted(tagged, key=lambda tagged_field: tagged_field.tag or 0):
-            value = source.new_name()
-            source.line(f"{value} = {owner}.get({field.name!r}, {field.default!r})")
+            value = self.new_name()
+            self.line(f"{value} = {owner}.get({field.name!r}, {field.default!r})")
             is_set = value if field.is_array else f"{value} != {field.default!r}"
-            source.line(f"if {is_set}:")
-            source.indent()
-            source.line("w = bytearray()")
-            self._tagged_value(field, value)
-            source.line(f"{pieces}.append(varint({field.tag}) + varint(len(w)) + w)")
-            source.dedent()
-        source.line(f"w = {outer}")
-        source.line(f"w += varint(len({pieces}))")
-        source.line(f"for w_piece in {pieces}: w += w_piece")
-
-    def _tagged_value(self, field: Field, value: str) -> None:
-        if field.is_plain_fixed():
-            pack = self._source.constant(struct.Struct(">" + FIXED_FORMATS[field.kind]).pack)
-            self._source.line(f"w += {pack}({value})")
-        else:
-            self._value(field, value)
+            with self.block(f"if {is_set}:"):
+                self.line("w = bytearray()")
+                if field.is_plain_fixed():
+                    self.line(f"w += {self.constant(fixed_layout([field]).pack)}({value})")
+                else:
+                    self._value(field, value)
+                self.line(f"{pieces}.append(varint({field.tag}) + varint(len(w)) + w)")
+        self.line(f"w = {outer}")
+        self.line(f"w += varint(len({pieces}))")
+        self.line(f"for w_piece in {pieces}: w += w_piece")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from strandline.errors import ErrorCode
@@ -77,16 +77,7 @@ def error_to_log(response: Response) -> LoggedError | None:
     if response.error is ErrorCode.NONE:
         return None
     logged = [error for error in _errors(response) if error.error in _LEVELS]
-    if not logged:
-        return None
-    first = logged[0]
-    return LoggedError(
-        error=first.error,
-        topic=first.topic,
-        partition=first.partition,
-        cause=first.cause,
-        count=len(logged),
-    )
+    return replace(logged[0], count=len(logged)) if logged else None
 
 
 def _errors(response: Response) -> Iterator[LoggedError]:

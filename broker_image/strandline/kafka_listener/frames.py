@@ -83,25 +83,20 @@ class FrameAssembler:
     def take(self) -> memoryview | None:
         """Return the frame in progress if it is complete; the memory is the caller's alone."""
         if self._large is not None:
-            return self._take_large(self._large)
+            if self._large_filled < len(self._large):
+                return None
+            frame, self._large, self._large_filled = memoryview(self._large), None, 0
+            return frame
         size = self.next_size()
         if size is None:
             return None
         begin = self._start + LENGTH_BYTES
         if self._end - begin >= size:
-            frame = bytes(self._view[begin : begin + size])
             self._start = begin + size
-            return memoryview(frame)
+            return memoryview(bytes(self._view[begin : self._start]))
         if size + LENGTH_BYTES > len(self._staging):
             self._large = bytearray(size)
             self._large_filled = self._end - begin
             self._large[: self._large_filled] = self._view[begin : self._end]
             self._start = self._end = 0
         return None
-
-    def _take_large(self, large: bytearray) -> memoryview | None:
-        if self._large_filled < len(large):
-            return None
-        self._large = None
-        self._large_filled = 0
-        return memoryview(large)

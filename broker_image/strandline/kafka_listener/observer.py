@@ -1,6 +1,6 @@
 """What a listener reports about its work: the hooks that metrics hang on.
 
-Called by `connection` and `server`; implemented by `runtime`, which exports metrics.
+Called by `connection`; implemented by `runtime`, which exports metrics.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from strandline.errors import ErrorCode
 OTHER_CLIENTS = "other"
 UNKNOWN_CLIENT = "unknown"
 CLIENT_NAME_MAX_CHARACTERS = 64
+"""Longer names are cut: a name serves for log lines and metrics only."""
 NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -34,15 +35,9 @@ class ListenerObserver(Protocol):
         error is the first one in the response. local is decoding and handling, remote the wait
         for replication or data, send the wait for earlier responses and for the socket.
         """
-        ...
 
     def request_unsupported(self, api: str, client: str) -> None:
         """Note a request for an API or version that is not served."""
-        ...
-
-    def connections_changed(self, count: int) -> None:
-        """Note the present number of connections."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,9 +52,6 @@ class ClientNames:
         plain = NOT_PLAIN.sub("_", name[:CLIENT_NAME_MAX_CHARACTERS])
         if not plain:
             return UNKNOWN_CLIENT
-        if plain in self._known:
-            return plain
-        if len(self._known) >= self.names_max:
-            return OTHER_CLIENTS
-        self._known.add(plain)
-        return plain
+        if len(self._known) < self.names_max:
+            self._known.add(plain)
+        return plain if plain in self._known else OTHER_CLIENTS

@@ -1,6 +1,6 @@
 """The context that a request handler gets, and the responses that it returns.
 
-Shared by `handlers` and `connection`.
+Shared by `apis` and `connection`.
 """
 
 from __future__ import annotations
@@ -49,6 +49,28 @@ class DeferredResponse:
     result: Awaitable[Any]
     finish: Callable[[Any], Response]
     may_cancel: bool
+
+
+def per_partition(
+    request: Message,
+    entry_for: Callable[[str, Message], Message],
+    *,
+    error: ErrorCode = ErrorCode.NONE,
+) -> Response:
+    """Return a response with one entry for each partition of the request, grouped as requested.
+
+    entry_for gets a topic's name and one of its partitions; error is that of the whole request.
+    """
+    topics = [
+        {
+            "name": topic["name"],
+            "partitions": [entry_for(topic["name"], each) for each in topic["partitions"]],
+        }
+        for topic in request["topics"]
+    ]
+    codes = (entry["error_code"] for topic in topics for entry in topic["partitions"])
+    body = {"error_code": error, "topics": topics}
+    return Response(body=body, error=first_error((error, *codes)))
 
 
 def first_error(codes: Iterable[ErrorCode]) -> ErrorCode:

@@ -60,16 +60,6 @@ class PendingResponse:
             self.buffers = encode_response(
                 self.api, version, correlation_id=self.header.correlation_id, message=response.body
             )
-        self._settled(now)
-
-    def ready_to_close(self, error: ErrorCode, now: float) -> None:
-        """Close the connection, without a response, when the responses before it were sent."""
-        self.error = error
-        self.closes_connection = True
-        self.buffers = []
-        self._settled(now)
-
-    def _settled(self, now: float) -> None:
         self.ready_at = now
         self.handled_at = self.handled_at or now
         self.result = None
@@ -120,9 +110,14 @@ class ResponseQueue:
         if self._outflow is Outflow.BLOCKED:
             self._outflow = Outflow.OPEN
 
-    def add(self, pending: PendingResponse) -> None:
-        """Give a request its place in the order."""
+    def add(
+        self, api: ApiSchema | None, header: RequestHeader, *, size_bytes: int
+    ) -> PendingResponse:
+        """Give a request its place in the order; return it."""
+        now = self._loop.time()
+        pending = PendingResponse(api=api, header=header, size_bytes=size_bytes, received_at=now)
         self._responses.append(pending)
+        return pending
 
     def send_next(self, transport: asyncio.Transport) -> bool:
         """Send the oldest response if it is ready; False if nothing was sent.

@@ -1,6 +1,7 @@
 """The notation for the fields of messages, and its parser.
 
-Called by `schemas`; the compilers read the `Field` trees made here. One line is one field:
+Called by `schemas`; the compilers read the `Field` trees made here. A line holds fields that
+belong together, with commas between them; each field is
 
     name type [versions] [marks]
 
@@ -10,11 +11,14 @@ Called by `schemas`; the compilers read the `Field` trees made here. One line is
     `=x`      value that stands for an absent one: a number, `null`, `false`, `true`, `''`
     `#0`      tagged field 0: written after the others, and only if it is not its default
 
-Lines indented below a struct are its fields. Order is the order on the wire.
+Lines indented below a struct, the last field of its line, are its fields. Order is the order on
+the wire.
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 FIXED_FORMATS = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uuid": "16s"}
@@ -63,6 +67,11 @@ class Field:
         return not self.is_array and self.kind in FIXED_FORMATS
 
 
+def fixed_layout(run: Iterable[Field]) -> struct.Struct:
+    """Return the layout of neighbouring fields of fixed width."""
+    return struct.Struct(">" + "".join(FIXED_FORMATS[field.kind] for field in run))
+
+
 class NotationError(Exception):
     """The parser cannot read a line of the schema table: our own mistake, found at import."""
 
@@ -88,18 +97,19 @@ def _parse_level(lines: list[str], indent: int) -> tuple[tuple[Field, ...], list
         children: tuple[Field, ...] = ()
         if lines and _indent(lines[0]) > indent:
             children, lines = _parse_level(lines, _indent(lines[0]))
-        fields.append(_parse_line(line, children))
+        *before, last = line.split(",")
+        fields += [_parse_field(text, ()) for text in before]
+        fields.append(_parse_field(last, children))
     return tuple(fields), lines
 
 
-def _parse_line(line: str, children: tuple[Field, ...]) -> Field:
-    name, type_name, *marks = line.split()
+def _parse_field(text: str, children: tuple[Field, ...]) -> Field:
+    name, type_name, *marks = text.split()
     is_array = type_name.startswith("[]")
     kind = type_name.removeprefix("[]")
-    if (kind not in FIXED_FORMATS and kind not in OTHER_TYPES) or (kind == "struct") != bool(
-        children
-    ):
-        raise NotationError(f"type and fields do not fit: {line!r}")
+    is_known = kind in FIXED_FORMATS or kind in OTHER_TYPES
+    if not is_known or (kind == "struct") != bool(children):
+        raise NotationError(f"type and fields do not fit: {text!r}")
     versions, nullable, tag = EVERY_VERSION, NO_VERSION, None
     has_default, default = False, None
     for mark in marks:

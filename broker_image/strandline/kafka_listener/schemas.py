@@ -51,258 +51,180 @@ class ApiSchema:
         return version >= self.flexible_from
 
 
-def _api(
-    key: int, name: str, versions: tuple[int, int], *,
-    flexible_from: int, request: str, response: str, advertised_min: int | None = None,
-) -> ApiSchema:  # fmt: skip
-    return ApiSchema(
-        key=key, name=name, served_min=versions[0], served_max=versions[1],
-        advertised_min=versions[0] if advertised_min is None else advertised_min,
-        flexible_from=flexible_from, request=parse_fields(request),
-        response=parse_fields(response),
-    )  # fmt: skip
-
-
-_PRODUCE = _api(
-    PRODUCE, "Produce", (3, 11), advertised_min=0, flexible_from=9,
-    request="""
+_PRODUCE = ApiSchema(
+    key=PRODUCE, name="Produce", advertised_min=0, served_min=3, served_max=11, flexible_from=9,
+    request=parse_fields("""
         transactional_id string ? =null
-        acks int16
-        timeout_ms int32
+        acks int16, timeout_ms int32
         topics []struct
             name string
             partitions []struct
-                index int32
-                records records ?
-    """,
-    response="""
+                index int32, records records ?
+    """),
+    response=parse_fields("""
         topics []struct
             name string
             partitions []struct
-                index int32
-                error_code int16
-                base_offset int64
-                log_append_time_ms int64 =-1
-                log_start_offset int64 5+ =-1
+                index int32, error_code int16, base_offset int64
+                log_append_time_ms int64 =-1, log_start_offset int64 5+ =-1
                 record_errors []struct 8+
-                    batch_index int32
-                    message string ? =null
+                    batch_index int32, message string ? =null
                 error_message string 8+ ? =null
                 current_leader struct 10+ #0
-                    leader_id int32 =-1
-                    leader_epoch int32 =-1
+                    leader_id int32 =-1, leader_epoch int32 =-1
         throttle_time_ms int32 =0
         node_endpoints []struct 10+ #0
-            node_id int32
-            host string
-            port int32
-            rack string ? =null
-    """,
+            node_id int32, host string, port int32, rack string ? =null
+    """),
 )  # fmt: skip
 
-_FETCH = _api(
-    FETCH, "Fetch", (4, 12), flexible_from=12,
-    request="""
+_FETCH = ApiSchema(
+    key=FETCH, name="Fetch", advertised_min=4, served_min=4, served_max=12, flexible_from=12,
+    request=parse_fields("""
         cluster_id string 12+ ? #0 =null
         replica_id int32 =-1
-        max_wait_ms int32
-        min_bytes int32
-        max_bytes int32 =2147483647
+        max_wait_ms int32, min_bytes int32, max_bytes int32 =2147483647
         isolation_level int8 =0
-        session_id int32 7+ =0
-        session_epoch int32 7+ =-1
+        session_id int32 7+ =0, session_epoch int32 7+ =-1
         topics []struct
             name string
             partitions []struct
-                index int32
-                current_leader_epoch int32 9+ =-1
-                fetch_offset int64
-                last_fetched_epoch int32 12+ =-1
-                log_start_offset int64 5+ =-1
-                partition_max_bytes int32
+                index int32, current_leader_epoch int32 9+ =-1
+                fetch_offset int64, last_fetched_epoch int32 12+ =-1
+                log_start_offset int64 5+ =-1, partition_max_bytes int32
         forgotten_topics []struct 7+
-            name string
-            partitions []int32
+            name string, partitions []int32
         rack_id string 11+ =''
-    """,
-    response="""
+    """),
+    response=parse_fields("""
         throttle_time_ms int32 =0
-        error_code int16 7+ =0
-        session_id int32 7+ =0
+        error_code int16 7+ =0, session_id int32 7+ =0
         topics []struct
             name string
             partitions []struct
-                index int32
-                error_code int16
-                high_watermark int64
-                last_stable_offset int64 =-1
+                index int32, error_code int16
+                high_watermark int64, last_stable_offset int64 =-1
                 log_start_offset int64 5+ =-1
                 diverging_epoch struct 12+ #0
-                    epoch int32 =-1
-                    end_offset int64 =-1
+                    epoch int32 =-1, end_offset int64 =-1
                 current_leader struct 12+ #1
-                    leader_id int32 =-1
-                    leader_epoch int32 =-1
+                    leader_id int32 =-1, leader_epoch int32 =-1
                 snapshot_id struct 12+ #2
-                    end_offset int64 =-1
-                    epoch int32 =-1
+                    end_offset int64 =-1, epoch int32 =-1
                 aborted_transactions []struct ?
-                    producer_id int64
-                    first_offset int64
+                    producer_id int64, first_offset int64
                 preferred_read_replica int32 11+ =-1
                 records records ?
-    """,
+    """),
 )  # fmt: skip
 
-_LIST_OFFSETS = _api(
-    LIST_OFFSETS, "ListOffsets", (1, 6), flexible_from=6,
-    request="""
-        replica_id int32
-        isolation_level int8 2+
+_LIST_OFFSETS = ApiSchema(
+    key=LIST_OFFSETS, name="ListOffsets",
+    advertised_min=1, served_min=1, served_max=6, flexible_from=6,
+    request=parse_fields("""
+        replica_id int32, isolation_level int8 2+
         topics []struct
             name string
             partitions []struct
-                index int32
-                current_leader_epoch int32 4+ =-1
-                timestamp int64
-    """,
-    response="""
+                index int32, current_leader_epoch int32 4+ =-1, timestamp int64
+    """),
+    response=parse_fields("""
         throttle_time_ms int32 2+ =0
         topics []struct
             name string
             partitions []struct
-                index int32
-                error_code int16
-                timestamp int64 =-1
-                offset int64 =-1
-                leader_epoch int32 4+ =-1
-    """,
+                index int32, error_code int16
+                timestamp int64 =-1, offset int64 =-1, leader_epoch int32 4+ =-1
+    """),
 )  # fmt: skip
 
-_METADATA = _api(
-    METADATA, "Metadata", (0, 12), flexible_from=9,
-    request="""
+_METADATA = ApiSchema(
+    key=METADATA, name="Metadata", advertised_min=0, served_min=0, served_max=12, flexible_from=9,
+    request=parse_fields("""
         topics []struct ?1+
-            topic_id uuid 10+
-            name string ?10+
+            topic_id uuid 10+, name string ?10+
         allow_auto_topic_creation bool 4+ =true
         include_cluster_authorized_operations bool 8-10 =false
         include_topic_authorized_operations bool 8+ =false
-    """,
-    response="""
+    """),
+    response=parse_fields("""
         throttle_time_ms int32 3+ =0
         brokers []struct
-            node_id int32
-            host string
-            port int32
-            rack string 1+ ? =null
-        cluster_id string 2+ ? =null
-        controller_id int32 1+ =-1
+            node_id int32, host string, port int32, rack string 1+ ? =null
+        cluster_id string 2+ ? =null, controller_id int32 1+ =-1
         topics []struct
-            error_code int16
-            name string ?12+
-            topic_id uuid 10+
-            is_internal bool 1+ =false
+            error_code int16, name string ?12+, topic_id uuid 10+, is_internal bool 1+ =false
             partitions []struct
-                error_code int16
-                index int32
-                leader_id int32
-                leader_epoch int32 7+ =-1
-                replica_nodes []int32
-                isr_nodes []int32
-                offline_replicas []int32 5+
+                error_code int16, index int32
+                leader_id int32, leader_epoch int32 7+ =-1
+                replica_nodes []int32, isr_nodes []int32, offline_replicas []int32 5+
             topic_authorized_operations int32 8+ =-2147483648
         cluster_authorized_operations int32 8-10 =-2147483648
-    """,
+    """),
 )  # fmt: skip
 
-_FIND_COORDINATOR = _api(
-    FIND_COORDINATOR, "FindCoordinator", (0, 4), flexible_from=3,
-    request="""
-        key string 0-3
-        key_type int8 1+ =0
-        coordinator_keys []string 4+
-    """,
-    response="""
+_FIND_COORDINATOR = ApiSchema(
+    key=FIND_COORDINATOR, name="FindCoordinator",
+    advertised_min=0, served_min=0, served_max=4, flexible_from=3,
+    request=parse_fields("key string 0-3, key_type int8 1+ =0, coordinator_keys []string 4+"),
+    response=parse_fields("""
         throttle_time_ms int32 1+ =0
-        error_code int16 0-3
-        error_message string 1-3 ? =null
-        node_id int32 0-3
-        host string 0-3
-        port int32 0-3
+        error_code int16 0-3, error_message string 1-3 ? =null
+        node_id int32 0-3, host string 0-3, port int32 0-3
         coordinators []struct 4+
-            key string
-            node_id int32
-            host string
-            port int32
-            error_code int16
-            error_message string ? =null
-    """,
+            key string, node_id int32, host string, port int32
+            error_code int16, error_message string ? =null
+    """),
 )  # fmt: skip
 
-_API_VERSIONS = _api(
-    API_VERSIONS, "ApiVersions", (0, 4), flexible_from=3,
-    request="""
-        client_software_name string 3+
-        client_software_version string 3+
-    """,
-    response="""
+_API_VERSIONS = ApiSchema(
+    key=API_VERSIONS, name="ApiVersions",
+    advertised_min=0, served_min=0, served_max=4, flexible_from=3,
+    request=parse_fields("client_software_name string 3+, client_software_version string 3+"),
+    response=parse_fields("""
         error_code int16
         api_keys []struct
-            api_key int16
-            min_version int16
-            max_version int16
+            api_key int16, min_version int16, max_version int16
         throttle_time_ms int32 1+ =0
         supported_features []struct 3+ #0
-            name string
-            min_version int16
-            max_version int16
+            name string, min_version int16, max_version int16
         finalized_features_epoch int64 3+ #1 =-1
         finalized_features []struct 3+ #2
-            name string
-            max_version_level int16
-            min_version_level int16
+            name string, max_version_level int16, min_version_level int16
         zk_migration_ready bool 3+ #3 =false
-    """,
+    """),
 )  # fmt: skip
 
-_INIT_PRODUCER_ID = _api(
-    INIT_PRODUCER_ID, "InitProducerId", (0, 4), flexible_from=2,
-    request="""
-        transactional_id string ?
-        transaction_timeout_ms int32
-        producer_id int64 3+ =-1
-        producer_epoch int16 3+ =-1
-    """,
-    response="""
-        throttle_time_ms int32 =0
-        error_code int16
-        producer_id int64 =-1
-        producer_epoch int16
-    """,
+_INIT_PRODUCER_ID = ApiSchema(
+    key=INIT_PRODUCER_ID, name="InitProducerId",
+    advertised_min=0, served_min=0, served_max=4, flexible_from=2,
+    request=parse_fields("""
+        transactional_id string ?, transaction_timeout_ms int32
+        producer_id int64 3+ =-1, producer_epoch int16 3+ =-1
+    """),
+    response=parse_fields("""
+        throttle_time_ms int32 =0, error_code int16
+        producer_id int64 =-1, producer_epoch int16
+    """),
 )  # fmt: skip
 
-_OFFSET_FOR_LEADER_EPOCH = _api(
-    OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", (2, 4), flexible_from=4,
-    request="""
+_OFFSET_FOR_LEADER_EPOCH = ApiSchema(
+    key=OFFSET_FOR_LEADER_EPOCH, name="OffsetForLeaderEpoch",
+    advertised_min=2, served_min=2, served_max=4, flexible_from=4,
+    request=parse_fields("""
         replica_id int32 3+ =-2
         topics []struct
             name string
             partitions []struct
-                index int32
-                current_leader_epoch int32 =-1
-                leader_epoch int32
-    """,
-    response="""
+                index int32, current_leader_epoch int32 =-1, leader_epoch int32
+    """),
+    response=parse_fields("""
         throttle_time_ms int32 =0
         topics []struct
             name string
             partitions []struct
-                error_code int16
-                index int32
-                leader_epoch int32 =-1
-                end_offset int64 =-1
-    """,
+                error_code int16, index int32, leader_epoch int32 =-1, end_offset int64 =-1
+    """),
 )  # fmt: skip
 
 APIS: dict[int, ApiSchema] = {

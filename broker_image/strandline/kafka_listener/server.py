@@ -32,16 +32,10 @@ SWEEPS_PER_TIMEOUT = 4
 class KafkaListener:
     """An open port."""
 
-    name: str
     port: int
     _server: asyncio.Server
     _shared: ListenerState
     _sweeper: asyncio.Task[None]
-
-    @property
-    def connection_count(self) -> int:
-        """Connections open now."""
-        return len(self._shared.connections)
 
     async def close(self, *, grace_ms: int = 0) -> None:
         """Accept no client any more, send responses for up to grace_ms, then cut the rest."""
@@ -58,7 +52,8 @@ class KafkaListener:
         for connection in list(shared.connections):
             connection.abort()
         await shared.is_empty.wait()
-        _log.info("kafka listener closed", extra=fields(listener=self.name, port=self.port))
+        name = shared.context.listener_name
+        _log.info("kafka listener closed", extra=fields(listener=name, port=self.port))
 
 
 async def start(
@@ -87,13 +82,8 @@ async def start(
     port = bound.getsockname()[1]
     server = await loop.create_server(new_connection, sock=bound, backlog=settings.listen_backlog)
     _log.info("kafka listener open", extra=fields(listener=listener_name, port=port))
-    return KafkaListener(
-        name=listener_name,
-        port=port,
-        _server=server,
-        _shared=shared,
-        _sweeper=loop.create_task(_sweep(shared, settings)),
-    )
+    sweeper = loop.create_task(_sweep(shared, settings))
+    return KafkaListener(port=port, _server=server, _shared=shared, _sweeper=sweeper)
 
 
 async def _sweep(shared: ListenerState, settings: ListenerSettings) -> None:

@@ -6,8 +6,8 @@ its frame; nothing here trusts a length.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from strandline.broker_interface import Buffer
@@ -67,11 +67,6 @@ def write_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def write_int32_length(value: int) -> bytes:
-    """Return a length in the classic form of arrays and records."""
-    return struct.pack(">i", value)
-
-
 def append_records(
     out: list[Buffer],
     tail: bytearray,
@@ -101,11 +96,13 @@ def append_records(
     return tail
 
 
-class SourceText:
-    """Generated lines, their indentation, and the constants that they name."""
+class CodecWriter:
+    """Writes the source of one codec: lines, their indentation, and the constants they name."""
 
-    def __init__(self, constants: dict[str, object]) -> None:
-        self.constants = constants
+    def __init__(self, version: int, *, is_flexible: bool, **constants: object) -> None:
+        self._version = version
+        self._flexible = is_flexible
+        self._constants = constants
         self._lines: list[str] = []
         self._depth = 0
         self._names = 0
@@ -114,12 +111,12 @@ class SourceText:
         """Write one line at the present depth."""
         self._lines.append("    " * self._depth + text)
 
-    def indent(self) -> None:
-        """Go one level deeper."""
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Write the head of a block; the lines written meanwhile are its body."""
+        self.line(head)
         self._depth += 1
-
-    def dedent(self) -> None:
-        """Come back one level."""
+        yield
         self._depth -= 1
 
     def new_name(self) -> str:
@@ -129,8 +126,8 @@ class SourceText:
 
     def constant(self, value: object) -> str:
         """Bind a value to a name that generated code can use; return the name."""
-        name = f"c{len(self.constants)}"
-        self.constants[name] = value
+        name = f"c{len(self._constants)}"
+        self._constants[name] = value
         return name
 
     def compile(self, name: str, title: str) -> Any:
@@ -138,7 +135,6 @@ class SourceText:
 
         The text comes from our own schema table alone; no byte of a request enters it.
         """
-        namespace: dict[str, Any] = dict(self.constants)
         code = compile("\n".join(self._lines), f"<codec {title}>", "exec")
-        exec(code, namespace)  # noqa: S102 - our own table is the only source
-        return namespace[name]
+        exec(code, self._constants)  # noqa: S102 - our own table is the only source
+        return self._constants[name]

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -29,13 +29,23 @@ from strandline.errors import (
     WatchExpired,
 )
 
-from .connection import Connection
+from .connection import Connection, unavailable
 
 Object = dict[str, Any]
+Value = TypeVar("Value")
 
 ERROR_TEXT_MAX: Final = 2_000
 _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"
+_ERRORS: Final[dict[int, type[CoordinationError]]] = {
+    401: StoreForbidden,
+    403: StoreForbidden,
+    404: StoreNotFound,
+    408: StoreUnavailable,
+    409: StoreConflict,
+    410: WatchExpired,
+    429: StoreUnavailable,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,24 +55,23 @@ class Resource:
     group: str
     version: str
     plural: str
-    namespaced: bool = True
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """Return the URL path of the collection, of an object, or of its subresource."""
+        """Return the URL path of a collection, of an object, or of its subresource.
+
+        The namespace is "" for objects outside namespaces.
+        """
         root = f"/apis/{self.group}" if self.group else "/api"
-        parts = [root, self.version]
-        if self.namespaced and namespace:
-            parts += ["namespaces", quote(namespace, safe="")]
-        parts.append(self.plural)
-        parts += [quote(part, safe="") for part in (name, subresource) if part]
-        return "/".join(parts)
+        within = ("namespaces", namespace) if namespace else ()
+        parts = (*within, self.plural, name, subresource)
+        return "/".join([root, self.version, *(quote(part, safe="") for part in parts if part)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectList:
-    """A complete list and the resourceVersion from which to watch on."""
+class Listed(Generic[Value]):
+    """A complete quorum list and the resourceVersion from which to watch on."""
 
-    items: tuple[Object, ...]
+    items: tuple[Value, ...]
     resource_version: str
 
 
@@ -131,12 +140,7 @@ class ApiClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
@@ -150,25 +154,18 @@ class ApiClient:
             return None
 
     async def list(
-        self,
-        resource: Resource,
-        namespace: str,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-    ) -> ObjectList:
+        self, resource: Resource, namespace: str, *, selector: Mapping[str, str] = {}
+    ) -> Listed[Object]:
         """Read a whole collection with quorum: all pages of one snapshot.
+
+        selector holds the API's labelSelector and fieldSelector.
 
         Raises:  WatchExpired if at every attempt the snapshot expired between two pages
         """
-        selectors = _present(labelSelector=label_selector, fieldSelector=field_selector)
-        for attempt in range(1, self._settings.list_attempts + 1):
-            try:
-                return await self._list_once(resource, resource.path(namespace), selectors)
-            except WatchExpired:
-                if attempt == self._settings.list_attempts:
-                    raise
-        raise WatchExpired(f"list {resource.plural}: no attempt is allowed")
+        for _ in range(self._settings.list_attempts - 1):
+            with suppress(WatchExpired):
+                return await self._list_once(resource, resource.path(namespace), selector)
+        return await self._list_once(resource, resource.path(namespace), selector)
 
     async def create(self, resource: Resource, namespace: str, body: Object) -> Object:
         """Create an object.
@@ -190,55 +187,20 @@ class ApiClient:
         query = self._written()
         return await self._call("update", "PUT", resource, path, query=query, body=body)
 
-    async def put_status(self, resource: Resource, namespace: str, body: Object) -> Object:
-        """Replace the status of an object; see `put`."""
-        return await self.put(resource, namespace, body, subresource="status")
-
     async def apply(
-        self,
-        resource: Resource,
-        namespace: str,
-        body: Object,
-        *,
-        subresource: str = "",
-        force: bool = True,
+        self, resource: Resource, namespace: str, body: Object, *, subresource: str = ""
     ) -> Object:
         """Apply the given fields server-side, creating the object if it does not exist.
 
-        Raises:  StoreConflict if another manager owns one of the fields and force is False, or
-                 if metadata.resourceVersion is given and differs
+        Fields that another manager owns are taken over.
+
+        Raises:  StoreConflict if metadata.resourceVersion is given and differs
         """
         path = resource.path(namespace, body["metadata"]["name"], subresource)
-        query = {**self._written(), "force": "true" if force else "false"}
+        query = {**self._written(), "force": "true"}
         return await self._call(
             "apply", "PATCH", resource, path, query=query, body=body, content_type=_APPLY
         )
-
-    async def delete(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        propagation: str = "Background",
-    ) -> None:
-        """Delete an object; succeed if it is already gone.
-
-        Raises:  StoreConflict if uid or resourceVersion are given and differ
-        """
-        body: Object = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "propagationPolicy": propagation,
-            "preconditions": _present(uid=uid, resourceVersion=resource_version),
-        }
-        path = resource.path(namespace, name)
-        try:
-            await self._call("delete", "DELETE", resource, path, body=body)
-        except StoreNotFound:
-            return
 
     async def watch(
         self,
@@ -246,12 +208,13 @@ class ApiClient:
         namespace: str,
         *,
         resource_version: str,
-        label_selector: str = "",
-        field_selector: str = "",
+        selector: Mapping[str, str] = {},
+        on_open: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield changes after a resourceVersion until the API server ends the watch.
 
-        Bookmarks are yielded too: the next watch may start at their resourceVersion.
+        Bookmarks are yielded too: the next watch may start at their resourceVersion. on_open runs
+        when the API server has taken the watch, maybe long before the first change.
 
         Raises:  WatchExpired if the resourceVersion is too old, so that the caller must list;
                  StoreUnavailable if the connection broke or stayed silent
@@ -261,7 +224,7 @@ class ApiClient:
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
             "timeoutSeconds": str(self._settings.watch_timeout_seconds),
-            **_present(labelSelector=label_selector, fieldSelector=field_selector),
+            **selector,
         }
         path = f"{resource.path(namespace)}?{urlencode(query)}"
         timeout = aiohttp.ClientTimeout(
@@ -280,6 +243,7 @@ class ApiClient:
         async with response:
             if response.status != 200:
                 raise _error(what, response.status, await _body_text(response, what))
+            on_open()
             try:
                 async for event in _events(response, what):
                     yield event
@@ -287,10 +251,10 @@ class ApiClient:
                 _abort(response)
 
     async def _list_once(
-        self, resource: Resource, path: str, selectors: Mapping[str, str]
-    ) -> ObjectList:
+        self, resource: Resource, path: str, selector: Mapping[str, str]
+    ) -> Listed[Object]:
         items: list[Object] = []
-        query = {**selectors, "limit": str(self._settings.list_page_size)}
+        query = {**selector, "limit": str(self._settings.list_page_size)}
         timeout_ms = self._settings.list_timeout_ms
         while True:
             page = await self._call(
@@ -300,7 +264,7 @@ class ApiClient:
             metadata = page["metadata"]
             if not metadata.get("continue"):
                 version = str(metadata["resourceVersion"])
-                return ObjectList(items=tuple(items), resource_version=version)
+                return Listed(items=tuple(items), resource_version=version)
             query["continue"] = metadata["continue"]
 
     async def _call(
@@ -350,7 +314,7 @@ class ApiClient:
 
 async def _events(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[WatchEvent, None]:
     """Yield the event of each line; raise the error that an ERROR event carries."""
-    try:
+    with unavailable(what, ValueError, KeyError):
         async for line in response.content:
             if not line.strip():
                 continue
@@ -359,8 +323,6 @@ async def _events(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator
                 status = event.get("object") or {}
                 raise _error(what, int(status.get("code") or 500), json.dumps(status))
             yield WatchEvent(type=str(event["type"]), object=event["object"])
-    except (TimeoutError, aiohttp.ClientError, OSError, ValueError, KeyError) as error:
-        raise StoreUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:
@@ -374,10 +336,8 @@ def _abort(response: aiohttp.ClientResponse) -> None:
 
 
 async def _body_text(response: aiohttp.ClientResponse, what: str) -> bytes:
-    try:
+    with unavailable(what):
         return await response.read()
-    except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise StoreUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
 
 
 def _decoded(text: bytes, what: str) -> Object:
@@ -392,18 +352,9 @@ def _decoded(text: bytes, what: str) -> Object:
 
 def _error(what: str, status: int, body: bytes | str) -> CoordinationError:
     """Return our error for an HTTP status; any other 4xx is StoreRefused, which is final."""
-    text = f"{what}: {status} {_message(body)}"
-    if status in {401, 403}:
-        return StoreForbidden(text)
-    if status == 404:
-        return StoreNotFound(text)
-    if status == 409:
-        return StoreConflict(text)
-    if status == 410:
-        return WatchExpired(text)
-    if status in {408, 429} or status >= 500 or status < 400:
-        return StoreUnavailable(text)
-    return StoreRefused(text)
+    final = 400 <= status < 500
+    kind = _ERRORS.get(status, StoreRefused if final else StoreUnavailable)
+    return kind(f"{what}: {status} {_message(body)}")
 
 
 def _message(body: bytes | str) -> str:
@@ -414,7 +365,3 @@ def _message(body: bytes | str) -> str:
     except (ValueError, KeyError):
         message = body.decode(errors="replace") if isinstance(body, bytes) else body
     return str(message)[:ERROR_TEXT_MAX]
-
-
-def _present(**values: str) -> dict[str, str]:
-    return {name: value for name, value in values.items() if value}

@@ -6,6 +6,8 @@ Uses the configuration and transport of the official client; called by `kube.api
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import aiohttp
@@ -24,6 +26,17 @@ READ_BUFFER_BYTES = 4 << 20
 
 # The official client does not annotate these; typed as Any they may be called.
 _config: Any = client_config
+
+
+@contextmanager
+def unavailable(what: str, *unusable: type[Exception]) -> Iterator[None]:
+    """Turn errors of a connection, and of an answer that is unusable, into StoreUnavailable."""
+    errors = (TimeoutError, aiohttp.ClientError, OSError, ConfigException)
+    broken: tuple[type[Exception], ...] = (*errors, *unusable)
+    try:
+        yield
+    except broken as error:
+        raise StoreUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
 
 
 class Connection:
@@ -49,9 +62,7 @@ class Connection:
         try:
             if kubeconfig:
                 await _config.load_kube_config(
-                    config_file=kubeconfig,
-                    client_configuration=configuration,
-                    persist_config=False,
+                    config_file=kubeconfig, client_configuration=configuration, persist_config=False
                 )
             else:
                 _config.load_incluster_config(client_configuration=configuration)
@@ -77,7 +88,7 @@ class Connection:
 
         Raises:  StoreUnavailable if no answer came; whether a write was applied is unknown
         """
-        try:
+        with unavailable(f"{method} {path}"):
             headers = {"Accept": "application/json", "Content-Type": content_type}
             headers.update(await self._authorization())
             answer = await self._rest.request(
@@ -87,11 +98,8 @@ class Connection:
                 body=body,
                 _request_timeout=limits,
             )
-        except (TimeoutError, aiohttp.ClientError, OSError, ConfigException) as error:
-            cause = str(error) or type(error).__name__
-            raise StoreUnavailable(f"{method} {path}: {cause}") from error
-        response: aiohttp.ClientResponse = answer.response
-        return response
+            response: aiohttp.ClientResponse = answer.response
+            return response
 
     async def _authorization(self) -> dict[str, str]:
         """Return the header that says who we are; the token is read again every minute."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from strandline.config.kubernetes import KubernetesConfig
@@ -16,37 +17,26 @@ from strandline.errors import StoreConflict, StoreNotFound
 from strandline.model import LeaseRecord
 
 from .api import ApiClient, Object, Resource
-from .cluster_store import Change
 from .objects import CONTROLLER_EPOCH_ANNOTATION, lease_from_object, lease_spec
-from .watch import follow
+from .watch import Change, change_of, follow
 
 LEASES: Final = Resource(group="coordination.k8s.io", version="v1", plural="leases")
-METADATA_KEPT_MAX: Final = 16
-"""Leases whose metadata is kept; beyond them the oldest is dropped. A broker uses two."""
-
-_DELETED: Final = "DELETED"
 
 
+@dataclass(slots=True, eq=False)
 class LeaseStore:
     """The Leases of one namespace."""
 
-    def __init__(
-        self,
-        api: ApiClient,
-        settings: KubernetesConfig,
-        *,
-        namespace: str,
-        on_sign_of_life: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._api = api
-        self._settings = settings
-        self._namespace = namespace
-        self._on_sign_of_life = on_sign_of_life
-        self._metadata: dict[str, Object] = {}
+    api: ApiClient
+    settings: KubernetesConfig
+    _: KW_ONLY
+    namespace: str
+    on_sign_of_life: Callable[[str], None] = lambda _: None
+    _metadata: Object = field(default_factory=dict, init=False)
 
     async def get(self, name: str) -> LeaseRecord | None:
         """Read a Lease with quorum, None if it does not exist."""
-        found = await self._api.get(LEASES, self._namespace, name)
+        found = await self.api.get(LEASES, self.namespace, name)
         return None if found is None else self._remembered(found)
 
     async def put(self, record: LeaseRecord) -> LeaseRecord:
@@ -56,9 +46,9 @@ class LeaseStore:
         Raises:  StoreConflict if it changed since; StoreNotFound if it is gone;
                  StoreUnavailable if it may or may not have been written
         """
-        metadata = self._metadata.get(record.name)
-        if metadata is None or metadata["resourceVersion"] != record.resource_version:
-            metadata = await self._metadata_at(record)
+        if not self._is_last_read(record):
+            await self._read_again(record)
+        metadata = self._metadata
         annotations = dict(metadata.get("annotations") or {})
         if record.controller_epoch or CONTROLLER_EPOCH_ANNOTATION in annotations:
             annotations[CONTROLLER_EPOCH_ANNOTATION] = str(record.controller_epoch)
@@ -68,46 +58,39 @@ class LeaseStore:
             "metadata": {**metadata, "annotations": annotations},
             "spec": lease_spec(record),
         }
-        return self._remembered(await self._api.put(LEASES, self._namespace, body))
+        return self._remembered(await self.api.put(LEASES, self.namespace, body))
 
     async def watch(
         self, name: str, resource_version: str
     ) -> AsyncGenerator[Change[LeaseRecord], None]:
         """Yield changes of one Lease after a resourceVersion; see `follow`."""
         events = follow(
-            self._api,
+            self.api,
             LEASES,
-            self._namespace,
+            self.namespace,
             resource_version=resource_version,
-            settings=self._settings,
-            field_selector=f"metadata.name={name}",
-            on_sign_of_life=self._on_sign_of_life,
+            settings=self.settings,
+            selector={"fieldSelector": f"metadata.name={name}"},
+            on_sign_of_life=self.on_sign_of_life,
         )
         async with aclosing(events):
             async for event in events:
-                gone = event.type == _DELETED
-                yield Change(
-                    name=name,
-                    resource_version=event.resource_version,
-                    value=None if gone else self._remembered(event.object),
-                )
+                yield change_of(event, self._remembered)
 
-    async def _metadata_at(self, record: LeaseRecord) -> Object:
-        found = await self._api.get(LEASES, self._namespace, record.name)
+    async def _read_again(self, record: LeaseRecord) -> None:
+        found = await self.api.get(LEASES, self.namespace, record.name)
         if found is None:
             raise StoreNotFound(f"leases/{record.name} does not exist")
         self._remembered(found)
-        metadata: Object = self._metadata[record.name]
-        if metadata["resourceVersion"] != record.resource_version:
+        if not self._is_last_read(record):
             raise StoreConflict(f"leases/{record.name} changed since it was read")
-        return metadata
+
+    def _is_last_read(self, record: LeaseRecord) -> bool:
+        read = self._metadata.get("name"), self._metadata.get("resourceVersion")
+        return read == (record.name, record.resource_version)
 
     def _remembered(self, found: Object) -> LeaseRecord:
         record = lease_from_object(found)
         # The API server keeps managedFields itself: a PUT must not overwrite them.
-        kept = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
-        self._metadata.pop(record.name, None)
-        self._metadata[record.name] = kept
-        while len(self._metadata) > METADATA_KEPT_MAX:
-            del self._metadata[next(iter(self._metadata))]
+        self._metadata = {k: v for k, v in found["metadata"].items() if k != "managedFields"}
         return record

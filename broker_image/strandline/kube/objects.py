@@ -61,10 +61,6 @@ class _Fields:
         """Tell whether a field is present and not null."""
         return self._values.get(field) is not None
 
-    def is_empty(self) -> bool:
-        """Tell whether the object has no field at all."""
-        return not self._values
-
     def integer(self, field: str, *, minimum: int = 0) -> int:
         """Return an integer of at least minimum."""
         value = self._values.get(field)
@@ -104,6 +100,11 @@ class _Fields:
         """Return a nested object."""
         return _Fields(self._values.get(field), f"{self._path}.{field}")
 
+    def status(self) -> _Fields | None:
+        """Return the status, None if none was ever written; an empty status counts as none."""
+        status = self.fields("status") if self.has("status") else None
+        return status if self._values.get("status") else None
+
     def items(self, field: str) -> list[_Fields]:
         """Return a list of nested objects."""
         value = self._values.get(field)
@@ -123,16 +124,13 @@ def format_micro_time(microseconds_since_epoch: int) -> str:
     return f"{whole:%Y-%m-%dT%H:%M:%S}.{microseconds:06d}Z"
 
 
-# --- Partition ---------------------------------------------------------------------------
-
-
 def partition_from_object(value: Object) -> StoredPartition:
     """Read a Partition object.
 
     Raises:  ObjectMalformed
     """
     root, metadata = _opened(value, "Partition")
-    spec = root.fields("spec")
+    spec, status = root.fields("spec"), root.status()
     return StoredPartition(
         name=metadata.text("name"),
         resource_version=metadata.text("resourceVersion"),
@@ -142,7 +140,7 @@ def partition_from_object(value: Object) -> StoredPartition:
         topic_name=spec.text("topicName"),
         assigned=_broker_ids(spec, "replicas"),
         recover=spec.flag("recover"),
-        state=_partition_state(root.fields("status")) if _has_status(root) else None,
+        state=_partition_state(status) if status else None,
     )
 
 
@@ -193,21 +191,18 @@ def partition_status(state: PartitionState, *, changed_at: str) -> Object:
     }
 
 
-# --- Broker ------------------------------------------------------------------------------
-
-
 def broker_from_object(value: Object) -> StoredBroker:
     """Read a Broker object.
 
     Raises:  ObjectMalformed
     """
     root, metadata = _opened(value, "Broker")
-    broker_id = BrokerId(root.fields("spec").integer("brokerId"))
+    broker_id, status = BrokerId(root.fields("spec").integer("brokerId")), root.status()
     return StoredBroker(
         name=metadata.text("name"),
         resource_version=metadata.text("resourceVersion"),
         broker_id=broker_id,
-        registration=_registration(broker_id, root.fields("status")) if _has_status(root) else None,
+        registration=_registration(broker_id, status) if status else None,
     )
 
 
@@ -248,15 +243,11 @@ def broker_status(registration: Registration) -> Object:
         "logDirId": registration.log_dir_id,
         "protocolVersion": registration.protocol_version,
     }
-    words = {
-        "bootId": registration.boot_id,
-        "softwareVersion": registration.software_version,
-        "rack": registration.rack,
-    }
-    return status | {field: word for field, word in words.items() if word}
-
-
-# --- ReplicatedTopic and BrokerCluster ---------------------------------------------------
+    return status | _not_empty(
+        bootId=registration.boot_id,
+        softwareVersion=registration.software_version,
+        rack=registration.rack,
+    )
 
 
 def topic_from_object(value: Object) -> StoredTopic | None:
@@ -267,10 +258,10 @@ def topic_from_object(value: Object) -> StoredTopic | None:
     Raises:  ObjectMalformed
     """
     root, metadata = _opened(value, "ReplicatedTopic")
-    spec = root.fields("spec")
-    if not _has_status(root) or not root.fields("status").has("effectiveConfig"):
+    spec, status = root.fields("spec"), root.status()
+    if status is None or not status.has("effectiveConfig"):
         return None
-    effective = root.fields("status").fields("effectiveConfig")
+    effective = status.fields("effectiveConfig")
     name = metadata.text("name")
     return StoredTopic(
         name=name,
@@ -300,14 +291,15 @@ def controller_record_from_object(value: Object) -> ControllerRecord:
     Raises:  ObjectMalformed
     """
     root, metadata = _opened(value, "BrokerCluster")
-    if not _has_status(root) or not root.fields("status").has("controller"):
+    status = root.status()
+    if status is None or not status.has("controller"):
         return ControllerRecord(
             resource_version=metadata.text("resourceVersion"),
             holder_identity="",
             broker_id=NO_LEADER,
             controller_epoch=ControllerEpoch(0),
         )
-    controller = root.fields("status").fields("controller")
+    controller = status.fields("controller")
     return ControllerRecord(
         resource_version=metadata.text("resourceVersion"),
         holder_identity=controller.text("holderIdentity"),
@@ -323,9 +315,6 @@ def controller_status(record: ControllerRecord) -> Object:
         "brokerId": record.broker_id,
         "epoch": record.controller_epoch,
     }
-
-
-# --- Lease -------------------------------------------------------------------------------
 
 
 def lease_from_object(value: Object) -> LeaseRecord:
@@ -366,8 +355,7 @@ def lease_spec(record: LeaseRecord) -> Object:
         "leaseTransitions": record.lease_transitions,
         "holderIdentity": record.holder_identity,
     }
-    times = {"acquireTime": record.acquire_time, "renewTime": record.renew_time}
-    return spec | {field: moment for field, moment in times.items() if moment}
+    return spec | _not_empty(acquireTime=record.acquire_time, renewTime=record.renew_time)
 
 
 # --- shared ------------------------------------------------------------------------------
@@ -381,9 +369,8 @@ def _opened(value: Object, kind: str) -> tuple[_Fields, _Fields]:
     return root, root.fields("metadata")
 
 
-def _has_status(root: _Fields) -> bool:
-    """Tell whether a status was ever written; an empty status counts as none."""
-    return root.has("status") and not root.fields("status").is_empty()
+def _not_empty(**texts: str) -> Object:
+    return {field: text for field, text in texts.items() if text}
 
 
 def _broker_ids(fields: _Fields, field: str) -> tuple[BrokerId, ...]:

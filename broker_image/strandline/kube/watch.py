@@ -6,17 +6,38 @@ on raises `WatchExpired`, and the caller must list again.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
-from strandline.backoff import Backoff
 from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import StoreUnavailable
 
-from .api import ApiClient, Resource, WatchEvent
+from .api import ApiClient, Object, Resource, WatchEvent
+from .waiting import Pauses, WaitingReport
 
-_BOOKMARK = "BOOKMARK"
+_BOOKMARK: Final = "BOOKMARK"
+_DELETED: Final = "DELETED"
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change(Generic[Value]):
+    """A hint that an object changed; value None means it was deleted, or is not usable yet."""
+
+    name: str
+    resource_version: str
+    value: Value | None
+
+
+def change_of(event: WatchEvent, read: Callable[[Object], Value | None]) -> Change[Value]:
+    """Return the change that a watch event shows; raises ObjectMalformed as `read` does."""
+    return Change(
+        name=str(event.object["metadata"]["name"]),
+        resource_version=event.resource_version,
+        value=None if event.type == _DELETED else read(event.object),
+    )
 
 
 async def follow(
@@ -26,35 +47,36 @@ async def follow(
     *,
     resource_version: str,
     settings: KubernetesConfig,
-    label_selector: str = "",
-    field_selector: str = "",
+    selector: Mapping[str, str] = {},
     on_sign_of_life: Callable[[str], None] = lambda _: None,
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield every change after a resourceVersion, across ended and broken watches.
 
+    While the API server takes no watch, a log line says so at once and then at an interval.
     on_sign_of_life gets the plural of the resource at each event and bookmark.
 
     Raises:  WatchExpired if changes may have been missed; StoreForbidden
     """
-    backoff = Backoff(first_ms=settings.backoff_ms, max_ms=settings.backoff_max_ms)
-    failures = 0
+    watched = " with ".join([f"watch of {resource.plural}", *selector.values()])
+    report, pauses = WaitingReport(settings), Pauses(settings)
     while True:
         watch = api.watch(
             resource,
             namespace,
             resource_version=resource_version,
-            label_selector=label_selector,
-            field_selector=field_selector,
+            selector=selector,
+            on_open=report.reset,
         )
         try:
             async with aclosing(watch):
                 async for event in watch:
-                    failures = 0
+                    pauses.reset()
                     resource_version = event.resource_version
                     on_sign_of_life(resource.plural)
                     if event.type != _BOOKMARK:
                         yield event
-        except StoreUnavailable:
-            failures += 1
+            pauses.reset()
+        except StoreUnavailable as error:
+            report.waiting_for(watched, error)
         # Pause after an orderly end, too: the API server may end each watch at once.
-        await asyncio.sleep(backoff.after_ms(failures + 1) / 1000)
+        await pauses.pause()

@@ -1,6 +1,6 @@
 """Walk the batches of a segment file, with or without a check of every byte.
 
-Called by `segment`. Reads in windows, so a header costs a parse and not a system call.
+Files are read in windows, so a header costs a parse and not a system call.
 """
 
 from __future__ import annotations
@@ -91,47 +91,40 @@ class ScanEnd:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanExpectation:
-    """What the batches of a segment must be.
-
-    first_offset is the end of the log before the segment: batches are contiguous. Leader epochs
-    never fall, and none is above epoch_max, the highest that this broker ever accepted. These
-    rules protect offsets and epochs, which the CRC does not cover.
-    """
-
-    first_offset: int
-    last_epoch: int
-    epoch_max: int
-    with_crc: bool
-
-
 def check_batches(
-    fd: int, size_bytes: int, expected: ScanExpectation, visit: Callable[[int, BatchHeader], None]
+    fd: int,
+    size_bytes: int,
+    *,
+    first_offset: int,
+    last_epoch: int,
+    epoch_max: int,
+    with_crc: bool,
+    visit: Callable[[int, BatchHeader], None],
 ) -> ScanEnd:
     """Walk a segment file from its start and stop at the first bad batch.
 
-    visit gets the position and header of every good batch.
+    Batches are contiguous from first_offset on. Leader epochs never fall below last_epoch, and none
+    is above epoch_max, the highest that this broker ever accepted. These rules protect offsets and
+    epochs, which the CRC does not cover. visit gets the position and header of every good batch.
 
     Source:  Kafka LogSegment.recover, LogLoader.recoverSegment
     """
     window = Window(fd, end=size_bytes)
-    position, next_offset, last_epoch = 0, expected.first_offset, expected.last_epoch
-    kind, problem = EndKind.COMPLETE, ""
+    position, next_offset, kind, problem = 0, first_offset, EndKind.COMPLETE, ""
     while position < size_bytes:
         try:
             if size_bytes - position < HEADER_BYTES:
                 kind, problem = EndKind.TORN, "batch header is cut"
                 break
             header = window.header_at(position)
-            problem = _misplaced(header, next_offset, last_epoch, expected.epoch_max)
+            problem = _misplaced(header, next_offset, last_epoch, epoch_max)
             if problem:
                 kind = EndKind.DAMAGED
                 break
             if position + header.size_bytes > size_bytes:
                 kind, problem = EndKind.TORN, "batch is cut"
                 break
-            if expected.with_crc:
+            if with_crc:
                 window.check_crc_at(position, header)
         except CorruptBatch as error:
             kind, problem = EndKind.DAMAGED, str(error)

@@ -1,20 +1,19 @@
 """Kafka's text checkpoints: high watermarks, recovery points, leader epochs.
 
-Called by `runtime` and `recovery`. One format for all: a line with the version, a line
-with the number of entries, one entry a line. A write goes to a temporary file, is fsynced and
-renamed, then the folder is fsynced: a crash leaves the old file or the new one.
+One format for all: a line with the version, a line with the number of entries, one entry a line.
+A crash leaves the old file or the new one, see `replace_file`.
 
 High watermarks and recovery points are hints: their loss costs time and no record. The batches of
 the log hold the leader epochs too, and are right if the checkpoint differs.
 
-Source: Kafka CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile; KAFKA-16541
-(the epoch file must be fsynced).
+Source: Kafka CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile; KAFKA-16541 (fsync).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from strandline.errors import CheckpointMalformed
 from strandline.model import EpochStart, LeaderEpoch, TopicPartition
@@ -23,9 +22,6 @@ from .files import disk_failed, replace_file
 from .partition_folder import parse_folder_name
 
 CHECKPOINT_VERSION = 0
-HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
-RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
-LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 
 
 def write_checkpoint(path: Path, entries: Iterable[str]) -> None:
@@ -73,8 +69,10 @@ def read_checkpoint(path: Path) -> list[str]:
 class OffsetCheckpoint:
     """An offset per partition of a data directory; a line is `<topicId>-<partition> <offset>`."""
 
-    def __init__(self, data_dir: Path, file_name: str) -> None:
-        self._path = data_dir / file_name
+    file_name: ClassVar[str]
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / self.file_name
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace all offsets."""
@@ -98,22 +96,20 @@ class OffsetCheckpoint:
 class HighWatermarkCheckpoint(OffsetCheckpoint):
     """The high watermark of every replica, leader or follower."""
 
-    def __init__(self, data_dir: Path) -> None:
-        super().__init__(data_dir, HIGH_WATERMARK_FILE)
+    file_name = "replication-offset-checkpoint"
 
 
 class RecoveryPointCheckpoint(OffsetCheckpoint):
     """The offset of every log below which everything was fsynced."""
 
-    def __init__(self, data_dir: Path) -> None:
-        super().__init__(data_dir, RECOVERY_POINT_FILE)
+    file_name = "recovery-point-offset-checkpoint"
 
 
 class EpochCheckpoint:
     """The leader epochs of one partition; a line is `<epoch> <start offset>`, both ascending."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / LEADER_EPOCH_FILE
+        self._path = folder / "leader-epoch-checkpoint"
 
     def write(self, epochs: Iterable[EpochStart]) -> None:
         """Replace all epochs."""

@@ -1,12 +1,11 @@
 """The data directory of a broker: its lock, and the small files beside the logs.
 
 `meta.json` holds the id of the directory and the last broker epoch that a start intended to use;
-the clean-shutdown marker says under which epoch all logs were fsynced; the failed mark says that
-a write or fsync failed; the state file keeps the epochs that the broker accepted, so that after a
-restart it still refuses older ones.
-Called by `runtime` at start and stop, and by the performer of `PersistState`, off the
-event loop: every function here blocks on the disk. Invariant: an initialised directory has meta
-and state file; if one is missing or malformed, `CheckpointMalformed` is raised.
+the clean-shutdown marker says under which epoch all logs were fsynced; the failed mark says that a
+write or fsync failed; the state file keeps the epochs that the broker accepted, so that after a
+restart it still refuses older ones. Every function here blocks on the disk.
+Invariant: an initialised directory has meta and state file; if one is missing or malformed,
+`CheckpointMalformed` is raised.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import errno
 import fcntl
 import json
 import os
-import uuid
 import zlib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -64,10 +62,7 @@ _REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Content of meta.json, as Kafka's meta.properties.
-
-    The broker intended to register under broker_epoch; it may not have succeeded.
-    """
+    """Content of meta.json; broker_epoch is that of the last start, registered or not."""
 
     log_dir_id: str
     broker_epoch: BrokerEpoch
@@ -116,8 +111,6 @@ class DataDirectory:
         """Give up the lock."""
         os.close(self._lock)
 
-    # --- meta ----------------------------------------------------------------------------
-
     def read_meta(self) -> MetaProperties | None:
         """Return the content of meta.json.
 
@@ -141,8 +134,6 @@ class DataDirectory:
         content = {"logDirId": meta.log_dir_id, "brokerEpoch": meta.broker_epoch}
         self._write(META_FILE, json.dumps(content).encode())
 
-    # --- clean-shutdown marker -----------------------------------------------------------
-
     def read_clean_shutdown_marker(self) -> BrokerEpoch | None:
         """Return the epoch of the marker, None without one.
 
@@ -165,8 +156,6 @@ class DataDirectory:
         """Tell the next start that nothing was lost; call it only after all logs are fsynced."""
         self._write(MARKER_FILE, json.dumps({"brokerEpoch": broker_epoch}).encode())
 
-    # --- failed storage --------------------------------------------------------------------
-
     def mark_failed(self) -> None:
         """Tell the next start that a write or fsync failed, if the disk can still be written."""
         with suppress(StorageError):
@@ -179,8 +168,6 @@ class DataDirectory:
     def remove_failed_mark(self) -> None:
         """Forget the failure: the start that took account of it is registered."""
         self._remove(FAILED_FILE)
-
-    # --- state file ----------------------------------------------------------------------
 
     def read_state(self) -> BrokerState:
         """Return the state that the broker accepted last.
@@ -202,8 +189,6 @@ class DataDirectory:
         body = json.dumps(_state_body(state), separators=(",", ":")).encode()
         header = f"{STATE_HEADER} {zlib.crc32(body):08x}\n".encode()
         self._write(STATE_FILE, header + body)
-
-    # --- files ---------------------------------------------------------------------------
 
     def _holds_logs(self) -> bool:
         with _failures_of(self.path), os.scandir(self.path) as entries:
@@ -231,11 +216,6 @@ class DataDirectory:
     def _write(self, name: str, content: bytes) -> None:
         with _failures_of(self.path):
             replace_file(self.path / name, content)
-
-
-def new_log_dir_id() -> str:
-    """Return an id for a directory that never held a log."""
-    return str(uuid.uuid4())
 
 
 def read_boot_id(path: Path) -> str:

@@ -1,7 +1,7 @@
 """The file operations of this package, and the error for their failures.
 
-Called by the other modules of this package. The operations raise OSError; the caller knows the
-directory and turns the error into `LogDirectoryFailed` with `disk_failed`.
+The operations raise OSError; the caller, who knows the directory, turns the error into
+`LogDirectoryFailed` with `disk_failed`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The sparse offset index of one segment: from an offset to a file position near it.
 
-Called by `segment` alone. An entry is 8 bytes big endian, as in Kafka: offset relative to
-the segment's base, and file position. The first batch after each interval of log has an entry.
-The index can always be rebuilt from the segment: losing the file loses nothing.
+Called by `segment` alone. An entry is 8 bytes big endian, as in Kafka: offset relative to the
+segment's base, and file position. The first batch after each interval of log has an entry. A lost
+index file is rebuilt from the segment, equal to the first one: entries depend on the batches alone,
+not on the appends that wrote them.
 
-Invariant: offsets and positions strictly ascend; every entry points at the first byte of
-the batch with that base offset. Entries depend on the batches alone, not on the appends that
-wrote them, so a rebuilt index is equal to the first one.
+Invariant: offsets and positions strictly ascend; every entry points at the first byte of the batch
+with that base offset.
 
 Source: Kafka OffsetIndex.
 """
@@ -17,18 +17,10 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
-from typing import NamedTuple
 
 ENTRY_BYTES = 8
 RELATIVE_MAX = (1 << 31) - 1
 """Greatest relative offset and greatest file position an entry can hold."""
-
-
-class IndexEntry(NamedTuple):
-    """An offset relative to the segment's base and the position of its batch."""
-
-    relative_offset: int
-    position: int
 
 
 class OffsetIndex:
@@ -42,9 +34,6 @@ class OffsetIndex:
         self._offsets = array("I")
         self._positions = array("I")
 
-    def __len__(self) -> int:
-        return len(self._offsets)
-
     @property
     def full(self) -> bool:
         """Tell whether no further entry fits; the segment must roll then."""
@@ -57,23 +46,20 @@ class OffsetIndex:
             self._offsets.append(relative_offset)
             self._positions.append(position)
 
-    def at_or_below_offset(self, relative_offset: int) -> IndexEntry:
-        """Return the greatest entry not above an offset; (0, 0) if there is none."""
-        return self._entry(bisect_right(self._offsets, relative_offset) - 1)
+    def at_or_below_offset(self, relative_offset: int) -> int:
+        """Return the position of the greatest entry not above an offset, 0 if there is none."""
+        count = bisect_right(self._offsets, relative_offset)
+        return self._positions[count - 1] if count else 0
 
-    def at_or_below_position(self, position: int) -> IndexEntry:
-        """Return the greatest entry not above a file position; (0, 0) if there is none."""
-        return self._entry(bisect_right(self._positions, position) - 1)
+    def at_or_below_position(self, position: int) -> int:
+        """Return the greatest position of an entry that is not above a position, 0 without one."""
+        count = bisect_right(self._positions, position)
+        return self._positions[count - 1] if count else 0
 
     def reaching_offset(self, relative_offset: int, *, default: int) -> int:
         """Return the position of the first entry at or above an offset."""
         slot = bisect_left(self._offsets, relative_offset)
         return self._positions[slot] if slot < len(self._positions) else default
-
-    def _entry(self, slot: int) -> IndexEntry:
-        if slot < 0:
-            return IndexEntry(0, 0)
-        return IndexEntry(self._offsets[slot], self._positions[slot])
 
     def positions_apart(self, distance_bytes: int) -> list[int]:
         """Return batch positions at least that far apart, beginning with 0."""

@@ -1,9 +1,8 @@
 """The segments of one log, in order: rolling, syncing, cutting, reading across them.
 
-Called by `partition_log`, which handles the OSError that operations raise.
-
-Invariant: never empty once `load` or `add` was called; each segment begins where the one
-before it ends; all but the last are sealed.
+The caller handles the OSError that operations raise.
+Invariant: never empty once `load` or `add` was called; each segment begins where the one before it
+ends; all but the last are sealed.
 """
 
 from __future__ import annotations
@@ -106,10 +105,7 @@ class LogSegments:
 
     def _segment(self, base_offset: int) -> Segment:
         return Segment(
-            self._folder,
-            base_offset,
-            limits=self._environment.limits,
-            pool=self._environment.pool,
+            self._folder, base_offset, limits=self._environment.limits, pool=self._environment.pool
         )
 
     def add(self, base_offset: int) -> None:
@@ -123,8 +119,6 @@ class LogSegments:
         """Close every file of this log."""
         for segment in self._segments:
             segment.release()
-
-    # --- writing ------------------------------------------------------------------------
 
     def append(
         self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader], *, segment_max_bytes: int
@@ -182,8 +176,6 @@ class LogSegments:
             segment.release()
         self._unflushed.clear()
 
-    # --- cutting ------------------------------------------------------------------------
-
     def truncate_to(self, offset: int) -> None:
         """Cut off every batch that reaches an offset or lies above it.
 
@@ -211,8 +203,6 @@ class LogSegments:
         if self._segments and self._segments[-1] in self._unflushed:
             self._unflushed.remove(self._segments[-1])
         self._sealed_bytes = sum(segment.size_bytes for segment in self._segments[:-1])
-
-    # --- reading ------------------------------------------------------------------------
 
     def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
         """Read whole batches across segments; the first one may exceed max_bytes.

@@ -1,8 +1,7 @@
 """Validate the segments of a log found on disk, and cut it at the first bad batch.
 
-Called by `partition_log` when it opens a folder. The rest is contiguous and ends with the last
-good batch before the first bad one. All batches after a hole are deleted, because the replica must
-fetch lost offsets again from the leader instead of skipping them.
+What is kept is contiguous and ends with the last good batch before the first bad one. All batches
+after a hole are deleted: the replica must fetch lost offsets again from the leader, not skip them.
 
 Source: Kafka LogLoader.recoverLog.
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .batch_scan import EndKind, ScanExpectation
+from .batch_scan import EndKind
 from .record_batch import BatchHeader
 from .segment import Segment
 
@@ -54,13 +53,10 @@ def validate_segments(
         if kept:
             sealed(kept[-1])
         end = segment.check(
-            ScanExpectation(
-                first_offset=segment.base_offset,
-                last_epoch=last_epoch,
-                epoch_max=epoch_max,
-                with_crc=crc_from is not None and not (later and later[0].base_offset <= crc_from),
-            ),
-            lambda _, header: visit(header),
+            last_epoch=last_epoch,
+            epoch_max=epoch_max,
+            with_crc=crc_from is not None and not (later and later[0].base_offset <= crc_from),
+            visit=visit,
         )
         kept.append(segment)
         last_epoch = end.last_epoch

@@ -1,7 +1,7 @@
 """The folder of a partition: its name, and the partition.metadata file inside it.
 
-Called by `partition_log` and `recovery`. A topic id comes from the network: a folder name is made
-only from a uuid and a number, so no name can lead out of the data directory.
+A topic id comes from the network: a folder name is made only from a uuid and a number, so no name
+can lead out of the data directory.
 
 `<topicId>-<partition>`           a log
 `<topicId>-<partition>.new`       a log being made; never holds records

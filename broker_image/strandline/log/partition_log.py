@@ -21,12 +21,7 @@ from pathlib import Path
 
 from strandline.broker_interface import Buffer
 from strandline.core.events import SequenceCheck
-from strandline.errors import (
-    ErrorCode,
-    InvariantViolation,
-    LogDirectoryFailed,
-    ProtocolError,
-)
+from strandline.errors import ErrorCode, InvariantViolation, LogDirectoryFailed, ProtocolError
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 
 from .files import disk_failed, sync_folder
@@ -41,13 +36,7 @@ from .partition_folder import (
     write_metadata,
 )
 from .producer_state import ProducerState
-from .record_batch import (
-    BatchHeader,
-    ClientBatch,
-    FetchedBatches,
-    check_client_batch,
-    stamp,
-)
+from .record_batch import BatchHeader, ClientBatch, FetchedBatches, check_client_batch, stamp
 
 EPOCH_MAX = LeaderEpoch((1 << 31) - 1)
 
@@ -74,8 +63,6 @@ class PartitionLog:
         self._epochs: list[EpochStart] = []
         self._recovery_point = 0
         self._failure: LogDirectoryFailed | None = None
-
-    # --- life ---------------------------------------------------------------------------
 
     @classmethod
     def create(
@@ -119,11 +106,10 @@ class PartitionLog:
     ) -> PartitionLog:
         """Open a log found on disk and check it.
 
-        It walks all headers, which yields epochs, producers and indexes, cuts the log at the
-        first bad batch and deletes later segments. Unless `clean`, it also checks the CRC of
-        every batch, from the segment that holds the recovery point on. `validation` holds the
-        result. epoch_max is the highest leader epoch that this broker ever accepted for this
-        partition.
+        It walks all headers, which yields epochs, producers and indexes, cuts the log at the first
+        bad batch and deletes later segments. Unless `clean`, it also checks the CRC of every batch,
+        from the segment that holds the recovery point on. `validation` holds the result. epoch_max
+        is the highest leader epoch that this broker ever accepted for this partition.
 
         Raises:  CheckpointMalformed if partition.metadata is missing or wrong; LogDirectoryFailed
         """
@@ -164,8 +150,6 @@ class PartitionLog:
         """Use changed topic settings from the next append on."""
         self._settings = settings
 
-    # --- what it holds ------------------------------------------------------------------
-
     @property
     def log_start_offset(self) -> int:
         """First offset still kept."""
@@ -203,8 +187,6 @@ class PartitionLog:
     @property
     def _last_epoch(self) -> int:
         return self._epochs[-1].leader_epoch if self._epochs else -1
-
-    # --- append -------------------------------------------------------------------------
 
     def check_client_batch(self, batch: ClientBatch, *, codec_max: int) -> None:
         """Check a client's batch, also against this topic's settings; changes nothing.
@@ -284,8 +266,6 @@ class PartitionLog:
             )
         self._producers.record(header)
 
-    # --- flush --------------------------------------------------------------------------
-
     def _flush_if_due(self) -> None:
         if self.log_end_offset - self._recovery_point >= self._settings.flush_messages:
             self.flush()
@@ -305,8 +285,6 @@ class PartitionLog:
             raise self._fail("fsync", error) from error
         self._environment.on_flush(time.perf_counter() - begun)
         self._recovery_point = self.log_end_offset
-
-    # --- cut ----------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
         """Keep offsets below `offset`; a batch that contains `offset` is removed whole.
@@ -348,8 +326,6 @@ class PartitionLog:
         self._producers.clear()
         self._recovery_point = offset
 
-    # --- read ---------------------------------------------------------------------------
-
     def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
         """Read whole batches from the one that holds from_offset on, none beyond up_to_offset.
 
@@ -373,8 +349,6 @@ class PartitionLog:
             )
         except OSError as error:
             raise self._fail("read", error) from error
-
-    # --- failure ------------------------------------------------------------------------
 
     def _refuse_if_failed(self) -> None:
         if self._failure is not None:

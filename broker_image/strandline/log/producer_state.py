@@ -1,9 +1,8 @@
 """The producer state of a partition: the last five batches of each idempotent producer.
 
-Called by `partition_log`, which records every batch that it appends or finds, on leaders and
-followers alike; `runtime` checks a client's batch here, through the log, before the core sees it.
-The state is derived from the log (ADR 0008), so every replica can tell a retry from a new batch
-after an election.
+`partition_log` records here every batch that it appends or finds, on leaders and followers alike;
+`runtime` checks a client's batch through the log before the core sees it. The state is derived from
+the log (ADR 0008), so every replica can tell a retry from a new batch after an election.
 
 Bounded: PRODUCERS_MAX ids, of which the least recently writing is forgotten first, and five
 batches each, because a producer has at most five requests in flight.
@@ -16,42 +15,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from strandline.core.events import SequenceCheck
 from strandline.errors import ErrorCode
-from strandline.model import BatchSpan, LeaderEpoch
 
 from .record_batch import NO_PRODUCER_ID, SEQUENCE_MASK, BatchHeader
 
 BATCHES_PER_PRODUCER_MAX = 5
 PRODUCERS_MAX = 10_000
-
-
-class _Remembered(NamedTuple):
-    base_sequence: int
-    last_sequence: int
-    base_offset: int
-    next_offset: int
-    leader_epoch: int
-
-    @classmethod
-    def of(cls, header: BatchHeader) -> _Remembered:
-        return cls(
-            header.base_sequence,
-            header.last_sequence,
-            header.base_offset,
-            header.next_offset,
-            header.leader_epoch,
-        )
-
-    @property
-    def span(self) -> BatchSpan:
-        return BatchSpan(
-            base_offset=self.base_offset,
-            next_offset=self.next_offset,
-            leader_epoch=LeaderEpoch(self.leader_epoch),
-        )
 
 
 @dataclass(slots=True)
@@ -61,7 +32,7 @@ class _Producer:
     producer_epoch: int
     has_older: bool
     """The log may hold batches of this id before the remembered ones."""
-    batches: deque[_Remembered] = field(
+    batches: deque[BatchHeader] = field(
         default_factory=lambda: deque(maxlen=BATCHES_PER_PRODUCER_MAX)
     )
 
@@ -75,9 +46,6 @@ class ProducerState:
         self._producers: dict[int, _Producer] = {}
         self._producers_max = producers_max
         self._forgot = False
-
-    def __len__(self) -> int:
-        return len(self._producers)
 
     def check(self, header: BatchHeader) -> SequenceCheck:
         """Tell whether a client's batch is new, a retry, or out of order; changes nothing.
@@ -116,7 +84,7 @@ class ProducerState:
             producer = _Producer(header.producer_epoch, has_older=True)
         elif len(producer.batches) == BATCHES_PER_PRODUCER_MAX:
             producer.has_older = True
-        producer.batches.append(_Remembered.of(header))
+        producer.batches.append(header)
         self._producers[header.producer_id] = producer
         if len(self._producers) > self._producers_max:
             del self._producers[next(iter(self._producers))]
@@ -179,5 +147,5 @@ class ProducerState:
             producer.producer_epoch = header.producer_epoch
         elif header.producer_epoch != producer.producer_epoch:
             return False
-        producer.batches.appendleft(_Remembered.of(header))
+        producer.batches.appendleft(header)
         return len(producer.batches) < BATCHES_PER_PRODUCER_MAX

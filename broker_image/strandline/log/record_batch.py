@@ -206,11 +206,6 @@ def check_client_batch(
             ErrorCode.RECORD_LIST_TOO_LARGE, size=header.size_bytes, accepted=segment_max_bytes
         )
     check_crc(header, batch.buffer)
-    _check_attributes(header, codec_max)
-    _check_counts(header)
-
-
-def _check_attributes(header: BatchHeader, codec_max: int) -> None:
     if header.attributes & NOT_FOR_CLIENTS:
         raise ProtocolError(
             ErrorCode.INVALID_RECORD,
@@ -219,9 +214,6 @@ def _check_attributes(header: BatchHeader, codec_max: int) -> None:
         )
     if header.codec > codec_max:
         raise ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, codec=header.codec)
-
-
-def _check_counts(header: BatchHeader) -> None:
     if header.records_count != header.last_offset_delta + 1:
         raise ProtocolError(
             ErrorCode.INVALID_RECORD,

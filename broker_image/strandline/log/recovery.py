@@ -1,8 +1,8 @@
 """Load every log of a data directory at start.
 
-Called by `runtime` once, before the broker registers: a partition is not served before its log is
-loaded. Loading reports unknown folders and keeps them. It deletes only folders of unfinished
-deletions and creations, and the batches that `log_validation` cuts.
+This happens once, before the broker registers: a partition is not served before its log is loaded.
+Loading reports unknown folders and keeps them. It deletes only folders of unfinished deletions and
+creations, and the batches that `log_validation` cuts.
 
 Epochs come from the batches, which every load walks. Loading reports an epoch checkpoint that
 differs: an empty or stale file must never pass for "no epochs", which would bring truncation by
@@ -24,7 +24,6 @@ from strandline.errors import CheckpointMalformed
 from strandline.model import (
     NO_EPOCH,
     HostedPartition,
-    LeaderEpoch,
     PartitionEpoch,
     TopicPartition,
     TopicSettings,
@@ -40,8 +39,6 @@ from .files import disk_failed
 from .log_segments import LogEnvironment
 from .partition_folder import DELETED_SUFFIX, NEW_SUFFIX, parse_folder_name
 from .partition_log import EPOCH_MAX, PartitionLog
-
-UNKNOWN_PARTITION_EPOCH = PartitionEpoch(-1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,36 +129,35 @@ def _add_hosted(
     high_watermark: int | None,
 ) -> None:
     """Add a partition and its findings; its high watermark is limited to the log."""
-    start, end = log.log_start_offset, log.log_end_offset
-    check = log.validation
-    if check.problem:
+    start, end, found = log.log_start_offset, log.log_end_offset, log.validation
+    if found.problem:
         loaded.warnings.append(
-            f"{log.folder}: cut at offset {check.cut_at_offset}: {check.problem}"
+            f"{log.folder}: cut at offset {found.cut_at_offset}: {found.problem}"
         )
-    if check.damaged or (high_watermark is not None and high_watermark > end):
+    if found.damaged or (high_watermark is not None and high_watermark > end):
         loaded.lost.append(log.tp)
     if state is None:
         loaded.warnings.append(f"{log.folder}: the state file does not know it")
+        state = PersistedPartition(
+            topic_name=log.topic_name,
+            leader_epoch=log.epochs[-1].leader_epoch if log.epochs else NO_EPOCH,
+            partition_epoch=PartitionEpoch(-1),
+            isr=(),
+        )
     _compare_epochs(loaded, log)
-    last_epoch = log.epochs[-1].leader_epoch if log.epochs else None
     loaded.hosted.append(
         HostedPartition(
             tp=log.tp,
             topic_name=log.topic_name,
-            leader_epoch=_highest_epoch(state, last_epoch),
-            partition_epoch=UNKNOWN_PARTITION_EPOCH if state is None else state.partition_epoch,
-            isr=() if state is None else state.isr,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            isr=state.isr,
             log_start_offset=start,
             log_end_offset=end,
             high_watermark=min(max(high_watermark or 0, start), end),
             epochs=log.epochs,
         )
     )
-
-
-def _highest_epoch(state: PersistedPartition | None, last_epoch: LeaderEpoch | None) -> LeaderEpoch:
-    accepted = NO_EPOCH if state is None else state.leader_epoch
-    return accepted if last_epoch is None else max(accepted, last_epoch)
 
 
 def _compare_epochs(loaded: LoadedLogs, log: PartitionLog) -> None:

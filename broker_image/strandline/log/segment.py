@@ -1,11 +1,11 @@
 """One segment of a log: `<20-digit base offset>.log` and its `.index`.
 
-Called by `partition_log`. A segment is active (the last one: open for writing, its index
-in memory) or sealed (never written again, opened for reading through a pool that bounds
-how many are open). The file is a plain sequence of batches, as Kafka's are.
+A segment is active (the last one: open for writing, its index in memory) or sealed (never written
+again, opened for reading through a pool that bounds how many are open). The file is a plain
+sequence of batches, as Kafka's are.
 
-Invariant: the tracked size is a batch boundary; bytes behind it, left by a failed write,
-are never read and are cut off at the next start.
+Invariant: the tracked size is a batch boundary; bytes behind it, left by a failed write, are never
+read and are cut off at the next start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from strandline.broker_interface import Buffer
 
-from .batch_scan import ScanEnd, ScanExpectation, Window, check_batches, headers
+from .batch_scan import ScanEnd, Window, check_batches, headers
 from .files import FILE_MODE, replace_file, write_all
 from .index import RELATIVE_MAX, OffsetIndex
 from .record_batch import HEADER_BYTES, BatchHeader
@@ -64,9 +64,6 @@ class SegmentPool:
     def __init__(self, *, open_segments_max: int) -> None:
         self._open: OrderedDict[Path, OpenFile] = OrderedDict()
         self._open_segments_max = open_segments_max
-
-    def __len__(self) -> int:
-        return len(self._open)
 
     def get(self, path: Path, opener: Callable[[], OpenFile]) -> OpenFile:
         """Return the open file of a path; open it, and close another, if need be."""
@@ -113,17 +110,20 @@ class Segment:
         self._pool = pool
         self._writer: OpenFile | None = None
 
-    # --- becoming active, sealed, gone ---------------------------------------------------
-
     def create(self) -> None:
         """Make the empty file and open it for writing; it must not exist."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE)
         self._writer = OpenFile(fd, self._limits.new_index())
 
     def check(
-        self, expected: ScanExpectation, visit: Callable[[int, BatchHeader], None]
+        self,
+        *,
+        last_epoch: int,
+        epoch_max: int,
+        with_crc: bool,
+        visit: Callable[[BatchHeader], None],
     ) -> ScanEnd:
-        """Open a file found on disk, check it, and rebuild its index.
+        """Open a file found on disk, check it as `check_batches` does, and rebuild its index.
 
         The segment then covers the good batches; `cut_file` removes the rest.
         """
@@ -133,9 +133,17 @@ class Segment:
 
         def note(position: int, header: BatchHeader) -> None:
             index.note(header.base_offset - self.base_offset, position)
-            visit(position, header)
+            visit(header)
 
-        end = check_batches(fd, os.fstat(fd).st_size, expected, note)
+        end = check_batches(
+            fd,
+            os.fstat(fd).st_size,
+            first_offset=self.base_offset,
+            last_epoch=last_epoch,
+            epoch_max=epoch_max,
+            with_crc=with_crc,
+            visit=note,
+        )
         self.size_bytes, self.end_offset = end.position, end.next_offset
         return end
 
@@ -209,8 +217,6 @@ class Segment:
         replace_file(path, index.to_bytes())
         return index
 
-    # --- writing ------------------------------------------------------------------------
-
     def has_room(self, header: BatchHeader, *, position: int, segment_max_bytes: int) -> bool:
         """Tell whether a batch written at a position fits into this segment.
 
@@ -240,14 +246,12 @@ class Segment:
         """Cut off every batch that reaches an offset or lies above it; for an active segment."""
         file = self._file()
         near = file.index.at_or_below_offset(offset - self.base_offset)
-        for position, header in headers(file.fd, start=near.position, end=self.size_bytes):
+        for position, header in headers(file.fd, start=near, end=self.size_bytes):
             if header.next_offset > offset:
                 os.ftruncate(file.fd, position)
                 file.index.truncate(position)
                 self.size_bytes, self.end_offset = position, header.base_offset
                 return
-
-    # --- reading ------------------------------------------------------------------------
 
     def read(
         self, *, from_offset: int, up_to_offset: int, max_bytes: int, any_size: bool
@@ -264,7 +268,7 @@ class Segment:
         limit = index.reaching_offset(up_to_offset - base, default=size)
         ahead = max_bytes + self._limits.index_interval_bytes + HEADER_BYTES
         window = Window(file.fd, end=limit, read_bytes=ahead)
-        start = index.at_or_below_offset(from_offset - base).position
+        start = index.at_or_below_offset(from_offset - base)
         while start < limit:
             first = window.header_at(start)
             if first.next_offset > from_offset:
@@ -278,8 +282,8 @@ class Segment:
         end = start
         if any_size and first.next_offset <= up_to_offset:
             end = start + first.size_bytes
-        by_size = index.at_or_below_position(budget_end).position
-        by_offset = index.at_or_below_offset(up_to_offset - base).position
+        by_size = index.at_or_below_position(budget_end)
+        by_offset = index.at_or_below_offset(up_to_offset - base)
         end = max(end, min(by_size, by_offset))
         while end < limit:
             header = window.header_at(end)

@@ -1,148 +1,232 @@
-"""Protobuf messages of the control plane <-> values of `model`.
+"""Protobuf messages of a session <-> values of `controller_session.messages`, for both ends.
 
-Called by the session client and server, which make the outer messages themselves; this module
-converts the parts that several messages share. Raises ValueError on enum values and ids that the
-schema allows and we do not.
+A value has the fields of its message, under the same names; the pairs below say which fields are
+not copied as they are. Raises ValueError on messages, enum values and ids that the schema allows
+and we do not.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
+from google.protobuf.message import Message
+
+from strandline.controller.events import HostedReplica
+from strandline.controller_session.messages import (
+    CommandResponse,
+    Heartbeat,
+    Hello,
+    IsrProposal,
+    MetadataUpdate,
+    SessionRefused,
+    ShutdownRequest,
+    ShutdownResponse,
+)
+from strandline.core.effects import ProposeIsr, ReplyStopReplica
+from strandline.core.events import (
+    AlterPartitionResponseReceived,
+    LeaderAndIsrReceived,
+    StopReplicaReceived,
+)
+from strandline.errors import ErrorCode
 from strandline.model import (
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
     Endpoint,
     IsrEntry,
-    LeaderEpoch,
     LiveBroker,
     PartitionCommand,
-    PartitionEpoch,
     PartitionState,
     Recovery,
-    TopicId,
     TopicPartition,
     TopicSettings,
 )
 from strandline_api.v1 import controller_pb2 as pb
 
-_RECOVERY_TO_WIRE = {
-    Recovery.CLEAN: pb.RECOVERY_CLEAN,
-    Recovery.UNCLEAN: pb.RECOVERY_UNCLEAN,
-}
-_RECOVERY_FROM_WIRE = {wire: value for value, wire in _RECOVERY_TO_WIRE.items()}
+
+class Part(NamedTuple):
+    """How to convert what a field holds."""
+
+    to_wire: Callable[[Any], Any]
+    from_wire: Callable[[Any], Any]
 
 
-def topic_partition_to_wire(tp: TopicPartition) -> pb.TopicPartition:
-    """Return the message of a partition's identity."""
-    return pb.TopicPartition(topic_id=tp.topic_id, partition=tp.partition)
+class Pair:
+    """A value and its message; parts are the fields that are not copied as they are."""
+
+    def __init__(self, value: type, message: type[Message], **parts: Part | Pair) -> None:
+        self.value = value
+        self.message = message
+        names = (field.name for field in dataclasses.fields(value))
+        self._copied = tuple(name for name in names if name not in parts)
+        self._parts = tuple(parts.items())
+
+    def to_wire(self, value: Any) -> Any:
+        """Return the message of a value."""
+        fields = {name: getattr(value, name) for name in self._copied}
+        for name, part in self._parts:
+            fields[name] = part.to_wire(getattr(value, name))
+        return self.message(**fields)
+
+    def from_wire(self, wire: Any) -> Any:
+        """Return the value of a message."""
+        fields = {name: getattr(wire, name) for name in self._copied}
+        for name, part in self._parts:
+            fields[name] = part.from_wire(getattr(wire, name))
+        return self.value(**fields)
 
 
-def topic_partition_from_wire(message: pb.TopicPartition) -> TopicPartition:
-    """Return the identity; ValueError if the topic id is no uuid or the partition is negative."""
-    if message.partition < 0:
-        raise ValueError(f"partition {message.partition} is negative")
-    topic_id = TopicId(str(uuid.UUID(message.topic_id)))
-    return TopicPartition(topic_id=topic_id, partition=message.partition)
+class _Heartbeat(Pair):
+    """A heartbeat without a report of hosted replicas differs from one with an empty report."""
+
+    def to_wire(self, value: Heartbeat) -> Any:
+        wire = super().to_wire(value)
+        wire.carries_hosted = value.hosted is not None
+        return wire
+
+    def from_wire(self, wire: pb.Heartbeat) -> Any:
+        heartbeat = super().from_wire(wire)
+        return heartbeat if wire.carries_hosted else replace(heartbeat, hosted=None)
 
 
-def isr_to_wire(isr: Iterable[IsrEntry]) -> list[pb.IsrEntry]:
-    """Return the messages of ISR entries in their order."""
-    return [pb.IsrEntry(broker_id=e.broker_id, broker_epoch=e.broker_epoch) for e in isr]
+class _AlterPartitionAnswer(Pair):
+    """An answer may be without a stored state."""
+
+    def from_wire(self, wire: pb.AlterPartitionAnswer) -> Any:
+        answer = super().from_wire(wire)
+        return answer if wire.HasField("stored") else replace(answer, stored=None)
 
 
-def isr_from_wire(messages: Iterable[pb.IsrEntry]) -> tuple[IsrEntry, ...]:
-    """Return ISR entries in their order."""
-    return tuple(
-        IsrEntry(broker_id=BrokerId(m.broker_id), broker_epoch=BrokerEpoch(m.broker_epoch))
-        for m in messages
+class _Around(Pair):
+    """A value that holds another; the message has the fields of both side by side."""
+
+    def __init__(self, value: type, name: str, inner: Pair) -> None:
+        super().__init__(value, inner.message, **{name: inner})
+        self._name = name
+        self._inner = inner
+
+    def to_wire(self, value: Any) -> Any:
+        wire = self._inner.to_wire(getattr(value, self._name))
+        for name in self._copied:
+            setattr(wire, name, getattr(value, name))
+        return wire
+
+    def from_wire(self, wire: Any) -> Any:
+        own = {name: getattr(wire, name) for name in self._copied}
+        return self.value(**own, **{self._name: self._inner.from_wire(wire)})
+
+
+class Union:
+    """An outer message, of which one field is set, and the pairs of what that field may hold."""
+
+    def __init__(self, outer: type[Message], *pairs: Pair) -> None:
+        self.outer = outer
+        names = {field.message_type: field.name for field in outer.DESCRIPTOR.fields}
+        self._names = {pair.value: names[pair.message.DESCRIPTOR] for pair in pairs}
+        self._pairs = {names[pair.message.DESCRIPTOR]: pair for pair in pairs}
+
+    def encode(self, value: object) -> Any:
+        """Return the outer message of a value."""
+        name = self._names[type(value)]
+        return self.outer(**{name: self._pairs[name].to_wire(value)})
+
+    def decode(self, outer: Any) -> Any:
+        """Return the value in an outer message; ValueError if it is unknown or malformed."""
+        name = outer.WhichOneof("message")
+        if name not in self._pairs:
+            raise ValueError(f"unknown message {name}")
+        return self._pairs[name].from_wire(getattr(outer, name))
+
+
+def _each(part: Part | Pair) -> Part:
+    """Return the part of a tuple, None for an empty one."""
+    return Part(
+        lambda values: [part.to_wire(value) for value in values or ()],
+        lambda wires: tuple([part.from_wire(wire) for wire in wires]),
     )
 
 
-def state_to_wire(state: PartitionState) -> pb.PartitionState:
-    """Return the message of a committed partition state."""
-    return pb.PartitionState(
-        replicas=state.replicas,
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
-        partition_epoch=state.partition_epoch,
-        isr=isr_to_wire(state.isr),
-        min_insync_replicas=state.min_insync_replicas,
-        controller_epoch=state.controller_epoch,
-        recovery=_RECOVERY_TO_WIRE[state.recovery],
-        reason=state.reason,
-    )
+def _checked_partition(number: int) -> int:
+    if number < 0:
+        raise ValueError(f"partition {number} is negative")
+    return number
 
 
-def state_from_wire(message: pb.PartitionState) -> PartitionState:
-    """Return the committed partition state."""
-    if message.recovery not in _RECOVERY_FROM_WIRE:
-        raise ValueError(f"recovery {message.recovery} is unknown")
-    return PartitionState(
-        replicas=tuple(BrokerId(r) for r in message.replicas),
-        leader=BrokerId(message.leader),
-        leader_epoch=LeaderEpoch(message.leader_epoch),
-        partition_epoch=PartitionEpoch(message.partition_epoch),
-        isr=isr_from_wire(message.isr),
-        min_insync_replicas=message.min_insync_replicas,
-        controller_epoch=ControllerEpoch(message.controller_epoch),
-        recovery=_RECOVERY_FROM_WIRE[message.recovery],
-        reason=message.reason,
-    )
+_RECOVERIES: Final = {Recovery.CLEAN: pb.RECOVERY_CLEAN, Recovery.UNCLEAN: pb.RECOVERY_UNCLEAN}
 
 
-def command_to_wire(command: PartitionCommand) -> pb.PartitionCommand:
-    """Return the message of one partition of a LeaderAndIsr."""
-    settings = command.settings
-    return pb.PartitionCommand(
-        tp=topic_partition_to_wire(command.tp),
-        topic_name=command.topic_name,
-        state=state_to_wire(command.state),
-        settings=pb.TopicSettings(
-            max_message_bytes=settings.max_message_bytes,
-            segment_bytes=settings.segment_bytes,
-            flush_messages=settings.flush_messages,
-        ),
-        is_new=command.is_new,
-    )
+def _recovery(wire: int) -> Recovery:
+    for recovery, number in _RECOVERIES.items():
+        if number == wire:
+            return recovery
+    raise ValueError(f"recovery {wire} is unknown")
 
 
-def command_from_wire(message: pb.PartitionCommand) -> PartitionCommand:
-    """Return one partition of a LeaderAndIsr."""
-    return PartitionCommand(
-        tp=topic_partition_from_wire(message.tp),
-        topic_name=message.topic_name,
-        state=state_from_wire(message.state),
-        settings=TopicSettings(
-            max_message_bytes=message.settings.max_message_bytes,
-            segment_bytes=message.settings.segment_bytes,
-            flush_messages=message.settings.flush_messages,
-        ),
-        is_new=message.is_new,
-    )
+_ERROR: Final = Part(int, ErrorCode)
+_TP: Final = Pair(
+    TopicPartition,
+    pb.TopicPartition,
+    topic_id=Part(str, lambda written: str(uuid.UUID(written))),
+    partition=Part(int, _checked_partition),
+)
+_TPS: Final = _each(_TP)
+_ISR: Final = _each(Pair(IsrEntry, pb.IsrEntry))
+_STATE: Final = Pair(
+    PartitionState,
+    pb.PartitionState,
+    replicas=Part(tuple, tuple),
+    isr=_ISR,
+    recovery=Part(_RECOVERIES.__getitem__, _recovery),
+)
+_SETTINGS: Final = Pair(TopicSettings, pb.TopicSettings)
+_COMMANDS: Final = _each(
+    Pair(PartitionCommand, pb.PartitionCommand, tp=_TP, state=_STATE, settings=_SETTINGS)
+)
+_LIVE_BROKERS: Final = _each(
+    Pair(LiveBroker, pb.LiveBroker, endpoints=_each(Pair(Endpoint, pb.Endpoint)))
+)
+_HOSTED: Final = _each(Pair(HostedReplica, pb.Hosted, tp=_TP))
+_PARTITION_ERROR: Final = Part(
+    lambda result: pb.PartitionError(tp=_TP.to_wire(result[0]), error=result[1]),
+    lambda wire: (_TP.from_wire(wire.tp), ErrorCode(wire.error)),
+)
+_PROPOSAL: Final = Pair(ProposeIsr, pb.AlterPartition, tp=_TP, isr=_ISR)
+# A message does not tell the response to a StopReplica from one to a LeaderAndIsr.
+_RESPONSE: Final = Pair(
+    ReplyStopReplica, pb.CommandAnswer, error=_ERROR, partitions=_each(_PARTITION_ERROR)
+)
 
+BROKER_MESSAGE: Final = Union(
+    pb.BrokerMessage,
+    _Heartbeat(Heartbeat, pb.Heartbeat, hosted=_HOSTED),
+    _Around(IsrProposal, "proposal", _PROPOSAL),
+    _Around(CommandResponse, "response", _RESPONSE),
+    Pair(Hello, pb.Hello, hosted=_HOSTED),
+    Pair(ShutdownRequest, pb.ControlledShutdown),
+)
+"""What a broker says to the controller: `controller_session.messages.BrokerMessage`."""
 
-def live_broker_to_wire(broker: LiveBroker) -> pb.LiveBroker:
-    """Return the message of a live broker."""
-    return pb.LiveBroker(
-        broker_id=broker.broker_id,
-        broker_epoch=broker.broker_epoch,
-        clean_since_epoch=broker.clean_since_epoch,
-        endpoints=[
-            pb.Endpoint(listener=e.listener, host=e.host, port=e.port) for e in broker.endpoints
-        ],
-    )
-
-
-def live_broker_from_wire(message: pb.LiveBroker) -> LiveBroker:
-    """Return a live broker."""
-    return LiveBroker(
-        broker_id=BrokerId(message.broker_id),
-        broker_epoch=BrokerEpoch(message.broker_epoch),
-        clean_since_epoch=BrokerEpoch(message.clean_since_epoch),
-        endpoints=tuple(
-            Endpoint(listener=e.listener, host=e.host, port=e.port) for e in message.endpoints
-        ),
-    )
+CONTROLLER_MESSAGE: Final = Union(
+    pb.ControllerMessage,
+    Pair(LeaderAndIsrReceived, pb.LeaderAndIsr, partitions=_COMMANDS),
+    Pair(StopReplicaReceived, pb.StopReplica, partitions=_TPS),
+    Pair(
+        MetadataUpdate,
+        pb.UpdateMetadata,
+        live_brokers=_LIVE_BROKERS,
+        partitions=_COMMANDS,
+        removed=_TPS,
+    ),
+    _AlterPartitionAnswer(
+        AlterPartitionResponseReceived,
+        pb.AlterPartitionAnswer,
+        tp=_TP,
+        error=_ERROR,
+        stored=Part(lambda state: state and _STATE.to_wire(state), _STATE.from_wire),
+    ),
+    Pair(ShutdownResponse, pb.ControlledShutdownAnswer, error=_ERROR),
+    Pair(SessionRefused, pb.SessionRefused, error=_ERROR),
+)
+"""What the controller says to a broker: `controller_session.messages.ControllerMessage`."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from strandline.core.effects import LogReadInfo
 from strandline.core.events import FetchPartition
 from strandline.errors import ErrorCode, StrandlineError
 from strandline.model import (
@@ -118,21 +119,23 @@ def encode_fetch(fetch: FetchFrame) -> list[Buffer]:
     return [_HEAD.pack(1 + len(body), FETCH), body]
 
 
-def encode_records(frame: RecordsFrame, records: Sequence[Buffer]) -> list[Buffer]:
-    """Return the frame as a list of buffers; `records` replaces frame.records uncopied."""
-    diverging = frame.diverging
+def encode_records(
+    request_id: int, part: LogReadInfo | RecordsFrame, records: Sequence[Buffer]
+) -> list[Buffer]:
+    """Return the frame of one partition as a list of buffers, records uncopied."""
+    diverging = part.diverging
     fixed = _RECORDS.pack(
-        frame.request_id,
-        _topic_bytes(frame.tp.topic_id),
-        frame.tp.partition,
-        frame.error,
-        frame.high_watermark,
-        frame.log_start_offset,
+        request_id,
+        _topic_bytes(part.tp.topic_id),
+        part.tp.partition,
+        part.error,
+        part.high_watermark,
+        part.log_start_offset,
         0 if diverging is None else 1,
         -1 if diverging is None else diverging.leader_epoch,
         -1 if diverging is None else diverging.end_offset,
     )
-    size = sum(len(part) for part in records)
+    size = sum(len(buffer) for buffer in records)
     return [_HEAD.pack(1 + len(fixed) + size, RECORDS), fixed, *records]
 
 
@@ -174,16 +177,9 @@ def _decode_body(kind: int, body: memoryview) -> Frame:
 
 
 def _decode_fetch(body: memoryview) -> FetchFrame:
-    (
-        request_id,
-        follower,
-        broker_epoch,
-        clean_since,
-        max_wait,
-        session_epoch,
-        changed,
-        forgotten,
-    ) = _FETCH.unpack_from(body)
+    request_id, follower, broker_epoch, clean_since, max_wait, session_epoch, changed, forgotten = (
+        _FETCH.unpack_from(body)
+    )
     if max(changed, forgotten) > PARTITIONS_PER_FETCH_MAX:
         raise BadFrame(
             f"a fetch changes {changed} and forgets {forgotten} partitions, "

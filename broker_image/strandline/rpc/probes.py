@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import grpc
 import grpc.aio
@@ -17,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from strandline.controller.events import ProbeVerdict
 from strandline.log_fields import fields
-from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch
+from strandline.model import BrokerId, ControllerEpoch, Registration
 from strandline_api.v1 import controller_pb2 as pb
 
 from .streams import OWN_CONNECTION
@@ -27,19 +26,10 @@ _log = logging.getLogger(__name__)
 SERVICE = "strandline.v1.Peer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerIdentity:
-    """The identity that this process gives to probes."""
-
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
-    incarnation: str
-
-
 def peer_service(
-    identity: PeerIdentity, highest_controller_epoch: Callable[[], ControllerEpoch]
+    own: Registration, highest_controller_epoch: Callable[[], ControllerEpoch]
 ) -> grpc.GenericRpcHandler:
-    """Return the gRPC service that answers probes."""
+    """Return the gRPC service that answers probes with the identity of this process."""
 
     async def probe(
         request: bytes, context: grpc.aio.ServicerContext[bytes, pb.ProbeAnswer]
@@ -51,15 +41,14 @@ def peer_service(
             _log.warning("probe refused", extra=fields(peer=context.peer(), cause=str(error)))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a probe")
         return pb.ProbeAnswer(
-            broker_id=identity.broker_id,
-            broker_epoch=identity.broker_epoch,
-            incarnation=identity.incarnation,
+            broker_id=own.broker_id,
+            broker_epoch=own.broker_epoch,
+            incarnation=own.incarnation,
             highest_controller_epoch=highest_controller_epoch(),
         )
 
     handler = grpc.unary_unary_rpc_method_handler(
-        probe,
-        response_serializer=pb.ProbeAnswer.SerializeToString,
+        probe, response_serializer=pb.ProbeAnswer.SerializeToString
     )
     return grpc.method_handlers_generic_handler(SERVICE, {"Probe": handler})
 

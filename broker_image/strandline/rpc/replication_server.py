@@ -15,11 +15,12 @@ import grpc
 import grpc.aio
 
 from strandline.config.network import GrpcConfig
+from strandline.core.effects import LogReadInfo
 from strandline.core.events import FollowerFetchReceived
 from strandline.log_fields import fields
 
 from .fetch_session import LeaderFetchSession
-from .frames import BadFrame, Buffer, FetchFrame, RecordsFrame, decode, encode_end, encode_records
+from .frames import BadFrame, Buffer, FetchFrame, decode, encode_end, encode_records
 from .streams import CoalescingWriter, StreamOverflow, until_one_ends
 
 _log = logging.getLogger(__name__)
@@ -35,9 +36,9 @@ class FollowerStream:
         self._peer = peer
         self.broken = asyncio.Event()
 
-    def send_records(self, frame: RecordsFrame, records: Sequence[Buffer]) -> None:
+    def send_records(self, request_id: int, part: LogReadInfo, records: Sequence[Buffer]) -> None:
         """Queue one partition of a response, without a copy of its records."""
-        self._put(encode_records(frame, records))
+        self._put(encode_records(request_id, part, records))
 
     def send_end(self, request_id: int) -> None:
         """Queue the end of a response."""
@@ -56,11 +57,10 @@ class FollowerStream:
 
 
 OnFetch = Callable[[FollowerFetchReceived, FollowerStream], None]
-OnGone = Callable[[FollowerStream], None]
 
 
 def replication_service(
-    on_fetch: OnFetch, on_gone: OnGone, settings: GrpcConfig
+    on_fetch: OnFetch, on_gone: Callable[[FollowerStream], None], settings: GrpcConfig
 ) -> grpc.GenericRpcHandler:
     """Return the gRPC service; on_gone gets each stream that ended."""
 
@@ -87,10 +87,7 @@ async def _read(
     context: grpc.aio.ServicerContext[bytes, bytes], stream: FollowerStream, on_fetch: OnFetch
 ) -> None:
     session = LeaderFetchSession()
-    while True:
-        message = await context.read()
-        if message is grpc.aio.EOF:
-            return
+    while (message := await context.read()) is not grpc.aio.EOF:
         for frame in decode(message):
             if not isinstance(frame, FetchFrame):
                 raise BadFrame("a follower sent records")

@@ -1,12 +1,9 @@
-"""What both ends of a stream share: channel options, its tasks and the coalescing writer.
-
-gRPC in Python costs per message, not per byte, so a writer sends everything queued since its
-last send as one message. There is no linger: messages grow by back-pressure alone.
-"""
+"""What the ends of streams share: channel options, their tasks, and the coalescing writer."""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -100,10 +97,64 @@ async def until_one_ends(
     return breach
 
 
+class StreamClient(ABC):
+    """The end of a stream that dials; on_broken runs at most once, and not after `close`."""
+
+    def __init__(
+        self,
+        address: str,
+        settings: GrpcConfig,
+        method: str,
+        *,
+        on_broken: Callable[[], None],
+        request_serializer: Callable[[Any], bytes] | None = None,
+        response_deserializer: Callable[[bytes], Any] | None = None,
+    ) -> None:
+        self._on_broken = on_broken
+        self._given_up = asyncio.Event()
+        self._channel = grpc.aio.insecure_channel(address, options=channel_options(settings))
+        self._call = self._channel.stream_stream(
+            method, request_serializer, response_deserializer
+        )()
+        self._task = asyncio.create_task(self._run(), name=f"{method} to {address}")
+
+    async def close(self) -> None:
+        """End the stream."""
+        self._on_broken = _nothing
+        self._given_up.set()
+        await asyncio.wait({self._task})
+
+    async def _run(self) -> None:
+        # No cancellation ends this task: a task that never began closes no channel, and the
+        # traceback of a cancelled one keeps the call, and so its connection, until it is collected.
+        try:
+            ends = (*self._parts(), self._given_up.wait())
+            breach = await until_one_ends(*ends, on_end=self._call.cancel)
+            if breach is not None:
+                self._log_breach(breach)
+        finally:
+            await self._channel.close()
+            self._on_broken()
+
+    @abstractmethod
+    def _parts(self) -> tuple[Coroutine[Any, Any, object], ...]:
+        """Return what writes to the stream and what reads from it."""
+
+    @abstractmethod
+    def _log_breach(self, breach: Exception) -> None:
+        """Log how the peer broke the protocol."""
+
+
+def _nothing() -> None:
+    """Stand in for on_broken once the owner has closed the stream itself."""
+
+
 class CoalescingWriter:
     """Sends frames in order, many in one message; `run` is the one task that writes.
 
-    `put` never blocks: callers are synchronous performers of effects.
+    gRPC in Python costs per message, not per byte, so a writer sends everything queued since its
+    last send as one message. There is no linger: messages grow by back-pressure alone. `put`
+    never blocks: callers are synchronous performers of effects.
     """
 
     def __init__(self, write: Callable[[bytes], Awaitable[object]], settings: GrpcConfig) -> None:

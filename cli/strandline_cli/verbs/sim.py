@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from strandline_cli.command_line import Verb
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    from strandline.simulation.__main__ import add_options
-
-    add_options(parser)
+    parser.add_argument("--seeds", type=int, default=100, help="how many schedules (100)")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them (0)")
+    parser.add_argument("--plan", type=Path, help="run the plan in this file instead")
+    parser.add_argument(
+        "--shrink-to", type=Path, help="write the first failing plan here, made small"
+    )
 
 
 def _run(options: argparse.Namespace) -> int:
-    from strandline.simulation.__main__ import run_schedules
+    from strandline_simulation.schedules import run_schedules
 
     if options.seeds < 1:
         raise argparse.ArgumentError(None, f"--seeds must be at least 1, not {options.seeds}")
-    return run_schedules(options)
+    return run_schedules(
+        first_seed=options.first_seed,
+        seeds=options.seeds,
+        plan=options.plan,
+        shrink_to=options.shrink_to,
+    )
 
 
 VERB = Verb(

@@ -18,8 +18,78 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- /* The metadata of an object, from (list . NAME). */ -}}
+{{- define "strandline.metadata" -}}
+name: {{ last . }}
+labels: {{- include "strandline.labels" (first .) | nindent 2 }}
+{{- end }}
+
+{{- /* The labels that select the pods of a component, from (list . COMPONENT). */ -}}
+{{- define "strandline.selector" -}}
+app.kubernetes.io/name: strandline
+app.kubernetes.io/instance: {{ (first .).Release.Name }}
+app.kubernetes.io/component: {{ last . }}
+{{- end }}
+
+{{- /* Gives a ServiceAccount the Role of the same name, from (list . NAME). */ -}}
+{{- define "strandline.roleBinding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{- include "strandline.metadata" . | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ last . }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ last . }}
+    namespace: {{ (first .).Release.Namespace }}
+{{- end }}
+
+{{- define "strandline.restricted" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
 {{- define "strandline.image" -}}
 {{- .repository }}:{{ .tag }}
+{{- end }}
+
+{{- /* The first part of a CRD, up to the subresources of its version, from (list . KIND SHORTNAME). */ -}}
+{{- define "strandline.crd.head" -}}
+{{- $kind := index . 1 -}}
+{{- $plural := printf "%ss" (lower $kind) -}}
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{- include "strandline.metadata" (list (first .) (printf "%s.strandline.dev" $plural)) | nindent 2 }}
+  {{- if (first .).Values.crds.keep }}
+  annotations:
+    helm.sh/resource-policy: keep
+  {{- end }}
+spec:
+  group: strandline.dev
+  scope: Namespaced
+  names:
+    kind: {{ $kind }}
+    listKind: {{ $kind }}List
+    plural: {{ $plural }}
+    singular: {{ lower $kind }}
+    shortNames: [{{ last . }}]
+    categories: [strandline]
+  versions:
+    - name: v1alpha1
+      served: true
+      storage: true
+      subresources:
+        status: {}
+{{- end }}
+
+{{- /* The rule of a field that cannot be changed, from the rule's message. */ -}}
+{{- define "strandline.crd.fixed" -}}
+x-kubernetes-validations:
+  - rule: self == oldSelf
+    message: {{ . }}
 {{- end }}
 
 {{- define "strandline.crd.resourceList" -}}
@@ -32,12 +102,9 @@ properties:
 {{- define "strandline.crd.partitionCounts" -}}
 type: object
 properties:
-  total: {type: integer, format: int32, minimum: 0}
-  online: {type: integer, format: int32, minimum: 0}
-  offline: {type: integer, format: int32, minimum: 0}
-  underReplicated: {type: integer, format: int32, minimum: 0}
-  underMinIsr: {type: integer, format: int32, minimum: 0}
-  atMinIsr: {type: integer, format: int32, minimum: 0}
+  {{- range list "total" "online" "offline" "underReplicated" "underMinIsr" "atMinIsr" }}
+  {{ . }}: {type: integer, format: int32, minimum: 0}
+  {{- end }}
 {{- end }}
 
 {{- define "strandline.crd.conditions" -}}

@@ -16,8 +16,7 @@ from tests.house.rules import tree
 from tests.house.rules.decisions import DECISIONS
 from tests.house.rules.reach import CONFIG, DECLARERS
 
-PACKAGES = (tree.BROKER, tree.CLI, tree.OPERATOR, tree.ANALYSIS, tree.API)
-BEGINNINGS = (Path(), *PACKAGES, *(package.parent for package in PACKAGES))
+BEGINNINGS = (Path(), *tree.PACKAGES, *(package.parent for package in tree.PACKAGES))
 """The folders where a path or dotted name in a text may start, besides the text's own folder."""
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

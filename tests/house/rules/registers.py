@@ -20,7 +20,7 @@ ERRORS = tree.BROKER / "errors.py"
 EXPORTER = tree.BROKER / "runtime/observability/metrics.py"
 METRIC_NAME = re.compile(r"strandline_[a-z]+(?:_[a-z]+)+")
 METRIC_CONSTANT = re.compile(r"[A-Z][A-Z_]+")
-NOT_METRICS = re.compile(r"strandline_(?:analysis|api|cli|operator)(?:\b|\.)")
+NOT_METRICS = re.compile(r"strandline_(?:analysis|api|checker|cli|operator|simulation)(?:\b|\.)")
 READERS = (tree.ANALYSIS, tree.CLI)
 """Packages that read metrics and export none."""
 REQUIREMENTS = {

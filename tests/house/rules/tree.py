@@ -16,12 +16,15 @@ OUR_HIDDEN_FOLDERS = {".ci", ".github"}
 GENERATED_ENDINGS = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py", "_pb2_grpc.pyi")
 
 BROKER = Path("broker_image/strandline")
+CHECKER = Path("cli/strandline_checker")
 CLI = Path("cli/strandline_cli")
+SIMULATION = Path("cli/strandline_simulation")
 OPERATOR = Path("operator/strandline_operator")
 API = Path("protos/strandline_api")
 ANALYSIS = Path("spark/strandline_analysis")
+PACKAGES = (BROKER, CHECKER, CLI, SIMULATION, OPERATOR, ANALYSIS, API)
 TESTS = Path("tests")
-PURE = (BROKER / "core", BROKER / "controller")
+PURE = (BROKER / "core", BROKER / "controller", BROKER / "controller_session")
 
 
 def files(root: Path, under: Path = Path()) -> Iterator[Path]:
@@ -41,7 +44,7 @@ def python_files(root: Path, under: Path = Path()) -> Iterator[Path]:
 
 def shipped_files(root: Path) -> Iterator[Path]:
     """Yield the hand-written Python files that are part of the distribution."""
-    for package in (BROKER, CLI, OPERATOR, API, ANALYSIS):
+    for package in PACKAGES:
         yield from python_files(root, package)
 
 

@@ -28,7 +28,7 @@ RETIRED = {
     "Hands": "CoreShell",
     "Office": "ControllerElection",
     "InOffice": "Active",
-    "Standing": "LivenessState",
+    "Standing": "BrokerEntry",
     "ControllerHost": "ControllerShell",
     "ControllerLink": "ControllerSession",
     "ClientRequests": "BrokerApi",

@@ -10,13 +10,15 @@ from typing import Any, NoReturn
 
 import pytest
 
+from strandline import component_settings
 from strandline.broker_interface import ProducePartition
+from strandline.config.replication import ReplicationConfig
+from strandline.config.timing import TimingConfig
 from strandline.controller_session.messages import MetadataUpdate
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.effects import AppendAsLeader, Effect, ReplyProduce
 from strandline.core.events import Event, LeaderAndIsrReceived, StatePersisted, Ticked
 from strandline.core.replicas import Replicas
-from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
 from strandline.kafka_listener.apis.produce import produce
 from strandline.kafka_listener.listener_settings import ListenerSettings
@@ -72,7 +74,9 @@ class Node:
         self.directory = DataDirectory.open(folder)
         self._metadata = MetadataCache("cluster")
         self._last_request_id = 0
-        self._replicas = Replicas(ME, EPOCH, EPOCH, CoreSettings())
+        self._replicas = Replicas(
+            ME, EPOCH, EPOCH, component_settings.core(TimingConfig(), ReplicationConfig())
+        )
         clock = Clock()
         self._driver: Driver[Event, Effect] = Driver(
             self._replicas,

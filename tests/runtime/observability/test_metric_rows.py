@@ -24,12 +24,12 @@ from strandline.kube.api import RequestDone
 from strandline.model import BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
 from strandline.names import Metric, MetricKind
 from strandline.runtime.event_loop.clock import Clock
-from strandline.runtime.observability.listener_metrics import ListenerMetrics
 from strandline.runtime.observability.metrics import CONFLICT, Metrics
 from strandline.runtime.observability.notice_reporters import (
     ControllerNoticeReporter,
     CoreNoticeReporter,
 )
+from strandline.runtime.observability.traffic_metrics import ListenerMetrics
 from tests.processes.test_metrics import RISES
 
 TP = TopicPartition(topic_id=TopicId("t"), partition=0)

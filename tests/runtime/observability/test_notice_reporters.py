@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from strandline.controller.notices import BrokerDead
-from strandline.core.effects import BecameFollower, BecameLeader, ReplicaFailed
+from strandline.core.notices import BecameFollower, BecameLeader, ReplicaFailed
 from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.observability.logs import BrokerLogFormatter
@@ -44,7 +44,7 @@ def failed(reporter: CoreNoticeReporter) -> None:
 
 
 def deleted(reporter: CoreNoticeReporter) -> None:
-    reporter.replica_deleted(TP)
+    reporter.forget_leadership(TP)
 
 
 @pytest.mark.parametrize("end", [became_follower, failed, deleted])
@@ -59,7 +59,7 @@ def test_an_ended_leadership_is_forgotten_and_the_others_are_kept(
 
 def test_deletion_of_a_replica_that_never_led_changes_nothing() -> None:
     reporter = leading()
-    reporter.replica_deleted(TopicPartition(topic_id=TopicId("u"), partition=0))
+    reporter.forget_leadership(TopicPartition(topic_id=TopicId("u"), partition=0))
     assert len(reporter.leader_since) == 2
 
 

@@ -26,7 +26,7 @@ from strandline.core.events import StopReplicaReceived
 from strandline.errors import ErrorCode, InvariantViolation, StoreUnavailable
 from strandline.kube.cluster_store import ClusterStore
 from strandline.model import GRPC_LISTENER, BrokerId, Endpoint, StoredBroker
-from strandline.rpc.probes import PeerIdentity, peer_service
+from strandline.rpc.probes import peer_service
 from strandline.rpc.session_server import SessionServer
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.shells.controller_session_shell import ControllerSessionShell
@@ -60,9 +60,8 @@ class Pair:
         self.lookups_refused = 1
         self.sessions = SessionServer(BrokerId(2), GrpcConfig(), on_event=self.received.put_nowait)
         self.server = grpc.aio.server()
-        identity = PeerIdentity(broker_id=BrokerId(2), broker_epoch=EPOCH, incarnation="uid/a")
         self.server.add_generic_rpc_handlers(
-            (self.sessions.service(), peer_service(identity, lambda: CONTROLLER_EPOCH))
+            (self.sessions.service(), peer_service(registration(), lambda: CONTROLLER_EPOCH))
         )
         self.port = self.server.add_insecure_port("127.0.0.1:0")
         replicas = FixedReplicas()

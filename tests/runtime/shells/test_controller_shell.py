@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from strandline.config.kubernetes import KubernetesConfig
 from strandline.controller.controller import Controller
 from strandline.controller.effects import LoadCluster, ReadLease
 from strandline.controller.events import ControllerEvent
@@ -27,8 +28,10 @@ from strandline.errors import (
     StoreUnavailable,
     WatchExpired,
 )
-from strandline.kube.cluster_store import Change, ClusterStore, Listed
+from strandline.kube.api import Listed
+from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
+from strandline.kube.watch import Change
 from strandline.model import BrokerId, StoredBroker, StoredPartition, StoredTopic
 from strandline.rpc.session_server import SessionServer
 from strandline.runtime.event_loop.clock import Clock
@@ -50,13 +53,13 @@ class EmptyStore:
 
     async def list_partitions(self) -> Listed[StoredPartition]:
         self.lists += 1
-        return Listed(values=(), resource_version="7")
+        return Listed(items=(), resource_version="7")
 
     async def list_brokers(self) -> Listed[StoredBroker]:
-        return Listed(values=(), resource_version="7")
+        return Listed(items=(), resource_version="7")
 
     async def list_topics(self) -> Listed[StoredTopic]:
-        return Listed(values=(), resource_version="7")
+        return Listed(items=(), resource_version="7")
 
     async def watch_partitions(self, _: str) -> AsyncGenerator[Change[StoredPartition], None]:
         await asyncio.Event().wait()
@@ -98,7 +101,7 @@ class RunningShell:
             lease_name="demo-controller",
             sessions=cast(SessionServer, None),
             clock=Clock(),
-            report_interval_ms=LIMIT_MS,
+            kubernetes=KubernetesConfig(),
             on_notice=lambda _: None,
             on_lease_written=lambda _: None,
             on_step=lambda event, _: self.events.append(event),

@@ -13,11 +13,11 @@ from strandline.controller.store_events import LeaseObserved
 from strandline.controller_session.events import Event as SessionEvent
 from strandline.controller_session.events import HolderObserved
 from strandline.errors import StoreUnavailable
-from strandline.kube.cluster_store import Change
 from strandline.kube.lease import LeaseStore
+from strandline.kube.watch import Change
 from strandline.model import ControllerEpoch, LeaseRecord
 from strandline.runtime.shells import lease_watch
-from strandline.runtime.shells.lease_watch import LeaseWatch
+from strandline.runtime.shells.lease_watch import watch_lease
 from tests.support.eventually import aeventually
 
 LIMIT_MS = 5_000
@@ -58,15 +58,16 @@ def test_both_machines_hear_of_every_change_and_the_watch_begins_anew(
         monkeypatch.setattr(lease_watch, "WATCH_RESTART_SECONDS", 0)
         controller: list[ControllerEvent] = []
         session: list[SessionEvent] = []
-        watch = LeaseWatch(
-            cast(LeaseStore, OneChange()),
-            "demo-controller",
-            step_controller=controller.append,
-            step_session=session.append,
+        watching = asyncio.create_task(
+            watch_lease(
+                cast(LeaseStore, OneChange()),
+                "demo-controller",
+                step_controller=controller.append,
+                step_session=session.append,
+            )
         )
-        watch.start()
         await aeventually(lambda: len(controller) >= 4, LIMIT_MS, "a second look")
-        await watch.stop()
+        watching.cancel()
         seen = [lease("broker-1/a"), lease("broker-2/b"), None, lease("broker-1/a")]
         assert controller[:4] == [LeaseObserved(lease=each) for each in seen]
         assert session[:4] == [

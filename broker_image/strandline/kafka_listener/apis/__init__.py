@@ -1,4 +1,30 @@
-"""The APIs of the Kafka protocol that are served: one module per group of APIs.
+"""One function per API: a decoded request in, a response or a deferred response out.
 
-Each function takes (context, version, request) and returns a response or a deferred one.
+Called by `connection`; one module has one group of APIs. None of the functions blocks. All that
+must happen in the order of requests, such as an append, has happened when the function returns.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from strandline.kafka_listener import response, schemas, wire
+
+from . import api_versions, coordinators, fetch, metadata, offsets, produce
+
+Handler = Callable[
+    [response.RequestContext, int, wire.Message], response.Response | response.DeferredResponse
+]
+"""(context, version, request) -> response."""
+
+HANDLERS: dict[int, Handler] = {
+    schemas.PRODUCE: produce.produce,
+    schemas.FETCH: fetch.fetch,
+    schemas.LIST_OFFSETS: offsets.list_offsets,
+    schemas.METADATA: metadata.metadata,
+    schemas.FIND_COORDINATOR: coordinators.find_coordinator,
+    schemas.API_VERSIONS: api_versions.api_versions,
+    schemas.INIT_PRODUCER_ID: coordinators.init_producer_id,
+    schemas.OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
+}
+"""Every API that is served has its function here."""

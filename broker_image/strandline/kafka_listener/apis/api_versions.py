@@ -1,6 +1,6 @@
 """ApiVersions: which APIs are served, in which versions.
 
-Registered in `handlers`; `connection` responds to an unknown version of it with
+Registered in `apis`; `connection` responds to an unknown version of it with
 `unsupported_version`.
 """
 
@@ -13,11 +13,7 @@ from strandline.kafka_listener.wire import Message
 
 
 def _range(api: ApiSchema) -> Message:
-    return {
-        "api_key": api.key,
-        "min_version": api.advertised_min,
-        "max_version": api.served_max,
-    }
+    return {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.served_max}
 
 
 def api_versions(_context: RequestContext, _version: int, _request: Message) -> Response:
@@ -28,10 +24,6 @@ def api_versions(_context: RequestContext, _version: int, _request: Message) -> 
 
 def unsupported_version() -> Response:
     """Respond to an unknown version of ApiVersions: our range for it, in version 0 form."""
-    return Response(
-        body={
-            "error_code": ErrorCode.UNSUPPORTED_VERSION,
-            "api_keys": [_range(APIS[API_VERSIONS])],
-        },
-        error=ErrorCode.UNSUPPORTED_VERSION,
-    )
+    error = ErrorCode.UNSUPPORTED_VERSION
+    body = {"error_code": error, "api_keys": [_range(APIS[API_VERSIONS])]}
+    return Response(body=body, error=error)

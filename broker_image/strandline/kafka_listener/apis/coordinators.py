@@ -1,6 +1,6 @@
 """FindCoordinator and InitProducerId: the APIs of Kafka's coordinators.
 
-Registered in `handlers`. This broker coordinates neither groups nor transactions: it hands out
+Registered in `apis`. This broker coordinates neither groups nor transactions: it hands out
 producer ids, and refuses the rest.
 """
 
@@ -11,6 +11,7 @@ from strandline.kafka_listener.response import RequestContext, Response
 from strandline.kafka_listener.wire import Message
 
 TRANSACTION_KEY_TYPE = 1
+NO_COORDINATOR: Message = {"node_id": -1, "host": "", "port": -1}
 
 
 def find_coordinator(_context: RequestContext, _version: int, request: Message) -> Response:
@@ -26,17 +27,11 @@ def find_coordinator(_context: RequestContext, _version: int, request: Message) 
     else:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         reason = "consumer groups are not served; assign partitions instead"
-    no_coordinator: Message = {
-        "error_code": error,
-        "error_message": reason,
-        "node_id": -1,
-        "host": "",
-        "port": -1,
-    }
-    if "coordinator_keys" in request:
-        coordinators = [{"key": key, **no_coordinator} for key in request["coordinator_keys"]]
-        return Response(body={"coordinators": coordinators}, error=error)
-    return Response(body=no_coordinator, error=error)
+    refusal = {**NO_COORDINATOR, "error_code": error, "error_message": reason}
+    keys = request.get("coordinator_keys", ())
+    # Versions before 4 ask for one coordinator and find it at the top.
+    body = {**refusal, "coordinators": [{"key": key, **refusal} for key in keys]}
+    return Response(body=body, error=error)
 
 
 def init_producer_id(context: RequestContext, _version: int, request: Message) -> Response:
@@ -45,9 +40,10 @@ def init_producer_id(context: RequestContext, _version: int, request: Message) -
     A client that lost its sequence and sends its old id gets a new one too, as in Kafka.
     """
     transactional_id = request["transactional_id"]
+    if transactional_id:
+        return _producer_id(-1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if transactional_id is not None:
-        error_code = transactional_id and ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return _producer_id(-1, error_code or ErrorCode.INVALID_REQUEST)
+        return _producer_id(-1, ErrorCode.INVALID_REQUEST)
     try:
         return _producer_id(context.broker.allocate_producer_id(), ErrorCode.NONE)
     except ProtocolError as error:

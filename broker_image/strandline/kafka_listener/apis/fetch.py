@@ -1,16 +1,15 @@
 """Fetch: read records below the high watermark.
 
-Registered in `handlers`. The response holds the broker's buffers of records, uncopied.
+Registered in `apis`. The response holds the broker's buffers of records, uncopied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from functools import partial
+from itertools import repeat
 
-from strandline.broker_interface import (
-    ConsumerFetchedPartition,
-    ConsumerFetchPartition,
-)
+from strandline.broker_interface import ConsumerFetchedPartition, ConsumerFetchPartition
 from strandline.errors import ErrorCode
 from strandline.kafka_listener.addresses import LeaderHints
 from strandline.kafka_listener.response import (
@@ -19,7 +18,7 @@ from strandline.kafka_listener.response import (
     Response,
     bounded,
     epoch_or_none,
-    first_error,
+    per_partition,
 )
 from strandline.kafka_listener.wire import Message
 
@@ -34,11 +33,16 @@ def fetch(context: RequestContext, _version: int, request: Message) -> Response 
     Sessions are not kept: the response carries session id 0, after which clients send every
     partition again. A follower does not fetch here.
     """
+
+    def refuse(error: ErrorCode) -> Response:
+        refused = ConsumerFetchedPartition(error=error)
+        return _response(context, request, repeat(refused), error=error)
+
     if request["replica_id"] >= 0:
-        return _fetch_error(request, ErrorCode.INVALID_REQUEST)
+        return refuse(ErrorCode.INVALID_REQUEST)
     is_full = request["session_epoch"] in SESSION_EPOCHS_OF_FULL_FETCH
     if request["session_id"] != NO_SESSION and not is_full:
-        return _fetch_error(request, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return refuse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     partitions = [
         ConsumerFetchPartition(
             topic_name=topic["name"],
@@ -51,65 +55,45 @@ def fetch(context: RequestContext, _version: int, request: Message) -> Response 
         for topic in request["topics"]
         for partition in topic["partitions"]
     ]
-
-    def finish(fetched: Sequence[ConsumerFetchedPartition]) -> Response:
-        return _fetch_response(context, request, fetched)
-
     result = context.broker.fetch(
         partitions,
         max_wait_ms=bounded(request["max_wait_ms"], context.settings.wait_max_ms),
         min_bytes=max(0, request["min_bytes"]),
         max_bytes=bounded(request["max_bytes"], context.settings.fetch_max_bytes),
     )
+    finish = partial(_response, context, request, error=ErrorCode.NONE)
     return DeferredResponse(result=result, finish=finish, may_cancel=True)
 
 
-def _fetch_error(request: Message, error: ErrorCode) -> Response:
-    """Refuse a whole fetch: for each partition, and at the top in versions with a top error."""
-    topics = [
-        {
-            "name": topic["name"],
-            "partitions": [
-                _fetched_message(partition["index"], ConsumerFetchedPartition(error=error))
-                for partition in topic["partitions"]
-            ],
-        }
-        for topic in request["topics"]
-    ]
-    return Response(body={"error_code": error, "topics": topics}, error=error)
-
-
-def _fetched_message(index: int, data: ConsumerFetchedPartition) -> Message:
-    """Return one partition; without transactions the last stable offset is the high watermark."""
-    diverging = data.diverging
-    return {
-        "index": index,
-        "error_code": data.error,
-        "high_watermark": data.high_watermark,
-        "last_stable_offset": data.high_watermark,
-        "log_start_offset": data.log_start_offset,
-        "diverging_epoch": diverging
-        and {"epoch": diverging.leader_epoch, "end_offset": diverging.end_offset},
-        "aborted_transactions": None,
-        "records": data.records,
-    }
-
-
-def _fetch_response(
-    context: RequestContext, request: Message, fetched: Sequence[ConsumerFetchedPartition]
+def _response(
+    context: RequestContext,
+    request: Message,
+    fetched: Iterable[ConsumerFetchedPartition],
+    *,
+    error: ErrorCode,
 ) -> Response:
+    """Return the outcomes; without transactions the last stable offset is the high watermark.
+
+    Shape:   fetched has an outcome for each partition of the request, in its order; error is
+             that of the whole request
+    """
     outcomes = iter(fetched)
     hints = LeaderHints(context)
     is_committed = request["isolation_level"] == READ_COMMITTED
-    topics: list[Message] = []
-    for topic in request["topics"]:
-        partitions: list[Message] = []
-        for partition in topic["partitions"]:
-            data = next(outcomes)
-            message = _fetched_message(partition["index"], data)
-            message["current_leader"] = hints.of(topic["name"], partition["index"], data.error)
-            if is_committed and data.error is ErrorCode.NONE:
-                message["aborted_transactions"] = ()
-            partitions.append(message)
-        topics.append({"name": topic["name"], "partitions": partitions})
-    return Response(body={"topics": topics}, error=first_error(data.error for data in fetched))
+
+    def entry_for(topic_name: str, partition: Message) -> Message:
+        data, index = next(outcomes), partition["index"]
+        end = data.diverging
+        return {
+            "index": index,
+            "error_code": data.error,
+            "high_watermark": data.high_watermark,
+            "last_stable_offset": data.high_watermark,
+            "log_start_offset": data.log_start_offset,
+            "diverging_epoch": end and {"epoch": end.leader_epoch, "end_offset": end.end_offset},
+            "current_leader": hints.of(topic_name, index, data.error),
+            "aborted_transactions": () if is_committed and data.error is ErrorCode.NONE else None,
+            "records": data.records,
+        }
+
+    return per_partition(request, entry_for, error=error)

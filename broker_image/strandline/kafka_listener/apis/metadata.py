@@ -1,6 +1,6 @@
 """Metadata: brokers, controller, topics and their partitions.
 
-Registered in `handlers`. Responds at once from what the broker knows.
+Registered in `apis`. Responds at once from what the broker knows.
 """
 
 from __future__ import annotations
@@ -55,16 +55,14 @@ def _requested_topics(
             yield _known_topic(found, snapshot)
         elif name is None:
             unnamed = None if version >= FIRST_VERSION_WITH_NULL_NAME else ""
-            yield _absent_topic(ErrorCode.UNKNOWN_TOPIC_ID, name=unnamed, topic_id=topic_id)
+            yield _absent_topic(ErrorCode.UNKNOWN_TOPIC_ID, unnamed, topic_id)
         elif TOPIC_NAME.fullmatch(name) and name not in {".", ".."}:
-            yield _absent_topic(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, topic_id=NO_TOPIC_ID
-            )
+            yield _absent_topic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
         else:
-            yield _absent_topic(ErrorCode.INVALID_TOPIC_EXCEPTION, name=name, topic_id=NO_TOPIC_ID)
+            yield _absent_topic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
 
 
-def _absent_topic(error: ErrorCode, *, name: str | None, topic_id: bytes) -> Message:
+def _absent_topic(error: ErrorCode, name: str | None, topic_id: bytes = NO_TOPIC_ID) -> Message:
     return {"error_code": error, "name": name, "topic_id": topic_id, "partitions": []}
 
 

@@ -1,31 +1,19 @@
 """ListOffsets and OffsetForLeaderEpoch.
 
-Registered in `handlers`. Both respond at once; the offsets they return are bounded by the high
+Registered in `apis`. Both respond at once; the offsets they return are bounded by the high
 watermark or by the epochs that the broker knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from strandline.errors import ErrorCode
-from strandline.kafka_listener.response import RequestContext, Response, epoch_or_none, first_error
+from strandline.kafka_listener.response import (
+    RequestContext,
+    Response,
+    epoch_or_none,
+    per_partition,
+)
 from strandline.kafka_listener.wire import Message
 from strandline.model import LeaderEpoch
-
-
-def _per_partition(request: Message, entry_for: Callable[[str, Message], Message]) -> Message:
-    """Return a body with one entry for each partition of the request, grouped as requested."""
-    topics = [
-        {
-            "name": topic["name"],
-            "partitions": [
-                entry_for(topic["name"], partition) for partition in topic["partitions"]
-            ],
-        }
-        for topic in request["topics"]
-    ]
-    return {"topics": topics}
 
 
 def list_offsets(context: RequestContext, _version: int, request: Message) -> Response:
@@ -33,7 +21,6 @@ def list_offsets(context: RequestContext, _version: int, request: Message) -> Re
 
     Search by time would have to open batches; the broker refuses it.
     """
-    errors: list[ErrorCode] = []
 
     def entry_for(topic_name: str, partition: Message) -> Message:
         listed = context.broker.list_offset(
@@ -42,7 +29,6 @@ def list_offsets(context: RequestContext, _version: int, request: Message) -> Re
             partition["timestamp"],
             epoch_or_none(partition["current_leader_epoch"]),
         )
-        errors.append(listed.error)
         return {
             "index": partition["index"],
             "error_code": listed.error,
@@ -50,12 +36,11 @@ def list_offsets(context: RequestContext, _version: int, request: Message) -> Re
             "leader_epoch": listed.leader_epoch,
         }
 
-    return Response(body=_per_partition(request, entry_for), error=first_error(errors))
+    return per_partition(request, entry_for)
 
 
 def offset_for_leader_epoch(context: RequestContext, _version: int, request: Message) -> Response:
     """Return where the requested epoch ends in the leader's log. Source: KIP-320."""
-    errors: list[ErrorCode] = []
 
     def entry_for(topic_name: str, partition: Message) -> Message:
         error, end = context.broker.end_offset_for_epoch(
@@ -64,7 +49,6 @@ def offset_for_leader_epoch(context: RequestContext, _version: int, request: Mes
             LeaderEpoch(partition["leader_epoch"]),
             epoch_or_none(partition["current_leader_epoch"]),
         )
-        errors.append(error)
         return {
             "error_code": error,
             "index": partition["index"],
@@ -72,4 +56,4 @@ def offset_for_leader_epoch(context: RequestContext, _version: int, request: Mes
             "end_offset": end.end_offset,
         }
 
-    return Response(body=_per_partition(request, entry_for), error=first_error(errors))
+    return per_partition(request, entry_for)

@@ -1,16 +1,14 @@
 """Produce: append record batches.
 
-Registered in `handlers`. Records go to the broker as they are: the broker checks batches.
+Registered in `apis`. Records go to the broker as they are: the broker checks batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from strandline.broker_interface import (
-    ProducedPartition,
-    ProducePartition,
-)
+from strandline.broker_interface import ProducedPartition, ProducePartition
 from strandline.errors import ErrorCode
 from strandline.kafka_listener.addresses import LeaderHints
 from strandline.kafka_listener.response import (
@@ -46,9 +44,7 @@ def produce(context: RequestContext, version: int, request: Message) -> Response
         for partition in topic["partitions"]
     ]
     requested = [(each.topic_name, each.partition) for each in sent]
-
-    def finish(produced: Sequence[ProducedPartition]) -> Response:
-        return _produce_response(context, requested, produced, acks)
+    finish = partial(_response, context, requested, acks)
 
     def refuse(error: ErrorCode) -> Response:
         return finish([ProducedPartition(error=error)] * len(requested))
@@ -66,11 +62,11 @@ def produce(context: RequestContext, version: int, request: Message) -> Response
     return DeferredResponse(result=result, finish=finish, may_cancel=False)
 
 
-def _produce_response(
+def _response(
     context: RequestContext,
     requested: Sequence[tuple[str, int]],
-    produced: Sequence[ProducedPartition],
     acks: Acks | None,
+    produced: Sequence[ProducedPartition],
 ) -> Response:
     """Return the outcomes, ordered and grouped as the request was.
 

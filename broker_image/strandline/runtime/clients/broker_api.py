@@ -31,13 +31,7 @@ from strandline.core.events import (
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.log.record_batch import read_client_batch
-from strandline.model import (
-    UNKNOWN_EPOCH_END,
-    Acks,
-    EpochEndOffset,
-    LeaderEpoch,
-    TopicPartition,
-)
+from strandline.model import UNKNOWN_EPOCH_END, Acks, EpochEndOffset, LeaderEpoch, TopicPartition
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.storage.replica_store import ReplicaStore
 
@@ -114,8 +108,6 @@ class BrokerApi:
         self._produces: dict[int, _Produce] = {}
         self._fetches: dict[int, asyncio.Future[bool]] = {}
 
-    # --- metadata --------------------------------------------------------------------------
-
     def metadata(self, listener: str) -> MetadataSnapshot:
         """Return the cluster as seen through the listener of that name."""
         return self._metadata.snapshot(listener)
@@ -124,15 +116,8 @@ class BrokerApi:
         """Return a producer id that no broker ever handed out before (ADR 0005)."""
         return self._producer_ids.allocate()
 
-    # --- produce ---------------------------------------------------------------------------
-
     def produce(
-        self,
-        partitions: Sequence[ProducePartition],
-        *,
-        acks: Acks,
-        timeout_ms: int,
-        codec_max: int,
+        self, partitions: Sequence[ProducePartition], *, acks: Acks, timeout_ms: int, codec_max: int
     ) -> Awaitable[tuple[ProducedPartition, ...]]:
         """Append now, in call order; the awaitable ends with the acknowledgement."""
         request = _Produce(
@@ -222,8 +207,6 @@ class BrokerApi:
         if request.settle(request.slots[effect.tp], result):
             del self._produces[effect.request_id]
 
-    # --- fetch -----------------------------------------------------------------------------
-
     async def fetch(
         self,
         partitions: Sequence[ConsumerFetchPartition],
@@ -280,7 +263,7 @@ class BrokerApi:
                 final = True
                 data.append(ConsumerFetchedPartition(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 continue
-            allowed = self._replicas.read_for_consumer(
+            allowed = self._replicas.consumer_reads.read(
                 tp,
                 fetch_offset=wanted.fetch_offset,
                 leader_epoch=wanted.leader_epoch,
@@ -319,8 +302,6 @@ class BrokerApi:
             diverging=allowed.diverging,
         )
 
-    # --- offsets ---------------------------------------------------------------------------
-
     def list_offset(
         self, topic_name: str, partition: int, timestamp: int, leader_epoch: LeaderEpoch | None
     ) -> ListedOffset:
@@ -328,18 +309,16 @@ class BrokerApi:
         tp = self._metadata.resolve(topic_name, partition)
         if tp is None:
             return ListedOffset(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        error, offset, epoch = self._replicas.list_offset(tp, timestamp, leader_epoch)
+        error, offset, epoch = self._replicas.consumer_reads.list_offset(
+            tp, timestamp, leader_epoch
+        )
         return ListedOffset(error=error, offset=offset, leader_epoch=epoch)
 
     def end_offset_for_epoch(
-        self,
-        topic_name: str,
-        partition: int,
-        asked: LeaderEpoch,
-        leader_epoch: LeaderEpoch | None,
+        self, topic_name: str, partition: int, asked: LeaderEpoch, leader_epoch: LeaderEpoch | None
     ) -> tuple[ErrorCode, EpochEndOffset]:
         """Return where the greatest epoch not above `asked` ends (KIP-101, KIP-320)."""
         tp = self._metadata.resolve(topic_name, partition)
         if tp is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_EPOCH_END
-        return self._replicas.end_offset_for_epoch(tp, asked, leader_epoch)
+        return self._replicas.consumer_reads.end_offset_for_epoch(tp, asked, leader_epoch)

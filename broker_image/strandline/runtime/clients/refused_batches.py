@@ -1,14 +1,12 @@
 """A batch that a producer sent right behind a refused batch gets the same refusal (ADR 0012).
 
-Used by `broker_api` alone, before a batch is checked against the log. A producer has
-several batches in flight. The first may be refused for a passing reason, such as a change of
-leader. If the reason has passed when the second comes, the second is out of order, and some
-clients then give up. If the second gets the error of the first instead, every client sends
-both again.
+A producer has several batches in flight. If the reason for which the first was refused has passed
+when the second comes, the second is out of order, and some clients then give up. If the second
+gets the error of the first instead, every client sends both again.
 
-Bounded: BATCHES_BEHIND_MAX batches share one refusal, and PRODUCERS_MAX pairs of producer and
-partition are kept; the oldest pair goes first. Any batch but the very next one ends the sharing,
-so that a gap without a refusal gets its own error, at the next attempt at the latest.
+BATCHES_BEHIND_MAX batches share one refusal; the refusals of PRODUCERS_MAX pairs of producer and
+partition are kept, the newest ones. Any batch but the very next one ends the sharing, so that a
+gap without a refusal gets its own error, at the next attempt at the latest.
 """
 
 from __future__ import annotations

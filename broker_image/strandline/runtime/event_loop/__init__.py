@@ -1,1 +1,1 @@
-"""What runs on the one event loop of a broker: its clock, drivers, mailboxes and tasks."""
+"""What runs on the one event loop of a broker: its clock, drivers and tasks."""

@@ -73,10 +73,7 @@ class Driver(Generic[Event, Effect]):
         self._timer_at_ms: int | None = None
 
     def submit(self, event: Event) -> None:
-        """Step the machine with an event; its effects are performed before this returns.
-
-        While effects are being performed, the event is queued instead.
-        """
+        """Step the machine and perform its effects; queue the event while effects are performed."""
         if self._stopped:
             return
         self._events.append(event)
@@ -102,9 +99,7 @@ class Driver(Generic[Event, Effect]):
         """Take no more events: the process is about to end."""
         self._stopped = True
         self._events.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel_timer()
 
     def _step(self, event: Event) -> None:
         begun = time.perf_counter()
@@ -124,13 +119,16 @@ class Driver(Generic[Event, Effect]):
         at_ms = None if self._stopped else self._machine.next_wakeup_ms
         if at_ms == self._timer_at_ms:
             return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel_timer()
         self._timer_at_ms = at_ms
         if at_ms is not None:
             delay_seconds = max(0, at_ms - self._now_ms()) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._tick)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _tick(self) -> None:
         self._timer = None

@@ -2,7 +2,7 @@
 
 /live: this handler ran, so the event loop runs; the pod's probe says how long it may stand
 still. /ready: asks the callable that `lifecycle` hands over, which latches and never looks at
-lag or ISR. Called by `lifecycle`; knows nothing of replication.
+lag or ISR.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Final
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from strandline import names
 from strandline.log_fields import fields
 
-from .metrics import CONTENT_TYPE, Metrics
+from .metrics import Metrics
 
 HEADER_BYTES_MAX: Final = 8 << 10
 SHUTDOWN_SECONDS: Final = 0.2
@@ -100,7 +101,9 @@ class ProbeServer:
         return web.Response(status=503, text="not ready\n")
 
     async def _respond_metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(
+            body=self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
 
 
 async def measure_loop_lag(metrics: Metrics, *, interval_ms: int) -> None:

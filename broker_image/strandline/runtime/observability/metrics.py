@@ -11,14 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import prometheus_client
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-)
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from strandline import names
 from strandline.kube.api import RequestDone
@@ -27,7 +20,6 @@ from strandline.names import Metric, MetricKind
 # prometheus_client does not annotate this function; typed as Any it may be called.
 _disable_created_metrics: Any = prometheus_client.disable_created_metrics
 
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BUCKETS_SECONDS: Final = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 )  # fmt: skip
@@ -41,9 +33,7 @@ class Metrics:
     def __init__(self) -> None:
         _disable_created_metrics()
         self.registry: Final = CollectorRegistry()
-        self._counters: dict[str, Counter] = {}
-        self._gauges: dict[str, Gauge] = {}
-        self._histograms: dict[str, Histogram] = {}
+        self._instruments: dict[str, Any] = {}
 
     def show_from_the_start(self, rows: Iterable[Metric]) -> None:
         """Make the counters and histograms of rows, so that Prometheus sees them before any use."""
@@ -55,34 +45,28 @@ class Metrics:
 
     def counter(self, row: Metric) -> Counter:
         """Return the counter of a row."""
-        if row.name not in self._counters:
-            _check_kind(row, MetricKind.COUNTER)
-            self._counters[row.name] = Counter(
-                row.name, row.documentation, row.labels, registry=self.registry
-            )
-        return self._counters[row.name]
+        counter: Counter = self._instrument(row, Counter)
+        return counter
 
     def gauge(self, row: Metric) -> Gauge:
         """Return the gauge of a row."""
-        if row.name not in self._gauges:
-            _check_kind(row, MetricKind.GAUGE)
-            self._gauges[row.name] = Gauge(
-                row.name, row.documentation, row.labels, registry=self.registry
-            )
-        return self._gauges[row.name]
+        gauge: Gauge = self._instrument(row, Gauge)
+        return gauge
 
     def histogram(self, row: Metric) -> Histogram:
         """Return the histogram of a row."""
-        if row.name not in self._histograms:
-            _check_kind(row, MetricKind.HISTOGRAM)
-            self._histograms[row.name] = Histogram(
-                row.name,
-                row.documentation,
-                row.labels,
-                registry=self.registry,
-                buckets=BUCKETS_SECONDS,
+        histogram: Histogram = self._instrument(row, Histogram, buckets=BUCKETS_SECONDS)
+        return histogram
+
+    def _instrument(self, row: Metric, kind: type, **options: object) -> Any:
+        """Return the instrument of a row, made on first use; TypeError if it is of another kind."""
+        if row.kind.value != kind.__name__.lower():
+            raise TypeError(f"{row.name} is a {row.kind.value}, not a {kind.__name__.lower()}")
+        if row.name not in self._instruments:
+            self._instruments[row.name] = kind(
+                row.name, row.documentation, row.labels, registry=self.registry, **options
             )
-        return self._histograms[row.name]
+        return self._instruments[row.name]
 
     def exposition(self) -> bytes:
         """Return everything in Prometheus's text format."""
@@ -102,8 +86,3 @@ class Metrics:
         self.gauge(names.WATCH_LAST_EVENT_TIMESTAMP_SECONDS).labels(resource=resource).set(
             time.time()
         )
-
-
-def _check_kind(row: Metric, kind: MetricKind) -> None:
-    if row.kind is not kind:
-        raise TypeError(f"{row.name} is a {row.kind.value}, not a {kind.value}")

@@ -14,7 +14,7 @@ from typing import Final
 from strandline import names
 from strandline.controller import notices as controller_notices
 from strandline.controller.events import ControllerEvent
-from strandline.core import effects as core_notices
+from strandline.core import notices as core_notices
 from strandline.log_fields import fields
 from strandline.model import ElectionKind, TopicPartition
 from strandline.runtime.event_loop.clock import Clock
@@ -58,27 +58,23 @@ class CoreNoticeReporter:
             case core_notices.BecameLeader():
                 self._became_leader(notice)
             case core_notices.BecameFollower():
-                self._forget_leadership(notice.tp)
-                _log.info("became follower", extra=fields(**_named(notice)))
+                self.forget_leadership(notice.tp)
+                _say(logging.INFO, "became follower", notice)
             case core_notices.IsrChanged():
                 self._isr_changed(notice)
             case core_notices.IsrProposalRefused():
                 failures = self._metrics.counter(names.ISR_UPDATE_FAILURES_TOTAL)
                 failures.labels(notice.error.name).inc()
-                _log.info("isr proposal not accepted", extra=fields(**_named(notice)))
+                _say(logging.INFO, "isr proposal not accepted", notice)
             case core_notices.Truncated():
                 self._truncated(notice)
             case core_notices.Fenced():
                 self._metrics.counter(names.FENCED_REQUESTS_TOTAL).labels(notice.fence).inc()
-                _log.warning("fenced", extra=fields(**_named(notice)))
+                _say(logging.WARNING, "fenced", notice)
             case core_notices.ReplicaFailed():
-                self._forget_leadership(notice.tp)
+                self.forget_leadership(notice.tp)
                 self._metrics.gauge(names.LOG_DIRECTORY_FAILED).set(1)
-                _log.error("replica failed", extra=fields(**_named(notice)))
-
-    def replica_deleted(self, tp: TopicPartition) -> None:
-        """Forget a deleted replica; this broker may have led it or not."""
-        self._forget_leadership(tp)
+                _say(logging.ERROR, "replica failed", notice)
 
     def _became_leader(self, notice: core_notices.BecameLeader) -> None:
         labels = (notice.topic_name, str(notice.tp.partition))
@@ -87,9 +83,10 @@ class CoreNoticeReporter:
         now = self._clock.wall_time_us() / 1e6
         self.leader_since[notice.tp] = now
         self.isr_changed_at[notice.tp] = now
-        _log.info("became leader", extra=fields(**_named(notice)))
+        _say(logging.INFO, "became leader", notice)
 
-    def _forget_leadership(self, tp: TopicPartition) -> None:
+    def forget_leadership(self, tp: TopicPartition) -> None:
+        """Forget since when a replica leads; this broker may have led it or not."""
         self.leader_since.pop(tp, None)
         self.isr_changed_at.pop(tp, None)
 
@@ -99,22 +96,22 @@ class CoreNoticeReporter:
         self.isr_changed_at[notice.tp] = self._clock.wall_time_us() / 1e6
         if before - after:
             self._metrics.counter(names.ISR_SHRINKS_TOTAL).labels(*labels).inc()
-            _log.info("isr shrunk", extra=fields(**_named(notice)))
+            _say(logging.INFO, "isr shrunk", notice)
         if after - before:
             self._metrics.counter(names.ISR_EXPANDS_TOTAL).labels(*labels).inc()
-            _log.info("isr expanded", extra=fields(**_named(notice)))
+            _say(logging.INFO, "isr expanded", notice)
 
     def _truncated(self, notice: core_notices.Truncated) -> None:
         labels = (notice.topic_name, str(notice.tp.partition), notice.reason)
-        self._metrics.counter(names.TRUNCATIONS_TOTAL).labels(*labels).inc()
         removed = notice.from_offset - notice.to_offset
+        self._metrics.counter(names.TRUNCATIONS_TOTAL).labels(*labels).inc()
         self._metrics.counter(names.TRUNCATED_RECORDS_TOTAL).labels(*labels).inc(removed)
         below = self._metrics.counter(names.TRUNCATIONS_BELOW_HIGH_WATERMARK_TOTAL).labels(*labels)
         if notice.below_high_watermark > 0:
             below.inc()
-            _log.warning("truncated below high watermark", extra=fields(**_named(notice)))
+            _say(logging.WARNING, "truncated below high watermark", notice)
         else:
-            _log.info("truncated", extra=fields(**_named(notice)))
+            _say(logging.INFO, "truncated", notice)
 
 
 class ControllerNoticeReporter:
@@ -134,30 +131,25 @@ class ControllerNoticeReporter:
 
     def report(self, notice: controller_notices.ControllerNotice) -> None:
         """Log and count one fact."""
+        level, message = LINES[type(notice)]
         match notice:
             case controller_notices.LeaderElected():
-                self._leader_elected(notice)
+                self._count_election(notice)
+                if notice.kind is ElectionKind.UNCLEAN:
+                    level = logging.WARNING
             case controller_notices.LeaseTaken():
                 self._metrics.counter(names.LEASE_TRANSITIONS_TOTAL).labels(self._lease_name).inc()
-                _log.info("lease taken", extra=fields(**_named(notice)))
             case controller_notices.LeaseLostOrLeft():
                 self._metrics.counter(names.LEASE_LOST_TOTAL).labels(self._lease_name).inc()
-                _log.info("lease lost or left", extra=fields(**_named(notice)))
             case controller_notices.ControllerElected():
                 self._metrics.gauge(names.CONTROLLER_ACTIVE).set(1)
-                _log.info("controller elected", extra=fields(**_named(notice)))
             case controller_notices.ControllerResigned():
                 self._metrics.gauge(names.CONTROLLER_ACTIVE).set(0)
-                _log.warning("controller resigned", extra=fields(**_named(notice)))
-            case controller_notices.BrokerDead():
-                _log.warning("broker dead", extra=fields(**_named(notice)))
-            case controller_notices.PartitionOffline():
-                _log.warning("partition offline", extra=fields(**_named(notice)))
             case controller_notices.RequestFenced():
                 self._metrics.counter(names.FENCED_REQUESTS_TOTAL).labels(notice.fence).inc()
-                _log.warning("request fenced", extra=fields(**_named(notice)))
             case _:
-                _log.info(MESSAGES[type(notice)], extra=fields(**_named(notice)))
+                pass
+        _say(level, message, notice)
 
     def stepped(self, event: ControllerEvent, seconds: float) -> None:
         """Observe how long the controller took to decide."""
@@ -167,28 +159,38 @@ class ControllerNoticeReporter:
         """Observe how long a write of the controller Lease took."""
         self._metrics.histogram(names.LEASE_RENEW_SECONDS).labels(self._lease_name).observe(seconds)
 
-    def _leader_elected(self, notice: controller_notices.LeaderElected) -> None:
+    def _count_election(self, notice: controller_notices.LeaderElected) -> None:
         kind = notice.kind.value
         self._metrics.counter(names.LEADER_ELECTIONS_TOTAL).labels(kind).inc()
         phases = self._metrics.histogram(names.FAILOVER_SECONDS)
         phases.labels(kind, "detect").observe(notice.detect_ms / 1000)
         phases.labels(kind, "elect").observe(notice.elect_ms / 1000)
-        level = logging.WARNING if notice.kind is ElectionKind.UNCLEAN else logging.INFO
-        _log.log(level, "leader elected", extra=fields(**_named(notice)))
 
 
-MESSAGES: Final[dict[type, str]] = {
-    controller_notices.BrokerRegistered: "broker session opened",
-    controller_notices.IsrAccepted: "isr accepted",
-    controller_notices.IsrRefused: "isr refused",
-    controller_notices.MinIsrChanged: "min isr changed",
-    controller_notices.StoreConflicted: "store conflicted",
-    controller_notices.TopicDeletionConfirmed: "topic deletion confirmed",
+LINES: Final[dict[type, tuple[int, str]]] = {
+    controller_notices.LeaseTaken: (logging.INFO, "lease taken"),
+    controller_notices.LeaseLostOrLeft: (logging.INFO, "lease lost or left"),
+    controller_notices.ControllerElected: (logging.INFO, "controller elected"),
+    controller_notices.ControllerResigned: (logging.WARNING, "controller resigned"),
+    controller_notices.BrokerRegistered: (logging.INFO, "broker session opened"),
+    controller_notices.BrokerDead: (logging.WARNING, "broker dead"),
+    controller_notices.LeaderElected: (logging.INFO, "leader elected"),
+    controller_notices.PartitionOffline: (logging.WARNING, "partition offline"),
+    controller_notices.IsrAccepted: (logging.INFO, "isr accepted"),
+    controller_notices.IsrRefused: (logging.INFO, "isr refused"),
+    controller_notices.MinIsrChanged: (logging.INFO, "min isr changed"),
+    controller_notices.StoreConflicted: (logging.INFO, "store conflicted"),
+    controller_notices.RequestFenced: (logging.WARNING, "request fenced"),
+    controller_notices.TopicDeletionConfirmed: (logging.INFO, "topic deletion confirmed"),
 }
-
+"""Level and message of each notice of the controller; an unclean election is a warning."""
 
 WRITERS_OWN: Final = frozenset({"broker_id", "broker_epoch"})
 """Fields that every line uses for the broker that wrote it."""
+
+
+def _say(level: int, message: str, notice: object) -> None:
+    _log.log(level, message, extra=fields(**_named(notice)))
 
 
 def _named(notice: object) -> dict[str, object]:

@@ -7,6 +7,7 @@ they are absent, not zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -55,29 +56,18 @@ SHOWN = (
 )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ReplicaMetrics(Collector):
     """All gauges of one broker's replicas; detail_max bounds the partitions shown one by one."""
 
-    def __init__(
-        self,
-        *,
-        broker_id: BrokerId,
-        replicas: Replicas,
-        store: ReplicaStore,
-        metadata: MetadataCache,
-        controller: Controller,
-        reporter: CoreNoticeReporter,
-        clock: Clock,
-        detail_max: int,
-    ) -> None:
-        self._broker_id = broker_id
-        self._replicas = replicas
-        self._store = store
-        self._metadata = metadata
-        self._controller = controller
-        self._reporter = reporter
-        self._clock = clock
-        self._detail_max = detail_max
+    broker_id: BrokerId
+    replicas: Replicas
+    store: ReplicaStore
+    metadata: MetadataCache
+    controller: Controller
+    reporter: CoreNoticeReporter
+    clock: Clock
+    detail_max: int
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Return all families; the exposition calls it on the event loop."""
@@ -89,13 +79,13 @@ class ReplicaMetrics(Collector):
         def show(row: Metric, value: float, *labels: str) -> None:
             families[row.name].add_metric(labels, value)
 
-        views, logs = self._replicas.views(), self._store.logs
-        for view in views[: self._detail_max]:
+        views, logs = self.replicas.views(), self.store.logs
+        for view in views[: self.detail_max]:
             self._show_replica(view, logs, show)
             if view.role is RoleName.LEADER:
                 self._show_leader(view, show)
         self._show_broker(views, show)
-        for operation, size in self._replicas.purgatory_sizes().items():
+        for operation, size in self.replicas.purgatory_sizes().items():
             show(names.PURGATORY_SIZE, size, operation)
         return families.values()
 
@@ -129,13 +119,13 @@ class ReplicaMetrics(Collector):
         show(names.PARTITION_PARTITION_EPOCH, view.partition_epoch, *labels)
         for replica in view.replicas:
             show(names.PARTITION_ISR_MEMBER, replica in members, *labels, str(replica))
-        since = self._reporter.leader_since.get(view.tp)
-        changed = self._reporter.isr_changed_at.get(view.tp)
+        since = self.reporter.leader_since.get(view.tp)
+        changed = self.reporter.isr_changed_at.get(view.tp)
         if since is not None and changed is not None:
             show(names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS, since, *labels)
             show(names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS, changed, *labels)
-        wall_seconds = self._clock.wall_time_us() / 1e6
-        now_ms = self._clock.now_ms()
+        wall_seconds = self.clock.wall_time_us() / 1e6
+        now_ms = self.clock.now_ms()
         for follower in view.followers:
             replica_labels = (*labels, str(follower.broker_id))
             show(names.REPLICA_LOG_END_OFFSET, follower.log_end_offset, *replica_labels)
@@ -153,8 +143,8 @@ class ReplicaMetrics(Collector):
         show(names.BROKER_AT_MIN_ISR_PARTITIONS, sum(isr == least for isr, _, least in sizes))
         failed = sum(view.role is RoleName.FAILED for view in views)
         show(names.BROKER_OFFLINE_REPLICAS, failed)
-        show(names.BROKER_FENCED, self._metadata.live_broker(self._broker_id) is None)
-        show(names.CONTROLLER_EPOCH, self._replicas.controller_epoch)
-        if self._controller.epoch is not None:
-            show(names.CONTROLLER_QUEUE_SIZE, self._controller.queue_length)
-            show(names.OFFLINE_PARTITIONS, self._controller.offline_partition_count)
+        show(names.BROKER_FENCED, self.metadata.live_broker(self.broker_id) is None)
+        show(names.CONTROLLER_EPOCH, self.replicas.controller_epoch)
+        if self.controller.epoch is not None:
+            show(names.CONTROLLER_QUEUE_SIZE, self.controller.queue_length)
+            show(names.OFFLINE_PARTITIONS, self.controller.offline_partition_count)

@@ -24,28 +24,28 @@ from strandline.core.events import Event as CoreEvent
 from strandline.core.events import LogDirectoryLost, ReplicaLoaded, StatePersisted
 from strandline.core.replicas import Replicas
 from strandline.errors import InvariantViolation, StorageError
-from strandline.model import HolderIdentity, Registration
-from strandline.rpc.probes import PeerIdentity, peer_service
+from strandline.kafka_listener import server as listener_server
+from strandline.kafka_listener.listener_settings import ListenerSettings
+from strandline.kafka_listener.server import KafkaListener
+from strandline.model import INTERNAL_LISTENER, HolderIdentity, Registration
+from strandline.rpc.probes import peer_service
 from strandline.rpc.replication_server import replication_service
 from strandline.rpc.session_server import SessionServer
 from strandline.rpc.streams import channel_options
 from strandline.rpc.unknown_callers import log_silent_connections, not_served
 from strandline.runtime.clients.broker_api import BrokerApi
-from strandline.runtime.clients.client_listener import ClientListener
 from strandline.runtime.clients.producer_ids import ProducerIds
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
-from strandline.runtime.event_loop.mailbox import Mailbox
-from strandline.runtime.observability.listener_metrics import ListenerMetrics
 from strandline.runtime.observability.notice_reporters import (
     ControllerNoticeReporter,
     CoreNoticeReporter,
 )
 from strandline.runtime.observability.replica_metrics import ReplicaMetrics
-from strandline.runtime.observability.throughput_metrics import ThroughputMetrics
+from strandline.runtime.observability.traffic_metrics import ListenerMetrics, ThroughputMetrics
 from strandline.runtime.shells.controller_session_shell import ControllerSessionShell
 from strandline.runtime.shells.controller_shell import ControllerShell
 from strandline.runtime.shells.core_shell import CoreShell
-from strandline.runtime.shells.lease_watch import LeaseWatch
+from strandline.runtime.shells.lease_watch import watch_lease
 from strandline.runtime.shells.replication_transport import ReplicationTransport
 from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.runtime.storage.replica_store import ReplicaStore
@@ -65,8 +65,6 @@ class BrokerService:
         self._registration = registration
         self._loaded = loaded
         self._lease_name = f"{context.config.identity.cluster}-controller"
-        self._for_replicas: Mailbox[CoreEvent] = Mailbox()
-        self._for_controller: Mailbox[ControllerEvent] = Mailbox()
         self._throughput = ThroughputMetrics(context.metrics)
         self._next_request_id = itertools.count(1).__next__
         self._metadata = MetadataCache(
@@ -83,30 +81,19 @@ class BrokerService:
             loaded, on_persisted=self._on_persisted, on_failure=self._on_store_failed
         )
         self._sessions = SessionServer(
-            registration.broker_id, context.config.grpc, on_event=self._for_controller.send
+            registration.broker_id, context.config.grpc, on_event=self._step_controller
         )
         self._controller = self._make_controller()
         self._controller_shell = self._make_controller_shell()
         self._session_shell = self._make_session_shell()
-        self._lease_watch = LeaseWatch(
-            context.leases,
-            self._lease_name,
-            step_controller=self._for_controller.send,
-            step_session=self._session_shell.submit,
-        )
         self._broker_api = self._make_broker_api()
         self._transport = self._make_transport()
-        self._clients = ClientListener(
-            self._broker_api,
-            context.internal_socket,
-            context.config.kafka,
-            ListenerMetrics(context.metrics),
-        )
+        self._full_state_applied = asyncio.Event()
+        self._clients: KafkaListener | None = None
         self._core_shell = self._make_core_shell()
-        self._for_replicas.open(self._core_shell.submit)
-        self._for_controller.open(self._controller_shell.submit)
         self._begun = AsyncExitStack()
         self._tasks = BegunTasks()
+        self._watches = BegunTasks()
 
     # --- lifecycle.Service -----------------------------------------------------------------
 
@@ -119,18 +106,24 @@ class BrokerService:
         self._begun.push_async_callback(self._transport.close)
         self._begun.callback(self._core_shell.stop)
         self._begun.push_async_callback(self._controller_shell.stop)
-        self._begun.push_async_callback(self._lease_watch.stop)
+        self._begun.push_async_callback(self._watches.close)
         self._begun.push_async_callback(self._end_clients)
         seen = ControllerEpochSeen(controller_epoch=self._loaded.state.controller_epoch)
         self._controller_shell.submit(seen)
         self._controller_shell.start()
-        self._lease_watch.start()
-        self._tasks.begin(self._clients.run())
+        lease_changes = watch_lease(
+            self._context.leases,
+            self._lease_name,
+            step_controller=self._step_controller,
+            step_session=self._session_shell.submit,
+        )
+        self._watches.begin(lease_changes)
+        self._tasks.begin(self._serve_clients())
         self._tasks.begin(log_silent_connections())
 
     def ready(self) -> bool:
         """Tell whether the first full state was applied and clients are served."""
-        return self._clients.is_open
+        return self._clients is not None
 
     async def drain(self) -> None:
         """Leave the ISRs and let the controller move leaders away.
@@ -156,25 +149,31 @@ class BrokerService:
         """End what `start` began, the last first; nothing more is brought to disk."""
         await self._begun.aclose()
 
+    async def _serve_clients(self) -> None:
+        """Open the clients' port after the first full state: now the broker knows what it leads."""
+        await self._full_state_applied.wait()
+        self._clients = await listener_server.start(
+            bound=self._context.internal_socket,
+            listener_name=INTERNAL_LISTENER,
+            broker=self._broker_api,
+            settings=ListenerSettings.from_config(self._context.config.kafka),
+            observer=ListenerMetrics(self._context.metrics),
+        )
+
     async def _end_clients(self) -> None:
         """Serve clients no more; `stop` calls it before the resignation, `close` once more."""
         await self._tasks.close()
         await self._session_shell.close()
-        await self._clients.close()
+        if self._clients is not None:
+            await self._clients.close()
 
     async def _start_grpc(self) -> None:
-        registration, settings = self._registration, self._context.config.grpc
-        identity = PeerIdentity(
-            broker_id=registration.broker_id,
-            broker_epoch=registration.broker_epoch,
-            incarnation=registration.incarnation,
-        )
-        options = (*channel_options(settings), ("grpc.so_reuseport", 1))
-        server = grpc.aio.server(options=options)
+        settings = self._context.config.grpc
+        server = grpc.aio.server(options=(*channel_options(settings), ("grpc.so_reuseport", 1)))
         server.add_generic_rpc_handlers(
             (
                 self._sessions.service(),
-                peer_service(identity, lambda: self._replicas.controller_epoch),
+                peer_service(self._registration, lambda: self._replicas.controller_epoch),
                 replication_service(
                     self._transport.on_fetch, self._transport.on_follower_gone, settings
                 ),
@@ -189,13 +188,21 @@ class BrokerService:
         # 1.85: RPCState of a pending grpc_server_request_call).
         self._begun.push_async_callback(server.stop, None)
 
-    # --- what went wrong -------------------------------------------------------------------
+    # --- events for the machines: the parts that send them are made before their shells ---
+
+    def _step_replicas(self, event: CoreEvent) -> None:
+        self._core_shell.submit(event)
+
+    def _step_controller(self, event: ControllerEvent) -> None:
+        self._controller_shell.submit(event)
 
     def _on_persisted(self, token: int) -> None:
-        self._for_replicas.send(StatePersisted(token=token))
+        self._step_replicas(StatePersisted(token=token))
 
     def _on_store_failed(self, error: StorageError) -> None:
-        self._for_replicas.send(self._lose_directory(error))
+        self._step_replicas(self._lose_directory(error))
+
+    # --- what went wrong -------------------------------------------------------------------
 
     def _lose_directory(self, error: StorageError) -> LogDirectoryLost:
         """End the process after its replicas have failed: other brokers must lead now."""
@@ -233,7 +240,7 @@ class BrokerService:
             lease_name=self._lease_name,
             sessions=self._sessions,
             clock=context.clock,
-            report_interval_ms=context.config.observability.waiting_report_interval_ms,
+            kubernetes=context.config.kubernetes,
             on_notice=reporter.report,
             on_lease_written=reporter.lease_written,
             on_step=reporter.stepped,
@@ -255,8 +262,8 @@ class BrokerService:
             store=context.store,
             grpc=context.config.grpc,
             clock=context.clock,
-            step_replicas=self._for_replicas.send,
-            step_controller=self._for_controller.send,
+            step_replicas=self._step_replicas,
+            step_controller=self._step_controller,
             on_broken_promise=self._end_with_broken_promise,
         )
 
@@ -268,7 +275,7 @@ class BrokerService:
             metadata=self._metadata,
             producer_ids=ProducerIds(own.broker_id, own.broker_epoch),
             clock=self._context.clock,
-            submit=self._for_replicas.send,
+            submit=self._step_replicas,
             next_request_id=self._next_request_id,
             on_produced=self._throughput.produced,
             on_fetched=self._throughput.fetched,
@@ -280,7 +287,7 @@ class BrokerService:
             registration=self._registration,
             store=self._store,
             live_broker=self._metadata.live_broker,
-            submit=self._for_replicas.send,
+            submit=self._step_replicas,
             next_request_id=self._next_request_id,
             grpc=config.grpc,
             partition_fetch_max_bytes=config.replication.fetch_max_bytes,
@@ -311,7 +318,7 @@ class BrokerService:
             step_session=self._session_shell.submit,
             reporter=reporter,
             clock=context.clock,
-            on_full_state=self._clients.allow,
+            on_full_state=self._full_state_applied.set,
             on_storage_error=self._lose_directory,
             on_broken_promise=self._end_with_broken_promise,
         )

@@ -18,6 +18,7 @@ import signal
 import socket
 import ssl
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -38,15 +39,9 @@ from strandline.errors import (
 from strandline.kube.api import ApiClient
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
-from strandline.log.data_directory import BrokerState, DataDirectory, new_log_dir_id, read_boot_id
+from strandline.log.data_directory import BrokerState, DataDirectory, read_boot_id
 from strandline.log_fields import fields
-from strandline.model import (
-    GRPC_LISTENER,
-    INTERNAL_LISTENER,
-    BrokerEpoch,
-    Endpoint,
-    Registration,
-)
+from strandline.model import GRPC_LISTENER, INTERNAL_LISTENER, BrokerEpoch, Endpoint, Registration
 from strandline.runtime.event_loop.begun_tasks import end_all
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.observability.http_probes import ProbeServer, measure_loop_lag
@@ -100,7 +95,6 @@ class Service(Protocol):
 
     async def start(self) -> None:
         """Begin work."""
-        ...
 
     def ready(self) -> bool:
         """Tell whether clients may connect; the caller latches it."""
@@ -108,11 +102,9 @@ class Service(Protocol):
 
     async def drain(self) -> None:
         """Hand leadership over; the caller bounds how long it may take."""
-        ...
 
     async def stop(self) -> None:
         """Bring everything to disk; when this returns, a stop counts as clean."""
-        ...
 
     async def close(self) -> None:
         """End all that still runs and let no caller in any more: the event loop ends next.
@@ -120,27 +112,9 @@ class Service(Protocol):
         Called at every end of a registered broker: after `stop`, and also after a failure that
         left `start`, `drain` or `stop` half done or uncalled.
         """
-        ...
 
 
 ServiceFactory = Callable[[Context, Registration, LoadedStore], Service]
-
-
-class _Readiness:
-    """Ready is latched: lag never takes a running broker out of its Kubernetes Services."""
-
-    def __init__(self) -> None:
-        self._service: Service | None = None
-        self._is_latched = False
-
-    def started(self, service: Service) -> None:
-        """Ask this service from now on."""
-        self._service = service
-
-    def __call__(self) -> bool:
-        if self._service is not None and self._service.ready():
-            self._is_latched = True
-        return self._is_latched
 
 
 class BrokerProcess:
@@ -155,7 +129,8 @@ class BrokerProcess:
         self._begun = time.monotonic()
         self._clock = Clock()
         self._metrics = Metrics()
-        self._readiness = _Readiness()
+        self._started: Service | None = None
+        self._is_latched = False
         self._stop_asked = asyncio.Event()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         nonce = secrets.token_hex(INCARNATION_NONCE_BYTES)
@@ -201,17 +176,15 @@ class BrokerProcess:
 
     def _read_disk(self, directory: DataDirectory) -> tuple[FoundOnDisk, BrokerState]:
         """Read what the last process left, without changing it."""
-        marker = directory.read_clean_shutdown_marker()
         meta = directory.read_meta()
-        state = directory.read_state()
         found = FoundOnDisk(
-            log_dir_id=meta.log_dir_id if meta else new_log_dir_id(),
+            log_dir_id=meta.log_dir_id if meta else str(uuid.uuid4()),
             meta_epoch=meta.broker_epoch if meta else None,
-            marker_epoch=marker,
+            marker_epoch=directory.read_clean_shutdown_marker(),
             boot_id=read_boot_id(Path(self._config.storage.boot_id_path)),
             storage_failed=directory.is_marked_failed(),
         )
-        return found, state
+        return found, directory.read_state()
 
     def _open_ports(self, stack: AsyncExitStack) -> tuple[socket.socket, socket.socket]:
         """Bind the ports to register; they accept no caller before there is a service."""
@@ -223,7 +196,7 @@ class BrokerProcess:
         return grpc_socket, internal_socket
 
     async def _start_probes(self, stack: AsyncExitStack) -> None:
-        probes = ProbeServer(self._metrics, ready=self._readiness)
+        probes = ProbeServer(self._metrics, ready=self._is_ready)
         stack.push_async_callback(probes.stop)
         try:
             port = await probes.start(self._config.ports.http)
@@ -237,25 +210,21 @@ class BrokerProcess:
     def _context(
         self, api: ApiClient, grpc_socket: socket.socket, internal_socket: socket.socket
     ) -> Context:
-        config = self._config
+        kubernetes, identity = self._config.kubernetes, self._config.identity
+        alive = self._metrics.watch_alive
         return Context(
-            config=config,
+            config=self._config,
             clock=self._clock,
             metrics=self._metrics,
             store=ClusterStore(
                 api,
-                config.kubernetes,
-                namespace=config.identity.namespace,
-                cluster=config.identity.cluster,
+                kubernetes,
+                namespace=identity.namespace,
+                cluster=identity.cluster,
                 wall_time_us=self._clock.wall_time_us,
-                on_sign_of_life=self._metrics.watch_alive,
+                on_sign_of_life=alive,
             ),
-            leases=LeaseStore(
-                api,
-                config.kubernetes,
-                namespace=config.identity.namespace,
-                on_sign_of_life=self._metrics.watch_alive,
-            ),
+            leases=LeaseStore(api, kubernetes, namespace=identity.namespace, on_sign_of_life=alive),
             grpc_socket=grpc_socket,
             internal_socket=internal_socket,
             fail=self._fail,
@@ -265,6 +234,7 @@ class BrokerProcess:
         self, context: Context, directory: DataDirectory, disk: FoundOnDisk, state: BrokerState
     ) -> Registrar:
         host = self._config.identity.pod_ip
+        bound = {GRPC_LISTENER: context.grpc_socket, INTERNAL_LISTENER: context.internal_socket}
         flushes = self._metrics.histogram(names.LOG_FLUSH_SECONDS)
         environment = log_environment(self._config.storage, flushes.observe)
 
@@ -280,15 +250,19 @@ class BrokerProcess:
             disk=disk,
             clock=self._clock,
             incarnation=self._incarnation,
-            endpoints=(
-                Endpoint(listener=GRPC_LISTENER, host=host, port=_port_of(context.grpc_socket)),
-                Endpoint(
-                    listener=INTERNAL_LISTENER, host=host, port=_port_of(context.internal_socket)
-                ),
+            endpoints=tuple(
+                Endpoint(listener=listener, host=host, port=int(held.getsockname()[1]))
+                for listener, held in bound.items()
             ),
             software_version=_software_version(),
             load=load,
         )
+
+    def _is_ready(self) -> bool:
+        """Ready is latched: lag never takes a running broker out of its Kubernetes Services."""
+        if self._started is not None and self._started.ready():
+            self._is_latched = True
+        return self._is_latched
 
     # --- life ----------------------------------------------------------------------------
 
@@ -299,24 +273,22 @@ class BrokerProcess:
         await asyncio.to_thread(directory.remove_failed_mark)
         service = self._make_service(context, registration, registered.loaded)
         registration_watch = RegistrationWatch(
-            config=self._config, store=context.store, clock=self._clock, registered=registered
+            config=self._config, store=context.store, registered=registered
         )
         watching = asyncio.create_task(registration_watch.run())
         try:
             await service.start()
-            self._readiness.started(service)
+            self._started = service
             end = await self._end_of(watching)
             if isinstance(self._failure_seen, StorageError):
                 raise self._failure_seen
             if end is ExitCode.STOPPED:
                 await self._stop_cleanly(directory, service, registration.broker_epoch)
-        except StopNotClean as error:
+        except (StopNotClean, StorageError) as error:
             _log.error("failed", extra=fields(cause=str(error)))
             end = ExitCode.FAILED
-        except StorageError as error:
-            _log.error("failed", extra=fields(cause=str(error)))
-            end = ExitCode.FAILED
-            await asyncio.to_thread(directory.mark_failed)
+            if isinstance(error, StorageError):
+                await asyncio.to_thread(directory.mark_failed)
         finally:
             await end_all([watching])
             await _close(service)
@@ -328,10 +300,10 @@ class BrokerProcess:
         registration, evidence = registered.registration, registered.evidence
         self._log_format.bind(broker_epoch=registration.broker_epoch)
         self._metrics.gauge(names.BROKER_EPOCH).set(registration.broker_epoch)
-        unclean = self._metrics.counter(names.UNCLEAN_STARTS_TOTAL)
+        level = logging.INFO
         if evidence.may_have_lost_records:
-            unclean.inc()
-        level = logging.WARNING if evidence.may_have_lost_records else logging.INFO
+            self._metrics.counter(names.UNCLEAN_STARTS_TOTAL).inc()
+            level = logging.WARNING
         _log.log(
             level,
             "registered",
@@ -438,10 +410,6 @@ def _bound_socket(port: int, variable: str, *, shared: bool) -> socket.socket:
         raise ConfigError(f"{variable} {port}: {error.strerror}") from error
     bound.setblocking(False)
     return bound
-
-
-def _port_of(bound: socket.socket) -> int:
-    return int(bound.getsockname()[1])
 
 
 def _software_version() -> str:

@@ -10,21 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from strandline.config.broker import BrokerConfig
-from strandline.errors import (
-    CoordinationError,
-    ObjectMalformed,
-    StoreForbidden,
-    StoreNotFound,
-)
+from strandline.errors import CoordinationError, ObjectMalformed, StoreForbidden, StoreNotFound
 from strandline.kube.cluster_store import ClusterStore
+from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log.data_directory import DataDirectory, MetaProperties
 from strandline.model import Endpoint, Registration, StoredBroker
 from strandline.runtime.event_loop.clock import Clock
-from strandline.runtime.event_loop.waiting import Pauses, WaitingReport
 from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.start_decision import (
     FoundOnDisk,
@@ -47,54 +42,35 @@ class Registered:
     loaded: LoadedStore
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Registrar:
     """Registers one process; retries without limit, and logs the cause every few seconds."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        store: ClusterStore,
-        directory: DataDirectory,
-        disk: FoundOnDisk,
-        clock: Clock,
-        incarnation: str,
-        endpoints: tuple[Endpoint, ...],
-        software_version: str,
-        load: Callable[[StartEvidence], Awaitable[LoadedStore]],
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._directory = directory
-        self._disk = disk
-        self._clock = clock
-        self._incarnation = incarnation
-        self._endpoints = endpoints
-        self._software_version = software_version
-        self._load = load
-        self._loaded: LoadedStore | None = None
-        self._decision: StartDecision | None = None
-        self._report = WaitingReport(
-            clock, interval_ms=config.observability.waiting_report_interval_ms
-        )
-        self._forbidden_since_ms: int | None = None
+    config: BrokerConfig
+    store: ClusterStore
+    directory: DataDirectory
+    disk: FoundOnDisk
+    clock: Clock
+    incarnation: str
+    endpoints: tuple[Endpoint, ...]
+    software_version: str
+    load: Callable[[StartEvidence], Awaitable[LoadedStore]]
+    _loaded: LoadedStore | None = field(default=None, init=False)
+    _decision: StartDecision | None = field(default=None, init=False)
+    _forbidden_since_ms: int | None = field(default=None, init=False)
 
     async def register(self) -> Registered:
         """Register, however long the API server or the Broker object takes.
 
         Raises:  StoreForbidden if it outlasts its grace; StorageError if the disk fails
         """
-        settings = self._config.kubernetes
-        pauses = Pauses(settings)
+        pauses, report = Pauses(self.config.kubernetes), WaitingReport(self.config.kubernetes)
         while True:
             try:
                 return await self._attempt()
-            except StoreForbidden as error:
-                self._give_up_if_it_lasts(error)
-                self._report.waiting_for("registration", error)
             except CoordinationError as error:
-                self._forbidden_since_ms = None
-                self._report.waiting_for("registration", error)
+                self._give_up_if_forbidden(error)
+                report.waiting_for("registration", error)
             await pauses.pause()
 
     async def _attempt(self) -> Registered:
@@ -103,8 +79,8 @@ class Registrar:
         After a write without a response, the next attempt reads the outcome: either the stored
         registration is ours, or the attempt decides anew.
         """
-        identity = self._config.identity
-        found = await self._store.get_broker(identity.pod_name)
+        identity = self.config.identity
+        found = await self.store.get_broker(identity.pod_name)
         if found is None:
             raise StoreNotFound(f"brokers/{identity.pod_name} does not exist yet")
         if found.broker_id != identity.broker_id:
@@ -113,20 +89,17 @@ class Registrar:
             )
         stored = found.registration
         attempted = self._decision
-        if stored and attempted and self._loaded and stored.incarnation == self._incarnation:
+        if stored and attempted and self._loaded and stored.incarnation == self.incarnation:
             return Registered(
-                stored=found,
-                registration=stored,
-                evidence=attempted.evidence,
-                loaded=self._loaded,
+                stored=found, registration=stored, evidence=attempted.evidence, loaded=self._loaded
             )
-        highest = await self._store.highest_entry_epoch(identity.broker_id)
-        decision = decide_registration(self._disk, stored, highest_entry_epoch=highest)
+        highest = await self.store.highest_entry_epoch(identity.broker_id)
+        decision = decide_registration(self.disk, stored, highest_entry_epoch=highest)
         loaded = await self._prepare_disk(decision)
         if loaded.has_lost_records:
             self._decision = decision = damaged(decision)
         registration = self._registration(decision)
-        written = await self._store.put_broker_status(found, registration)
+        written = await self.store.put_broker_status(found, registration)
         return Registered(
             stored=written, registration=registration, evidence=decision.evidence, loaded=loaded
         )
@@ -138,29 +111,33 @@ class Registrar:
         from the next start.
         """
         self._decision = decision
-        await asyncio.to_thread(self._directory.remove_clean_shutdown_marker)
-        meta = MetaProperties(log_dir_id=self._disk.log_dir_id, broker_epoch=decision.broker_epoch)
-        await asyncio.to_thread(self._directory.write_meta, meta)
+        await asyncio.to_thread(self.directory.remove_clean_shutdown_marker)
+        meta = MetaProperties(log_dir_id=self.disk.log_dir_id, broker_epoch=decision.broker_epoch)
+        await asyncio.to_thread(self.directory.write_meta, meta)
         if self._loaded is None:
-            self._loaded = await self._load(decision.evidence)
+            self._loaded = await self.load(decision.evidence)
         return self._loaded
 
     def _registration(self, decision: StartDecision) -> Registration:
         return Registration(
-            broker_id=self._config.identity.broker_id,
+            broker_id=self.config.identity.broker_id,
             broker_epoch=decision.broker_epoch,
             clean_since_epoch=decision.clean_since_epoch,
-            incarnation=self._incarnation,
-            endpoints=self._endpoints,
-            log_dir_id=self._disk.log_dir_id,
-            boot_id=self._disk.boot_id,
-            software_version=self._software_version,
+            incarnation=self.incarnation,
+            endpoints=self.endpoints,
+            log_dir_id=self.disk.log_dir_id,
+            boot_id=self.disk.boot_id,
+            software_version=self.software_version,
             protocol_version=PROTOCOL_VERSION,
         )
 
-    def _give_up_if_it_lasts(self, error: StoreForbidden) -> None:
-        now_ms = self._clock.now_ms()
+    def _give_up_if_forbidden(self, error: CoordinationError) -> None:
+        """Raise the error if the API server has forbidden every call for the grace."""
+        if not isinstance(error, StoreForbidden):
+            self._forbidden_since_ms = None
+            return
+        now_ms = self.clock.now_ms()
         if self._forbidden_since_ms is None:
             self._forbidden_since_ms = now_ms
-        if now_ms - self._forbidden_since_ms >= self._config.kubernetes.forbidden_grace_ms:
+        if now_ms - self._forbidden_since_ms >= self.config.kubernetes.forbidden_grace_ms:
             raise error

@@ -11,15 +11,11 @@ from contextlib import aclosing
 from enum import Enum
 
 from strandline.config.broker import BrokerConfig
-from strandline.errors import (
-    CoordinationError,
-    RegistrationSuperseded,
-)
+from strandline.errors import CoordinationError, RegistrationSuperseded
 from strandline.kube.cluster_store import ClusterStore
+from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log_fields import fields
 from strandline.model import Registration, StoredBroker
-from strandline.runtime.event_loop.clock import Clock
-from strandline.runtime.event_loop.waiting import Pauses, WaitingReport
 
 from .registration import Registered
 
@@ -47,35 +43,34 @@ class RegistrationWatch:
     """Keeps the registration in the Broker object, and ends the process if it is another's."""
 
     def __init__(
-        self, *, config: BrokerConfig, store: ClusterStore, clock: Clock, registered: Registered
+        self, *, config: BrokerConfig, store: ClusterStore, registered: Registered
     ) -> None:
-        self._config = config
+        self._pod_name = config.identity.pod_name
         self._store = store
-        self._clock = clock
         self._own = registered.registration
         self._version = registered.stored.resource_version
+        self._report = WaitingReport(config.kubernetes)
+        self._pauses = Pauses(config.kubernetes)
 
     async def run(self) -> None:
         """Watch for ever.
 
         Raises:  RegistrationSuperseded if another process holds the id
         """
-        settings = self._config.kubernetes
-        pauses = Pauses(settings)
         while True:
-            report = self._new_report()
             try:
                 await self._watch_until_odd()
             except CoordinationError as error:
-                report.waiting_for("watch of the own Broker object", error)
-                await pauses.pause()
-            while not await self._confirmed(report):
-                await pauses.pause()
-            pauses.reset()
+                self._report.waiting_for("watch of the own Broker object", error)
+                await self._pauses.pause()
+            while not await self._confirmed():
+                await self._pauses.pause()
+            self._pauses.reset()
+            self._report.reset()
 
     async def _watch_until_odd(self) -> None:
         """Follow changes until one lacks our registration; a quorum read then decides."""
-        changes = self._store.watch_broker(self._config.identity.pod_name, self._version)
+        changes = self._store.watch_broker(self._pod_name, self._version)
         async with aclosing(changes):
             async for change in changes:
                 self._version = change.resource_version
@@ -83,16 +78,16 @@ class RegistrationWatch:
                 if judge_registration(self._own, seen) is not RegistrationVerdict.OURS:
                     return
 
-    async def _confirmed(self, report: WaitingReport) -> bool:
+    async def _confirmed(self) -> bool:
         """Read the Broker object with quorum and act on the verdict.
 
         Returns: False if the read did not show our registration: try again
         Raises:  RegistrationSuperseded
         """
         try:
-            found = await self._store.get_broker(self._config.identity.pod_name)
+            found = await self._store.get_broker(self._pod_name)
             if found is None:
-                report.waiting_for("own Broker object", "it does not exist")
+                self._report.waiting_for("own Broker object", "it does not exist")
                 return False
             match judge_registration(self._own, found.registration):
                 case RegistrationVerdict.ANOTHERS:
@@ -104,7 +99,7 @@ class RegistrationWatch:
         except RegistrationSuperseded:
             raise
         except CoordinationError as error:
-            report.waiting_for("own Broker object", error)
+            self._report.waiting_for("own Broker object", error)
             return False
         self._version = found.resource_version
         return True
@@ -121,7 +116,3 @@ class RegistrationWatch:
         written = await self._store.put_broker_status(found, self._own)
         _log.warning("registration written back", extra=fields(broker=found.name))
         return written
-
-    def _new_report(self) -> WaitingReport:
-        interval_ms = self._config.observability.waiting_report_interval_ms
-        return WaitingReport(self._clock, interval_ms=interval_ms)

@@ -10,27 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import assert_never
 
 from strandline.config.network import GrpcConfig
 from strandline.controller.events import ControllerEvent
+from strandline.controller_session import effects
 from strandline.controller_session.controller_session import ControllerSession
-from strandline.controller_session.effects import (
-    CloseStream,
-    DialHolder,
-    Effect,
-    FindHolder,
-    HolderDead,
-    HolderUnknown,
-    Notice,
-    ProbeHolder,
-    SendMessage,
-    ShutdownEnded,
-    ShutdownOutcome,
-    ShutdownProgressed,
-    StepController,
-    StepReplicas,
-)
 from strandline.controller_session.events import (
     Event,
     HolderLookedUp,
@@ -75,7 +59,7 @@ class ControllerSessionShell:
         self._calls = BegunTasks()
         self._closing = BegunTasks()
         self._shutdown_ended = asyncio.Event()
-        self._driver: Driver[Event, Effect] = Driver(
+        self._driver: Driver[Event, effects.Effect] = Driver(
             session,
             perform=self._perform,
             tick=TimePassed(),
@@ -101,53 +85,39 @@ class ControllerSessionShell:
             await stream.close()
         await self._closing.all_done()
 
-    # --- effects -------------------------------------------------------------------------
+    def _perform(self, performed: Sequence[effects.Effect]) -> None:
+        for effect in performed:
+            self._act(effect)
 
-    def _perform(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, ShutdownEnded):
-                self._end_shutdown(effect)
-            elif isinstance(effect, Notice):
-                _report(effect)
-            else:
-                self._act(effect)
-
-    def _act(
-        self,
-        effect: StepReplicas
-        | StepController
-        | SendMessage
-        | FindHolder
-        | DialHolder
-        | CloseStream
-        | ProbeHolder,
-    ) -> None:
+    def _act(self, effect: effects.Effect) -> None:
         match effect:
-            case StepReplicas(event=event):
+            case effects.StepReplicas(event=event):
                 self._step_replicas(event)
-            case StepController(event=event):
+            case effects.StepController(event=event):
                 self._step_controller(event)
-            case SendMessage(session_id=session_id, message=message):
+            case effects.SendMessage(session_id=session_id, message=message):
                 if session_id in self._streams:
                     self._streams[session_id].send(message)
-            case FindHolder():
+            case effects.FindHolder():
                 self._calls.begin(self._find(effect))
-            case DialHolder():
+            case effects.DialHolder():
                 self._dial(effect)
-            case CloseStream(session_id=session_id):
+            case effects.CloseStream(session_id=session_id):
                 if session_id in self._streams:
                     self._closing.begin(self._streams.pop(session_id).close())
-            case ProbeHolder():
+            case effects.ProbeHolder():
                 self._calls.begin(self._probe(effect))
+            case effects.ShutdownEnded():
+                self._end_shutdown(effect)
             case _:
-                assert_never(effect)
+                _report(effect)
 
-    def _end_shutdown(self, effect: ShutdownEnded) -> None:
-        if effect.outcome is ShutdownOutcome.STALLED:
+    def _end_shutdown(self, effect: effects.ShutdownEnded) -> None:
+        if effect.outcome is effects.ShutdownOutcome.STALLED:
             _log.warning("controlled shutdown stalled", extra=fields(remaining=effect.remaining))
         self._shutdown_ended.set()
 
-    def _dial(self, effect: DialHolder) -> None:
+    def _dial(self, effect: effects.DialHolder) -> None:
         session_id, endpoint = effect.session_id, effect.endpoint
 
         def on_broken() -> None:
@@ -163,7 +133,7 @@ class ControllerSessionShell:
             on_broken=on_broken,
         )
 
-    async def _find(self, effect: FindHolder) -> None:
+    async def _find(self, effect: effects.FindHolder) -> None:
         try:
             found = await self._store.find_broker(effect.broker_id)
         except CoordinationError as error:
@@ -172,7 +142,7 @@ class ControllerSessionShell:
         registration = None if found is None else found.registration
         self.submit(HolderLookedUp(lookup_id=effect.lookup_id, registration=registration))
 
-    async def _probe(self, effect: ProbeHolder) -> None:
+    async def _probe(self, effect: effects.ProbeHolder) -> None:
         verdict = await probe(
             f"{effect.endpoint.host}:{effect.endpoint.port}",
             broker_id=effect.broker_id,
@@ -182,13 +152,11 @@ class ControllerSessionShell:
         self.submit(HolderProbed(probe_id=effect.probe_id, verdict=verdict))
 
 
-def _report(notice: Notice) -> None:
+def _report(notice: effects.Notice) -> None:
     match notice:
-        case ShutdownProgressed(remaining=remaining):
+        case effects.ShutdownProgressed(remaining=remaining):
             _log.info("controlled shutdown goes on", extra=fields(remaining=remaining))
-        case HolderUnknown(holder_identity=holder):
+        case effects.HolderUnknown(holder_identity=holder):
             _log.warning("lease holder is no broker", extra=fields(holder=holder))
-        case HolderDead(holder_identity=holder):
+        case effects.HolderDead(holder_identity=holder):
             _log.warning("controller is dead", extra=fields(holder=holder))
-        case _:
-            assert_never(notice)

@@ -14,22 +14,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeVar
 
+from strandline.config.kubernetes import KubernetesConfig
+from strandline.controller import effects, store_events
 from strandline.controller.controller import Controller
-from strandline.controller.effects import (
-    ControllerEffect,
-    LoadCluster,
-    ProbeBroker,
-    ReadBroker,
-    ReadControllerRecord,
-    ReadEpochFloor,
-    ReadLease,
-    ReadStoredPartition,
-    ReadTopics,
-    StopWatching,
-    WriteControllerRecord,
-    WriteLease,
-    WritePartitionStatus,
-)
 from strandline.controller.events import (
     ControllerEvent,
     ProbeResponseReceived,
@@ -37,30 +24,14 @@ from strandline.controller.events import (
     Ticked,
 )
 from strandline.controller.notices import ControllerNotice
-from strandline.controller.store_events import (
-    BrokerObserved,
-    BrokerRead,
-    ClusterLoaded,
-    ControllerRecordResponseReceived,
-    EpochFloorRead,
-    LeaseResponseReceived,
-    PartitionDeleted,
-    PartitionObserved,
-    PartitionResponseReceived,
-    StoreOutcome,
-    TopicDeleted,
-    TopicObserved,
-    TopicsRead,
-    WatchLost,
-)
-from strandline.errors import (
-    CoordinationError,
-    InvariantViolation,
-    StoreUnavailable,
-)
-from strandline.kube.cluster_store import Change, ClusterStore, Listed
+from strandline.controller.store_events import StoreOutcome
+from strandline.errors import CoordinationError, InvariantViolation, StoreUnavailable
+from strandline.kube.api import Listed
+from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
 from strandline.kube.objects import format_micro_time
+from strandline.kube.waiting import WaitingReport
+from strandline.kube.watch import Change
 from strandline.log_fields import fields
 from strandline.model import (
     GRPC_LISTENER,
@@ -72,11 +43,10 @@ from strandline.model import (
     TopicId,
 )
 from strandline.rpc.probes import probe
-from strandline.rpc.session_server import SessionEffect, SessionServer
+from strandline.rpc.session_server import SessionServer
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.event_loop.driver import Driver
-from strandline.runtime.event_loop.waiting import WaitingReport
 
 _log = logging.getLogger(__name__)
 WATCH_RESTART_SECONDS = 0.2
@@ -99,7 +69,7 @@ class ControllerShell:
         lease_name: str,
         sessions: SessionServer,
         clock: Clock,
-        report_interval_ms: int,
+        kubernetes: KubernetesConfig,
         on_notice: Callable[[ControllerNotice], None],
         on_lease_written: Callable[[float], None],
         on_step: Callable[[ControllerEvent, float], None],
@@ -110,15 +80,14 @@ class ControllerShell:
         self._lease_name = lease_name
         self._sessions = sessions
         self._clock = clock
-        self._report_interval_ms = report_interval_ms
-        self._outage = WaitingReport(clock, interval_ms=report_interval_ms)
+        self._outage = WaitingReport(kubernetes)
         self._on_notice = on_notice
         self._on_lease_written = on_lease_written
         self._calls = BegunTasks()
         self._watches = BegunTasks()
         self._partitions: dict[str, StoredPartition] = {}
         self._topics: dict[str, StoredTopic] = {}
-        self._driver: Driver[ControllerEvent, ControllerEffect] = Driver(
+        self._driver: Driver[ControllerEvent, effects.ControllerEffect] = Driver(
             controller,
             perform=self._perform,
             tick=Ticked(),
@@ -147,64 +116,66 @@ class ControllerShell:
 
     # --- effects -------------------------------------------------------------------------
 
-    def _perform(self, effects: Sequence[ControllerEffect]) -> None:
-        for effect in effects:
+    def _perform(self, performed: Sequence[effects.ControllerEffect]) -> None:
+        for effect in performed:
             if isinstance(effect, ControllerNotice):
                 self._on_notice(effect)
-            elif isinstance(effect, SessionEffect):
+            elif isinstance(effect, effects.SessionEffect):
                 self._sessions.perform(effect)
-            elif isinstance(effect, StopWatching):
+            elif isinstance(effect, effects.StopWatching):
                 self._watches.cancel()
             else:
                 self._calls.begin(self._call(effect))
 
-    async def _call(self, effect: ControllerEffect) -> None:
-        match effect:
-            case WritePartitionStatus():
-                await self._write_partition(effect)
-            case ReadStoredPartition(request_id=request_id, name=name):
-                outcome, found = await _outcome(self._store.get_partition(name))
-                self._respond_partition(request_id, outcome, found)
-            case ReadBroker(request_id=request_id, broker_id=broker_id):
-                outcome, broker = await _outcome(self._store.find_broker(broker_id))
-                self.submit(BrokerRead(request_id=request_id, outcome=outcome, broker=broker))
-            case ReadTopics(request_id=request_id):
-                await self._read_topics(request_id)
-            case LoadCluster(request_id=request_id):
-                await self._load(request_id)
-            case ProbeBroker():
-                await self._probe(effect)
-            case _:
-                await self._call_for_election(effect)
+    async def _call(self, effect: effects.ControllerEffect) -> None:
+        self.submit(await self._response_to(effect))
 
-    async def _call_for_election(self, effect: ControllerEffect) -> None:
+    async def _response_to(self, effect: effects.ControllerEffect) -> ControllerEvent:
         match effect:
-            case ReadLease(request_id=request_id):
+            case effects.WritePartitionStatus(request_id=request_id):
+                write = self._store.put_partition_status(
+                    effect.name, effect.resource_version, effect.state
+                )
+                outcome, stored = await _outcome(write, writes=True)
+                return _partition_response(request_id, outcome, stored)
+            case effects.ReadStoredPartition(request_id=request_id, name=name):
+                outcome, stored = await _outcome(self._store.get_partition(name))
+                return _partition_response(request_id, outcome, stored)
+            case effects.ReadBroker(request_id=request_id, broker_id=broker_id):
+                outcome, broker = await _outcome(self._store.find_broker(broker_id))
+                return store_events.BrokerRead(
+                    request_id=request_id, outcome=outcome, broker=broker
+                )
+            case effects.ReadTopics(request_id=request_id):
+                return await self._read_topics(request_id)
+            case effects.LoadCluster(request_id=request_id):
+                return await self._load(request_id)
+            case effects.ProbeBroker():
+                return await _probe(effect)
+            case _:
+                return await self._response_to_election(effect)
+
+    async def _response_to_election(self, effect: effects.ControllerEffect) -> ControllerEvent:
+        match effect:
+            case effects.ReadLease(request_id=request_id):
                 outcome, lease = await _outcome(self._leases.get(self._lease_name))
-                self._respond_lease(request_id, outcome, lease)
-            case WriteLease(request_id=request_id, lease=lease):
-                await self._write_lease(request_id, lease)
-            case ReadEpochFloor(request_id=request_id):
-                await self._read_floor(request_id)
-            case ReadControllerRecord(request_id=request_id):
+                return self._lease_response(request_id, outcome, lease)
+            case effects.WriteLease(request_id=request_id, lease=lease):
+                return self._lease_response(request_id, *await self._write_lease(lease))
+            case effects.ReadEpochFloor(request_id=request_id):
+                return await self._read_floor(request_id)
+            case effects.ReadControllerRecord(request_id=request_id):
                 outcome, record = await _outcome(self._store.get_controller_record())
-                self.submit(
-                    ControllerRecordResponseReceived(
-                        request_id=request_id, outcome=outcome, record=record
-                    )
-                )
-            case WriteControllerRecord(request_id=request_id, record=record):
-                call = self._store.put_controller_record(record)
-                outcome, stored = await _outcome(call, writes=True)
-                self.submit(
-                    ControllerRecordResponseReceived(
-                        request_id=request_id, outcome=outcome, record=stored
-                    )
-                )
+            case effects.WriteControllerRecord(request_id=request_id):
+                write = self._store.put_controller_record(effect.record)
+                outcome, record = await _outcome(write, writes=True)
             case _:
                 raise InvariantViolation("every effect has a performer", effect=effect)
+        return store_events.ControllerRecordResponseReceived(
+            request_id=request_id, outcome=outcome, record=record
+        )
 
-    async def _write_lease(self, request_id: int, lease: LeaseRecord) -> None:
+    async def _write_lease(self, lease: LeaseRecord) -> tuple[StoreOutcome, LeaseRecord | None]:
         now = format_micro_time(self._clock.wall_time_us())
         stamped = replace(
             lease, acquire_time=lease.acquire_time or now, renew_time=lease.renew_time or now
@@ -213,99 +184,65 @@ class ControllerShell:
         outcome, written = await _outcome(self._leases.put(stamped), writes=True)
         if outcome is StoreOutcome.OK:
             self._on_lease_written((self._clock.now_ms() - begun_ms) / 1000)
-        self._respond_lease(request_id, outcome, written)
+        return outcome, written
 
-    def _respond_lease(
+    def _lease_response(
         self, request_id: int, outcome: StoreOutcome, lease: LeaseRecord | None
-    ) -> None:
-        """Submit the response; log an outage here, because every broker reads the Lease often."""
+    ) -> store_events.LeaseResponseReceived:
+        """Return the response; log an outage here, because every broker reads the Lease often."""
         if outcome is StoreOutcome.UNKNOWN:
             self._outage.waiting_for("controller Lease", "no usable answer from the API server")
         else:
-            self._outage = WaitingReport(self._clock, interval_ms=self._report_interval_ms)
-        self.submit(LeaseResponseReceived(request_id=request_id, outcome=outcome, lease=lease))
-
-    async def _write_partition(self, effect: WritePartitionStatus) -> None:
-        call = self._store.put_partition_status(effect.name, effect.resource_version, effect.state)
-        outcome, written = await _outcome(call, writes=True)
-        self._respond_partition(effect.request_id, outcome, written)
-
-    def _respond_partition(
-        self, request_id: int, outcome: StoreOutcome, found: StoredPartition | None
-    ) -> None:
-        response = PartitionResponseReceived(
-            request_id=request_id, outcome=outcome, partition=found
+            self._outage.reset()
+        return store_events.LeaseResponseReceived(
+            request_id=request_id, outcome=outcome, lease=lease
         )
-        self.submit(response)
 
-    async def _read_floor(self, request_id: int) -> None:
-        outcome, partitions = await _outcome(self._store.list_partitions())
+    async def _read_floor(self, request_id: int) -> store_events.EpochFloorRead:
+        outcome, found = await _outcome(self._store.list_partitions())
         record = None
         if outcome is StoreOutcome.OK:
             outcome, record = await _outcome(self._store.get_controller_record())
-        epochs = (
-            [p.state.controller_epoch for p in partitions.values if p.state] if partitions else []
-        )
-        self.submit(
-            EpochFloorRead(
-                request_id=request_id,
-                outcome=outcome,
-                partitions_epoch=max(epochs, default=ControllerEpoch(0)),
-                record=record,
-            )
+        states = [partition.state for partition in found.items] if found else []
+        epochs = (state.controller_epoch for state in states if state)
+        return store_events.EpochFloorRead(
+            request_id=request_id,
+            outcome=outcome,
+            partitions_epoch=max(epochs, default=ControllerEpoch(0)),
+            record=record,
         )
 
-    async def _read_topics(self, request_id: int) -> None:
+    async def _read_topics(self, request_id: int) -> store_events.TopicsRead:
         """Read the topics, then the ids: a topic whose id is missing then is deleted."""
         outcome, topics = await _outcome(self._store.list_topics())
         ids: frozenset[TopicId] | None = None
         if topics is not None:
             outcome, ids = await _outcome(self._store.list_topic_ids())
         if topics is None or ids is None:
-            self.submit(TopicsRead(request_id=request_id, outcome=outcome))
-            return
-        self.submit(
-            TopicsRead(request_id=request_id, outcome=outcome, topic_ids=ids, topics=topics.values)
-        )
-
-    async def _probe(self, effect: ProbeBroker) -> None:
-        verdict = ProbeVerdict.NO_ANSWER
-        for endpoint in effect.endpoints:
-            if endpoint.listener == GRPC_LISTENER:
-                verdict = await probe(
-                    f"{endpoint.host}:{endpoint.port}",
-                    broker_id=effect.broker_id,
-                    incarnation=effect.incarnation,
-                    deadline_ms=effect.deadline_ms,
-                )
-        self.submit(
-            ProbeResponseReceived(
-                request_id=effect.request_id, broker_id=effect.broker_id, verdict=verdict
-            )
+            return store_events.TopicsRead(request_id=request_id, outcome=outcome)
+        return store_events.TopicsRead(
+            request_id=request_id, outcome=outcome, topic_ids=ids, topics=topics.items
         )
 
     # --- lists and watches ---------------------------------------------------------------
 
-    async def _load(self, request_id: int) -> None:
+    async def _load(self, request_id: int) -> store_events.ClusterLoaded:
         self._watches.cancel()
         outcome, listed = await _outcome(self._list_all())
         if listed is None:
-            self.submit(ClusterLoaded(request_id=request_id, outcome=outcome))
-            return
+            return store_events.ClusterLoaded(request_id=request_id, outcome=outcome)
         partitions, brokers, topics = listed
-        self._partitions = {partition.name: partition for partition in partitions.values}
-        self._topics = {topic.name: topic for topic in topics.values}
+        self._partitions = {partition.name: partition for partition in partitions.items}
+        self._topics = {topic.name: topic for topic in topics.items}
         self._watch(self._store.watch_partitions(partitions.resource_version), self._on_partition)
         self._watch(self._store.watch_brokers(brokers.resource_version), self._on_broker)
         self._watch(self._store.watch_topics(topics.resource_version), self._on_topic)
-        self.submit(
-            ClusterLoaded(
-                request_id=request_id,
-                outcome=StoreOutcome.OK,
-                partitions=partitions.values,
-                brokers=brokers.values,
-                topics=topics.values,
-            )
+        return store_events.ClusterLoaded(
+            request_id=request_id,
+            outcome=StoreOutcome.OK,
+            partitions=partitions.items,
+            brokers=brokers.items,
+            topics=topics.items,
         )
 
     async def _list_all(
@@ -330,27 +267,27 @@ class ControllerShell:
             except CoordinationError as error:
                 _log.warning("watch lost", extra=fields(cause=str(error)))
                 await asyncio.sleep(WATCH_RESTART_SECONDS)
-                self.submit(WatchLost())
+                self.submit(store_events.WatchLost())
 
         self._watches.begin(run())
 
     def _on_partition(self, change: Change[StoredPartition]) -> None:
         if change.value is not None:
             self._partitions[change.name] = change.value
-            self.submit(PartitionObserved(partition=change.value))
+            self.submit(store_events.PartitionObserved(partition=change.value))
         elif (gone := self._partitions.pop(change.name, None)) is not None:
-            self.submit(PartitionDeleted(name=gone.name, tp=gone.tp))
+            self.submit(store_events.PartitionDeleted(name=gone.name, tp=gone.tp))
 
     def _on_broker(self, change: Change[StoredBroker]) -> None:
         if change.value is not None:
-            self.submit(BrokerObserved(broker=change.value))
+            self.submit(store_events.BrokerObserved(broker=change.value))
 
     def _on_topic(self, change: Change[StoredTopic]) -> None:
         if change.value is not None:
             self._topics[change.name] = change.value
-            self.submit(TopicObserved(topic=change.value))
+            self.submit(store_events.TopicObserved(topic=change.value))
         elif (gone := self._topics.pop(change.name, None)) is not None:
-            self.submit(TopicDeleted(topic_id=gone.topic_id))
+            self.submit(store_events.TopicDeleted(topic_id=gone.topic_id))
 
 
 async def _outcome(
@@ -365,3 +302,26 @@ async def _outcome(
     except CoordinationError as error:
         _log.debug("store call refused", extra=fields(cause=str(error)))
         return (StoreOutcome.CONFLICT if writes else StoreOutcome.UNKNOWN), None
+
+
+def _partition_response(
+    request_id: int, outcome: StoreOutcome, partition: StoredPartition | None
+) -> ControllerEvent:
+    return store_events.PartitionResponseReceived(
+        request_id=request_id, outcome=outcome, partition=partition
+    )
+
+
+async def _probe(effect: effects.ProbeBroker) -> ProbeResponseReceived:
+    verdict = ProbeVerdict.NO_ANSWER
+    for endpoint in effect.endpoints:
+        if endpoint.listener == GRPC_LISTENER:
+            verdict = await probe(
+                f"{endpoint.host}:{endpoint.port}",
+                broker_id=effect.broker_id,
+                incarnation=effect.incarnation,
+                deadline_ms=effect.deadline_ms,
+            )
+    return ProbeResponseReceived(
+        request_id=effect.request_id, broker_id=effect.broker_id, verdict=verdict
+    )

@@ -7,24 +7,12 @@ so that no message behind it leaves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import assert_never
 
 from strandline.controller_session.events import CommandPerformed, IsrProposed
 from strandline.controller_session.events import Event as SessionEvent
-from strandline.core.effects import (
-    AppendAsLeader,
-    CompleteFetch,
-    DeleteReplica,
-    Effect,
-    Notice,
-    ProposeIsr,
-    ReplyFetch,
-    ReplyLeaderAndIsr,
-    ReplyProduce,
-    ReplyStopReplica,
-    SendFetch,
-)
+from strandline.core import effects
 from strandline.core.events import Event, Ticked
+from strandline.core.notices import Notice
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode, InvariantViolation, StorageError
 from strandline.runtime.clients.broker_api import BrokerApi
@@ -34,6 +22,16 @@ from strandline.runtime.observability.notice_reporters import CoreNoticeReporter
 from strandline.runtime.storage.replica_store import DiskEffect, ReplicaStore
 
 from .replication_transport import ReplicationTransport
+
+Message = (
+    effects.ReplyProduce
+    | effects.CompleteFetch
+    | effects.ReplyFetch
+    | effects.SendFetch
+    | effects.ProposeIsr
+    | effects.ReplyLeaderAndIsr
+    | effects.ReplyStopReplica
+)
 
 
 class CoreShell:
@@ -59,7 +57,7 @@ class CoreShell:
         self._step_session = step_session
         self._reporter = reporter
         self._on_full_state = on_full_state
-        self._driver: Driver[Event, Effect] = Driver(
+        self._driver: Driver[Event, effects.Effect] = Driver(
             replicas,
             perform=self._perform,
             tick=Ticked(),
@@ -76,46 +74,35 @@ class CoreShell:
         """Take no more events."""
         self._driver.stop()
 
-    def _perform(self, effects: Sequence[Effect]) -> None:
+    def _perform(self, performed: Sequence[effects.Effect]) -> None:
         """Perform in list order; StorageError ends the list."""
-        for effect in effects:
+        for effect in performed:
             if isinstance(effect, DiskEffect):
                 self._store.perform(effect)
-                if isinstance(effect, AppendAsLeader):
+                if isinstance(effect, effects.AppendAsLeader):
                     self._broker_api.on_appended(effect)
-                elif isinstance(effect, DeleteReplica):
-                    self._reporter.replica_deleted(effect.tp)
+                elif isinstance(effect, effects.DeleteReplica):
+                    self._reporter.forget_leadership(effect.tp)
             elif isinstance(effect, Notice):
                 self._reporter.report(effect)
             else:
                 self._talk(effect)
 
-    def _talk(
-        self,
-        effect: ReplyProduce
-        | CompleteFetch
-        | ReplyFetch
-        | SendFetch
-        | ProposeIsr
-        | ReplyLeaderAndIsr
-        | ReplyStopReplica,
-    ) -> None:
+    def _talk(self, effect: Message) -> None:
         match effect:
-            case ReplyFetch():
+            case effects.ReplyFetch():
                 self._replication_transport.reply(effect)
-            case ReplyProduce():
+            case effects.ReplyProduce():
                 self._broker_api.on_produced(effect)
-            case SendFetch():
+            case effects.SendFetch():
                 self._replication_transport.send(effect)
-            case CompleteFetch():
+            case effects.CompleteFetch():
                 self._broker_api.on_fetch_completed(effect)
-            case ProposeIsr():
+            case effects.ProposeIsr():
                 self._step_session(IsrProposed(proposal=effect))
-            case ReplyLeaderAndIsr():
+            case effects.ReplyLeaderAndIsr():
                 self._step_session(CommandPerformed(response=effect))
                 if effect.full and effect.error is ErrorCode.NONE:
                     self._on_full_state()
-            case ReplyStopReplica():
+            case effects.ReplyStopReplica():
                 self._step_session(CommandPerformed(response=effect))
-            case _:
-                assert_never(effect)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from strandline.config.network import GrpcConfig
 from strandline.core.effects import LogReadInfo, ReplyFetch, SendFetch
@@ -27,13 +27,7 @@ from strandline.core.events import (
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.log.record_batch import FetchedBatches, read_fetched
 from strandline.log_fields import fields
-from strandline.model import (
-    GRPC_LISTENER,
-    BrokerEpoch,
-    BrokerId,
-    LiveBroker,
-    Registration,
-)
+from strandline.model import GRPC_LISTENER, BrokerEpoch, BrokerId, LiveBroker, Registration
 from strandline.rpc.frames import RecordsFrame
 from strandline.rpc.replication_client import ReplicationClient
 from strandline.rpc.replication_server import FollowerStream
@@ -53,49 +47,37 @@ class _Leader:
     request_id: int = -1
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class ReplicationTransport:
     """Streams from and to peers; submit is the core's driver."""
 
-    def __init__(
-        self,
-        *,
-        registration: Registration,
-        store: ReplicaStore,
-        live_broker: Callable[[BrokerId], LiveBroker | None],
-        submit: Callable[[Event], None],
-        next_request_id: Callable[[], int],
-        grpc: GrpcConfig,
-        partition_fetch_max_bytes: int,
-        response_max_bytes: int,
-        on_bytes: Callable[[str, int], None],
-    ) -> None:
-        self._registration = registration
-        self._store = store
-        self._live_broker = live_broker
-        self._submit = submit
-        self._partition_fetch_max_bytes = partition_fetch_max_bytes
-        self._response_max_bytes = response_max_bytes
-        self._on_bytes = on_bytes
-        self._next_request_id = next_request_id
-        self._grpc = grpc
-        self._waiting: dict[int, tuple[FollowerStream, int]] = {}
-        self._leaders: dict[BrokerId, _Leader] = {}
-        self._closing = BegunTasks()
+    registration: Registration
+    store: ReplicaStore
+    live_broker: Callable[[BrokerId], LiveBroker | None]
+    submit: Callable[[Event], None]
+    next_request_id: Callable[[], int]
+    grpc: GrpcConfig
+    partition_fetch_max_bytes: int
+    response_max_bytes: int
+    on_bytes: Callable[[str, int], None]
+    _waiting: dict[int, tuple[FollowerStream, int]] = field(default_factory=dict, init=False)
+    _leaders: dict[BrokerId, _Leader] = field(default_factory=dict, init=False)
+    _closing: BegunTasks = field(default_factory=BegunTasks, init=False)
 
     # --- as a leader -----------------------------------------------------------------------
 
     def on_fetch(self, fetch: FollowerFetchReceived, stream: FollowerStream) -> None:
         """Hand a follower's fetch to the core, under a request id of our own."""
-        request_id = self._next_request_id()
+        request_id = self.next_request_id()
         self._waiting[request_id] = (stream, fetch.request_id)
-        self._submit(replace(fetch, request_id=request_id))
+        self.submit(replace(fetch, request_id=request_id))
 
     def on_follower_gone(self, stream: FollowerStream) -> None:
         """Cancel the fetches of a stream that ended."""
         gone = [number for number, (waiting, _) in self._waiting.items() if waiting is stream]
         for request_id in gone:
             del self._waiting[request_id]
-            self._submit(RequestCancelled(request_id=request_id))
+            self.submit(RequestCancelled(request_id=request_id))
 
     def reply(self, effect: ReplyFetch) -> None:
         """Respond to a follower; records beyond the bound wait for its next fetch."""
@@ -103,32 +85,21 @@ class ReplicationTransport:
         if waiting is None:
             return
         stream, request_id = waiting
-        budget = self._response_max_bytes
+        budget = self.response_max_bytes
         for part in effect.partitions:
             if budget <= 0 and part.from_offset < part.up_to_offset:
                 continue
-            records = self._read(part, min(budget, self._partition_fetch_max_bytes))
+            records = self._read(part, min(budget, self.partition_fetch_max_bytes))
             size = sum(len(buffer) for buffer in records)
             budget -= size
-            self._on_bytes("out", size)
-            stream.send_records(
-                RecordsFrame(
-                    request_id=request_id,
-                    tp=part.tp,
-                    error=part.error,
-                    high_watermark=part.high_watermark,
-                    log_start_offset=part.log_start_offset,
-                    diverging=part.diverging,
-                    records=b"",
-                ),
-                records,
-            )
+            self.on_bytes("out", size)
+            stream.send_records(request_id, part, records)
         stream.send_end(request_id)
 
     def _read(self, part: LogReadInfo, max_bytes: int) -> list[memoryview]:
         if part.error is not ErrorCode.NONE or part.from_offset >= part.up_to_offset:
             return []
-        return self._store.logs[part.tp].read(
+        return self.store.logs[part.tp].read(
             from_offset=part.from_offset, up_to_offset=part.up_to_offset, max_bytes=max_bytes
         )
 
@@ -137,16 +108,16 @@ class ReplicationTransport:
     def send(self, effect: SendFetch) -> None:
         """Fetch from a leader; without its address, submit the failure after this step."""
         leader = self._leader(effect.leader)
+        failed = FetchFailed(request_id=effect.request_id, leader=effect.leader)
         if leader is None:
-            failed = FetchFailed(request_id=effect.request_id, leader=effect.leader)
-            asyncio.get_running_loop().call_soon(self._submit, failed)
+            asyncio.get_running_loop().call_soon(self.submit, failed)
             return
         leader.request_id = effect.request_id
         fetch = FollowerFetchReceived(
             request_id=effect.request_id,
-            follower=self._registration.broker_id,
-            broker_epoch=self._registration.broker_epoch,
-            clean_since_epoch=self._registration.clean_since_epoch,
+            follower=self.registration.broker_id,
+            broker_epoch=self.registration.broker_epoch,
+            clean_since_epoch=self.registration.clean_since_epoch,
             max_wait_ms=effect.max_wait_ms,
             partitions=effect.partitions,
         )
@@ -156,8 +127,7 @@ class ReplicationTransport:
             _log.warning("replication stream given up", extra=fields(cause=str(error)))
             del self._leaders[effect.leader]
             self._closing.begin(leader.stream.close())
-            failed = FetchFailed(request_id=effect.request_id, leader=effect.leader)
-            asyncio.get_running_loop().call_soon(self._submit, failed)
+            asyncio.get_running_loop().call_soon(self.submit, failed)
 
     async def close(self) -> None:
         """End all streams to leaders."""
@@ -168,7 +138,7 @@ class ReplicationTransport:
 
     def _leader(self, broker_id: BrokerId) -> _Leader | None:
         """Return the stream to a broker's present process, and open it if there is none."""
-        live = self._live_broker(broker_id)
+        live = self.live_broker(broker_id)
         known = self._leaders.get(broker_id)
         if known is not None and (live is None or live.broker_epoch == known.broker_epoch):
             return known
@@ -179,12 +149,11 @@ class ReplicationTransport:
             self._closing.begin(known.stream.close())
         stream = ReplicationClient(
             f"{endpoint.host}:{endpoint.port}",
-            self._grpc,
+            self.grpc,
             on_response=lambda request_id, frames: self._on_response(broker_id, request_id, frames),
             on_broken=lambda: self._on_broken(broker_id, live.broker_epoch),
         )
-        leader = _Leader(broker_epoch=live.broker_epoch, stream=stream)
-        self._leaders[broker_id] = leader
+        leader = self._leaders[broker_id] = _Leader(broker_epoch=live.broker_epoch, stream=stream)
         return leader
 
     def _on_broken(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
@@ -192,16 +161,15 @@ class ReplicationTransport:
         if leader is None or leader.broker_epoch != broker_epoch:
             return
         del self._leaders[broker_id]
-        self._submit(FetchFailed(request_id=leader.request_id, leader=broker_id))
+        self.submit(FetchFailed(request_id=leader.request_id, leader=broker_id))
 
     def _on_response(
         self, broker_id: BrokerId, request_id: int, frames: list[RecordsFrame]
     ) -> None:
         partitions = tuple(self._checked(frame) for frame in frames)
-        response = FetchResponseReceived(
-            request_id=request_id, leader=broker_id, partitions=partitions
+        self.submit(
+            FetchResponseReceived(request_id=request_id, leader=broker_id, partitions=partitions)
         )
-        self._submit(response)
 
     def _checked(self, frame: RecordsFrame) -> FetchedPartition:
         """Return one fetched partition for the core, after a check of each batch's CRC."""
@@ -209,12 +177,11 @@ class ReplicationTransport:
         batches = FetchedBatches((), b"")
         try:
             batches = read_fetched(frame.records)
-            self._on_bytes("in", len(frame.records))
+            self.on_bytes("in", len(frame.records))
         except ProtocolError as refusal:
             error = refusal.code
             _log.warning(
-                "fetched batch refused",
-                extra=fields(partition=str(frame.tp), cause=str(refusal)),
+                "fetched batch refused", extra=fields(partition=str(frame.tp), cause=str(refusal))
             )
         return FetchedPartition(
             tp=frame.tp,

@@ -51,10 +51,7 @@ def load_store(
 ) -> LoadedStore:
     """Open every log; blocking. Findings are logged, and their files kept."""
     found = load_logs(
-        directory.path,
-        clean=clean,
-        persisted=state.partitions,
-        environment=environment,
+        directory.path, clean=clean, persisted=state.partitions, environment=environment
     )
     for warning in found.warnings:
         _log.warning("log loaded with a finding", extra=fields(finding=warning))

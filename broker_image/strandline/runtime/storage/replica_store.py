@@ -93,8 +93,6 @@ class ReplicaStore:
         """Begin to write state and checkpoints in the background."""
         self._writer = asyncio.create_task(self._write_for_ever(), name="state writer")
 
-    # --- effects ---------------------------------------------------------------------------
-
     def perform(self, effect: DiskEffect) -> None:
         """Perform one disk effect; StorageError means it counts as not done."""
         match effect:
@@ -196,8 +194,7 @@ class ReplicaStore:
     async def _write_once(self) -> None:
         if self._state_dirty:
             state = BrokerState(
-                controller_epoch=self._controller_epoch,
-                partitions=dict(self._persisted),
+                controller_epoch=self._controller_epoch, partitions=dict(self._persisted)
             )
             tokens, self._tokens = self._tokens, []
             self._state_dirty = False

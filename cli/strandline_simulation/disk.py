@@ -1,0 +1,213 @@
+"""The disk of one broker: logs as lists of batches, checkpoints, and the state file.
+
+Outlives the processes of its broker. A record is one number that no other record has. What
+is written is in the page cache at once; power loss takes away the end of each log that was
+never flushed. State file and meta are fsynced, so they survive; a state write that was under
+way may have reached the disk or not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+from strandline.core.effects import PersistedPartition, PersistState
+from strandline.errors import InvariantViolation
+from strandline.model import (
+    NO_EPOCH,
+    BatchSpan,
+    BrokerEpoch,
+    ControllerEpoch,
+    EpochStart,
+    HostedPartition,
+    IsrEntry,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicPartition,
+)
+
+
+class StoredBatch(NamedTuple):
+    """Records that were appended together, and the span by which the core knows them."""
+
+    span: BatchSpan
+    values: tuple[int, ...]
+
+
+def new_batch(base_offset: int, leader_epoch: LeaderEpoch, values: tuple[int, ...]) -> StoredBatch:
+    """Return a batch as a leader stamps it."""
+    end = base_offset + len(values)
+    span = BatchSpan(base_offset=base_offset, next_offset=end, leader_epoch=leader_epoch)
+    return StoredBatch(span, values)
+
+
+_end_of = attrgetter("span.next_offset")
+
+
+class RecordLog:
+    """One replica's log; values[n] is the record at offset start + n."""
+
+    __slots__ = ("batches", "flushed", "start", "values")
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.flushed = 0
+        self.batches: list[StoredBatch] = []
+        self.values: list[int] = []
+
+    @property
+    def end(self) -> int:
+        """The log end offset."""
+        return self.start + len(self.values)
+
+    @property
+    def epochs(self) -> tuple[EpochStart, ...]:
+        """Where each leader epoch begins, rebuilt from the batches."""
+        found: list[EpochStart] = []
+        newest: LeaderEpoch = NO_EPOCH
+        for batch in self.batches:
+            if batch.span.leader_epoch != newest:
+                newest = batch.span.leader_epoch
+                start_offset = batch.span.base_offset
+                found.append(EpochStart(leader_epoch=newest, start_offset=start_offset))
+        return tuple(found)
+
+    def value_at(self, offset: int) -> int | None:
+        """Return the record at an offset, None if it is not here."""
+        index = offset - self.start
+        return self.values[index] if 0 <= index < len(self.values) else None
+
+    def append(self, batch: StoredBatch) -> None:
+        """Append a batch; it must continue the log."""
+        if batch.span.base_offset != self.end:
+            raise InvariantViolation(
+                "the core knows the log end", batch=batch.span.base_offset, end=self.end
+            )
+        self.batches.append(batch)
+        self.values.extend(batch.values)
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep offsets below `offset`, which is the end of a batch."""
+        while self.batches and self.batches[-1].span.next_offset > offset:
+            gone = self.batches.pop()
+            if gone.span.base_offset < offset:
+                raise InvariantViolation("a truncation ends between batches", offset=offset)
+        del self.values[max(0, offset - self.start) :]
+        self.flushed = min(self.flushed, self.end)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything and begin at `offset`."""
+        self.start = self.flushed = offset
+        self.batches.clear()
+        self.values.clear()
+
+    def read(
+        self, *, from_offset: int, up_to_offset: int, batches_max: int
+    ) -> tuple[StoredBatch, ...]:
+        """Return the batches of a range, from its start on, at most so many."""
+        first = bisect_right(self.batches, from_offset, key=_end_of)
+        last = bisect_right(self.batches, up_to_offset, key=_end_of)
+        return tuple(self.batches[first : min(last, first + batches_max)])
+
+    def lose_tail(self, keep_per_mille: int) -> int:
+        """Keep that share of the batches, and all that was flushed; return the records lost."""
+        before = self.end
+        kept = len(self.batches) * keep_per_mille // 1000
+        offset = self.start if kept == 0 else self.batches[kept - 1].span.next_offset
+        self.truncate_to(max(offset, self.flushed))
+        return before - self.end
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedDisk:
+    """What lies on the volume of one broker.
+
+    unclean_up_to_epoch is the truth behind cleanSinceEpoch: ISR entries with this broker epoch
+    or a lower one stand for records that may be lost; -1 if nothing was ever lost.
+    """
+
+    log_dir_id: str
+    meta_epoch: BrokerEpoch | None = None
+    marker_epoch: BrokerEpoch | None = None
+    controller_epoch: ControllerEpoch = ControllerEpoch(0)
+    persisted: dict[TopicPartition, PersistedPartition] = field(default_factory=dict)
+    logs: dict[TopicPartition, RecordLog] = field(default_factory=dict)
+    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
+    state_writes: list[PersistState] = field(default_factory=list)
+    unclean_up_to_epoch: BrokerEpoch = BrokerEpoch(-1)
+
+    def write_state(self, effect: PersistState) -> None:
+        """Make one write of the state file durable."""
+        self.state_writes.remove(effect)
+        self.controller_epoch = max(self.controller_epoch, effect.controller_epoch)
+        self.persisted.update(effect.partitions)
+
+    def end_of_process(self, reached_disk: Callable[[], bool]) -> None:
+        """Decide about the state writes under way: the first of them may have been done."""
+        while self.state_writes and reached_disk():
+            self.write_state(self.state_writes[0])
+        self.state_writes.clear()
+
+    def lose_power(self, keep_per_mille: int) -> int:
+        """Lose what was never flushed; return how many records that is."""
+        self._mark_unclean()
+        return sum(log.lose_tail(keep_per_mille) for log in self.logs.values())
+
+    def wipe(self, log_dir_id: str) -> None:
+        """Become an empty disk."""
+        self._mark_unclean()
+        self.log_dir_id = log_dir_id
+        self.meta_epoch = self.marker_epoch = None
+        self.controller_epoch = ControllerEpoch(0)
+        self.persisted.clear()
+        self.logs.clear()
+        self.high_watermarks.clear()
+
+    def _mark_unclean(self) -> None:
+        self.unclean_up_to_epoch = max(self.unclean_up_to_epoch, self.meta_epoch or BrokerEpoch(0))
+
+    def covers(self, entry: IsrEntry) -> bool:
+        """Tell whether nothing was lost since the process of this ISR entry registered."""
+        return entry.broker_epoch > self.unclean_up_to_epoch
+
+    def flush(self) -> None:
+        """Bring everything to disk, as an orderly stop does."""
+        while self.state_writes:
+            self.write_state(self.state_writes[0])
+        for log in self.logs.values():
+            log.flushed = log.end
+
+    def has_lost_logs(self) -> bool:
+        """Tell whether there is less than this broker once had."""
+        ends = {tp: log.end for tp, log in self.logs.items()}
+        return not self.persisted.keys() <= ends.keys() or any(
+            offset > ends.get(tp, offset) for tp, offset in self.high_watermarks.items()
+        )
+
+    def hosted(self) -> list[HostedPartition]:
+        """Return the replicas as a start finds them."""
+        return [self._hosted(tp, self.logs[tp]) for tp in sorted(self.logs)]
+
+    def _hosted(self, tp: TopicPartition, log: RecordLog) -> HostedPartition:
+        persisted, epochs = self.persisted.get(tp), log.epochs
+        newest = epochs[-1].leader_epoch if epochs else NO_EPOCH
+        if persisted is not None and newest > persisted.leader_epoch:
+            raise InvariantViolation(
+                "an epoch is on disk before its records",
+                newest=newest,
+                persisted=persisted.leader_epoch,
+            )
+        return HostedPartition(
+            tp=tp,
+            topic_name=tp.topic_id,
+            leader_epoch=newest if persisted is None else persisted.leader_epoch,
+            partition_epoch=PartitionEpoch(-1) if persisted is None else persisted.partition_epoch,
+            isr=() if persisted is None else persisted.isr,
+            log_start_offset=log.start,
+            log_end_offset=log.end,
+            high_watermark=min(max(self.high_watermarks.get(tp, 0), log.start), log.end),
+            epochs=epochs,
+        )

@@ -1,0 +1,86 @@
+"""The end of all faults, and what must then hold: the cluster heals, every request is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from strandline.controller.elections import UNCLEAN_LAST_REPLICA
+from strandline.core.views import RoleName
+from strandline.model import NO_LEADER, BrokerId, PartitionState, StoredPartition, TopicPartition
+
+from .clients import SimulatedClients
+from .environment import SimulatedEnvironment
+from .hosts import Hosts
+from .invariants import Invariant, InvariantBroken
+from .serving_broker import ServingBroker
+
+
+class Healing:
+    """Ends the faults of one schedule, and says what is not healed yet."""
+
+    def __init__(
+        self, environment: SimulatedEnvironment, hosts: Hosts, clients: SimulatedClients
+    ) -> None:
+        self._environment = environment
+        self._hosts = hosts
+        self._disks = environment.disks
+        self._clients = clients
+        environment.virtual_time.at(environment.plan.heal_at_ms, self.heal)
+
+    def heal(self) -> None:
+        """End all faults; from now on everything must heal."""
+        environment = self._environment
+        environment.trace.record("all", "heal")
+        environment.conditions.end_faults()
+        environment.network.heal()
+        environment.api.heal()
+        self._hosts.wake_all()
+
+    def unsettled(self) -> str:
+        """Return what is not healed yet, "" when everything is."""
+        if self._clients.unfinished:
+            return f"{self._clients.unfinished} requests of clients"
+        brokers, store = self._hosts.listening(), self._environment.api.store
+        if len(brokers) < len(self._disks):
+            return "not every broker serves"
+        epochs = [broker.active_epoch for broker in brokers.values()]
+        if [epoch for epoch in epochs if epoch is not None] != [store.record.controller_epoch]:
+            return f"controllers {epochs}"
+        if any(broker.has_waiting_requests for broker in brokers.values()):
+            return "requests wait in a purgatory"
+        for found in store.partitions.values():
+            missing = self._unsettled_partition(found, brokers)
+            if missing:
+                return f"{found.name}: {missing}"
+        return ""
+
+    def _unsettled_partition(
+        self, found: StoredPartition, brokers: Mapping[BrokerId, ServingBroker]
+    ) -> str:
+        state = found.state
+        if state is None:
+            return "no state"
+        if state.leader == NO_LEADER:
+            return self._unsettled_offline(found.tp, state)
+        if set(state.isr_ids) != set(state.replicas):
+            return f"isr {state.isr}"
+        logs = [self._disks[broker_id].logs.get(found.tp) for broker_id in state.replicas]
+        if any(log is None or log.values != logs[0].values for log in logs if logs[0]):
+            return "logs differ"
+        for broker_id in state.replicas:
+            view = brokers[broker_id].view(found.tp)
+            role = RoleName.LEADER if broker_id == state.leader else RoleName.FOLLOWER
+            if view is None or view.role is not role or view.leader_epoch != state.leader_epoch:
+                return f"broker {broker_id} is not {role.value}"
+            if view.high_watermark != view.log_end_offset:
+                return f"broker {broker_id} has not committed everything"
+        return ""
+
+    def _unsettled_offline(self, tp: TopicPartition, state: PartitionState) -> str:
+        """Return why a partition may not stay offline: a member of its last ISR lost nothing."""
+        if state.reason != UNCLEAN_LAST_REPLICA:
+            return f"offline: {state.reason}"
+        for entry in state.isr:
+            if self._disks[entry.broker_id].covers(entry):
+                raise InvariantBroken(Invariant.OFFLINE_NEEDS_LOSS, tp=tp, entry=entry)
+        return ""

@@ -1,0 +1,433 @@
+"""The invariants of the cluster, checked after every event that can break them.
+
+The oracle is the committed log: filled the first time a high watermark passes an offset, never
+changed again. Each invariant is named by what it says. What is checked when:
+
+- at each status write: epochs, leader and ISR, and for that partition all of the next two lines;
+- after each step of a core that made a leader, moved a high watermark, changed an ISR or cut a
+  log, for those partitions alone: ISR members are complete, the leader counts every electable
+  replica and shows consumers nothing uncommitted;
+- at the notice or the answer itself: one leader per epoch, leaders are complete, the high
+  watermark, what is committed, acknowledged and read;
+- at each election, each loss of data and the end: acknowledged records, read from the disks;
+- at the end, by `healing`: everything heals, and what stays offline has lost data.
+
+Which ISR entries a lossy crash excuses is known here from the disks, not from what brokers
+registered. Of a process this module sees a `Replica`, never the process itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from strandline.core.effects import ProposeIsr
+from strandline.core.notices import (
+    BecameFollower,
+    BecameLeader,
+    HighWatermarkAdvanced,
+    IsrChanged,
+    Notice,
+)
+from strandline.core.views import PartitionView, RoleName
+from strandline.model import (
+    NO_LEADER,
+    BrokerId,
+    LeaderEpoch,
+    PartitionState,
+    StoredPartition,
+    TopicPartition,
+)
+
+from .disk import RecordLog, SimulatedDisk
+from .store import SimulatedStore
+
+
+class Invariant(StrEnum):
+    """What must hold; the value is the sentence that a reader sees."""
+
+    ONE_LEADER_PER_EPOCH = "one leader per epoch"
+    EPOCHS_NEVER_FALL = "epochs never fall"
+    LEADER_IN_ISR = "the leader is in the ISR, the ISR within the replicas"
+    WATERMARK_WITHIN_LOG = "the high watermark is within the log and never falls under one leader"
+    COMMITTED_NEVER_CHANGES = "what is committed never changes"
+    LEADER_IS_COMPLETE = "a leader has everything that earlier leaders committed"
+    ISR_IS_COMPLETE = "every in-sync replica has everything that is committed"
+    MAXIMAL_ISR_COVERS = "a leader counts every replica that could be elected"
+    READS_ARE_COMMITTED = "consumers read committed records only"
+    ACKNOWLEDGED_IS_COMMITTED = "what is acknowledged is committed"
+    ACKNOWLEDGED_SURVIVES = "an acknowledged record survives at its offset"
+    EVERYTHING_HEALS = "when faults end, the cluster heals and everything is answered"
+    OFFLINE_NEEDS_LOSS = "a partition stays offline only if its whole ISR lost data"
+    CORE_HOLDS = "no invariant of our own code is broken"
+    NOTHING_ELSE_RAISES = "our own code raises nothing but what it declares"
+
+
+class InvariantBroken(Exception):
+    """An invariant does not hold; values say where."""
+
+    def __init__(self, invariant: Invariant, **values: object) -> None:
+        self.invariant = invariant
+        detail = ", ".join(f"{name}={value}" for name, value in values.items())
+        super().__init__(f"{invariant}: {detail}")
+
+
+class Replica(Protocol):
+    """A process of a broker, as far as the invariants look at it."""
+
+    @property
+    def broker_id(self) -> BrokerId:
+        """Its broker."""
+        ...
+
+    @property
+    def incarnation(self) -> str:
+        """Its name among all processes of the schedule."""
+        ...
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        ...
+
+    def view(self, tp: TopicPartition) -> PartitionView | None:
+        """Return what its core has of a partition, None without a replica."""
+        ...
+
+
+@dataclass(slots=True)
+class CommittedLog:
+    """The oracle of one partition: values and, for each, the epoch that first committed it."""
+
+    values: list[int] = field(default_factory=list)
+    epochs: list[LeaderEpoch] = field(default_factory=list)
+
+    def end_below(self, epoch: LeaderEpoch) -> int:
+        """Return the end of what leaders of lower epochs committed."""
+        end = len(self.epochs)
+        while end and self.epochs[end - 1] >= epoch:
+            end -= 1
+        return end
+
+
+@dataclass(slots=True)
+class ObservedLeadership:
+    """A leadership that a process took up."""
+
+    replica: Replica
+    epoch: LeaderEpoch
+    high_watermark: int
+
+
+class Invariants:
+    """Judges one schedule."""
+
+    def __init__(self, store: SimulatedStore, disks: Mapping[BrokerId, SimulatedDisk]) -> None:
+        self._store = store
+        self._disks = disks
+        tps = [found.tp for found in store.partitions.values()]
+        self.committed = {tp: CommittedLog() for tp in tps}
+        self.acknowledged: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in tps}
+        self.elections = dict.fromkeys(tps, 0)
+        self.acknowledged_after = dict.fromkeys(tps, 0)
+        """Records acknowledged after an election that was not the first."""
+        self.controllers_elected = 0
+        self.deciding_brokers: set[BrokerId] = set()
+        """The brokers that committed the state of a partition as controller."""
+        self._matching_ends: dict[tuple[BrokerId, TopicPartition], int] = {}
+        self._leaders: dict[tuple[TopicPartition, LeaderEpoch], Replica] = {}
+        self._leaderships: dict[tuple[BrokerId, TopicPartition], ObservedLeadership] = {}
+        self._accepted_epochs: dict[tuple[BrokerId, TopicPartition], LeaderEpoch] = {}
+        self._unchecked: dict[TopicPartition, None] = {}
+
+    # --- the store ------------------------------------------------------------------------
+
+    def on_status_written(
+        self, writer: BrokerId, before: StoredPartition, state: PartitionState
+    ) -> None:
+        """Judge a status write that was applied."""
+        self.deciding_brokers.add(writer)
+        old, new, tp = before.state, state, before.tp
+        _check_leader_in_isr(tp, new)
+        rises = old is None or (
+            new.partition_epoch == old.partition_epoch + 1
+            and new.leader_epoch >= old.leader_epoch
+            and (new.leader == old.leader or new.leader_epoch > old.leader_epoch)
+        )
+        if not rises:
+            raise InvariantBroken(Invariant.EPOCHS_NEVER_FALL, tp=tp, old=old, new=new)
+        self._check_isr(tp)
+        self._check_maximal_isr(tp)
+        if new.leader != NO_LEADER and (old is None or new.leader_epoch != old.leader_epoch):
+            self.elections[tp] += 1
+            trusted = (e.broker_id for e in new.isr if self._disks[e.broker_id].covers(e))
+            self._check_acknowledged(tp, self._logs(tp, trusted))
+
+    def on_status_refused(self, before: StoredPartition, state: PartitionState) -> None:
+        """Judge a status write of a current version that the CRD's rules refuse."""
+        _check_leader_in_isr(before.tp, state)
+        raise InvariantBroken(Invariant.EPOCHS_NEVER_FALL, old=before.state, new=state)
+
+    # --- disks ----------------------------------------------------------------------------
+
+    def on_truncated(self, broker_id: BrokerId, tp: TopicPartition, offset: int) -> None:
+        """Take note that a log was cut."""
+        key = (broker_id, tp)
+        self._matching_ends[key] = min(self._matching_ends.get(key, 0), offset)
+        self._unchecked[tp] = None
+
+    def on_data_lost(self, broker_id: BrokerId, *, wiped: bool) -> None:
+        """Take note that a broker lost records, and every accepted epoch if its disk was wiped."""
+        for tp in self.committed:
+            log = self._disks[broker_id].logs.get(tp)
+            self.on_truncated(broker_id, tp, 0 if log is None else log.end)
+            if wiped:
+                self._accepted_epochs.pop((broker_id, tp), None)
+            self._check_acknowledged_somewhere(tp)
+
+    # --- processes ------------------------------------------------------------------------
+
+    def on_notice(self, replica: Replica, notice: Notice) -> None:
+        """Judge a notice of a core."""
+        match notice:
+            case HighWatermarkAdvanced():
+                self._on_high_watermark(replica, notice.tp, notice.high_watermark)
+            case BecameLeader():
+                self._on_accepted_epoch(replica, notice.tp, notice.leader_epoch)
+                self._on_leader(replica, notice.tp, notice.leader_epoch)
+            case BecameFollower():
+                self._on_accepted_epoch(replica, notice.tp, notice.leader_epoch)
+                self._leaderships.pop((replica.broker_id, notice.tp), None)
+            case IsrChanged():
+                self._unchecked[notice.tp] = None
+            case _:
+                pass
+
+    def on_proposed(self, effect: ProposeIsr) -> None:
+        """Take note that a leader changes its maximal ISR."""
+        self._unchecked[effect.tp] = None
+
+    def on_controller_elected(self) -> None:
+        """Count an election of a controller."""
+        self.controllers_elected += 1
+
+    def after_step(self, replica: Replica) -> None:
+        """Judge what needs the whole step to be performed."""
+        if self._unchecked:
+            unchecked, self._unchecked = self._unchecked, {}
+            for tp in unchecked:
+                self._check_isr(tp)
+                self._check_maximal_isr(tp)
+                leadership = self._leaderships.get((replica.broker_id, tp))
+                if leadership is not None and leadership.replica is replica:
+                    self._check_leader(replica, tp)
+
+    def _check_leader(self, replica: Replica, tp: TopicPartition) -> None:
+        """Judge what a leader shows consumers, the inherited high watermark included."""
+        view = self._view(replica, tp)
+        visible, is_leader = view.high_watermark, view.role is RoleName.LEADER
+        if is_leader and not self._holds_committed(replica.broker_id, tp, visible):
+            raise InvariantBroken(
+                Invariant.WATERMARK_WITHIN_LOG, leader=replica.incarnation, tp=tp, visible=visible
+            )
+
+    def _on_accepted_epoch(self, replica: Replica, tp: TopicPartition, epoch: LeaderEpoch) -> None:
+        key = (replica.broker_id, tp)
+        if epoch < self._accepted_epochs.get(key, epoch):
+            raise InvariantBroken(
+                Invariant.EPOCHS_NEVER_FALL, broker=replica.broker_id, tp=tp, epoch=epoch
+            )
+        self._accepted_epochs[key] = epoch
+
+    def _on_leader(self, replica: Replica, tp: TopicPartition, epoch: LeaderEpoch) -> None:
+        other = self._leaders.setdefault((tp, epoch), replica)
+        if other is not replica:
+            raise InvariantBroken(
+                Invariant.ONE_LEADER_PER_EPOCH,
+                tp=tp,
+                epoch=epoch,
+                leaders=(other.incarnation, replica.incarnation),
+            )
+        end = self.committed[tp].end_below(epoch)
+        if not self._holds_committed(replica.broker_id, tp, end):
+            raise InvariantBroken(
+                Invariant.LEADER_IS_COMPLETE,
+                leader=replica.incarnation,
+                tp=tp,
+                epoch=epoch,
+                committed=end,
+                has=self._matching_ends[replica.broker_id, tp],
+            )
+        self._leaderships[replica.broker_id, tp] = ObservedLeadership(replica, epoch, 0)
+        self._unchecked[tp] = None
+
+    def _on_high_watermark(self, replica: Replica, tp: TopicPartition, offset: int) -> None:
+        log = self._disks[replica.broker_id].logs[tp]
+        leadership = self._leaderships[replica.broker_id, tp]
+        if not leadership.high_watermark <= offset <= log.end:
+            raise InvariantBroken(
+                Invariant.WATERMARK_WITHIN_LOG,
+                leader=replica.incarnation,
+                tp=tp,
+                before=leadership.high_watermark,
+                after=offset,
+                end=log.end,
+            )
+        leadership.high_watermark = offset
+        committed = self.committed[tp]
+        known = len(committed.values)
+        if not self._holds_committed(replica.broker_id, tp, min(known, offset)):
+            raise InvariantBroken(
+                Invariant.COMMITTED_NEVER_CHANGES,
+                leader=replica.incarnation,
+                tp=tp,
+                epoch=leadership.epoch,
+                offset=self._matching_ends[replica.broker_id, tp],
+            )
+        if offset <= known:
+            return
+        added = log.values[known - log.start : offset - log.start]
+        committed.values.extend(added)
+        committed.epochs.extend([leadership.epoch] * len(added))
+        self._matching_ends[replica.broker_id, tp] = offset
+        self._unchecked[tp] = None
+        self._check_later_leaders(tp, leadership.epoch, offset)
+
+    def _check_later_leaders(self, tp: TopicPartition, epoch: LeaderEpoch, end: int) -> None:
+        for (broker_id, other), leadership in self._leaderships.items():
+            later = other == tp and leadership.epoch > epoch and leadership.replica.alive
+            if later and not self._holds_committed(broker_id, tp, end):
+                raise InvariantBroken(
+                    Invariant.LEADER_IS_COMPLETE,
+                    leader=leadership.replica.incarnation,
+                    tp=tp,
+                    epoch=leadership.epoch,
+                    committed=end,
+                    committed_by_epoch=epoch,
+                )
+
+    def on_acknowledged(
+        self, replica: Replica, tp: TopicPartition, base_offset: int, values: tuple[int, ...]
+    ) -> None:
+        """Judge an answer that says "committed"."""
+        end = base_offset + len(values)
+        if tuple(self.committed[tp].values[base_offset:end]) != values:
+            raise InvariantBroken(
+                Invariant.ACKNOWLEDGED_IS_COMMITTED,
+                leader=replica.incarnation,
+                tp=tp,
+                offset=base_offset,
+            )
+        self.acknowledged[tp].update(enumerate(values, start=base_offset))
+        if self.elections[tp] > 1:
+            self.acknowledged_after[tp] += len(values)
+
+    def on_read(
+        self, replica: Replica, tp: TopicPartition, position: int, values: list[int]
+    ) -> None:
+        """Judge what a consumer is given."""
+        if values and self.committed[tp].values[position : position + len(values)] != values:
+            raise InvariantBroken(
+                Invariant.READS_ARE_COMMITTED, leader=replica.incarnation, tp=tp, offset=position
+            )
+
+    # --- whole states ---------------------------------------------------------------------
+
+    def _check_isr(self, tp: TopicPartition) -> None:
+        state, end = self._store.state(tp), len(self.committed[tp].values)
+        for entry in () if state is None else state.isr:
+            excused = not self._disks[entry.broker_id].covers(entry)
+            if not excused and not self._holds_committed(entry.broker_id, tp, end):
+                raise InvariantBroken(
+                    Invariant.ISR_IS_COMPLETE,
+                    tp=tp,
+                    member=entry,
+                    committed=end,
+                    has=self._matching_ends[entry.broker_id, tp],
+                )
+
+    def _check_maximal_isr(self, tp: TopicPartition) -> None:
+        state = self._store.state(tp)
+        if state is None or state.leader == NO_LEADER:
+            return
+        leadership = self._leaderships.get((state.leader, tp))
+        if leadership is None or leadership.epoch != state.leader_epoch:
+            return
+        if not leadership.replica.alive:
+            return
+        view = self._view(leadership.replica, tp)
+        counted = view.maximal_isr
+        if view.role is RoleName.LEADER and not counted.issuperset(state.isr_ids):
+            raise InvariantBroken(
+                Invariant.MAXIMAL_ISR_COVERS, tp=tp, stored=state.isr_ids, counted=sorted(counted)
+            )
+
+    def check_survival(self, tp: TopicPartition) -> None:
+        """Judge the end: every in-sync replica has what was acknowledged; offline, some disk."""
+        state = self._store.state(tp)
+        if state is None or state.leader == NO_LEADER:
+            self._check_acknowledged_somewhere(tp)
+        else:
+            self._check_acknowledged(tp, self._logs(tp, state.isr_ids))
+
+    def _logs(self, tp: TopicPartition, brokers: Iterable[BrokerId]) -> list[RecordLog]:
+        found = (self._disks[broker_id].logs.get(tp) for broker_id in brokers)
+        return [RecordLog() if log is None else log for log in found]
+
+    def _check_acknowledged(self, tp: TopicPartition, logs: Iterable[RecordLog]) -> None:
+        """Judge that each of these logs has every acknowledged record at its offset."""
+        for log in logs:
+            for offset, value in self.acknowledged[tp].items():
+                if log.value_at(offset) != value:
+                    raise InvariantBroken(
+                        Invariant.ACKNOWLEDGED_SURVIVES, tp=tp, offset=offset, value=value
+                    )
+
+    def _check_acknowledged_somewhere(self, tp: TopicPartition) -> None:
+        """Judge that each acknowledged record is at its offset on some disk."""
+        logs = self._logs(tp, self._disks)
+        for offset, value in self.acknowledged[tp].items():
+            if all(log.value_at(offset) != value for log in logs):
+                raise InvariantBroken(
+                    Invariant.ACKNOWLEDGED_SURVIVES, tp=tp, offset=offset, value=value
+                )
+
+    def _view(self, replica: Replica, tp: TopicPartition) -> PartitionView:
+        view = replica.view(tp)
+        if view is None:
+            raise InvariantBroken(
+                Invariant.CORE_HOLDS, broker=replica.incarnation, tp=tp, view=None
+            )
+        return view
+
+    def _holds_committed(self, broker_id: BrokerId, tp: TopicPartition, end: int) -> bool:
+        """Tell whether a log begins with the committed records below `end`.
+
+        Beyond the oracle there is nothing to agree with, so such an end is never had.
+        """
+        key = (broker_id, tp)
+        matching_end = self._matching_ends.get(key, 0)
+        if matching_end >= end:
+            return True
+        log, values = self._disks[broker_id].logs.get(tp), self.committed[tp].values
+        self._matching_ends[key] = matching_end
+        if log is None or log.start > matching_end:
+            return False
+        stop = min(end, log.end, len(values))
+        if log.values[matching_end - log.start : stop - log.start] == values[matching_end:stop]:
+            matching_end = stop
+        else:
+            while log.values[matching_end - log.start] == values[matching_end]:
+                matching_end += 1
+        self._matching_ends[key] = matching_end
+        return matching_end >= end
+
+
+def _check_leader_in_isr(tp: TopicPartition, state: PartitionState) -> None:
+    members = state.isr_ids
+    if not set(members) <= set(state.replicas) or (
+        state.leader != NO_LEADER and state.leader not in members
+    ):
+        raise InvariantBroken(Invariant.LEADER_IN_ISR, tp=tp, state=state)

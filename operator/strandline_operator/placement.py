@@ -1,0 +1,78 @@
+"""Which brokers keep which partition: Kafka's spread, as a function of the partition's number.
+
+The operator calls it when it creates Partition objects. A partition's replicas do not depend
+on how many partitions exist: partitions added later continue the spread, and a Partition object
+that is created again after a loss names the brokers that have its data (ADR 0009).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+from strandline.errors import StrandlineError
+from strandline.model import BrokerId, TopicId
+
+
+class TooFewBrokers(StrandlineError):
+    """A topic wants more replicas than there are brokers; two on one broker protect nothing."""
+
+    def __init__(self, *, replication_factor: int, brokers: int) -> None:
+        super().__init__(f"{replication_factor} replicas need as many brokers, there are {brokers}")
+        self.replication_factor = replication_factor
+        self.brokers = brokers
+
+
+def place_partition(
+    partition: int, *, brokers: Sequence[BrokerId], replication_factor: int, start: int, shift: int
+) -> tuple[BrokerId, ...]:
+    """Return the replicas of one partition, the preferred leader first.
+
+    The preferred leaders go round all brokers from `start`. The distance from a leader to its
+    followers grows by one each round, so that the followers of one broker's partitions spread
+    over all other brokers.
+
+    Shape:   brokers are distinct; their order does not matter
+    Raises:  TooFewBrokers
+    Source:  Kafka AdminUtils.assignReplicasToBrokersRackUnaware. Kafka starts
+             the shift again for added partitions; here it continues.
+    """
+    ordered = sorted(brokers)
+    count = len(ordered)
+    if not 1 <= replication_factor <= count:
+        raise TooFewBrokers(replication_factor=replication_factor, brokers=count)
+    first = (partition + start) % count
+    distance = shift + partition // count
+    replicas = [ordered[first]]
+    for follower in range(replication_factor - 1):
+        step = 1 + (distance + follower) % (count - 1)
+        replicas.append(ordered[(first + step) % count])
+    return tuple(replicas)
+
+
+def place_topic(
+    topic_id: TopicId,
+    partitions: Sequence[int],
+    *,
+    brokers: Sequence[BrokerId],
+    replication_factor: int,
+) -> dict[int, tuple[BrokerId, ...]]:
+    """Return the replicas of some partitions of a topic, by partition number.
+
+    Kafka draws start and shift at random; here they follow from the topic id, which spreads
+    topics equally well and gives the same replicas each time.
+
+    Raises:  TooFewBrokers
+    """
+    seed = zlib.crc32(topic_id.encode())
+    count = max(1, len(brokers))
+    return {
+        partition: place_partition(
+            partition,
+            brokers=brokers,
+            replication_factor=replication_factor,
+            start=seed % count,
+            shift=seed // count % count,
+        )
+        for partition in partitions
+    }
