@@ -81,7 +81,9 @@ def logged_order(api: Api, events: int, monkeypatch: pytest.MonkeyPatch) -> list
     return order
 
 
-def test_outage_is_told_at_once_and_then_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outage_is_logged_at_once_and_then_every_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     api = Api("2", *[UNREACHABLE] * 25, "3", UNREACHABLE, "4")
     watch = "watch of things with metadata.name=a"
     assert logged_order(api, 3, monkeypatch) == [
@@ -93,7 +95,7 @@ def test_outage_is_told_at_once_and_then_every_ten_seconds(monkeypatch: pytest.M
     ]
 
 
-def test_watch_that_was_taken_ends_the_outage_without_an_event(
+def test_accepted_watch_ends_the_outage_without_an_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     api = Api(*[UNREACHABLE] * 5, SILENT, UNREACHABLE, UNREACHABLE, "2")
@@ -105,5 +107,5 @@ def test_watch_that_was_taken_ends_the_outage_without_an_event(
     ]
 
 
-def test_watches_that_end_in_order_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watches_that_end_in_order_log_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert logged_order(Api("2", "3", "4"), 3, monkeypatch) == ["2", "3", "4"]

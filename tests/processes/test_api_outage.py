@@ -21,7 +21,7 @@ PARTITIONS = 3
 OUTAGE_SECONDS = 20
 REPORT_SECONDS = KubernetesConfig().waiting_report_interval_ms / 1000
 BETWEEN_ATTEMPTS_SECONDS = 5.0
-"""A report comes with the first attempt after it is due."""
+"""A broker logs a report at its first attempt after the report is due."""
 RATE_KEPT = 0.8
 SESSION_SECONDS = 2
 """A broker that sends no heartbeat for this long is declared dead (timing demo)."""

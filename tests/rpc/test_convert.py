@@ -34,7 +34,9 @@ def alter_response(stored: pb.PartitionState) -> pb.ControllerMessage:
         (pb.ControllerMessage(refused=pb.SessionRefused(error=12_345)), "12345"),
     ],
 )
-def test_a_message_that_means_nothing_is_refused(message: pb.ControllerMessage, cause: str) -> None:
+def test_a_message_without_a_known_meaning_is_refused(
+    message: pb.ControllerMessage, cause: str
+) -> None:
     with pytest.raises(ValueError, match=cause):
         CONTROLLER_MESSAGE.decode(message)
 
