@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .fault_counts import Anomaly, FaultCounts
-from .nemesis import DRAWN_KINDS
+from .nemesis import drawn_kinds
 from .run import ScheduleResult
 
 
@@ -62,7 +62,7 @@ class Summary:
 
     def _fault_count_rows(self) -> list[tuple[str, str]]:
         fault_counts = self.fault_counts
-        faults = [(f"faults: {word}", f"{fault_counts[word]}") for word in DRAWN_KINDS]
+        faults = [(f"faults: {word}", f"{fault_counts[word]}") for word in drawn_kinds()]
         return faults + [(kind.value, f"{fault_counts[kind]}") for kind in Anomaly]
 
 
