@@ -163,13 +163,13 @@ class SimulatedControllerShell:
     ) -> None:
         """Call the store; `field` is where the event has the object that was read or written."""
 
-        def answer(outcome: StoreOutcome, found: Any) -> None:
+        def on_response(outcome: StoreOutcome, found: Any) -> None:
             self.step(event(request_id=effect.request_id, outcome=outcome, **{field: found}))
 
-        self._api.call(self._port.life, apply, answer)
+        self._api.call(self._port.life, apply, on_response)
 
     def _read_floor(self, effect: done.ReadEpochFloor) -> None:
-        def answer(outcome: StoreOutcome, found: Any) -> None:
+        def on_response(outcome: StoreOutcome, found: Any) -> None:
             epoch, record = found or (ControllerEpoch(0), None)
             self.step(
                 EpochFloorRead(
@@ -181,10 +181,12 @@ class SimulatedControllerShell:
             )
 
         store = self._store
-        self._api.call(self._port.life, lambda: (store.partitions_epoch(), store.record), answer)
+        self._api.call(
+            self._port.life, lambda: (store.partitions_epoch(), store.record), on_response
+        )
 
     def _read_topics(self, effect: done.ReadTopics) -> None:
-        def answer(outcome: StoreOutcome, found: Any) -> None:
+        def on_response(outcome: StoreOutcome, found: Any) -> None:
             self.step(
                 TopicsRead(
                     request_id=effect.request_id,
@@ -194,7 +196,7 @@ class SimulatedControllerShell:
                 )
             )
 
-        self._api.call(self._port.life, lambda: (self._store.topic,), answer)
+        self._api.call(self._port.life, lambda: (self._store.topic,), on_response)
 
     def _load(self, effect: done.LoadCluster) -> None:
         """List everything by quorum reads, and watch from there."""
@@ -203,7 +205,7 @@ class SimulatedControllerShell:
         def read() -> tuple[Any, ...]:
             return tuple(store.partitions.values()), tuple(store.brokers.values()), store.version
 
-        def answer(outcome: StoreOutcome, found: Any) -> None:
+        def on_response(outcome: StoreOutcome, found: Any) -> None:
             partitions, brokers, version = found or ((), (), store.version)
             if version != store.version:
                 self._environment.fault_counts[Anomaly.LIST_STALE] += 1
@@ -217,7 +219,7 @@ class SimulatedControllerShell:
                 )
             )
 
-        self._api.call(self._port.life, read, answer, watch=self.step)
+        self._api.call(self._port.life, read, on_response, watch=self.step)
 
     def _stop_watching(self, _: done.StopWatching) -> None:
         self._api.stop_watching(self._port.life)
