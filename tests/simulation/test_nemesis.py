@@ -9,7 +9,7 @@ import pytest
 from strandline.model import BrokerId
 from strandline_simulation.nemesis import KINDS
 from strandline_simulation.plan import Fault, Plan
-from strandline_simulation.world import World
+from strandline_simulation.run import World
 from tests.simulation.directed import JOIN_BELOW_EPOCH_START
 
 
