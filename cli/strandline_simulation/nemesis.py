@@ -195,5 +195,6 @@ def watch_lost(nemesis: Nemesis, fault: Fault) -> None:
     nemesis.environment.api.expire_watches(nemesis.process(fault).life.broker_id)
 
 
-DRAWN_KINDS = tuple(word for word, kind in KINDS.items() if kind.weight)
-"""The kinds that every run of many schedules has."""
+def drawn_kinds() -> list[str]:
+    """Return the words of the kinds that every run of many schedules has."""
+    return [word for word, kind in KINDS.items() if kind.weight]

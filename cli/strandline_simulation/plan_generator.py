@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .nemesis import DRAWN_KINDS, KINDS
+from .nemesis import KINDS, drawn_kinds
 from .plan import ANY_PEER, Conditions, Consume, Fault, Plan, Produce, Timing
 
 WARM_UP_MS = 700
@@ -83,7 +83,7 @@ def _timing(prng: Random) -> Timing:
 def _faults(
     prng: Random, brokers: int, partitions: int, heal_at_ms: int, *, harsh: bool
 ) -> tuple[Fault, ...]:
-    kinds = [kind for kind in DRAWN_KINDS if prng.random() < 0.6] or ["crash"]
+    kinds = [kind for kind in drawn_kinds() if prng.random() < 0.6] or ["crash"]
     weights = [KINDS[kind].weight for kind in kinds]
     count = prng.randrange(4, 11) if harsh else prng.randrange(1, 5)
     # One fault that ends a leadership, so that there is an election to survive.

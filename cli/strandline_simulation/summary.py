@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .fault_counts import Anomaly, FaultCounts
-from .nemesis import DRAWN_KINDS
+from .nemesis import drawn_kinds
 from .run import ScheduleResult
 
 
@@ -49,7 +49,7 @@ class Summary:
             ("leader elections per schedule", _mean([o.elections for o in self.results])),
             ("controllers per schedule", _mean([o.controllers for o in self.results])),
             ("two brokers decided in", f"{100 * self.handed_over_share:.1f} %"),
-            *((f"faults: {word}", f"{fault_counts[word]}") for word in DRAWN_KINDS),
+            *((f"faults: {word}", f"{fault_counts[word]}") for word in drawn_kinds()),
             *((kind.value, f"{fault_counts[kind]}") for kind in Anomaly),
             ("crashes with lost data", f"{sum(o.data_losses for o in self.results)}"),
             ("partitions left offline", f"{sum(o.offline for o in self.results)}"),

@@ -13,7 +13,7 @@ import pytest
 
 from strandline_simulation.fault_counts import Anomaly
 from strandline_simulation.invariants import Invariant
-from strandline_simulation.nemesis import DRAWN_KINDS
+from strandline_simulation.nemesis import drawn_kinds
 from strandline_simulation.plan_generator import draw_plan
 from strandline_simulation.run import ScheduleResult, run
 from strandline_simulation.summary import Summary, failure_report
@@ -57,7 +57,7 @@ def test_schedules_have_three_to_five_brokers() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [*DRAWN_KINDS, *Anomaly],
+    [*drawn_kinds(), *Anomaly],
     ids=lambda kind: kind.value if isinstance(kind, Anomaly) else kind,
 )
 def test_what_may_go_wrong_does(summary: Summary, kind: str | Anomaly) -> None:

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from strandline.model import BrokerId
-from strandline_simulation.nemesis import KINDS
+from strandline_simulation.nemesis import KINDS, FaultKind, Nemesis
 from strandline_simulation.plan import Fault, Plan
-from strandline_simulation.run import World
+from strandline_simulation.plan_generator import draw_plan
+from strandline_simulation.run import World, run
+from strandline_simulation.summary import Summary
 from tests.simulation.directed import JOIN_BELOW_EPOCH_START
 
 
@@ -70,3 +72,25 @@ def test_a_fault_whose_target_does_not_exist_counts_as_none(kind: str) -> None:
 def test_an_unknown_kind_of_fault_is_refused() -> None:
     with pytest.raises(ValueError, match="earthquake"):
         _world(Fault(at_ms=1, kind="earthquake"))
+
+
+def test_a_kind_of_fault_needs_no_more_than_its_function_and_its_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is drawn, injected where the plan says, counted, and shown."""
+    met: list[BrokerId] = []
+
+    def hiccup(nemesis: Nemesis, fault: Fault) -> None:
+        met.append(nemesis.process(fault).life.broker_id)
+
+    kind = FaultKind(word="hiccup", weight=1, loses_data=False, inject=hiccup)
+    monkeypatch.setitem(KINDS, kind.word, kind)
+    plan = next(
+        plan
+        for plan in map(draw_plan, range(50))
+        if any(fault.kind == kind.word for fault in plan.faults)
+    )
+    result = run(plan)
+    assert result.fault_counts[kind.word] == len(met) > 0
+    lines = Summary(results=[result]).table(seconds=1).splitlines()
+    assert ["faults:", "hiccup", str(len(met))] in [line.split() for line in lines]
