@@ -1,13 +1,13 @@
 """Tiers, floors and the stricter rules of continuous integration, for the whole suite.
 
-Loaded by pytest alone. A test belongs to exactly one tier, by its marker: `processes`,
-`pods`, or `fast` if it has neither. `--tier` keeps one tier; the tests of the others are
-not "deselected", so that any deselection that remains is somebody's accident. With CI
-set, a skipped, expected-to-fail, deselected or ignored test fails the run. A run of a whole tier
-fails if fewer tests passed than tests/floor.toml says.
+Only pytest loads this file. A test belongs to exactly one tier, by its marker: `processes`,
+`pods`, or `fast` if it has neither. `--tier` keeps one tier; the tests of the others do not count
+as deselected, so that each deselected test is a mistake. With CI set, a skipped,
+expected-to-fail, deselected or ignored test fails the run. A run of a whole tier fails if fewer
+tests passed than tests/floor.toml says.
 
-`-n` runs the tests in workers of pytest-xdist. Then each worker collects, and tells what it
-left out when it ends; the session that started the workers hears of every test and judges.
+`-n` runs the tests in workers of pytest-xdist. Then each worker collects the tests, and reports at
+its end which tests it left out; the session that started the workers gets all reports and judges.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIERS = ("fast", "processes", "pods")
 HERE = Path(__file__).resolve().parent
 FLOOR = HERE / "floor.toml"
 LEFT_OUT = "left_out"
-"""Key of what a worker tells: the tests that were deselected in it."""
+"""Key under which a worker reports the tests that it left out."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,10 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def examples_take_any_time() -> None:
-    """Lift Hypothesis's 200 ms per example, as it does itself where CI is set.
+    """Lift Hypothesis's limit of 200 ms per example, as it does itself where CI is set.
 
-    Workers take turns on the cores: the time of one example then tells of its neighbours. The
-    timeout of each test stays.
+    Workers share the cores, so the time of an example depends on other tests. The timeout of each
+    test stays.
     """
     import hypothesis
 
@@ -54,7 +54,7 @@ def examples_take_any_time() -> None:
 
 
 def _has_tests(path: Path, patterns: list[str]) -> bool:
-    """Tell whether a file that was not collected, or a folder, would have been one of tests."""
+    """Tell whether a file or folder that was not collected has tests."""
     found = path.rglob("*.py") if path.is_dir() else [path]
     return any(fnmatch(file.name, pattern) for file in found for pattern in patterns)
 
@@ -79,15 +79,15 @@ def tier_of(item: pytest.Item) -> str:
 
 
 class SuiteRules:
-    """Counts what happened to the tests of a session and judges it at the end.
+    """Counts the outcomes of a session's tests, and judges the session at its end.
 
-    In a worker it judges nothing: a worker sees a part of the tests only.
+    In a worker it does not judge, because a worker runs only a part of the tests.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._strict = bool(os.environ.get("CI"))
-        self._told: dict[str, list[str]] | None = getattr(config, "workeroutput", None)
+        self._worker_report: dict[str, list[str]] | None = getattr(config, "workeroutput", None)
         self._passed: defaultdict[str, set[str]] = defaultdict(set)
         self._unwanted: set[str] = set()
         self._lost: list[str] = []
@@ -97,8 +97,8 @@ class SuiteRules:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep the tests of the chosen tier, before -k and -m look at them.
 
-        The tier becomes a property of each test, which its reports carry out of a worker. A
-        misplaced test becomes an error of collection, because workers pass those on.
+        The tier becomes a property of each test, which the test's reports carry out of a worker. A
+        misplaced test becomes an error of collection, because workers report those.
         """
         wanted = self._config.getoption("tier")
         kept = []
@@ -124,7 +124,8 @@ class SuiteRules:
     ) -> Generator[None, bool | None, bool | None]:
         """Remember files and folders of tests that --ignore or a conftest's list removed.
 
-        pytest asks about everything beside the tests as well, a virtual environment included.
+        pytest calls this for everything beside the tests as well, for instance a virtual
+        environment.
         """
         ignored = yield
         if (
@@ -157,17 +158,17 @@ class SuiteRules:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object | None) -> None:
-        """Take what an ended worker tells; one that tells nothing may have left out anything."""
-        told = getattr(node, "workeroutput", None) or {}
-        if error or LEFT_OUT not in told:
+        """Take an ended worker's report; a worker without one may have left out any test."""
+        report = getattr(node, "workeroutput", None) or {}
+        if error or LEFT_OUT not in report:
             self._lost.append(f"worker {node.gateway.id} was lost: {error}")
-        self._unwanted |= set(told.get(LEFT_OUT, ()))
+        self._unwanted |= set(report.get(LEFT_OUT, ()))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail a session that ran well but not in full."""
-        if self._told is not None:
-            self._told[LEFT_OUT] = sorted(self._unwanted)
+        if self._worker_report is not None:
+            self._worker_report[LEFT_OUT] = sorted(self._unwanted)
             return
         if exitstatus != pytest.ExitCode.OK or self._config.getoption("collectonly"):
             return

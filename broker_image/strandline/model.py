@@ -115,10 +115,7 @@ class EpochStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEndOffset:
-    """Greatest known epoch not above the requested one, and its exclusive end offset.
-
-    leader_epoch NO_EPOCH with end_offset -1 means "unknown".
-    """
+    """Greatest known epoch not above the requested one, and its exclusive end offset."""
 
     leader_epoch: LeaderEpoch
     end_offset: int
@@ -200,10 +197,7 @@ class PartitionCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSpan:
-    """A record batch as the core sees it: its place, never its bytes.
-
-    The batch covers [base_offset, next_offset).
-    """
+    """A record batch as the core sees it: its place [base_offset, next_offset), never its bytes."""
 
     base_offset: int
     next_offset: int

@@ -1,7 +1,7 @@
 """Fixtures of the analysis tests: Spark from the cache, and Debian's Prometheus on loopback.
 
 The tests' environment has neither: `hack/analysis` puts them into the cache on first use, and
-only tests of the processes tier ask for them.
+only tests of the processes tier use them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tests.support.commands import REPOSITORY, run
 
 ANALYSIS_SCRIPT = REPOSITORY / "hack" / "analysis"
 PREPARE_LIMIT_SECONDS = 900
-"""Bound of downloading and building PySpark once; 4 s when it is in the cache."""
+"""Bound of one download and build of PySpark, which takes 4 s if the cache has it."""
 SPARK_TIMEOUT_SECONDS = 1200
 """Bound of a test with Spark; the first one also prepares and starts Spark."""
 
 
 PYSPARKS_SOCKETS = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
-"""PySpark leaves the socket of each collected result to Python's garbage collector."""
+"""Filter of the warning about sockets that PySpark leaves to Python's garbage collector."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Collect PySpark's leftovers here, so that they do not fail a later test."""
+    """Collect PySpark's garbage after its own test, so that it does not fail a later one."""
     if uses_spark(item):
         gc.collect()
 
@@ -55,7 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Provide a local Spark session, the same for all tests."""
     command = [str(ANALYSIS_SCRIPT), "env", sys.executable]
     packages = run(command, limit_seconds=PREPARE_LIMIT_SECONDS).splitlines()[-1]
-    # Last, so that packages of the tests' environment come first.
+    # At the end, so that packages of the tests' environment come first.
     sys.path.append(packages)
     folders = [REPOSITORY / "spark", REPOSITORY / "broker_image", REPOSITORY]
     os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, folders), packages])

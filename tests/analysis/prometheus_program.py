@@ -1,9 +1,8 @@
-"""A Prometheus process on loopback, with blocks made by promtool or targets to scrape."""
+"""A Prometheus process on loopback, with blocks from promtool or with targets to scrape."""
 
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -16,6 +15,7 @@ import yaml
 
 from tests.support.commands import run
 from tests.support.eventually import eventually
+from tests.support.ports import free_port
 
 READY_WITHIN_MS = 60_000
 STOP_SECONDS = 20
@@ -33,14 +33,14 @@ class PrometheusProgram:
         self.url = ""
 
     def load(self, openmetrics: str) -> None:
-        """Make blocks of these samples; call it before `start`."""
+        """Make blocks of these samples; call this before `start`."""
         text = self._folder / "samples.txt"
         text.write_text(openmetrics)
         make = ["tsdb", "create-blocks-from", "openmetrics", str(text), str(self._data)]
         run([str(self._programs / "promtool"), *make])
 
     def start(self, targets: Sequence[str] = (), *, labels: dict[str, str] | None = None) -> None:
-        """Start it, scraping these targets each second, and wait until it answers."""
+        """Start it, scraping these targets each second, and wait until it is ready."""
         static = [{"targets": list(targets), "labels": labels or {}}]
         config = {
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
@@ -48,9 +48,7 @@ class PrometheusProgram:
         }
         path = self._folder / "prometheus.yml"
         path.write_text(yaml.safe_dump(config))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        address = f"127.0.0.1:{free_port()}"
         self.url = f"http://{address}"
         log = (self._folder / "log").open("wb")
         command = [
@@ -66,15 +64,15 @@ class PrometheusProgram:
         eventually(
             lambda: self._get("/-/ready") is not None,
             within_ms=READY_WITHIN_MS,
-            what=f"Prometheus answers (log: {self._folder / 'log'})",
+            what=f"Prometheus is ready (log: {self._folder / 'log'})",
             retry_on=(OSError,),
         )
 
     def query(self, expression: str, *, at_ms: int | None = None) -> list[dict[str, Any]]:
         """Return the result of an instant query."""
         given = {"query": expression} | ({"time": str(at_ms / 1000)} if at_ms else {})
-        answer = json.loads(self._get("/api/v1/query?" + urllib.parse.urlencode(given)))
-        result: list[dict[str, Any]] = answer["data"]["result"]
+        response = json.loads(self._get("/api/v1/query?" + urllib.parse.urlencode(given)))
+        result: list[dict[str, Any]] = response["data"]["result"]
         return result
 
     def stop(self) -> None:
@@ -92,11 +90,10 @@ class PrometheusProgram:
 
     def _get(self, path: str) -> bytes:
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as answer:
-                body: bytes = answer.read()
+            with urllib.request.urlopen(self.url + path, timeout=10) as response:
+                body: bytes = response.read()
         except urllib.error.HTTPError as error:
-            # The error holds an open answer: left to the garbage collector it would fail a
-            # later test.
+            # The error holds an open response; its garbage collection would fail a later test.
             error.close()
             raise
         return body

@@ -1,14 +1,11 @@
-"""Reading from a real Prometheus: blocks made by promtool, live scrapes, the whole job."""
+"""Reads from a real Prometheus: blocks from promtool, live scrapes, the whole job."""
 
 from __future__ import annotations
 
 import json
 import math
 import random
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ import pytest
 from strandline import names
 from strandline_analysis import xor_chunk
 from strandline_analysis.remote_read import ReadFailed, Series, read_series
+from tests.analysis.http_server import PreparedResponse, served_by
 from tests.analysis.prometheus_program import PrometheusProgram
 from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, scraped
 from tests.support.eventually import eventually
@@ -48,7 +46,7 @@ def walks() -> dict[str, list[tuple[int, float]]]:
         at = START_MS
         samples = []
         for index in range(SAMPLES):
-            # Steady, with jitter, and with long silences: every width of a delta of deltas.
+            # Regular times, jitter and long gaps need every width of a delta of deltas.
             at += 1000 + chance.choice([0, 0, 1, -3, 250, -900, 40_000, 600_000])
             samples.append((at, value(index)))
         made[kind] = samples
@@ -65,7 +63,7 @@ def openmetrics(series: list[tuple[dict[str, str], list[tuple[int, float]]]]) ->
     return "\n".join([*lines, "# EOF", ""])
 
 
-def test_blocks_are_read_bit_for_bit_as_the_json_api_tells_them(
+def test_blocks_are_read_bit_for_bit_as_the_json_api_returns_them(
     prometheus: PrometheusProgram,
 ) -> None:
     made = walks()
@@ -77,10 +75,10 @@ def test_blocks_are_read_bit_for_bit_as_the_json_api_tells_them(
     found = read_series(prometheus.url, {"__name__": METRIC}, start_ms=START_MS, end_ms=end_ms)
     assert [each.labels["kind"] for each in found] == sorted(made)
     whole_seconds = (end_ms - START_MS) // 1000 + 2
-    told = prometheus.query(f"{METRIC}[{whole_seconds}s]", at_ms=last_ms)
+    shown = prometheus.query(f"{METRIC}[{whole_seconds}s]", at_ms=last_ms)
     by_json = {
         each["metric"]["kind"]: [(round(at * 1000), float(value)) for at, value in each["values"]]
-        for each in told
+        for each in shown
     }
     for each in found:
         kind = each.labels["kind"]
@@ -96,7 +94,7 @@ def test_blocks_are_read_bit_for_bit_as_the_json_api_tells_them(
     assert read_series(prometheus.url, {"__name__": "other"}, start_ms=0, end_ms=end_ms) == []
 
 
-def test_nobody_answering_is_told_after_a_bounded_number_of_attempts(
+def test_a_missing_server_is_reported_after_a_bounded_number_of_attempts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("strandline_analysis.remote_read.BACK_OFF_SECONDS", 0.001)
@@ -104,34 +102,13 @@ def test_nobody_answering_is_told_after_a_bounded_number_of_attempts(
         read_series("http://127.0.0.1:9", {"__name__": METRIC}, start_ms=0, end_ms=1)
 
 
-@contextmanager
-def exporter() -> Iterator[str]:
-    """Serve one metric; yield host:port."""
-
-    class ExporterHandler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(f"{METRIC} 1\n".encode())
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its signature
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), ExporterHandler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
 def test_a_target_that_goes_away_leaves_a_stale_marker(prometheus: PrometheusProgram) -> None:
     def seen() -> list[tuple[int, int]]:
         found = read_series(prometheus.url, {"__name__": METRIC}, start_ms=0, end_ms=1 << 50)
         return list(found[0].samples(start_ms=0, end_ms=1 << 50)) if found else []
 
-    with exporter() as target:
+    exported = PreparedResponse(f"{METRIC} 1\n".encode())
+    with served_by(lambda _: exported) as target:
         prometheus.start([target])
         eventually(lambda: len(seen()) >= 3, within_ms=30_000, what="three scrapes")
     eventually(
@@ -140,8 +117,8 @@ def test_a_target_that_goes_away_leaves_a_stale_marker(prometheus: PrometheusPro
     samples = seen()
     assert all(bits != xor_chunk.STALE_BITS for _, bits in samples[:-1])
     # The JSON API hides stale markers, so the analysis does not use it.
-    (told,) = prometheus.query(f"{METRIC}[1h]")
-    assert [round(at * 1000) for at, _ in told["values"]] == [at for at, _ in samples[:-1]]
+    (shown,) = prometheus.query(f"{METRIC}[1h]")
+    assert [round(at * 1000) for at, _ in shown["values"]] == [at for at, _ in samples[:-1]]
 
 
 def test_the_job_reads_analyses_and_writes(

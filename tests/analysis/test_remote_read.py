@@ -1,18 +1,17 @@
-"""The client of remote read against a server that answers what a test wants."""
+"""The client of remote read against a server with prepared responses."""
 
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import crc32c
 import pytest
 
 from strandline_analysis import remote_read
 from strandline_analysis.remote_read import ReadFailed, Series, read_series
+from tests.analysis.http_server import PreparedResponse, served_by
 from tests.analysis.xor_encoder import encode
 
 START = 1_790_000_000_000
@@ -47,38 +46,24 @@ def frame(message: bytes) -> bytes:
     return uvarint(len(message)) + crc32c.crc32c(message).to_bytes(4, "big") + message
 
 
-class PreparedResponse:
-    """One prepared response: status, content type, body."""
-
-    def __init__(
-        self, body: bytes, status: int = 200, kind: str = remote_read.STREAMED + "; proto=x"
-    ) -> None:
-        self.body, self.status, self.kind = body, status, kind
+def streamed(
+    body: bytes, status: int = 200, kind: str = remote_read.STREAMED + "; proto=x"
+) -> PreparedResponse:
+    """Return a response of remote read's streamed kind."""
+    return PreparedResponse(body, status, kind)
 
 
 @contextmanager
 def serving(*responses: PreparedResponse) -> Iterator[tuple[str, list[bytes]]]:
-    """Serve the responses in this order, the last one forever; yield the URL and the requests."""
-    questions: list[bytes] = []
+    """Serve the responses in this order, the last one repeatedly; yield URL and requests."""
+    requests: list[bytes] = []
 
-    class RemoteReadHandler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            questions.append(self.rfile.read(int(self.headers["Content-Length"])))
-            answer = responses[min(len(questions), len(responses)) - 1]
-            self.send_response(answer.status)
-            self.send_header("Content-Type", answer.kind)
-            self.end_headers()
-            self.wfile.write(answer.body)
+    def respond(request: bytes) -> PreparedResponse:
+        requests.append(request)
+        return responses[min(len(requests), len(responses)) - 1]
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its signature
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), RemoteReadHandler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", questions
-        server.shutdown()
-        thread.join()
+    with served_by(respond) as address:
+        yield f"http://{address}", requests
 
 
 def read(url: str) -> list[Series]:
@@ -87,22 +72,22 @@ def read(url: str) -> list[Series]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the pause between attempts, not their number."""
+    """Shorten the pause between attempts; their number stays."""
     monkeypatch.setattr(remote_read, "BACK_OFF_SECONDS", 0.001)
 
 
 CHUNK = encode([(START + 1000 * index, index) for index in range(5)])
-GOOD = PreparedResponse(frame(series(LABELS, CHUNK)))
+GOOD = streamed(frame(series(LABELS, CHUNK)))
 
 
 def test_series_are_read_with_their_labels_and_samples() -> None:
-    with serving(GOOD) as (url, questions):
+    with serving(GOOD) as (url, requests):
         (found,) = read(url)
     assert found.labels == LABELS
     assert list(found.samples(start_ms=START, end_ms=START + 10_000)) == [
         (START + 1000 * index, index) for index in range(5)
     ]
-    assert len(questions) == 1
+    assert len(requests) == 1
 
 
 def test_ranges_are_half_open_though_chunks_are_not_cut() -> None:
@@ -113,9 +98,9 @@ def test_ranges_are_half_open_though_chunks_are_not_cut() -> None:
     ]
 
 
-def test_the_question_leaves_the_end_out() -> None:
-    question = remote_read.request({"__name__": "m"}, start_ms=5, end_ms=9)
-    query = dict(remote_read.fields(question))[1]
+def test_the_request_leaves_the_end_out() -> None:
+    sent = remote_read.request({"__name__": "m"}, start_ms=5, end_ms=9)
+    query = dict(remote_read.fields(sent))[1]
     assert isinstance(query, bytes)
     parts = dict(remote_read.fields(query))
     assert (parts[1], parts[2]) == (5, 8)
@@ -135,55 +120,55 @@ def test_a_series_split_over_frames_is_whole_again() -> None:
     later = encode([(START + 5000, 9)])
     other = {**LABELS, "pod": "default-1"}
     body = frame(series(LABELS, CHUNK)) + frame(series(LABELS, later)) + frame(series(other, CHUNK))
-    with serving(PreparedResponse(body)) as (url, _):
+    with serving(streamed(body)) as (url, _):
         first, second = read(url)
     assert (first.labels, second.labels) == (LABELS, other)
     assert len(first.chunks) == 2
 
 
-def test_a_wrong_checksum_is_asked_for_again() -> None:
+def test_a_response_with_a_wrong_checksum_is_requested_again() -> None:
     broken = bytearray(GOOD.body)
     broken[-1] ^= 1
-    with serving(PreparedResponse(bytes(broken)), GOOD) as (url, questions):
+    with serving(streamed(bytes(broken)), GOOD) as (url, requests):
         assert len(read(url)) == 1
-    assert len(questions) == 2
+    assert len(requests) == 2
 
 
 @pytest.mark.parametrize("kept", [1, 3, 20])
-def test_an_answer_cut_short_is_asked_for_again(kept: int) -> None:
-    with serving(PreparedResponse(GOOD.body[:-kept]), GOOD) as (url, questions):
+def test_a_response_cut_short_is_requested_again(kept: int) -> None:
+    with serving(streamed(GOOD.body[:-kept]), GOOD) as (url, requests):
         assert len(read(url)) == 1
-    assert len(questions) == 2
+    assert len(requests) == 2
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_busy_server_is_asked_again(status: int) -> None:
-    with serving(PreparedResponse(b"busy", status), GOOD) as (url, questions):
+def test_a_busy_server_gets_the_request_again(status: int) -> None:
+    with serving(streamed(b"busy", status), GOOD) as (url, requests):
         assert len(read(url)) == 1
-    assert len(questions) == 2
+    assert len(requests) == 2
 
 
 def test_attempts_are_bounded() -> None:
     with (
-        serving(PreparedResponse(b"busy", 503)) as (url, questions),
+        serving(streamed(b"busy", 503)) as (url, requests),
         pytest.raises(ReadFailed, match="503"),
     ):
         read(url)
-    assert len(questions) == remote_read.ATTEMPTS_MAX
+    assert len(requests) == remote_read.ATTEMPTS_MAX
 
 
-def test_a_refusal_is_not_repeated_and_tells_why() -> None:
+def test_a_refused_request_is_not_repeated_and_names_its_cause() -> None:
     with (
-        serving(PreparedResponse(b"no such thing", 400)) as (url, questions),
+        serving(streamed(b"no such thing", 400)) as (url, requests),
         pytest.raises(ReadFailed, match="400 no such thing"),
     ):
         read(url)
-    assert len(questions) == 1
+    assert len(requests) == 1
 
 
-def test_an_answer_of_plain_samples_is_refused() -> None:
+def test_a_response_of_plain_samples_is_refused() -> None:
     with (
-        serving(PreparedResponse(b"", kind="application/x-protobuf")) as (url, _),
+        serving(streamed(b"", kind="application/x-protobuf")) as (url, _),
         pytest.raises(ReadFailed, match="not application/x-streamed-protobuf"),
     ):
         read(url)
@@ -192,7 +177,7 @@ def test_an_answer_of_plain_samples_is_refused() -> None:
 @pytest.mark.parametrize("encoding", [0, 2, 3, 4])
 def test_other_chunk_encodings_are_refused_not_misread(encoding: int) -> None:
     with (
-        serving(PreparedResponse(frame(series(LABELS, CHUNK, encoding=encoding)))) as (url, _),
+        serving(streamed(frame(series(LABELS, CHUNK, encoding=encoding)))) as (url, _),
         pytest.raises(ReadFailed, match=f"chunk encoding {encoding}"),
     ):
         read(url)
@@ -205,13 +190,13 @@ def test_a_frame_beyond_the_bound_is_refused() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 59, 60, 61, 121, 500])
-def test_literals_hold_all_of_a_question(size: int) -> None:
+def test_literals_hold_a_whole_request(size: int) -> None:
     data = bytes(index % 251 for index in range(size))
     assert literals(remote_read.compressed(data)) == data
 
 
 def literals(packed: bytes) -> bytes:
-    """Undo a snappy block that consists of short literals."""
+    """Decompress a snappy block that consists of short literals."""
     length = shift = position = 0
     while True:
         byte = packed[position]

@@ -57,7 +57,7 @@ def faults_from(tmp_path: Path, given: object) -> list[InjectedFault]:
     return read_faults(path)
 
 
-def test_faults_stand_beside_what_followed_them() -> None:
+def test_faults_are_printed_beside_the_elections_that_followed() -> None:
     killed = InjectedFault(name="leader killed", at_ms=AT, broker_id=1, gap_ms=900)
     text = report.text_report(
         start_ms=AT - 1000,
@@ -88,7 +88,9 @@ def test_faults_stand_beside_what_followed_them() -> None:
     ],
     ids=["another broker", "before", "long after", "unseen"],
 )
-def test_what_is_not_of_a_fault_is_not_counted_to_it(other: dict[str, Any]) -> None:
+def test_an_election_that_did_not_follow_a_fault_is_not_counted_to_it(
+    other: dict[str, Any],
+) -> None:
     fault = InjectedFault(name="killed", at_ms=AT, broker_id=1)
     until = AT + report.FAULT_WINDOW_MS
     assert report.elections_of(fault, [other], until_ms=until) == []

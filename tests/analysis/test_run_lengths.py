@@ -1,4 +1,4 @@
-"""Runs of equal samples: which samples join a run, and which end it."""
+"""Runs of equal samples: which samples belong to a run, and which end it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The analyses against histories that are known to the millisecond, within the stated errors."""
+"""The tables of the analyses against known histories, within the errors that the tables state."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Tables:
 
 
 def history(partition: int) -> PartitionTimeline:
-    """Return what happens to one of the partitions whose cases are named below."""
+    """Return the history of a partition, one case for each number."""
     timeline = PartitionTimeline(partition=partition)
     match partition:
         case 101:  # SHRINK_EXPAND
@@ -99,17 +99,17 @@ def history(partition: int) -> PartitionTimeline:
 
 SHRINK_EXPAND, TWO_AT_ONCE, GAP, STALE, KILLED, MOVED, UNCLEAN, UNSEEN, ZOMBIE = range(101, 110)
 LOST = frozenset({(0, 5), *((0, number) for number in range(20, 26))})
-"""Lost scrapes of partition GAP: one, and later six in a row."""
+"""Lost scrapes of partition GAP as (broker, scrape): one, and later six in a row."""
 START_MS = PartitionTimeline().start_ms
 
 
 def series_of(partition: int) -> list[Series]:
-    """Return what scrapes saw of one partition."""
+    """Return the series that scrapes of one partition give."""
     found = scraped(
         history(partition), length=LENGTH_MS, lost=LOST if partition == GAP else frozenset()
     )
     if partition == ZOMBIE:
-        # The old leader still shows itself as leader.
+        # The old leader still exports itself as leader.
         found = [each for each in found if each.labels["pod"] != "default-0"]
         untouched = scraped(PartitionTimeline(partition=partition), length=30_000)
         found += [each for each in untouched if each.labels["pod"] == "default-0"]
@@ -123,7 +123,7 @@ def histories() -> list[PartitionTimeline]:
 
 @pytest.fixture(scope="module")
 def series(histories: list[PartitionTimeline]) -> list[Series]:
-    """Return the series of all partitions: one query takes seconds, however little it reads."""
+    """Return the series of all partitions in one value, because each query takes seconds."""
     named = [each for number in range(SHRINK_EXPAND, ZOMBIE + 1) for each in series_of(number)]
     return named + [each for one in histories for each in scraped(one, length=LENGTH_MS)]
 
@@ -164,7 +164,7 @@ def only(rows: list[Row], partition: int) -> Row:
     return row
 
 
-def test_a_shrink_and_an_expand_are_told_exactly(intervals: list[Row]) -> None:
+def test_a_shrink_and_an_expand_are_found_exactly(intervals: list[Row]) -> None:
     assert replica_of(intervals, SHRINK_EXPAND, 2) == [
         (True, 0, 10_450, "range", "change"),
         (False, 10_450, 25_100, "change", "change"),
@@ -177,7 +177,7 @@ def test_a_shrink_and_an_expand_are_told_exactly(intervals: list[Row]) -> None:
     assert replica_of(intervals, SHRINK_EXPAND, 0) == [(True, 0, LENGTH_MS, "range", "range")]
 
 
-def test_two_changes_between_scrapes_are_told_within_an_interval(intervals: list[Row]) -> None:
+def test_two_changes_between_scrapes_are_found_within_an_interval(intervals: list[Row]) -> None:
     left = [r for r in intervals if r["partition"] == TWO_AT_ONCE and r["in_isr"] is False]
     assert [(r["replica"], r["start_ms"] - START_MS, r["start_err_ms"]) for r in left] == [
         (1, 11_000, INTERVAL_MS),
@@ -238,7 +238,7 @@ def test_a_leader_from_outside_the_isr_was_unclean(elections: list[Row]) -> None
     assert (election["no_leader_low_ms"], election["no_leader_high_ms"]) == (3_800, 4_800)
 
 
-def test_an_epoch_nobody_was_seen_leading_under_is_an_election_all_the_same(
+def test_an_epoch_without_an_observed_leader_is_an_election_all_the_same(
     elections: list[Row],
 ) -> None:
     seen = {row["epoch"]: row for row in elections if row["partition"] == UNSEEN}
@@ -249,7 +249,7 @@ def test_an_epoch_nobody_was_seen_leading_under_is_an_election_all_the_same(
     assert seen[3]["no_leader_low_ms"] == 0
 
 
-def test_what_a_zombie_leader_shows_is_not_counted(
+def test_metrics_of_a_zombie_leader_are_not_counted(
     intervals: list[Row], elections: list[Row]
 ) -> None:
     assert replica_of(intervals, ZOMBIE, 0) == [
@@ -260,7 +260,7 @@ def test_what_a_zombie_leader_shows_is_not_counted(
     assert (election["no_leader_low_ms"], election["no_leader_high_ms"]) == (0, 0)
 
 
-def test_nothing_gives_nothing(tables: Tables) -> None:
+def test_no_series_gives_no_rows(tables: Tables) -> None:
     assert tables.isr([]) == []
     assert tables.elections([]) == []
 
@@ -352,7 +352,7 @@ def test_isr_intervals_of_random_histories_are_true_within_their_bounds(
 
 
 def sure_states(history: PartitionTimeline, row: Row) -> list[Any]:
-    """Return the states that last longer than an interval, where a row claims to be certain."""
+    """Return the states longer than a scrape interval, within the time that a row is sure of."""
     first, end = row["start_ms"], row["end_ms"] - row["end_err_ms"]
     ends = [*(state.at_ms for state in history.states[1:]), row["end_ms"]]
     return [
@@ -386,7 +386,7 @@ def test_elections_of_random_histories_are_true_within_their_bounds(
             if row["old_leader"] is not None:
                 gap = truth.since_ms - lost_ms
                 assert gap <= row["no_leader_high_ms"], row
-                # A leader that is not scraped counts as gone, even if it lives.
+                # A leader whose scrapes fail counts as dead, even if it lives.
                 hidden = any(
                     before.leader in state.unscraped
                     for state in one.between(row["t_last_old_ms"], truth.since_ms)

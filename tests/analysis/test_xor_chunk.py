@@ -1,4 +1,4 @@
-"""The decoder against chunks written by hand, by an encoder, and cut short."""
+"""The decoder of XOR chunks, on chunks by hand, by an encoder, and cut short."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_chunk_without_samples_is_empty() -> None:
 
 @pytest.mark.parametrize("timestamp", [0, 1, -1, START, -START, (1 << 63) - 1, -(1 << 63)])
 @pytest.mark.parametrize("bits", [0, ONE, STALE_BITS, PLAIN_NAN, WORD - 1])
-def test_one_sample_is_read_whatever_it_is(timestamp: int, bits: int) -> None:
+def test_one_sample_of_any_value_is_read(timestamp: int, bits: int) -> None:
     assert list(decode(encode([(timestamp, bits)]))) == [(timestamp, bits)]
 
 
@@ -92,7 +92,7 @@ def test_a_stale_marker_keeps_its_bits_and_is_not_any_nan() -> None:
     )
 )
 @example([(1000, ONE)] * 120)
-def test_what_was_encoded_is_decoded(steps: list[tuple[int, int]]) -> None:
+def test_a_decoded_chunk_has_the_encoded_samples(steps: list[tuple[int, int]]) -> None:
     samples = []
     timestamp = START
     for step, bits in steps:

@@ -1,7 +1,7 @@
 """A partition's history that is known to the millisecond, and the samples that scrapes take.
 
-The oracle of the analyses: a test moves leaders and ISRs, scrapes every pod at its own phase,
-and compares what an analysis says of the samples with what really happened.
+A test moves leaders and ISRs, scrapes every pod at its own phase, and compares the tables of an
+analysis with this history.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What is true of one partition from at_ms on."""
+    """The state of one partition from `at_ms` on."""
 
     at_ms: int
     leader: int
@@ -46,7 +46,7 @@ class PartitionTimeline:
     start_ms: int = 1_790_000_000_000
     states: list[State] = field(default_factory=list)
     deaths: dict[int, int] = field(default_factory=dict)
-    """Leader epoch to the time at which its leader died."""
+    """Time at which a leader died, by its leader epoch."""
 
     def __post_init__(self) -> None:
         self.states.append(
@@ -66,7 +66,7 @@ class PartitionTimeline:
         return self.states[-1]
 
     def elect(self, at: int, leader: int, isr: set[int]) -> None:
-        """Make another broker the leader; at is ms after the start, here and below."""
+        """Elect another broker; `at` is ms after the start, in all methods."""
         at_ms = self.start_ms + at
         self._add(
             at_ms=at_ms,
@@ -102,11 +102,11 @@ class PartitionTimeline:
         self._add(at_ms=self.start_ms + at, unscraped=self.now.unscraped - {broker})
 
     def at(self, time_ms: int) -> State:
-        """Return what was true at a moment."""
+        """Return the state at a moment."""
         return next(state for state in reversed(self.states) if state.at_ms <= time_ms)
 
     def between(self, first_ms: int, last_ms: int) -> list[State]:
-        """Return what was true at any moment between two."""
+        """Return the states between two moments, including that at the first."""
         return [self.at(first_ms), *(s for s in self.states if first_ms < s.at_ms <= last_ms)]
 
     def _add(self, *, at_ms: int, **changes: Any) -> None:
@@ -124,8 +124,7 @@ def scraped(
 ) -> list[Series]:
     """Return the series of three pods that are scraped every second for length ms.
 
-    Shape:   lost holds (broker, number of the scrape) of scrapes without a trace, not even a
-             failure
+    Shape:   `lost` holds (broker, number of the scrape) of scrapes that leave no sample at all
     """
     series: dict[Labels, list[tuple[int, int]]] = {}
     for broker, phase in enumerate(phases):

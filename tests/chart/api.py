@@ -1,4 +1,4 @@
-"""Dry runs of writes: the API server's answer as causes; it stores no object."""
+"""Writes to the API server, most of them dry runs, and the causes that its refusals name."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class ApiResponse:
 
     @property
     def causes(self) -> list[tuple[str, str]]:
-        """Return what the refusal names."""
+        """Return (field, sentence) of each broken rule that the refusal names."""
         causes = (self.value.get("details") or {}).get("causes") or []
         return [(cause.get("field", ""), cause.get("message", "")) for cause in causes]
 
 
 class DryRuns:
-    """Writes as cluster administrator; the try_ methods are dry runs."""
+    """Writes as cluster administrator; the methods try_... are dry runs, which store nothing."""
 
     def __init__(self, kubeconfig: Path, namespace: str) -> None:
         config = yaml.safe_load(kubeconfig.read_text())

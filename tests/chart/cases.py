@@ -1,7 +1,7 @@
 """Tables: for every bound and rule of the CRDs one write that is refused and one accepted.
 
-The value at a path replaces that of the kind's complete object. `Also` changes further paths,
-so that a value at the edge of its bound keeps all other rules.
+A value replaces the value at its path in the kind's complete object. `Also` changes further
+paths, so that a value at the edge of its bound keeps all other rules.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def leaves(value: Any, path: str = "") -> Iterator[str]:
 
 
 Bounds = dict[str, dict[str, tuple[Any, Any]]]
-"""Path to keyword to (accepted, refused)."""
+"""(accepted, refused) values by path and keyword."""
 
 _LONG_CPU = "1" * 20
 _LONG_MEMORY = "1" * 18 + "Mi"

@@ -44,7 +44,7 @@ def rules(kind: str) -> set[str]:
 
 
 def bounds(kind: str) -> set[str]:
-    """Return `path keyword` for every bound of a kind; for required fields their path."""
+    """Return `path keyword` for every bound of a kind, and `path required` for required fields."""
     found = set()
     for path, schema in _walk(crd_schemas()[kind], ""):
         found |= {f"{path} {keyword}" for keyword in BOUNDS if keyword in schema}
@@ -66,7 +66,7 @@ def fields(kind: str) -> set[str]:
 
 
 def unbounded(kind: str) -> set[str]:
-    """Return the paths of texts and lists without a limit; a date-time has its own."""
+    """Return the paths of texts and lists without a limit; a date-time is limited by its format."""
     found = set()
     for path, schema in _walk(crd_schemas()[kind], ""):
         if path.split(".")[0] not in {"spec", "status"}:

@@ -1,4 +1,4 @@
-"""The table of CEL rules: each with the write that only this rule refuses, and one it accepts."""
+"""The table of CEL rules: for each a write that only this rule refuses, and an accepted one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the chart renders: CRD tables are complete, permissions are exact, values are checked."""
+"""The rendered chart: CRD tables are complete, permissions are exact, values are checked."""
 
 from __future__ import annotations
 

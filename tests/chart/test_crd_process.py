@@ -81,7 +81,7 @@ PRINTED = {
 }
 """What `kubectl get -o wide` shows of the complete objects, except their age."""
 NOT_CHECKED = "some validation rules were not checked because the object was invalid"
-"""The API server says so after a broken bound: it runs CEL rules only on a valid shape."""
+"""The API server adds this cause to a broken bound: it runs CEL rules only on a valid shape."""
 
 BOUND_CASES = [
     pytest.param(kind, path, keyword, *pair, id=f"{kind} {path} {keyword}")
@@ -133,19 +133,19 @@ class CrdHarness:
             self.complete[kind] = self._stored(manifest)
             name = f"{manifest['metadata']['name']}-bare"
             bare = changed(manifest, {"metadata.name": name, "status": GONE})
-            answer = dry_runs.create(bare)
-            assert answer.code == 201, answer.value
-            self.bare[kind] = answer.value
+            response = dry_runs.create(bare)
+            assert response.code == 201, response.value
+            self.bare[kind] = response.value
 
     def _stored(self, manifest: Manifest) -> Manifest:
         created = self.dry_runs.create(manifest)
         assert created.code == 201, created.value
-        answer = self.dry_runs.put_status({**created.value, "status": manifest["status"]})
-        assert answer.code == 200, answer.value
-        return answer.value
+        response = self.dry_runs.put_status({**created.value, "status": manifest["status"]})
+        assert response.code == 200, response.value
+        return response.value
 
     def try_value(self, kind: str, edits: Manifest) -> ApiResponse:
-        """Write a complete object with edits, in a dry run and without any old state."""
+        """Write a complete object with edits in a dry run, over an object without a status."""
         path = next(iter(edits))
         if path.startswith("spec"):
             fresh = changed(COMPLETE[kind], {"metadata.name": "fresh", "status": GONE})
@@ -154,7 +154,7 @@ class CrdHarness:
         return self.dry_runs.try_update(changed(whole, edits), status=True)
 
     def try_rule(self, rule: Rule, edits: Manifest) -> ApiResponse:
-        """Do the write of a rule in a dry run."""
+        """Make the write of a rule's case in a dry run."""
         if rule.on == "create":
             return self.dry_runs.try_create(
                 changed(COMPLETE[rule.kind], {"status": GONE, "metadata.name": "fresh", **edits})
@@ -174,9 +174,9 @@ def harness(control_plane: ControlPlane) -> Iterator[CrdHarness]:
     control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-def the_only_cause(answer: ApiResponse) -> tuple[str, str]:
-    assert answer.code == 422, answer.value
-    causes = [cause for cause in answer.causes if NOT_CHECKED not in cause[1]]
+def the_only_cause(response: ApiResponse) -> tuple[str, str]:
+    assert response.code == 422, response.value
+    causes = [cause for cause in response.causes if NOT_CHECKED not in cause[1]]
     assert len(causes) == 1, causes
     return causes[0]
 
@@ -185,8 +185,8 @@ def the_only_cause(answer: ApiResponse) -> tuple[str, str]:
 def test_bound(
     harness: CrdHarness, kind: str, path: str, keyword: str, accepted: Any, refused: Any
 ) -> None:
-    answer = harness.try_value(kind, edits_of(path, accepted))
-    assert answer.code in {200, 201}, answer.value
+    response = harness.try_value(kind, edits_of(path, accepted))
+    assert response.code in {200, 201}, response.value
     field, sentence = the_only_cause(harness.try_value(kind, edits_of(path, refused)))
     plain = re.sub(r"\[\d+\]", "[]", field)
     assert plain in {path, f"{path}[]"} or keyword == "unique"
@@ -229,15 +229,15 @@ def test_kubectl_prints_the_columns(
 @pytest.mark.parametrize("kind", sorted(COMPLETE))
 def test_a_status_cannot_be_removed(harness: CrdHarness, kind: str) -> None:
     whole = changed(harness.complete[kind], {"status": GONE})
-    answer = harness.dry_runs.try_update(whole, status=True)
-    assert answer.code == 422, answer.value
-    assert answer.causes
-    assert all("removed" in sentence for _, sentence in answer.causes), answer.causes
+    response = harness.dry_runs.try_update(whole, status=True)
+    assert response.code == 422, response.value
+    assert response.causes
+    assert all("removed" in sentence for _, sentence in response.causes), response.causes
 
 
 @pytest.mark.parametrize("kind", sorted(COMPLETE))
 def test_an_unknown_field_is_refused_by_strict_clients(harness: CrdHarness, kind: str) -> None:
-    """Kubectl and helm are strict; for other clients the API server drops unknown fields."""
+    """Clients such as kubectl and helm are strict; for others the server drops unknown fields."""
     fresh = changed(COMPLETE[kind], {"metadata.name": "fresh", "status": GONE})
     unknown = changed(fresh, {"spec.replicaz": 1})
     refused = harness.dry_runs.try_create(unknown, validation="Strict")

@@ -1,4 +1,4 @@
-"""What the chart renders for Prometheus, dashboards and the analysis: off, restricted, exact."""
+"""The chart's Prometheus, dashboards and analysis: off by default, restricted, exact."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ pytestmark = pytest.mark.processes
 
 ON = ("--set=prometheus.enabled=true", "--set=dashboards.enabled=true")
 ANALYSIS = "--set=analysis.enabled=true"
-RESTRICTED = {
+OF_THE_CONTAINER = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
+"""The container's part of the restricted context; the pod's own part has the rest."""
 METRIC = re.compile(r"strandline_[a-z]+(?:_[a-z]+)+")
 HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
 
@@ -38,7 +39,7 @@ def pod_of(item: dict[str, Any]) -> dict[str, Any]:
     return pod
 
 
-def test_all_of_it_is_off_unless_wanted() -> None:
+def test_observability_is_off_by_default() -> None:
     found = " ".join(name for _, name in objects())
     assert not re.search("prometheus|dashboards|analysis", found)
 
@@ -89,7 +90,7 @@ def test_a_changed_configuration_replaces_the_prometheus_pod() -> None:
     assert digest() != digest("--set=prometheus.scrapeInterval=5s")
 
 
-def test_the_analysis_job_speaks_to_prometheus_alone() -> None:
+def test_the_analysis_job_connects_to_prometheus_alone() -> None:
     found = objects(
         ANALYSIS,
         "--set=analysis.name=tuesday",
@@ -121,7 +122,7 @@ def test_their_pods_are_restricted(kind: str) -> None:
     pod = pod_of(objects(*ON, ANALYSIS)[kind, name])
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert pod["containers"][0]["securityContext"] == RESTRICTED
+    assert pod["containers"][0]["securityContext"] == OF_THE_CONTAINER
 
 
 def test_the_dashboard_is_found_by_its_label() -> None:

@@ -1,4 +1,4 @@
-"""Every class of broken promise is found when planted, and a clean history passes."""
+"""The judge finds each kind of planted fault, and passes a clean history."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_acked_record_missing_on_one_replica_is_lost() -> None:
     assert counts(verdict_on(history)) == {"lost": 1}
 
 
-def test_an_unanswered_record_may_be_there_or_not() -> None:
+def test_a_record_of_unknown_outcome_may_be_there_or_not() -> None:
     history = clean()
     history.sends["v5"] = replace(history.sends["v5"], outcome=SendOutcome.UNKNOWN, offset=-1)
     assert verdict_on(history).is_valid
@@ -94,7 +94,7 @@ def test_a_refused_record_in_the_log_is_a_phantom() -> None:
     assert counts(verdict_on(history)) == {"phantom": 2}
 
 
-def test_a_record_nobody_sent_is_a_phantom() -> None:
+def test_a_record_that_no_producer_sent_is_a_phantom() -> None:
     history = clean()
     del history.sends["v5"]
     assert counts(verdict_on(history)) == {"phantom": 2}
@@ -134,7 +134,7 @@ def test_replicas_that_differ_at_an_offset_diverged(change: dict[str, Any]) -> N
     assert verdict_on(history).diverged == 1
 
 
-def test_a_replica_nobody_scanned_is_no_clean_result() -> None:
+def test_a_replica_without_a_scan_is_a_finding() -> None:
     history = clean()
     del history.scans[(0, BrokerId(1))]
     verdict = verdict_on(history)
@@ -206,13 +206,13 @@ def test_a_consumer_may_stop_and_begin_anywhere_in_the_log() -> None:
         ((1, "v1"), (1, "v1")),  # one read twice
     ],
 )
-def test_a_read_that_the_log_does_not_bear_out_is_found(found: tuple[tuple[int, str], ...]) -> None:
+def test_a_read_that_differs_from_the_log_is_found(found: tuple[tuple[int, str], ...]) -> None:
     verdict = verdict_on(reading(*found))
     assert counts(verdict) == {"misread": 1}
     assert not verdict.is_valid
 
 
-def test_reads_survive_the_file_and_belong_to_their_partition() -> None:
+def test_reads_come_back_from_the_file_with_their_partition() -> None:
     read = Read(consumer="c", partition=1, offset=0, value="v0")
     history = read_history([read_line(read) + "\n"])
     assert history.reads == {(1, "c"): [read]}

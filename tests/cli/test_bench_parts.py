@@ -1,4 +1,4 @@
-"""The bench as pure functions: rows and their remarks, events, targets, failures."""
+"""The pure functions of the bench: rows and their remarks, events, targets, failures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def samples(*values: float, key: str = SERVICE_BACK.key) -> list[Sample]:
         ((0.1, 2.01, 9.0), "MISSED BY MORE THAN DOUBLE"),
     ],
 )
-def test_a_figure_is_judged_by_its_median_and_tells_of_a_single_miss(
+def test_a_figure_is_judged_by_its_median_and_names_a_single_miss(
     values: tuple[float, ...], remark: str
 ) -> None:
     row = row_of(SERVICE_BACK, samples(*values))
@@ -53,7 +53,7 @@ def test_a_figure_is_judged_by_its_median_and_tells_of_a_single_miss(
     assert row.loads == (values[0] * 2, values[2] * 2)
 
 
-def test_what_has_no_aim_is_reported_without_a_remark() -> None:
+def test_a_figure_without_an_aim_is_reported_without_a_remark() -> None:
     row = row_of(QUIET, samples(3.0, key=QUIET.key))
     assert row is not None
     assert (row.ratio, row.remark) == (None, "")
@@ -66,7 +66,7 @@ def test_rows_come_in_the_order_of_the_report_and_gaps_in_it_are_named() -> None
     assert unmeasured([Sample(key=each.key, value=0, load_average=0) for each in FIGURES]) == []
 
 
-def test_a_gap_is_compared_with_that_of_nothing_broken_and_nothing_else_is() -> None:
+def test_only_a_gap_is_compared_with_the_gap_without_a_fault() -> None:
     found = samples(0.5, key=QUIET.key) + samples(2.0, key=CASCADE_GAP.key) + samples(0.1)
     assert [row.over_quiet for row in rows_of(found)] == [None, None, 4.0]
     assert [row.over_quiet for row in rows_of(found[1:])] == [None, None]
@@ -93,7 +93,7 @@ def test_a_missed_figure_is_no_failure_and_a_lost_record_is() -> None:
     assert report.failures_of([run_of("lost in bench-0")]) == ["run 1: lost in bench-0"]
 
 
-def test_a_figure_that_nobody_measured_fails_the_bench() -> None:
+def test_a_figure_that_was_not_measured_fails_the_bench() -> None:
     run = run_of()
     run.samples = [each for each in run.samples if each.key != QUIET.key]
     assert report.failures_of([run]) == [f"never measured: {QUIET.title}"]
@@ -106,7 +106,7 @@ def test_a_table_in_a_pipe_is_aligned() -> None:
     ]
 
 
-# --- what is read -------------------------------------------------------------------------
+# --- events and logs ----------------------------------------------------------------------
 
 
 def test_a_line_of_a_watch_is_read_with_empty_fields_and_other_output_is_not() -> None:
@@ -138,7 +138,7 @@ def test_cpu_is_the_share_of_one_core_and_of_one_process() -> None:
         cpu_percent(before, replace(after, pid=8))
 
 
-# --- what a fault targets -------------------------------------------------------------------
+# --- targets of a fault ---------------------------------------------------------------------
 
 
 def seen_with(leaders: list[int], controller: int, restarts: list[int]) -> ClusterSeen:
@@ -155,18 +155,18 @@ def seen_with(leaders: list[int], controller: int, restarts: list[int]) -> Clust
     )
 
 
-def test_a_leader_that_is_struck_is_never_the_controller() -> None:
+def test_a_leader_that_is_killed_is_never_the_controller() -> None:
     seen = seen_with([0, 1, 2], controller=0, restarts=[0, 1, 0])
     assert (the_controller(seen), a_leader_to_kill(seen), a_leader_to_delete(seen)) == (0, 2, 1)
 
 
-def test_who_leads_nothing_is_not_struck_as_a_leader() -> None:
+def test_a_broker_that_leads_nothing_is_not_killed_as_a_leader() -> None:
     seen = seen_with([0, 2, -1], controller=0, restarts=[0, 0, 5])
     assert a_leader_to_kill(seen) == 2
     with pytest.raises(NotRecovered, match="no broker leads but broker 0"):
         a_leader_to_kill(seen_with([0, 0, -1], controller=0, restarts=[0, 0, 0]))
 
 
-def test_without_a_controller_nothing_is_struck() -> None:
+def test_without_a_controller_no_broker_is_killed() -> None:
     with pytest.raises(NotRecovered):
         the_controller(seen_with([0, 1, 2], controller=-1, restarts=[0, 0, 0]))

@@ -1,6 +1,6 @@
-"""Which cluster the demo takes, and which programs it calls with what to bring images there.
+"""Which cluster the demo takes, and which programs it calls to bring images there.
 
-docker, kind and kubectl are scripts here that write down how they were called.
+In these tests docker, kind and kubectl are scripts that record their calls.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ LACKS = "#!/bin/sh\necho 'This machine lacks: Go' >&2\nexit 1\n"
 
 
 class Programs:
-    """Scripts that are first in PATH, and every call of them."""
+    """Scripts that are first in PATH, and the record of their calls."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir()
 
     def put(self, name: str, does: str = "") -> None:
-        """Make a program that notes its call, then runs these shell lines."""
+        """Make a program that records its call, then runs these shell lines."""
         noting = CALLED.format(calls=self.folder / "calls")
         (self.folder / name).write_text(f"{noting}{does}\n")
         (self.folder / name).chmod(0o755)
 
     def calls(self, beginning: str) -> list[str]:
-        """Return the calls that begin like this."""
+        """Return the calls that begin with this text."""
         noted = (self.folder / "calls").read_text().splitlines()
         return [each for each in noted if each.startswith(beginning)]
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    """Provide all that kind needs, working, without a kind cluster, and an empty cache."""
+    """Provide working programs for kind, no kind cluster, and an empty cache."""
     made = Programs(tmp_path / "bin")
     made.put("docker", f'case $1 in build) echo "{BUILT}" ;; esac')
     for name in ("kind", "kubectl", "helm"):
@@ -65,7 +65,7 @@ def root(tmp_path: Path) -> Path:
 # --- which cluster ------------------------------------------------------------------------
 
 
-def test_kind_is_taken_where_all_it_needs_works(programs: Programs, root: Path) -> None:
+def test_kind_is_taken_where_its_programs_work(programs: Programs, root: Path) -> None:
     environment = clusters.choose(root, "", print)
     assert (environment.kind, environment.started) == ("kind", True)
     (created,) = programs.calls("kind create")
@@ -75,7 +75,7 @@ def test_kind_is_taken_where_all_it_needs_works(programs: Programs, root: Path) 
 
 
 @pytest.mark.parametrize("broken", ["docker", "kind", "kubectl", "helm"])
-def test_without_one_of_them_the_one_is_named(programs: Programs, root: Path, broken: str) -> None:
+def test_a_missing_program_of_kind_is_named(programs: Programs, root: Path, broken: str) -> None:
     programs.put(broken, "echo 'does not work here' >&2; exit 3")
     with pytest.raises(RunFailed, match=rf"lacks: Go\n(.*\n)+  - {broken} .*does not work here"):
         clusters.choose(root, "", print)
@@ -84,7 +84,9 @@ def test_without_one_of_them_the_one_is_named(programs: Programs, root: Path, br
     assert programs.calls("kind create") == []
 
 
-def test_a_kind_cluster_that_is_there_stays_another_ones(programs: Programs, root: Path) -> None:
+def test_an_existing_kind_cluster_is_used_and_not_taken_over(
+    programs: Programs, root: Path
+) -> None:
     programs.put("kind", f'case "$*" in "get clusters") echo {clusters.KIND_NAME} ;; esac')
     environment = clusters.choose(root, "kind", print)
     assert not environment.started
@@ -92,7 +94,9 @@ def test_a_kind_cluster_that_is_there_stays_another_ones(programs: Programs, roo
     assert programs.calls("kind export kubeconfig")
 
 
-def test_half_a_cluster_is_remembered_so_that_it_goes(programs: Programs, root: Path) -> None:
+def test_half_a_cluster_is_remembered_so_that_it_can_be_deleted(
+    programs: Programs, root: Path
+) -> None:
     programs.put("kind", 'case "$1" in create) exit 130 ;; esac')
     with pytest.raises(CommandFailed, match="status 130"):
         clusters.choose(root, "kind", print)
@@ -105,7 +109,7 @@ def test_half_a_cluster_is_remembered_so_that_it_goes(programs: Programs, root: 
     assert f"--kubeconfig {half.kubeconfig}" in deleted
 
 
-def test_no_copy_of_how_to_reach_a_cluster_stays_behind(
+def test_no_copy_of_a_kubeconfig_stays_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path))
@@ -139,7 +143,7 @@ def test_images_for_kind_are_built_named_by_content_and_loaded(
     assert list(ImageSource().movable(environment)) == []
 
 
-def test_what_is_pushed_is_what_the_demo_then_looks_for(programs: Programs, root: Path) -> None:
+def test_the_demo_looks_for_the_images_that_were_pushed(programs: Programs, root: Path) -> None:
     source = ImageSource(repository="example.org/team/")
     images.push_images(root, source.repository, print)
     environment = Cluster(kind="current", kubeconfig="/k", programs="", started=False)
@@ -152,7 +156,7 @@ def test_what_is_pushed_is_what_the_demo_then_looks_for(programs: Programs, root
     assert programs.calls("docker tag") == [f"docker tag {BUILT} {to}" for to in found.values()]
 
 
-def test_pushing_needs_to_know_where_to(
+def test_pushing_needs_a_repository(
     programs: Programs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
@@ -168,17 +172,17 @@ def test_pushing_needs_to_know_where_to(
         ("", "kind load image-archive", "LOAD='kind load image-archive' must bring"),
     ],
 )
-def test_who_lacks_an_image_is_told_how_it_comes(repository: str, load: str, advice: str) -> None:
+def test_a_missing_image_comes_with_advice(repository: str, load: str, advice: str) -> None:
     source = ImageSource(repository=repository, load=load)
     environment = Cluster(kind="current", kubeconfig="/k", programs="", started=False)
     assert source.advice(environment).startswith(advice)
 
 
-# --- what goes with the release -----------------------------------------------------------
+# --- CRDs of the release ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("answer", "brings"),
+    ("printed", "brings"),
     [
         ("exit 1", True),
         (
@@ -192,8 +196,8 @@ def test_who_lacks_an_image_is_told_how_it_comes(repository: str, load: str, adv
         ("""echo '{"metadata": {}}'""", False),
     ],
 )
-def test_definitions_go_with_the_release_that_brought_them(
-    programs: Programs, tmp_path: Path, answer: str, brings: bool
+def test_a_release_brings_the_crds_unless_another_owns_them(
+    programs: Programs, tmp_path: Path, printed: str, brings: bool
 ) -> None:
-    programs.put("kubectl", answer)
+    programs.put("kubectl", printed)
     assert release.brings_definitions(Kubernetes(tmp_path / "k", "ours")) == brings

@@ -1,4 +1,4 @@
-"""The demo as pure functions: reports, offsets, events, and when a run shows nothing."""
+"""The pure functions of the demo: reports, offsets, events, and when a run is vacuous."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def clean_verdict() -> HistoryVerdict:
     return replace(judge(History(), replicas={}), acked=ACKED_MIN)
 
 
-# --- when a run shows nothing -------------------------------------------------------------
+# --- vacuous runs -------------------------------------------------------------------------
 
 
-def test_a_run_with_enough_records_and_effective_faults_shows_something() -> None:
+def test_a_run_with_enough_records_and_effective_faults_is_not_vacuous() -> None:
     assert vacuity(ACKED_MIN, [FAULT, FAULT], load_exit_code=0) == []
 
 
@@ -79,7 +79,7 @@ def test_a_vacuous_run_is_named(
         ({}, [FAULT], 1, False),
     ],
 )
-def test_the_demo_passes_only_if_nothing_is_lost_and_the_run_shows_it(
+def test_the_demo_passes_only_if_no_record_is_lost_and_the_run_is_not_vacuous(
     changes: dict[str, int], faults: list[FaultSeen], exit_code: int, passed: bool
 ) -> None:
     verdict = replace(clean_verdict(), **changes)  # type: ignore[arg-type]  # counts alone
@@ -91,7 +91,7 @@ def test_a_piped_demo_prints_each_event_once_although_the_view_forgets_old_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     class Forgetful(ClusterView):
-        """A view of no cluster that remembers its last two events."""
+        """A view without a cluster, which keeps its last two events."""
 
         def __init__(self) -> None:
             self.kept: list[TimelineEvent] = []
@@ -109,7 +109,7 @@ def test_a_piped_demo_prints_each_event_once_although_the_view_forgets_old_ones(
     assert [line.rpartition("]")[2].strip() for line in lines] == [f"event {n}" for n in range(5)]
 
 
-# --- what is read -------------------------------------------------------------------------
+# --- reports and objects ------------------------------------------------------------------
 
 
 def test_a_report_of_the_load_is_read_and_other_output_is_not() -> None:
@@ -182,10 +182,10 @@ def test_the_load_pod_is_restricted_and_consumes() -> None:
     assert "--rate=110" in pod["spec"]["containers"][0]["args"]
 
 
-# --- where it runs ------------------------------------------------------------------------
+# --- clusters -----------------------------------------------------------------------------
 
 
-def test_what_the_demo_made_is_remembered_until_it_is_forgotten(
+def test_the_demos_cluster_is_remembered_until_it_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path))
@@ -208,8 +208,8 @@ def test_an_unknown_cluster_is_refused_by_name(
 
 
 @pytest.fixture
-def someones_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a kubectl into PATH that writes down how it is called, and an empty cache."""
+def users_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a kubectl into PATH that records its calls, and provide an empty cache."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("kubectl", "helm"):
@@ -222,7 +222,7 @@ def someones_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_existing_cluster_needs_images_or_a_way_to_load_them(
-    someones_cluster: Path, tmp_path: Path
+    users_cluster: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
     environment = clusters.choose(tmp_path, "current", print)
@@ -240,25 +240,21 @@ def test_an_existing_cluster_needs_images_or_a_way_to_load_them(
         demo.run(tmp_path, "current", ImageSource())
 
 
-def test_the_users_context_is_copied_and_not_changed(
-    someones_cluster: Path, tmp_path: Path
-) -> None:
+def test_the_users_context_is_copied_and_not_changed(users_cluster: Path, tmp_path: Path) -> None:
     environment = clusters.choose(tmp_path, "current", print)
     assert not environment.started
     kubeconfig = Path(environment.kubeconfig)
     assert kubeconfig.read_text() == "copied\n"
     assert kubeconfig.stat().st_mode & 0o077 == 0
-    calls = (someones_cluster / "kubectl.calls").read_text()
+    calls = (users_cluster / "kubectl.calls").read_text()
     assert calls == "config view --minify --flatten --raw\n"
 
 
-def test_a_demo_that_is_up_elsewhere_is_not_forgotten(
-    someones_cluster: Path, tmp_path: Path
-) -> None:
+def test_a_demo_that_is_up_elsewhere_is_not_forgotten(users_cluster: Path, tmp_path: Path) -> None:
     environment = clusters.choose(tmp_path, "current", print)
     clusters.remember(environment)
     assert clusters.choose(tmp_path, "current", print) == environment
-    (someones_cluster / "kubectl.context").write_text("another\n")
+    (users_cluster / "kubectl.context").write_text("another\n")
     with pytest.raises(RunFailed, match="up in another cluster"):
         clusters.choose(tmp_path, "current", print)
     with pytest.raises(RunFailed, match=r"up \(CLUSTER=current\)"):
@@ -266,7 +262,7 @@ def test_a_demo_that_is_up_elsewhere_is_not_forgotten(
     assert clusters.remembered() == environment
 
 
-def test_a_program_that_fails_hangs_or_is_missing_is_told() -> None:
+def test_a_program_that_fails_hangs_or_is_missing_is_reported() -> None:
     with pytest.raises(CommandFailed, match="status 3: wrong"):
         run(["sh", "-c", "echo wrong >&2; exit 3"])
     with pytest.raises(CommandFailed, match="not done within"):

@@ -1,4 +1,4 @@
-"""The outcome of a delivery in the history: acknowledged, failed or unknown."""
+"""The outcome of a delivery in the load's history: acknowledged, failed or unknown."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from strandline_cli.load_generator import Load
 
 PARTITION = 3
 OFFSET = 17
-NOBODY_LISTENS = "127.0.0.1:1"
+CLOSED_PORT = "127.0.0.1:1"
 
 Done = Callable[[KafkaError | None, Message | None], None]
 
 
 class HeldProducer:
-    """A producer whose deliveries end when and as the test says."""
+    """A producer whose deliveries a test ends, each with an outcome of its choice."""
 
     def __init__(self) -> None:
         self.done: list[Done] = []
@@ -34,7 +34,7 @@ class HeldProducer:
 
 
 class AckedMessage:
-    """What the library hands over for a record in the log."""
+    """The library's message of an acknowledged record."""
 
     def offset(self) -> int:
         return OFFSET
@@ -85,14 +85,14 @@ def test_a_delivery_that_was_acknowledged_has_its_offset() -> None:
     assert (load.unknown, load.failed, load.acked) == (0, 0, {PARTITION: 1})
 
 
-def test_what_the_library_gives_up_is_unknown_and_never_failed(
+def test_a_record_that_the_library_gives_up_is_unknown_and_never_failed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The library itself decides here: it finds no broker until the time of delivery is over."""
+    """The library itself decides: it finds no broker until its delivery timeout."""
     history = tmp_path / "history"
     status = main(
         [
-            *("load", f"--bootstrap={NOBODY_LISTENS}", "--topic=orders", "--partitions=1"),
+            *("load", f"--bootstrap={CLOSED_PORT}", "--topic=orders", "--partitions=1"),
             *("--rate=20", "--seconds=0.2", "--delivery-timeout-ms=300", f"--history={history}"),
         ]
     )

@@ -1,4 +1,4 @@
-"""Why a pod does not run, read from statuses of real nodes and schedulers."""
+"""Diagnoses of pods that do not run, from statuses that real nodes and schedulers wrote."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_container_that_does_not_run_is_explained_in_its_nodes_words(
     assert diagnose(pod(state)) == expected
 
 
-def test_a_pod_without_a_node_is_told_in_the_schedulers_words() -> None:
+def test_a_pod_without_a_node_is_explained_in_the_schedulers_words() -> None:
     assert diagnose({"status": {"phase": "Pending"}}) == ""
     refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     status = {"phase": "Pending", "conditions": [{**refused, "message": NO_NODE}]}

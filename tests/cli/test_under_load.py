@@ -1,4 +1,4 @@
-"""When a fault is over, when it is not, and when a load does not come to an end."""
+"""When a fault is over, and when a load has settled."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ SHRUNK = replace(WHOLE, partitions={0: replace(PARTITION, isr=(1, 2))})
 
 
 class StillView(ClusterView):
-    """A view without a cluster: it shows what a test puts there."""
+    """A view without a cluster, whose contents a test sets."""
 
     def __init__(self) -> None:
         self.now = WHOLE
         self.changed: list[int] = []
-        self.said: list[str] = []
+        self.texts: list[str] = []
 
     def seen(self) -> ClusterSeen:
         return self.now
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        self.texts.append(text)
 
     def mark(self) -> None:
         self.changed = []
@@ -44,7 +44,7 @@ class StillView(ClusterView):
 
 
 class StillLoad(LoadPod):
-    """A load without a pod: every look at it finds a hundred acknowledgements more."""
+    """A load without a pod: each report has a hundred acknowledgements more."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -74,7 +74,7 @@ class StillLoad(LoadPod):
 
 
 def wait(condition: Callable[[], bool], seconds: float) -> bool:
-    """Look once for each second."""
+    """Check the condition once for each second, without a pause."""
     return any(condition() for _ in range(round(seconds)))
 
 
@@ -94,7 +94,7 @@ def loaded(view: StillView, load: StillLoad) -> UnderLoad:
     return UnderLoad(kubernetes=kubernetes, view=view, load=load, wait=wait)
 
 
-def test_a_fault_is_over_when_something_changed_and_all_is_well_again(
+def test_a_fault_is_over_when_something_changed_and_all_is_healthy_again(
     loaded: UnderLoad, view: StillView
 ) -> None:
     fault = loaded.fault("break it", lambda: view.changed.append(0), broker=1)
@@ -103,7 +103,7 @@ def test_a_fault_is_over_when_something_changed_and_all_is_well_again(
         *("break it", 1, (0,), 20),
     )
     assert fault.acked_before < fault.acked_after
-    assert view.said == ["FAULT break it", "over: longest gap 20 ms"]
+    assert view.texts == ["FAULT break it", "over: longest gap 20 ms"]
 
 
 def test_a_fault_that_changes_nothing_is_kept_so_that_the_run_is_vacuous(
@@ -138,7 +138,7 @@ def test_a_fault_that_is_not_over_in_time_says_what_is_missing(
         ),
     ],
 )
-def test_what_is_unhealthy_is_named(
+def test_an_unhealthy_part_is_named(
     loaded: UnderLoad,
     view: StillView,
     load: StillLoad,

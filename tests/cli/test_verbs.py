@@ -1,4 +1,4 @@
-"""The one entry: its overview, every verb's help, the examples shown there, and wrong words."""
+"""The program `strandline`: its overview, every verb's help and examples, and wrong words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RUNNABLE = [command for verb, command in EXAMPLES if verb.name not in NEED_A_CLU
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
-    """Provide a shell with `strandline` in PATH, in a folder with what the examples name."""
+    """Provide a shell with `strandline` in PATH, in a folder with the files of the examples."""
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "strandline"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m strandline_cli "$@"\n')
@@ -64,7 +64,7 @@ def shell(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
 
 
 def wrong(words: list[str]) -> int:
-    """Return the exit code of words, whether the parser ends the process or not."""
+    """Return the exit code of `strandline` with these words, even if its parser exits."""
     try:
         return main(words)
     except SystemExit as end:
@@ -87,7 +87,7 @@ def test_the_overview_has_every_verb_with_its_line_and_no_colour_in_a_pipe(
 
 
 @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
-def test_help_of_a_verb_tells_what_it_does_and_shows_an_example(
+def test_help_of_a_verb_says_what_it_does_and_shows_an_example(
     verb: Verb, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="0"):
@@ -112,7 +112,7 @@ def test_a_verb_is_one_file_of_its_name_and_one_line(verb: Verb) -> None:
 
 
 @pytest.mark.parametrize(("verb", "command"), EXAMPLES, ids=[command for _, command in EXAMPLES])
-def test_an_example_means_something(verb: Verb, command: str) -> None:
+def test_an_example_parses(verb: Verb, command: str) -> None:
     words = shlex.split(command.partition(" > ")[0])
     assert words[:2] == ["strandline", verb.name]
     verb.parser().parse_args(words[2:])
@@ -158,13 +158,13 @@ def test_an_example_that_needs_no_cluster_runs(
         ),
     ],
 )
-def test_what_needs_a_cluster_is_asked_for_what_the_words_say(
+def test_a_verb_on_a_cluster_gets_the_arguments_of_its_words(
     words: str, tool: str, given: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[object, ...]] = []
+    calls: list[tuple[object, ...]] = []
 
     def note(*arguments: object) -> int:
-        asked.append(arguments)
+        calls.append(arguments)
         return 7
 
     for name in ("CLUSTER", "IMAGES", "LOAD"):
@@ -173,7 +173,7 @@ def test_what_needs_a_cluster_is_asked_for_what_the_words_say(
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(tool, note)
     assert main(shlex.split(words)) == 7
-    assert asked == [given]
+    assert calls == [given]
 
 
 def test_a_record_that_is_missing_on_one_replica_fails_the_check(
@@ -217,15 +217,15 @@ def test_a_check_without_a_scan_or_without_a_record_shows_nothing(
         (["analysis", "--prometheus", "u", "--out", "d", "--end=9", "--start=9"], "is empty"),
     ],
 )
-def test_wrong_words_are_answered_with_one_sentence(
+def test_wrong_words_are_refused_with_one_sentence(
     words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert wrong(words) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert sentence in said.err
-    assert "--help)" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert sentence in printed.err
+    assert "--help)" in printed.err
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "fast"])
@@ -242,7 +242,7 @@ def test_without_a_word_the_overview_is_an_error(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("verb", ["demo", "bench"])
-def test_what_needs_the_repository_says_so_elsewhere(
+def test_a_verb_that_needs_the_repository_says_so_elsewhere(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -261,7 +261,7 @@ def test_a_library_that_is_missing_is_named(
     assert capsys.readouterr().err == "strandline load: needs confluent_kafka, which is not here\n"
 
 
-def test_what_fails_while_it_runs_is_told_without_a_traceback(
+def test_a_verb_that_fails_is_reported_without_a_traceback(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["check", "/nonexistent/history", "--replicas", "0"]) == 1
@@ -269,7 +269,7 @@ def test_what_fails_while_it_runs_is_told_without_a_traceback(
     assert line.startswith("strandline check: ")
 
 
-# --- the doors ----------------------------------------------------------------------------
+# --- images -------------------------------------------------------------------------------
 
 
 def test_the_installed_program_is_this_entry() -> None:

@@ -37,8 +37,8 @@ ENVIRONMENT = {
 }
 
 
-TRAVELLING = ("replica.fetch.max.bytes", "replica.fetch.response.max.bytes", "message.max.bytes")
-"""Bounds of one frame to a follower."""
+FRAME_BOUNDS = ("replica.fetch.max.bytes", "replica.fetch.response.max.bytes", "message.max.bytes")
+"""Keys that bound one frame to a follower."""
 
 
 def load(tmp_path: Path, text: str, **environment: str) -> BrokerConfig:
@@ -61,7 +61,7 @@ def test_an_empty_file_means_the_safe_profile(tmp_path: Path) -> None:
         (SAFE, (15, 10_000, 2_000, 2_000, 9_000, 30_000, 5_000)),
     ],
 )
-def test_profiles_are_those_of_the_design(profile: object, values: tuple[int, ...]) -> None:
+def test_the_values_of_the_shipped_profiles(profile: object, values: tuple[int, ...]) -> None:
     assert tuple(getattr(profile, name) for name, _, _ in settings_of(type(profile))) == values
 
 
@@ -100,20 +100,18 @@ def test_the_environment_names_data_directory_and_ports(tmp_path: Path) -> None:
         ("grpc.frame.max.bytes: 4194304", ("grpc.frame.max.bytes", "must be below")),
         *(
             (f"{key}: {(4 << 20) - FRAME_HEADER_BYTES_MAX}", (key, "grpc.message.max.bytes"))
-            for key in TRAVELLING
+            for key in FRAME_BOUNDS
         ),
         ("grpc.message.max.bytes: 1048576", ("message.max.bytes", "grpc.message.max.bytes")),
     ],
 )
-def test_what_is_refused_names_key_and_range(
-    tmp_path: Path, text: str, words: tuple[str, ...]
-) -> None:
+def test_a_refusal_names_key_and_range(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as refusal:
         load(tmp_path, text)
     assert all(word in str(refusal.value) for word in words)
 
 
-@pytest.mark.parametrize("key", TRAVELLING)
+@pytest.mark.parametrize("key", FRAME_BOUNDS)
 def test_a_size_that_fits_a_message_with_its_frame_is_accepted(tmp_path: Path, key: str) -> None:
     load(tmp_path, f"{key}: {(4 << 20) - FRAME_HEADER_BYTES_MAX - 1}\n")
 
@@ -127,7 +125,7 @@ def test_the_largest_batch_that_the_crds_accept_fits(tmp_path: Path) -> None:
         load(tmp_path, f"message.max.bytes: {accepted}\n")
 
 
-def test_the_allowance_holds_every_frame_of_an_answer() -> None:
+def test_the_allowance_holds_every_frame_of_a_response() -> None:
     header = encode_records(
         0,
         RecordsFrame(

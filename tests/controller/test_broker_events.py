@@ -1,4 +1,4 @@
-"""Sessions, probes, deletion of data: what makes a broker live, dead, behind or wrong."""
+"""What the controller does at sessions, probes and registrations of brokers, and deletions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def dead(world: World) -> list[int]:
     return [notice.broker_id for notice in world.nodes[0].sent(BrokerDead)]
 
 
-def test_hello_is_answered_with_the_full_state() -> None:
+def test_hello_gets_the_full_state() -> None:
     world = with_active_controller(
         state(replicas=(0, 1), isr=(entry(0), entry(1))), nodes=(0,), partitions=2
     )
@@ -110,7 +110,7 @@ def test_hello_that_knows_more_waits_for_a_quorum_read() -> None:
     assert session_id == world.sessions[1][1]
 
 
-def test_read_that_began_before_a_hello_says_nothing_about_it() -> None:
+def test_read_that_began_before_a_hello_does_not_judge_it() -> None:
     world = with_active_controller(state(), nodes=(0,), sessions=(0,))
     world.nodes[0].cut = True
     world.hold(ReadBroker, Mode.DELAY)
@@ -144,7 +144,7 @@ def test_hello_that_the_quorum_read_does_not_confirm_is_refused(
     assert closed(world) == [(session_id, error)]
 
 
-def test_hello_without_broker_object_is_asked_to_register() -> None:
+def test_hello_without_broker_object_is_refused_until_it_registers() -> None:
     world = with_active_controller(state(), nodes=(0,), sessions=(0,))
     world.nodes[0].cut = True
     world.register(7)
@@ -163,7 +163,7 @@ def test_hello_without_broker_object_is_asked_to_register() -> None:
     assert closed(world)[-1] == (session_id, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
-def test_second_hello_replaces_the_first_waiting_or_not() -> None:
+def test_second_hello_replaces_the_first_one() -> None:
     world = with_active_controller(state(), nodes=(0,), sessions=(0,))
     world.nodes[0].cut = True
     first = world.hello(0, 0)
@@ -180,7 +180,7 @@ def test_second_hello_replaces_the_first_waiting_or_not() -> None:
     world.deliver(0, SessionBroken(session_id=fourth, broker_id=BrokerId(1)))
     world.release()
     world.release()
-    # Once for each hello of broker 0 (one of them in the setup), never for broker 1.
+    # One for each hello of broker 0, including the one of the setup, and none for broker 1.
     assert len(world.nodes[0].sent(SendFullState)) == 3
     assert second == world.sessions[0][1]
 
@@ -222,7 +222,7 @@ def test_broken_session_is_judged_by_probes(
     assert dead(world) == ([] if dead_after_ms is None else [1])
 
 
-def test_probe_that_is_refused_twice_and_then_answered_does_not_kill() -> None:
+def test_two_refused_probes_and_a_response_do_not_prove_death() -> None:
     world = with_active_controller(state(), nodes=(0,))
     world.kill(1)
     world.advance(31)
@@ -242,14 +242,14 @@ def test_silent_broker_with_an_open_session_is_dead_after_timeout_and_probe() ->
     assert dead(world) == [1]
     assert (session_id, ErrorCode.NOT_CONTROLLER) in closed(world)
     assert world.state().leader == 0
-    # The process was only stopped: it dials again, with all its data.
+    # The process was frozen: it opens a session again and has all its data.
     world.silent.clear()
     world.hello(1, 0)
     world.alter(0, 0, (*world.state().isr, entry(1)))
-    assert world.answers(0)[-1].error is ErrorCode.NONE
+    assert world.alter_responses(0)[-1].error is ErrorCode.NONE
 
 
-def test_silent_broker_that_answers_its_probe_lives() -> None:
+def test_silent_broker_that_responds_to_its_probe_lives() -> None:
     world = with_active_controller(state(), nodes=(0,))
     world.silent.add(1)
     world.advance(10_000)
@@ -276,7 +276,7 @@ def test_heartbeats_keep_a_broker_alive_and_are_fenced_by_epoch() -> None:
     assert closed(world)[-1] == (998, ErrorCode.NOT_CONTROLLER)
 
 
-def test_late_probe_answer_and_late_break_prove_nothing() -> None:
+def test_late_probe_response_and_late_break_prove_nothing() -> None:
     world = with_active_controller(state(), nodes=(0,))
     world.deliver(
         0,
@@ -307,7 +307,7 @@ def test_live_brokers_are_propagated_at_once() -> None:
     world.advance(61)
     news = world.nodes[0].sent(SendUpdateMetadata)[sent:]
     assert [b.broker_id for b in news[0].brokers] == [0, 2]
-    # Before the LeaderAndIsr of the same step (KAFKA-4443).
+    # UpdateMetadata comes before the LeaderAndIsr of the same step (KAFKA-4443).
     kinds = [type(effect) for effect in world.nodes[0].effects]
     assert kinds.index(SendLeaderAndIsr) > kinds.index(SendUpdateMetadata)
 
@@ -393,7 +393,7 @@ def test_name_that_changed_hands_while_a_request_waited() -> None:
     world.settle()
     world.release()
     world.advance(100)
-    assert world.answers(0)[-1].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert world.alter_responses(0)[-1].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert world.state().leader == 0
 
 
@@ -405,8 +405,8 @@ def test_lost_object_that_a_broker_has_on_disk_is_not_new() -> None:
     assert (world.state().leader, world.state().reason) == (-1, "StateLost")
 
 
-def test_t38_stale_registration_is_read_again_when_the_broker_says_so() -> None:
-    """The test makes the response up; in a scenario a stream ends with its process."""
+def test_t38_stale_registration_is_read_again_after_a_stale_broker_epoch() -> None:
+    """The test makes this response up, because in a scenario a stream ends with its process."""
     world = with_active_controller(state(leader=1), nodes=(0,))
     world.nodes[0].cut = True
     world.register(1, epoch=2, clean_since=2)
@@ -428,7 +428,7 @@ def test_t38_stale_registration_is_read_again_when_the_broker_says_so() -> None:
     "duration, deadline, retry, rank",
     [(2_000, 2_000, 500, 50), (3_000, 2_000, 2_000, 50), (3, 2, 0, 0), (3_000, 2_000, 500, -1)],
 )
-def test_lease_timing_that_can_not_work_is_refused(
+def test_lease_timing_that_cannot_work_is_refused(
     duration: int, deadline: int, retry: int, rank: int
 ) -> None:
     with pytest.raises(ConfigError, match="0 < retry_period_ms < renew_deadline_ms"):

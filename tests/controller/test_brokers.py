@@ -146,7 +146,7 @@ def test_hello_of_an_unregistered_broker_opens_no_session() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "said", "verdict"),
+    ("state", "opened", "verdict"),
     [
         (Awaited, hello(), HelloVerdict.ACCEPTED),
         (Dead, hello(), HelloVerdict.ACCEPTED),
@@ -157,9 +157,9 @@ def test_hello_of_an_unregistered_broker_opens_no_session() -> None:
     ],
 )
 def test_hello_is_judged_by_the_registration(
-    state: type[BrokerEntry], said: SessionOpened, verdict: HelloVerdict
+    state: type[BrokerEntry], opened: SessionOpened, verdict: HelloVerdict
 ) -> None:
-    assert brokers_in(state).judge_hello(said) is verdict
+    assert brokers_in(state).judge_hello(opened) is verdict
 
 
 def test_broken_stream_leads_to_awaited_with_a_probe_due() -> None:

@@ -1,6 +1,6 @@
 """Controller elections and resignations: two candidates, a store that loses responses.
 
-T39, T43 and other stories of two controllers are text, in `tests/scenarios`.
+`tests/scenarios` has T39, T43 and other stories of two controllers.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def test_stop_during_a_renewal_reads_before_it_releases() -> None:
     assert world.store.lease.holder_identity == ""
 
 
-def test_lost_answer_of_the_taking_put_is_found_by_reading() -> None:
-    for mode in (Mode.LOSE_ANSWER, Mode.LOSE):
+def test_taking_write_whose_response_is_lost_is_found_by_reading() -> None:
+    for mode in (Mode.LOSE_RESPONSE, Mode.LOSE):
         world = three_brokers(nodes=(0,))
         world.hold(WriteLease, mode)
         world.advance(600)
@@ -129,7 +129,7 @@ def test_missing_broker_cluster_is_waited_for() -> None:
     assert world.nodes[0].controller.epoch == 1
 
 
-def test_holder_that_can_not_renew_resigns_before_another_may_take() -> None:
+def test_holder_that_cannot_renew_resigns_before_another_may_take() -> None:
     world = with_active_controller(state(), nodes=(0,))
     world.hold(WriteLease, Mode.DELAY)
     world.advance(1_900)
@@ -139,7 +139,7 @@ def test_holder_that_can_not_renew_resigns_before_another_may_take() -> None:
     assert [notice.reason for notice in resigned] == ["renew deadline passed"]
 
 
-def test_stopped_process_does_nothing_with_a_lease_it_lost() -> None:
+def test_stopped_process_does_not_write_a_lease_that_it_lost() -> None:
     world = with_active_controller(state())
     world.nodes[0].frozen = True
     world.advance(4_000)
@@ -175,8 +175,8 @@ def test_deleted_lease_makes_the_controller_resign() -> None:
     assert world.nodes[0].controller.epoch is None
 
 
-def test_lost_answer_of_the_record_is_found_by_reading() -> None:
-    for mode in (Mode.LOSE_ANSWER, Mode.LOSE):
+def test_recording_write_whose_response_is_lost_is_found_by_reading() -> None:
+    for mode in (Mode.LOSE_RESPONSE, Mode.LOSE):
         world = three_brokers(nodes=(0,))
         world.hold(WriteControllerRecord, mode)
         world.advance(10)
@@ -211,10 +211,10 @@ def test_inactive_controller_refuses_every_broker() -> None:
         (77, ErrorCode.NOT_CONTROLLER)
     ]
     world.alter(2, 1, state().isr)
-    assert world.answers(1)[-1].error is ErrorCode.NOT_CONTROLLER
+    assert world.alter_responses(1)[-1].error is ErrorCode.NOT_CONTROLLER
 
 
-def test_lists_that_fail_are_asked_for_again() -> None:
+def test_failed_lists_are_requested_again() -> None:
     world = three_brokers(state(), nodes=(0,))
     world.hold(LoadCluster, Mode.LOSE)
     world.advance(10)
@@ -234,11 +234,11 @@ def test_lost_watch_lists_again_and_finds_what_was_missed() -> None:
     world.advance(600)
     assert world.states_sent(0, 2)[-1].leader == 1
     world.alter(1, 0, state().isr[:2], leader_epoch=1)
-    assert world.answers(0)[-1].error is ErrorCode.NONE
+    assert world.alter_responses(0)[-1].error is ErrorCode.NONE
 
 
 def test_commands_of_two_controllers_never_share_an_id() -> None:
-    """A late response to the former's command must not pass for one to ours."""
+    """A late response to a former controller's command is never taken for one to the present's."""
     world = with_active_controller(state())
     world.nodes[0].frozen = True
     world.advance(4_000)

@@ -1,4 +1,4 @@
-"""Tables of the election rules: each permission beside its refusal."""
+"""Tables of the leader election's rules: each permission beside its refusal."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_partition_refused_as_new_goes_offline_and_stays_so() -> None:
     [
         ((view(0, Dead), view(1), view(2)), 1, (entry(1), entry(2))),
         ((view(0, Dead), view(1, Dead), view(2)), 2, (entry(2),)),
-        # Awaited counts as live, but a broker in session goes first.
+        # An awaited broker counts as live, but a broker in session is preferred.
         ((view(0, Dead), view(1, Awaited), view(2)), 2, (entry(1), entry(2))),
         ((view(0, Dead), view(1, Awaited), view(2, Awaited)), 1, (entry(1), entry(2))),
         # A broker neither known live nor known dead stays in the ISR and does not lead.
@@ -212,7 +212,7 @@ def test_replica_outside_of_the_isr_is_not_elected() -> None:
 
 
 @pytest.mark.parametrize("liveness", [Unregistered, None])
-def test_leader_of_whom_nothing_is_known_stays(liveness: type[BrokerEntry] | None) -> None:
+def test_leader_of_unknown_liveness_stays(liveness: type[BrokerEntry] | None) -> None:
     others = (view(1), view(2))
     views = others if liveness is None else (view(0, liveness), *others)
     assert decided(state(), *views) is None
@@ -249,7 +249,7 @@ def test_last_isr_member_with_lost_data_leaves_the_partition_offline() -> None:
     assert decided(decision.state, *views) is None
 
 
-def test_offline_partition_forgets_who_lost_data_and_waits_for_who_did_not() -> None:
+def test_offline_partition_drops_members_that_lost_data_and_waits_for_the_others() -> None:
     found = state(isr=(entry(0), entry(1)))
     decision = decided(found, view(0, epoch=2, clean=2), view(1, Dead), view(2))
     assert decision is not None
@@ -282,7 +282,7 @@ UNCLEAN = topic(unclean=True)
         ((0,), (view(0, Dead), view(1), view(2)), {}, 1),
     ],
 )
-def test_unclean_election_takes_who_has_most(
+def test_unclean_election_takes_the_most_complete_replica(
     isr: tuple[int, ...],
     views: tuple[View, ...],
     on_disk: dict[int, tuple[int, int]],

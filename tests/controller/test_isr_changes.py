@@ -1,4 +1,4 @@
-"""AlterPartition: the table of responses, and the commits behind them."""
+"""AlterPartition: the table of its responses, and what each one commits."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_already_so_is_success_before_the_partition_epoch_is_compared(
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {"found": None}),
     ],
 )
-def test_answers_that_commit_nothing(error: ErrorCode, changes: dict[str, Any]) -> None:
+def test_refusals_that_commit_nothing(error: ErrorCode, changes: dict[str, Any]) -> None:
     assert verdict(ABC, **changes) == RespondNow(error=error)
 
 

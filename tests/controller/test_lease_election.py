@@ -1,4 +1,4 @@
-"""The elector alone: what it does with each response, and what it never does."""
+"""The Lease elector by itself: what it does at each response and each time."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def holding(*, now_ms: int = 0) -> tuple[LeaseElector, LeaseRecord]:
     return one, stored
 
 
-def test_first_thing_is_a_quorum_read_and_nothing_is_offered_before() -> None:
+def test_first_step_is_a_quorum_read_and_no_lease_is_offered_before() -> None:
     one = elector()
     (effect,) = one.tick(0)
     assert isinstance(effect, ReadLease)
@@ -172,7 +172,7 @@ def test_taking_write_in_doubt_with_a_failed_read_proves_no_holder() -> None:
     read = request_of(respond(one, put, StoreOutcome.UNKNOWN, None, 900))
     assert respond(one, read, StoreOutcome.UNKNOWN, None, 1_000) == []
     assert one.release(1_000) == []
-    # The write has landed after all: the Lease is ours, and the elector takes it again.
+    # The write was applied after all: the Lease names us, and the elector takes it again.
     read = request_of(one.tick(1_500))
     own = replace(LEASE_FREE, holder_identity="me", resource_version="8")
     respond(one, read, StoreOutcome.OK, own, 1_500)
@@ -191,7 +191,7 @@ def test_renewals_come_each_retry_period_and_count_from_when_they_were_sent() ->
     )
     renewal = one.tick(1_800)
     assert written(renewal).resource_version == "10"
-    # The last proved renewal was sent at 500.
+    # The last renewal that is known to be applied was sent at 500 ms.
     assert one.tick(2_499) == []
     assert one.tick(2_500) == [LeaseLost(reason="renew deadline passed")]
     assert respond(one, request_of(renewal), StoreOutcome.OK, stored, 2_501) == []
@@ -217,7 +217,7 @@ def test_failed_read_while_holding_is_repeated_until_the_deadline() -> None:
 
 
 @pytest.mark.parametrize("found", [OTHERS, None, LEASE_FREE])
-def test_quorum_read_that_does_not_name_us_ends_it(found: LeaseRecord | None) -> None:
+def test_quorum_read_that_does_not_name_us_loses_the_lease(found: LeaseRecord | None) -> None:
     one, _ = holding()
     read = request_of(one.observe(OTHERS, 100))
     assert respond(one, read, StoreOutcome.OK, found, 110) == [LeaseLost(reason="another holder")]

@@ -115,7 +115,7 @@ def test_read_keeps_the_write_in_doubt(call: StoreCall, reading: ReadInFlight) -
         (ReadInFlight(request_id=7, write=None), AFTER, False, 2),
     ],
 )
-def test_answer_proves_the_write_that_it_shows(
+def test_read_proves_the_write_that_it_shows(
     call: StoreCall, found: PartitionState | None, *, proved: bool, failures: int
 ) -> None:
     entry = at(call, failures=2)
@@ -128,7 +128,7 @@ def test_answer_proves_the_write_that_it_shows(
 @pytest.mark.parametrize(
     ("call", "failures", "write", "not_before_ms"),
     [
-        (WRITING, 0, WRITE, 0),  # a first failed write is read after at once
+        (WRITING, 0, WRITE, 0),  # after the first failed write the read comes at once
         (WRITING, 1, WRITE, 1_100),
         (READING, 0, WRITE, 1_050),
         (ReadInFlight(request_id=7, write=None), 2, None, 1_200),
@@ -154,7 +154,7 @@ def test_failed_call_leaves_its_write_in_doubt(
         (Superseded(request_id=7), None),
     ],
 )
-def test_watch_event_shows_the_result_of_an_unanswered_write(
+def test_watch_event_shows_the_result_of_a_write_without_response(
     call: StoreCall, kind: ElectionKind | None
 ) -> None:
     assert at(call).kind_of(AFTER) is kind
@@ -185,7 +185,7 @@ def test_older_object_is_ignored_and_a_lost_state_is_settled_by_its_own_write() 
     assert not entry.state_lost
 
 
-def test_answer_about_a_replaced_object_says_nothing_of_the_present_one() -> None:
+def test_response_about_a_replaced_object_proves_nothing_of_the_present_one() -> None:
     table = PartitionTable()
     table.adopt(stored(), 0)
     former = table.entries["orders-0"]

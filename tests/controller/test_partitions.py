@@ -39,8 +39,8 @@ from tests.support.world.world import World
 AB, ABC, A = (entry(0), entry(1)), (entry(0), entry(1), entry(2)), (entry(0),)
 
 
-def last_answer(world: World, node: int = 0) -> ReplyAlterPartition:
-    return world.answers(node)[-1]
+def last_response(world: World, node: int = 0) -> ReplyAlterPartition:
+    return world.alter_responses(node)[-1]
 
 
 def test_new_partitions_wait_for_their_brokers_and_are_sent_as_new() -> None:
@@ -67,7 +67,7 @@ def test_new_partition_goes_on_without_a_broker_that_does_not_come() -> None:
 
 def test_new_partition_is_sent_as_new_although_the_watch_was_faster() -> None:
     world = with_active_controller(None, nodes=(0,), sessions=(0, 1))
-    world.hold(WritePartitionStatus, Mode.LOSE_ANSWER)
+    world.hold(WritePartitionStatus, Mode.LOSE_RESPONSE)
     world.hello(2, 0)
     commands = world.nodes[0].sent(SendLeaderAndIsr)
     assert all(command.partitions[0].is_new for command in commands)
@@ -115,7 +115,7 @@ def test_new_controller_counts_every_broker_as_live() -> None:
     assert {world.state(n).leader for n in range(3)} == {0}
 
 
-def test_command_answered_with_a_higher_controller_epoch_makes_the_controller_resign() -> None:
+def test_response_with_a_higher_controller_epoch_makes_the_controller_resign() -> None:
     world = with_active_controller(state(), nodes=(0,))
     world.deliver(
         0,
@@ -133,7 +133,7 @@ def test_command_answered_with_a_higher_controller_epoch_makes_the_controller_re
 def test_partition_that_a_broker_knows_already_is_lost_and_not_new() -> None:
     world = with_active_controller(None, nodes=(0,))
     command = world.nodes[0].sent(SendLeaderAndIsr)[0]
-    answer = BrokerResponseReceived(
+    response = BrokerResponseReceived(
         session_id=command.session_id,
         request_id=command.request_id,
         broker_id=command.broker_id,
@@ -141,11 +141,11 @@ def test_partition_that_a_broker_knows_already_is_lost_and_not_new() -> None:
         controller_epoch=ControllerEpoch(1),
         partitions=((tp(), ErrorCode.TOPIC_ALREADY_EXISTS),),
     )
-    world.deliver(0, answer)
+    world.deliver(0, response)
     assert (world.state().leader, world.state().reason) == (-1, STATE_LOST)
     assert world.state().leader_epoch == 1
     epoch = world.state().partition_epoch
-    world.deliver(0, answer)
+    world.deliver(0, response)
     assert world.state().partition_epoch == epoch
 
 
@@ -179,15 +179,15 @@ def _alter_of(world: World) -> IsrChangeRequested:
     )
 
 
-def test_object_deleted_by_hand_is_forgotten_and_its_requests_are_answered() -> None:
+def test_object_deleted_by_hand_is_forgotten_and_its_requests_get_responses() -> None:
     world = with_active_controller(state(isr=AB), nodes=(0,))
     world.hold(WritePartitionStatus, Mode.DELAY)
     world.alter(0, 0, ABC)
     del world.store.partitions["orders-0"]
     world.deliver(0, PartitionDeleted(name="orders-0", tp=tp(1)))
-    assert world.answers(0) == []
+    assert world.alter_responses(0) == []
     world.deliver(0, PartitionDeleted(name="orders-0", tp=tp()))
-    assert last_answer(world).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert last_response(world).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     world.release()
     assert world.store.partitions == {}
 
@@ -197,9 +197,9 @@ def test_deleted_object_is_found_by_a_read() -> None:
     world.nodes[0].cut = True
     del world.store.partitions["orders-0"]
     world.deliver(0, _alter_of(world))
-    assert last_answer(world).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert last_response(world).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     world.deliver(0, _alter_of(world))
-    assert len(world.answers(0)) == 2
+    assert len(world.alter_responses(0)) == 2
 
 
 def test_repeated_conflicts_back_off() -> None:
@@ -207,21 +207,21 @@ def test_repeated_conflicts_back_off() -> None:
     for _ in range(4):
         world.hold(WritePartitionStatus, Mode.LOSE)
     world.alter(0, 0, ABC)
-    assert world.answers(0) == []
+    assert world.alter_responses(0) == []
     world.advance(2_000)
-    assert last_answer(world).error is ErrorCode.NONE
+    assert last_response(world).error is ErrorCode.NONE
     failures = [notice.failures for notice in world.nodes[0].sent(StoreConflicted)]
     assert failures == [1, 2, 3, 4]
 
 
-def test_unreadable_store_is_asked_again_later() -> None:
+def test_unreadable_store_is_read_again_later() -> None:
     world = with_active_controller(state(isr=AB), nodes=(0,))
     world.hold(WritePartitionStatus, Mode.LOSE)
     world.hold(ReadStoredPartition, Mode.LOSE)
     world.alter(0, 0, ABC)
-    assert world.answers(0) == []
+    assert world.alter_responses(0) == []
     world.advance(500)
-    assert last_answer(world).error is ErrorCode.NONE
+    assert last_response(world).error is ErrorCode.NONE
 
 
 def test_change_by_any_writer_is_propagated_and_an_older_state_is_not() -> None:
@@ -290,18 +290,18 @@ def shutdown(
     )
 
 
-def test_controlled_shutdown_answers_after_the_leaders_moved() -> None:
+def test_controlled_shutdown_gets_its_response_after_the_leaders_moved() -> None:
     world = with_active_controller(state(leader=1), nodes=(0,), partitions=5)
     shutdown(world, 1)
     assert [world.state(n).leader for n in range(5)] == [0] * 5
     assert [world.state(n).isr_ids for n in range(5)] == [(0, 2)] * 5
-    answer = world.nodes[0].sent(ReplyControlledShutdown)[-1]
-    assert (answer.error, answer.remaining) == (ErrorCode.NONE, 0)
+    response = world.nodes[0].sent(ReplyControlledShutdown)[-1]
+    assert (response.error, response.remaining) == (ErrorCode.NONE, 0)
     world.alter(0, 0, ABC)
-    assert last_answer(world).error is ErrorCode.INVALID_UPDATE_VERSION
+    assert last_response(world).error is ErrorCode.INVALID_UPDATE_VERSION
 
 
-def test_controlled_shutdown_counts_what_can_not_move_and_is_bounded() -> None:
+def test_controlled_shutdown_counts_leaders_that_cannot_move_and_is_bounded() -> None:
     world = with_active_controller(state(leader=1, isr=(entry(1),)), nodes=(0,), partitions=2)
     shutdown(world, 1)
     assert world.nodes[0].sent(ReplyControlledShutdown)[-1].remaining == 2
@@ -323,13 +323,13 @@ def test_controlled_shutdown_of_another_process_is_refused(
     assert world.state().leader == 1
 
 
-def test_resigning_answers_everything_that_is_open() -> None:
+def test_resigning_responds_to_every_open_request() -> None:
     world = with_active_controller(state(isr=AB, leader=0), nodes=(0,))
     world.hold(WritePartitionStatus, Mode.DELAY)
     world.alter(0, 0, ABC)
     shutdown(world, 1)
     world.deliver(0, StopRequested())
-    assert last_answer(world).error is ErrorCode.NOT_CONTROLLER
+    assert last_response(world).error is ErrorCode.NOT_CONTROLLER
     assert world.nodes[0].sent(ReplyControlledShutdown)[-1].error is ErrorCode.NOT_CONTROLLER
 
 

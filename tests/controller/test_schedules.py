@@ -1,9 +1,9 @@
 """Seeded schedules: two controllers, brokers that die and lose disks, a store that delays calls.
 
-Checked at every store write and every message: the rules of the CRD, one holder per
-recorded epoch, only committed states are sent, and a refusal at the stored partition epoch
-has committed the next one. When the faults stop, every partition that can have a leader has
-one, and every broker has received it.
+Every store write and message is checked: the rules of the CRD hold, a recorded epoch has one
+holder, only committed states are sent, and a refusal at the stored partition epoch has committed
+the next one. After the faults every partition that can have a leader has one, and every broker
+has received it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STEPS = 120
 
 
 class Schedule:
-    """One seeded run; the leaders of the partitions ask for random ISRs."""
+    """One seeded run; the leaders of the partitions propose random ISRs."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -51,7 +51,7 @@ class Schedule:
         self.alive = {0, 1, 2}
         self.epochs = dict.fromkeys((0, 1, 2), BrokerEpoch(1))
         self.clean = dict.fromkeys((0, 1, 2), BrokerEpoch(1))
-        self.asked: dict[tuple[int, int], IsrChangeRequested] = {}
+        self.proposals: dict[tuple[int, int], IsrChangeRequested] = {}
         self.holders: dict[ControllerEpoch, str] = {}
         self.last_request_id = 0
         self.seen = dict.fromkeys((0, 1, 2), 0)
@@ -59,13 +59,13 @@ class Schedule:
     def run(self) -> None:
         faults = (self.kill, self.start, self.cut_or_join, self.freeze_or_thaw, self.hold)
         for _ in range(STEPS):
-            self.random.choice((*faults, self.ask, self.ask, self.ask, self.land))()
+            self.random.choice((*faults, self.propose, self.propose, self.propose, self.land))()
             self.world.advance(self.random.choice((1, 20, 100, 600)))
             self.connect()
             self.check()
         self.heal()
 
-    # --- what happens -----------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------
 
     def kill(self) -> None:
         if len(self.alive) < 2:
@@ -99,10 +99,10 @@ class Schedule:
     def hold(self) -> None:
         kinds = (WritePartitionStatus, WritePartitionStatus, ReadStoredPartition)
         kind = self.random.choice((*kinds, WriteLease, WriteControllerRecord))
-        self.world.hold(kind, self.random.choice((Mode.LOSE, Mode.LOSE_ANSWER, Mode.DELAY)))
+        self.world.hold(kind, self.random.choice((Mode.LOSE, Mode.LOSE_RESPONSE, Mode.DELAY)))
 
     def land(self) -> None:
-        """Let a delayed call time out, land, or time out and then land."""
+        """Let a delayed call time out, be applied, or time out and then be applied."""
         if not self.world.held:
             return
         held = self.world.held[0]
@@ -111,8 +111,8 @@ class Schedule:
         if self.random.random() < 0.7:
             self.world.release()
 
-    def ask(self) -> None:
-        """Let a leader, or a broker that believes to be one, ask for some ISR."""
+    def propose(self) -> None:
+        """Let a leader, or a broker that takes itself for one, propose some ISR."""
         number = self.random.randrange(PARTITIONS)
         history = self.history(number)
         if not history or not self.world.sessions:
@@ -137,11 +137,11 @@ class Schedule:
             isr=(own, *kept),
         )
         for node in self.random.choice(((session[0],), (0, 1, 2))):
-            self.asked[(node, event.request_id)] = event
+            self.proposals[(node, event.request_id)] = event
             self.world.nodes[node].inbox.append(event)
 
     def connect(self) -> None:
-        """Let brokers without a session say hello to an active controller."""
+        """Let brokers without a session open one with an active controller."""
         nodes = self.world.nodes
         controllers = [b for b, n in nodes.items() if n.controller.epoch and not n.frozen]
         for broker_id in sorted(self.alive):
@@ -151,7 +151,7 @@ class Schedule:
             if controllers and (lost or wanders):
                 self.world.hello(broker_id, self.random.choice(controllers))
 
-    # --- what must hold ---------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------
 
     def history(self, number: int) -> list[PartitionState]:
         return self.all_states(self.world.store.partitions[f"orders-{number}"].tp)
@@ -169,30 +169,30 @@ class Schedule:
                     for command in effect.partitions:
                         assert command.state in self.all_states(command.tp), "sent as committed"
                 if isinstance(effect, ReplyAlterPartition):
-                    self.check_answer(node_id, effect)
+                    self.check_response(node_id, effect)
 
     def all_states(self, tp: TopicPartition) -> list[PartitionState]:
         first = [state()]
         return first + self.world.store.history.get(tp, [])
 
-    def check_answer(self, node_id: int, answer: ReplyAlterPartition) -> None:
-        request = self.asked[(node_id, answer.request_id)]
-        stored = answer.stored
+    def check_response(self, node_id: int, response: ReplyAlterPartition) -> None:
+        request = self.proposals[(node_id, response.request_id)]
+        stored = response.stored
         if stored is None:
-            assert answer.error in (
+            assert response.error in (
                 ErrorCode.NOT_CONTROLLER,
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 ErrorCode.STALE_BROKER_EPOCH,
             )
             return
         assert stored in self.all_states(request.tp)
-        if answer.error is ErrorCode.NONE:
+        if response.error is ErrorCode.NONE:
             assert frozenset(stored.isr) == frozenset(request.isr)
-        if answer.error is ErrorCode.INVALID_UPDATE_VERSION:
+        if response.error is ErrorCode.INVALID_UPDATE_VERSION:
             assert stored.partition_epoch > request.partition_epoch
 
     def heal(self) -> None:
-        """Stop the faults; everything must come to rest with a leader wherever one can be."""
+        """Stop the faults, and check that each partition that can have a leader gets one."""
         world = self.world
         world.network.hold_nothing()
         for held in list(world.held):

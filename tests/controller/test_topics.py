@@ -1,4 +1,4 @@
-"""What proves that a topic is gone: its uid is missing from the list of all uids, nothing else."""
+"""A topic is deleted only if a quorum list of all topics lacks its uid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOPIC = TopicId("00000000-0000-4000-8000-000000000001")
 OTHER = TopicId("00000000-0000-4000-8000-000000000002")
 
 
-def asked() -> tuple[Topics, int]:
+def requested() -> tuple[Topics, int]:
     ids = count(1)
     topics = Topics(timing=demo_timing(), new_request_id=lambda: next(ids))
     topics.suspect([TOPIC])
@@ -24,25 +24,25 @@ def asked() -> tuple[Topics, int]:
 
 
 def test_a_topic_that_is_not_usable_yet_is_not_gone() -> None:
-    topics, request_id = asked()
-    answer = TopicsRead(
+    topics, request_id = requested()
+    response = TopicsRead(
         request_id=request_id, outcome=StoreOutcome.OK, topic_ids=frozenset({TOPIC}), topics=()
     )
-    assert topics.on_topics_read(answer, 0) == []
+    assert topics.on_topics_read(response, 0) == []
     assert not topics.is_confirmed(TOPIC)
 
 
 def test_a_topic_whose_uid_is_missing_is_gone() -> None:
-    topics, request_id = asked()
-    answer = TopicsRead(
+    topics, request_id = requested()
+    response = TopicsRead(
         request_id=request_id, outcome=StoreOutcome.OK, topic_ids=frozenset({OTHER}), topics=()
     )
-    assert topics.on_topics_read(answer, 0) == [TOPIC]
+    assert topics.on_topics_read(response, 0) == [TOPIC]
     assert topics.is_confirmed(TOPIC)
 
 
 @pytest.mark.parametrize("outcome", [StoreOutcome.UNKNOWN, StoreOutcome.CONFLICT])
 def test_a_list_that_was_not_read_proves_nothing(outcome: StoreOutcome) -> None:
-    topics, request_id = asked()
+    topics, request_id = requested()
     assert topics.on_topics_read(TopicsRead(request_id=request_id, outcome=outcome), 0) == []
     assert not topics.is_confirmed(TOPIC)

@@ -1,4 +1,4 @@
-"""Values that the tests of the controller session share: one broker, two holders, replicas."""
+"""Values for tests of the controller session: one broker, two holders of the Lease, replicas."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONTROLLER_EPOCH = ControllerEpoch(12)
 TP = TopicPartition(topic_id=TopicId(str(uuid.UUID(int=5))), partition=3)
 OTHER_TP = TopicPartition(topic_id=TP.topic_id, partition=4)
 SIGNED = "broker-2/uid/a"
-"""How the registered process of broker 2 signs the Lease."""
+"""The holder identity with which the registered process of broker 2 signs the Lease."""
 SIGNED_BY_3 = "broker-3/uid/b"
 TIMING = ControllerSessionTiming(
     heartbeat_interval_ms=500,
@@ -55,7 +55,7 @@ KAFKA_ENDPOINT = Endpoint(listener="INTERNAL", host="10.0.0.2", port=9092)
 def registration(
     broker_id: int = 2, incarnation: str = "uid/a", endpoints: tuple[Endpoint, ...] = (ENDPOINT,)
 ) -> Registration:
-    """Return what a broker registered."""
+    """Return a broker's registration."""
     return Registration(
         broker_id=BrokerId(broker_id),
         broker_epoch=EPOCH,
@@ -89,7 +89,7 @@ def view(tp: TopicPartition = TP, role: RoleName = RoleName.FOLLOWER) -> Partiti
 
 
 def proposal(tp: TopicPartition = TP, request_id: int = 1) -> ProposeIsr:
-    """Return what a leader proposes."""
+    """Return an ISR proposal of a leader."""
     return ProposeIsr(
         request_id=request_id,
         tp=tp,
@@ -129,12 +129,12 @@ class Session:
         )
 
     def step(self, event: Event, at_ms: int | None = None) -> list[Effect]:
-        """Step the machine, now or at a later time."""
+        """Step the machine, at the time of the last step or at `at_ms`."""
         self.now_ms = self.now_ms if at_ms is None else at_ms
         return self.machine.step(event, self.now_ms)
 
     def open(self, signed: str = SIGNED) -> int:
-        """Have broker 2 observed, found and dialled; return the id of the session."""
+        """Let the machine observe, look up and dial broker 2; return the session's id."""
         (find,) = self.step(HolderObserved(holder_identity=signed))
         assert isinstance(find, FindHolder)
         dial, _ = self.step(

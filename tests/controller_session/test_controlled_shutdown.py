@@ -1,4 +1,4 @@
-"""When a stopping broker has waited long enough for its leaders to be moved."""
+"""How long a stopping broker waits for the controller to move its leaders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL_MOVED = ShutdownEnded(outcome=ShutdownOutcome.ALL_MOVED, remaining=0)
 UNANSWERED = ShutdownEnded(outcome=ShutdownOutcome.UNANSWERED, remaining=0)
 
 
-def asked() -> ControlledShutdown:
+def requested() -> ControlledShutdown:
     """Return a shutdown whose first request was sent at 0."""
     shutdown = ControlledShutdown(EPOCH, TIMING, now_ms=0)
     assert shutdown.on_time(has_session=True, leads=True, now_ms=0) == request(1)
@@ -51,11 +51,11 @@ def response(
 def test_response_is_judged(
     received: ShutdownResponse, leads: bool, judged: ShutdownEnded | ShutdownProgressed | None
 ) -> None:
-    assert asked().on_response(received, leads=leads, now_ms=10) == judged
+    assert requested().on_response(received, leads=leads, now_ms=10) == judged
 
 
 def test_second_response_to_one_request_changes_nothing() -> None:
-    shutdown = asked()
+    shutdown = requested()
     shutdown.on_response(response(2), leads=True, now_ms=10)
     assert shutdown.on_response(response(0), leads=True, now_ms=20) is None
 
@@ -72,7 +72,7 @@ def test_second_response_to_one_request_changes_nothing() -> None:
 def test_request_without_a_response_is_given_up(
     has_session: bool, leads: bool, judged: ShutdownEnded | None
 ) -> None:
-    shutdown = asked()
+    shutdown = requested()
     limit_ms = TIMING.shutdown_response_max_ms
     assert shutdown.on_time(has_session=has_session, leads=leads, now_ms=limit_ms - 1) is None
     assert shutdown.due_ms == limit_ms
@@ -89,8 +89,8 @@ def test_without_a_session_a_leader_waits_and_a_follower_does_not() -> None:
     assert shutdown.on_time(has_session=False, leads=False, now_ms=0) == UNANSWERED
 
 
-def test_controller_that_moves_no_more_is_given_up_and_each_moved_leader_buys_time() -> None:
-    shutdown = asked()
+def test_wait_ends_when_no_leader_moves_and_each_moved_leader_prolongs_it() -> None:
+    shutdown = requested()
     judged = []
     for number, (remaining, now_ms) in enumerate(
         [(5, 100), (5, 1_900), (4, 2_050), (4, 4_049), (4, 4_150)], start=1

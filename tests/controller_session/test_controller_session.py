@@ -1,4 +1,4 @@
-"""Messages on a session: their receivers, those too old, those that wait for the next session."""
+"""Messages on a session: which machine gets them, which are too old, which wait."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def message(message: ControllerMessage, session_id: int = 2) -> MessageReceived:
     return MessageReceived(session_id=session_id, message=message)
 
 
-def unanswered(*pairs: tuple[int, TopicPartition]) -> list[Effect]:
+def failed_proposals(*pairs: tuple[int, TopicPartition]) -> list[Effect]:
     return [
         StepReplicas(
             event=AlterPartitionResponseReceived(
@@ -83,7 +83,7 @@ def unanswered(*pairs: tuple[int, TopicPartition]) -> list[Effect]:
     ]
 
 
-# --- what the controller says ---------------------------------------------------------------
+# --- messages of the controller -------------------------------------------------------------
 
 PASSED_ON: list[tuple[ControllerMessage, list[Effect]]] = [
     (
@@ -102,23 +102,23 @@ PASSED_ON: list[tuple[ControllerMessage, list[Effect]]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "effects"), PASSED_ON)
-def test_what_is_meant_for_others_is_passed_on(
-    said: ControllerMessage, effects: list[Effect]
+@pytest.mark.parametrize(("sent", "effects"), PASSED_ON)
+def test_messages_for_other_machines_are_passed_on(
+    sent: ControllerMessage, effects: list[Effect]
 ) -> None:
     session = Session()
     session.open()
-    assert session.step(message(said)) == effects
+    assert session.step(message(sent)) == effects
 
 
-@pytest.mark.parametrize(("said", "effects"), PASSED_ON)
+@pytest.mark.parametrize(("sent", "effects"), PASSED_ON)
 def test_late_message_is_passed_on_because_epochs_fence_it(
-    said: ControllerMessage, effects: list[Effect]
+    sent: ControllerMessage, effects: list[Effect]
 ) -> None:
     session = Session()
     session.open()
     session.step(HolderObserved(holder_identity=SIGNED_BY_3))
-    assert session.step(message(said)) == effects
+    assert session.step(message(sent)) == effects
 
 
 def test_metadata_of_an_older_controller_is_dropped() -> None:
@@ -132,7 +132,7 @@ def test_metadata_of_an_older_controller_is_dropped() -> None:
     assert session.metadata.snapshot("INTERNAL").controller == BrokerId(2)
 
 
-# --- what the replicas say ------------------------------------------------------------------
+# --- messages of the replicas ---------------------------------------------------------------
 
 
 def test_proposal_is_sent_on_the_open_session() -> None:
@@ -147,7 +147,7 @@ def test_proposal_is_sent_on_the_open_session() -> None:
 @pytest.mark.parametrize(
     "response", [FULL, ReplyStopReplica(request_id=2, error=ErrorCode.NONE, partitions=())]
 )
-def test_command_is_answered_with_the_highest_controller_epoch(
+def test_response_to_a_command_carries_the_highest_controller_epoch(
     response: ReplyLeaderAndIsr | ReplyStopReplica,
 ) -> None:
     session = Session()
@@ -160,7 +160,7 @@ def test_command_is_answered_with_the_highest_controller_epoch(
     ]
 
 
-def test_proposals_of_an_outage_are_given_up_after_the_next_full_state() -> None:
+def test_unsent_proposals_are_failed_after_the_next_full_state() -> None:
     session = Session()
     session.step(IsrProposed(proposal=proposal(TP, 1)))
     session.step(IsrProposed(proposal=proposal(OTHER_TP, 2)))
@@ -169,10 +169,10 @@ def test_proposals_of_an_outage_are_given_up_after_the_next_full_state() -> None
     partial = replace(FULL, full=False)
     failed = replace(FULL, error=ErrorCode.STALE_CONTROLLER_EPOCH)
     for response in (partial, failed):
-        (_answer,) = session.step(CommandPerformed(response=response))
-    _answer, *given_up = session.step(CommandPerformed(response=FULL))
-    assert given_up == unanswered((3, TP), (2, OTHER_TP))
-    (_answer,) = session.step(CommandPerformed(response=FULL))
+        (_response,) = session.step(CommandPerformed(response=response))
+    _response, *failed_ones = session.step(CommandPerformed(response=FULL))
+    assert failed_ones == failed_proposals((3, TP), (2, OTHER_TP))
+    (_response,) = session.step(CommandPerformed(response=FULL))
 
 
 def test_proposal_that_was_sent_supersedes_the_unsent_one() -> None:
@@ -180,7 +180,7 @@ def test_proposal_that_was_sent_supersedes_the_unsent_one() -> None:
     session.step(IsrProposed(proposal=proposal(TP, 1)))
     session.open()
     session.step(IsrProposed(proposal=proposal(TP, 2)))
-    (_answer,) = session.step(CommandPerformed(response=FULL))
+    (_response,) = session.step(CommandPerformed(response=FULL))
 
 
 def test_proposal_after_a_broken_stream_waits() -> None:
@@ -188,7 +188,7 @@ def test_proposal_after_a_broken_stream_waits() -> None:
     session.open()
     session.step(StreamBroken(session_id=2))
     assert session.step(IsrProposed(proposal=proposal())) == []
-    assert session.step(CommandPerformed(response=FULL)) == unanswered((1, TP))
+    assert session.step(CommandPerformed(response=FULL)) == failed_proposals((1, TP))
 
 
 # --- controlled shutdown --------------------------------------------------------------------

@@ -118,7 +118,7 @@ def heartbeat(*hosted: HostedReplica) -> list[Effect]:
     [
         ("", []),
         (SIGNED, [FindHolder(lookup_id=1, broker_id=BrokerId(2))]),
-        ("somebody", [HolderUnknown(holder_identity="somebody")]),
+        ("not-a-broker", [HolderUnknown(holder_identity="not-a-broker")]),
         ("broker-x/uid/a", [HolderUnknown(holder_identity="broker-x/uid/a")]),
         ("broker-2", [HolderUnknown(holder_identity="broker-2")]),
     ],
@@ -185,7 +185,7 @@ def test_pauses_double_up_to_a_bound() -> None:
         pytest.param(MessageReceived(session_id=2, message=REFUSED), id="a refusal"),
     ],
 )
-def test_what_the_holder_answers_makes_the_pause_short_again(event: Event) -> None:
+def test_message_of_the_holder_makes_the_pause_short_again(event: Event) -> None:
     session = looking_up()
     session.step(HolderLookedUp(lookup_id=1, registration=None))
     session.step(TimePassed(), 50)
@@ -223,7 +223,7 @@ def test_released_lease_ends_the_search_in_every_state(before: Callable[[], Sess
     assert session.machine.next_wakeup_ms is None
 
 
-# --- what belongs to an earlier attempt -----------------------------------------------------
+# --- events of an earlier attempt -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_released_lease_ends_the_search_in_every_state(before: Callable[[], Sess
         (probing, MessageReceived(session_id=2, message=REFUSED)),
     ],
 )
-def test_what_belongs_to_an_earlier_attempt_changes_nothing(
+def test_event_of_an_earlier_attempt_changes_nothing(
     before: Callable[[], Session], late: Event
 ) -> None:
     session = before()
@@ -306,7 +306,7 @@ def test_broken_stream_alone_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize("verdict", [ProbeVerdict.ANSWERED, ProbeVerdict.NO_ANSWER])
-def test_answer_and_silence_prove_nothing(verdict: ProbeVerdict) -> None:
+def test_response_and_silence_prove_nothing(verdict: ProbeVerdict) -> None:
     session = probing()
     assert session.step(HolderProbed(probe_id=3, verdict=verdict)) == []
     assert session.machine.connection.state == Redialling(due_ms=TIMING.redial_ms)
@@ -330,7 +330,7 @@ def test_three_refused_probes_prove_death_and_two_do_not() -> None:
     assert session.step(last) == DEAD
 
 
-def test_answer_between_refusals_starts_the_count_anew() -> None:
+def test_response_between_refusals_starts_the_count_anew() -> None:
     session = awaiting_probe()
     session.step(TimePassed(), 30)
     session.step(HolderProbed(probe_id=4, verdict=ProbeVerdict.ANSWERED))

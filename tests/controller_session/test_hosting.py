@@ -1,4 +1,4 @@
-"""What a broker tells the controller of its replicas."""
+"""What a broker reports to the controller about its replicas."""
 
 from __future__ import annotations
 

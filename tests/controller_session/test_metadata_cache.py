@@ -1,4 +1,4 @@
-"""What a broker believes of the cluster: newer announcements win, whatever their order."""
+"""A broker's metadata of the cluster: newer updates win, in any order of arrival."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def knowing(*updates: MetadataUpdate) -> MetadataCache:
 
 
 def led(cache: MetadataCache) -> list[tuple[str, int, int]]:
-    """Return each partition's topic name, leader and leader epoch; `command` sets that to pe."""
+    """Return each partition's topic name, leader and leader epoch."""
     return [
         (topic.name, partition.leader, partition.leader_epoch)
         for topic in cache.snapshot("INTERNAL").topics
@@ -121,7 +121,7 @@ def test_name_stays_with_the_topic_that_is_left(order: tuple[TopicId, ...]) -> N
     assert cache.snapshot("INTERNAL").topics == ()
 
 
-def test_name_goes_to_a_new_topic_and_no_news_of_the_old_one_takes_it_back() -> None:
+def test_name_goes_to_a_new_topic_and_no_update_of_the_old_one_takes_it_back() -> None:
     cache = knowing(update(command(OLD)), update(command(NEW)), update(command(OLD, pe=1)))
     assert cache.resolve("orders", 0) == tp(NEW)
     cache.apply(update(removed=(tp(NEW),)))

@@ -1,4 +1,4 @@
-"""Values that unit tests of the core are made of: one partition, brokers 0, 1 and 2."""
+"""Values for unit tests of the core: one partition, and brokers 0, 1 and 2."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def entries(*brokers: int) -> tuple[IsrEntry, ...]:
 
 
 def end(epoch: int, offset: int) -> EpochEndOffset:
-    """Return where an epoch ends."""
+    """Return an epoch with its end offset."""
     return EpochEndOffset(leader_epoch=LeaderEpoch(epoch), end_offset=offset)
 
 
@@ -139,7 +139,7 @@ def log(
     epochs: str = "",
     tp: TopicPartition = TP,
 ) -> LocalLog:
-    """Return a log; epochs is "epoch@start epoch@start"."""
+    """Return a log; `epochs` is written as "epoch@start epoch@start"."""
     pairs = [each.split("@") for each in epochs.split()]
     return LocalLog(
         tp=tp,
@@ -250,7 +250,7 @@ def leader_and_isr(
 
 
 class Core:
-    """Broker 0 whose state file is written at once; collects the effects of each step."""
+    """Broker 0; each write of its state file completes at once."""
 
     def __init__(self, settings: CoreSettings = SETTINGS) -> None:
         self.replicas = Replicas(BrokerId(0), BrokerEpoch(1), BrokerEpoch(1), settings)
@@ -264,7 +264,7 @@ class Core:
         return effects + self._persist(effects)
 
     def step(self, event: Event, *, after_ms: int = 0) -> list[Effect]:
-        """Step, and let the state file be written."""
+        """Step, complete the writes of the state file, and return all effects."""
         self.now_ms += after_ms
         effects = self.replicas.step(event, self.now_ms)
         return effects + self._persist(effects)

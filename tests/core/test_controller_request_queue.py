@@ -1,4 +1,4 @@
-"""The controller's requests are fenced, ordered, and written before they are applied."""
+"""The controller's requests are fenced, ordered, and on disk before they are applied."""
 
 from __future__ import annotations
 

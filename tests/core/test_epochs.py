@@ -1,4 +1,4 @@
-"""The leader epoch cache: what ends where, and what is dropped when."""
+"""The leader epoch cache: where an epoch ends, and which entries are dropped."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .samples import end, starts
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("requested", "expected"),
     [
         (-1, UNKNOWN_EPOCH_END),
-        (0, end(0, 5)),  # older than every entry: ends where the first begins
+        (0, end(0, 5)),  # an epoch older than every entry ends where the first entry begins
         (1, end(1, 10)),
         (2, end(1, 10)),
         (3, end(3, 12)),
@@ -24,10 +24,10 @@ from .samples import end, starts
     ],
 )
 def test_end_offset_is_that_of_the_greatest_epoch_not_above(
-    asked: int, expected: EpochEndOffset
+    requested: int, expected: EpochEndOffset
 ) -> None:
     cache = EpochCache(starts((1, 5), (3, 10), (4, 12)))
-    assert cache.end_offset_for(LeaderEpoch(asked), 20) == expected
+    assert cache.end_offset_for(LeaderEpoch(requested), 20) == expected
 
 
 def test_empty_cache_knows_no_epoch() -> None:
@@ -39,12 +39,12 @@ def test_empty_cache_knows_no_epoch() -> None:
     [
         ((3, 9), False, starts((1, 0), (3, 7))),  # the same epoch goes on
         ((4, 9), True, starts((1, 0), (3, 7), (4, 9))),
-        ((4, 7), True, starts((1, 0), (4, 7))),  # an epoch without records leaves its place
+        ((4, 7), True, starts((1, 0), (4, 7))),  # an epoch without records is replaced
         ((3, 5), True, starts((1, 0), (3, 5))),
         ((2, 0), True, starts((2, 0))),
     ],
 )
-def test_assign_drops_what_contradicts(
+def test_assign_drops_contradicting_entries(
     assigned: tuple[int, int], *, changed: bool, expected: object
 ) -> None:
     cache = EpochCache(starts((1, 0), (3, 7)))

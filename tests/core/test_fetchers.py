@@ -1,4 +1,4 @@
-"""Fetches per leader: one at a time, superseded, paused, in turn."""
+"""A follower's fetches: one at a time to each leader, superseded, paused, in turn."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_one_fetch_per_leader_until_its_response() -> None:
     assert [each.leader for each in sent(work.plan(1))] == [1]
 
 
-def test_partition_that_comes_does_not_wait_for_a_held_fetch() -> None:
+def test_new_partition_does_not_wait_for_an_outstanding_fetch() -> None:
     work = fetchers()
     work.follow(TP, replica())
     first = sent(work.plan(0))[0]

@@ -1,4 +1,4 @@
-"""What a follower does with each kind of response."""
+"""A follower's reaction to each kind of fetch response."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_records_are_appended_behind_their_epochs() -> None:
         ((batch(2, 3, 2), batch(3, 4, 1)), 1),  # an epoch that falls
         ((batch(1, 3, 1),), 0),
         ((batch(2, 2, 1),), 0),
-        ((batch(2, 3, 0),), 0),  # below the epoch of our last record
+        ((batch(2, 3, 0),), 0),  # below the epoch of the follower's last record
     ],
 )
 def test_only_batches_that_continue_the_log_are_appended(
@@ -124,7 +124,7 @@ def test_fenced_follower_waits_for_a_controller_request() -> None:
 @pytest.mark.parametrize(
     ("mine", "leaders_start", "restarts"),
     [
-        ((5, 0, "0@0"), 9, True),  # the leader's log starts above our end
+        ((5, 0, "0@0"), 9, True),  # the leader's log starts above the follower's end
         ((5, 0, "0@0"), 5, False),
         ((7, 7, ""), 3, True),  # an empty log may begin anywhere
         ((3, 3, ""), 3, False),

@@ -1,4 +1,4 @@
-"""Who holds the high watermark back, and how far it moves."""
+"""Which replicas hold the high watermark back, and how far it moves."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_high_watermark_is_the_least_end_and_never_falls(
 @pytest.mark.parametrize(
     ("in_isr", "live", "caught_up", "holds"),
     [
-        (True, False, False, True),  # a member always holds
+        (True, False, False, True),  # a member always holds it back
         (False, True, True, True),
         (False, True, False, False),
         (False, False, True, False),  # fenced, however recently caught up (KAFKA-15021)
     ],
 )
-def test_who_holds_the_high_watermark_back(
+def test_which_followers_hold_the_high_watermark_back(
     *, in_isr: bool, live: bool, caught_up: bool, holds: bool
 ) -> None:
     follower = FollowerProgress(
@@ -59,7 +59,7 @@ def test_who_holds_the_high_watermark_back(
     assert ends == ([5] if holds else [])
 
 
-def test_member_that_lost_what_its_entry_stands_for_has_nothing() -> None:
+def test_member_that_lost_what_its_entry_stands_for_holds_the_high_watermark() -> None:
     follower = FollowerProgress(
         broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(2), log_end_offset=9
     )

@@ -34,7 +34,7 @@ def test_stable_isr_counts_itself() -> None:
     assert stable.isr == maximal_isr(stable) == ids(0, 2)
 
 
-def test_proposed_change_that_was_not_committed() -> None:
+def test_members_of_a_proposal_that_were_not_applied() -> None:
     expand = PendingExpand(entries=entries(0), joiner=entry(2), in_flight=IN_FLIGHT)
     assert not_applied(expand, entries(0, 2)) == ids()
     assert not_applied(expand, entries(0)) == ids(2)

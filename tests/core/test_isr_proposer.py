@@ -1,4 +1,4 @@
-"""What settles a proposal, and what does not."""
+"""Which events settle an ISR proposal, and which do not."""
 
 from __future__ import annotations
 

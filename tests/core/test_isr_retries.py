@@ -1,4 +1,4 @@
-"""When proposals are sent again: one time per partition, taken once."""
+"""When ISR proposals are sent again: each partition has one due time, which is taken once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from strandline.core.isr_retries import IsrRetries
 from .samples import OTHER_TP, TP
 
 
-def test_what_is_due_is_taken_once_and_in_order() -> None:
+def test_due_proposals_are_taken_once_and_in_order() -> None:
     retries = IsrRetries()
     assert retries.next_due_ms is None
     retries.schedule(OTHER_TP, 10)

@@ -1,4 +1,4 @@
-"""Whom a leader counts, asks for, and refuses."""
+"""Which followers a leader counts, proposes for the ISR, and refuses."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_member_that_lost_its_log_counts_for_nothing_and_is_to_leave() -> None:
     assert [type(each) for each in effects] == [ProposeIsr]
     assert made.log.high_watermark == 0
     assert made.is_under_min_isr
-    # The permission beside the refusal: a clean restart counts under its old entry.
+    # The permission beside the refusal: a broker that restarted clean counts under its old entry.
     clean = leader(state(le=1, isr=entries(0, 1), min_isr=2))
     grow(clean, 2)
     clean.admit(BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(1))

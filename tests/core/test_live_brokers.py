@@ -1,4 +1,4 @@
-"""Who is live: exactly the processes of the last announcement."""
+"""The processes of the last announcement are live, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a follower is caught up, behind, or not to be believed."""
+"""When a follower is caught up, behind, or a stale incarnation."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def test_first_fetch_behind_the_end_is_not_caught_up() -> None:
 @pytest.mark.parametrize(
     ("end", "caught_up_ms", "now_ms", "leaves"),
     [
-        (10, 0, 10_000, False),  # silent, but misses nothing (KAFKA-7152)
-        (9, 0, 1_000, False),
-        (9, 0, 1_001, True),  # not one ms before
+        (10, 0, 10_000, False),  # the follower is silent, but lacks no record (KAFKA-7152)
+        (9, 0, 1_000, False),  # one ms before its time
+        (9, 0, 1_001, True),
         (9, None, 0, True),
         (UNKNOWN_END, 500, 1_500, False),
         (UNKNOWN_END, 500, 1_501, True),

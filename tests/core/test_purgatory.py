@@ -1,4 +1,4 @@
-"""Requests wait once and leave once."""
+"""A request enters the purgatory once and leaves it once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be read, by whom, and in which order it is checked."""
+"""What followers and consumers may read, and the order of the checks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def leading(*, end_offset: int = 10, start: int = 2, hw: int = 6, le: int = 3) -
 
 
 @pytest.mark.parametrize(
-    ("asked", "error"),
+    ("requested", "error"),
     [
         (None, None),
         (3, None),
@@ -34,8 +34,8 @@ def leading(*, end_offset: int = 10, start: int = 2, hw: int = 6, le: int = 3) -
         (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_epoch_of_the_request_must_be_ours(asked: int | None, error: ErrorCode | None) -> None:
-    found = find_leader(leading(), None if asked is None else LeaderEpoch(asked))
+def test_epoch_of_the_request_must_be_ours(requested: int | None, error: ErrorCode | None) -> None:
+    found = find_leader(leading(), None if requested is None else LeaderEpoch(requested))
     assert (found if isinstance(found, ErrorCode) else None) is error
 
 
@@ -57,7 +57,7 @@ def test_broker_that_does_not_lead_refuses() -> None:
         (6, 2, ErrorCode.NONE, False),
         (10, 2, ErrorCode.NONE, False),
         (2, -1, ErrorCode.NONE, False),
-        (1, 1, ErrorCode.OFFSET_OUT_OF_RANGE, False),  # before divergence (KAFKA-12996)
+        (1, 1, ErrorCode.OFFSET_OUT_OF_RANGE, False),  # checked before divergence (KAFKA-12996)
         (11, 2, ErrorCode.NONE, True),
         (6, 1, ErrorCode.NONE, True),
         (6, 9, ErrorCode.OFFSET_OUT_OF_RANGE, False),
@@ -75,12 +75,12 @@ def test_follower_reads_what_continues_its_history(
     assert read.up_to_offset == (offset if refused else 10)
 
 
-def asked(partition: Partition | None) -> ConsumerReads:
+def reads_over(partition: Partition | None) -> ConsumerReads:
     return ConsumerReads({} if partition is None else {TP: partition})
 
 
 def consumed(offset: int, *, le: int | None = None, last: int | None = None) -> LogReadInfo:
-    return asked(leading()).read(
+    return reads_over(leading()).read(
         TP,
         fetch_offset=offset,
         leader_epoch=None if le is None else LeaderEpoch(le),
@@ -102,23 +102,29 @@ def test_consumer_is_refused_like_a_follower() -> None:
 
 def test_latest_is_unknown_until_the_epoch_start_is_committed() -> None:
     partition = leading()
-    assert asked(partition).list_offset(TP, -1, None)[0] is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert reads_over(partition).list_offset(TP, -1, None)[0] is ErrorCode.OFFSET_NOT_AVAILABLE
     partition.log.raise_high_watermark(10)
-    assert asked(partition).list_offset(TP, -1, None) == (ErrorCode.NONE, 10, 3)
+    assert reads_over(partition).list_offset(TP, -1, None) == (ErrorCode.NONE, 10, 3)
 
 
 def test_earliest_is_the_log_start() -> None:
-    assert asked(leading()).list_offset(TP, -2, None) == (ErrorCode.NONE, 2, 1)
-    assert asked(leading()).list_offset(TP, -2, LeaderEpoch(9))[0] is ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert asked(leading()).list_offset(TP, 0, None)[0] is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert reads_over(leading()).list_offset(TP, -2, None) == (ErrorCode.NONE, 2, 1)
+    assert (
+        reads_over(leading()).list_offset(TP, -2, LeaderEpoch(9))[0]
+        is ErrorCode.UNKNOWN_LEADER_EPOCH
+    )
+    assert (
+        reads_over(leading()).list_offset(TP, 0, None)[0]
+        is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    )
 
 
 def test_only_the_leader_returns_the_end_of_an_epoch() -> None:
-    assert asked(leading()).end_offset_for_epoch(TP, LeaderEpoch(1), None) == (
+    assert reads_over(leading()).end_offset_for_epoch(TP, LeaderEpoch(1), None) == (
         ErrorCode.NONE,
         end(1, 5),
     )
-    assert asked(None).end_offset_for_epoch(TP, LeaderEpoch(1), None) == (
+    assert reads_over(None).end_offset_for_epoch(TP, LeaderEpoch(1), None) == (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         UNKNOWN_EPOCH_END,
     )

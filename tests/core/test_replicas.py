@@ -1,4 +1,4 @@
-"""The one entry: time, views, the state file, and responses that come late."""
+"""`Replicas.step`: time, views, the state file, and late responses."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_response_to_an_earlier_leadership_is_dropped(leader: int) -> None:
     assert core.step(fetch_response(ask.request_id, records(0))) == []
 
 
-def test_response_about_what_was_not_requested_is_dropped() -> None:
+def test_response_about_a_partition_not_requested_is_dropped() -> None:
     core = Core()
     ask = sent(core.send_state(state(leader=1)))
     effects = core.step(fetch_response(ask.request_id, records(0, tp=OTHER_TP)))
@@ -272,7 +272,7 @@ def test_proposal_is_sent_again_until_a_later_state_is_known() -> None:
     assert core.step(accepted) == []
 
 
-def test_response_for_a_partition_we_do_not_lead_says_nothing() -> None:
+def test_response_for_a_partition_not_led_here_is_ignored() -> None:
     core = Core()
     core.send_state(state(leader=1))
     for tp in (TP, OTHER_TP):

@@ -1,4 +1,4 @@
-"""Producers, consumers and followers: served, refused, or left to wait."""
+"""Requests of producers, consumers and followers are served, are refused, or wait."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def reads(effects: list[Effect]) -> tuple[LogReadInfo, ...]:
 
 
 @pytest.mark.parametrize(
-    ("acks", "answered"), [(Acks.NONE, True), (Acks.LEADER, True), (Acks.ALL, False)]
+    ("acks", "responds"), [(Acks.NONE, True), (Acks.LEADER, True), (Acks.ALL, False)]
 )
-def test_only_acks_all_waits_for_the_others(acks: Acks, *, answered: bool) -> None:
+def test_only_acks_all_waits_for_followers(acks: Acks, *, responds: bool) -> None:
     effects = leading().step(produced(7, 3, acks=acks))
     assert effects[0] == AppendAsLeader(
         request_id=7, tp=TP, records=RECORDS, base_offset=0, leader_epoch=LeaderEpoch(0)
     )
-    assert bool(of_type(effects, ReplyProduce)) is answered
+    assert bool(of_type(effects, ReplyProduce)) is responds
 
 
 def test_single_member_commits_at_once() -> None:
@@ -71,7 +71,7 @@ def test_single_member_commits_at_once() -> None:
     assert (reply.error, reply.base_offset) == (ErrorCode.NONE, 0)
 
 
-def test_leadership_is_asked_before_the_sequence() -> None:
+def test_leadership_is_checked_before_the_sequence() -> None:
     refused = produced(7, sequence=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert leading(isr=(0,)).step(refused) == [
         ReplyProduce(request_id=7, tp=TP, error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -123,7 +123,7 @@ def test_cancelled_request_gets_no_response() -> None:
     assert of_type(core.step(Ticked(), after_ms=5_000), ReplyProduce) == []
 
 
-def test_produce_to_what_is_not_here() -> None:
+def test_produce_to_a_partition_not_hosted_here_is_refused() -> None:
     core = leading()
     unknown = response(core.step(produced(7, tp=OTHER_TP)))
     assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -146,7 +146,7 @@ def test_high_watermark_completes_no_fetch_but_travels_with_the_next_response() 
     core.send_state(state(isr=entries(0)), tp=OTHER_TP)
     first, second = fetch(0), fetch(0, tp=OTHER_TP)
     core.step(fetched(1, first, second))
-    # The other partition has only this response's records; its high watermark is news then.
+    # The follower has not fetched beyond this record yet, so the high watermark is still 0.
     (read,) = reads(core.step(produced(7)))[:1]
     assert read.high_watermark == 0
     effects = core.step(fetched(1, fetch(1, last=0), second, request_id=3))
@@ -183,7 +183,7 @@ def test_follower_that_is_taken_off_the_assignment_while_it_waits_is_refused() -
     assert reads(effects)[0].error is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_what_is_not_our_history_is_not_progress() -> None:
+def test_fetch_of_a_diverging_history_is_no_progress() -> None:
     core = leading()
     core.step(produced(7, 5, acks=Acks.LEADER))
     core.step(fetched(1, fetch(9, last=0)))

@@ -1,4 +1,4 @@
-"""Figures that are computed from settings."""
+"""Values that are computed from settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where two histories part, and what a follower keeps."""
+"""Where two histories diverge, and what a follower keeps."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_leader_returns_where_histories_part(
     ("diverging", "mine", "log_end", "expected"),
     [
         (end(0, 6), ((0, 0),), 10, 6),  # the same epoch, the leader's is shorter
-        (end(0, 12), ((0, 0), (2, 8)), 10, 8),  # ours is shorter
+        (end(0, 12), ((0, 0), (2, 8)), 10, 8),  # the follower's is shorter
         (end(1, 2), ((0, 0), (2, 1)), 2, 1),  # KIP-279: step back to epoch 0
-        (end(3, 4), ((0, 0),), 10, 4),  # beyond all of ours
+        (end(3, 4), ((0, 0),), 10, 4),  # above all epochs of the follower
         (end(3, 40), (), 10, 10),
     ],
 )

@@ -1,4 +1,4 @@
-"""The reader reads a broker's log back whole; it reports damage, but no torn end."""
+"""The dump shows a broker's whole log; it reports damage, and leaves out a torn end."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def batch_of(
 ) -> bytes:
     if codec == 1:
         records = gzip.compress(records)
-    told = last + 1 if count is None else count
-    behind = struct.pack(">hiqqqhii", codec, last, 1000, 1000, 7, 0, 0, told) + records
+    stated = last + 1 if count is None else count
+    behind = struct.pack(">hiqqqhii", codec, last, 1000, 1000, 7, 0, 0, stated) + records
     head = struct.pack(">qiibI", base, 9 + len(behind), 3, 2, crc32c(behind))
     return head + behind
 
@@ -72,7 +72,7 @@ def lines_of(folder: Path) -> list[str]:
     return ["--dir", str(folder), "--topic", "orders", "--lines", "--broker", "2"]
 
 
-def test_records_come_out_as_the_checker_takes_them(
+def test_records_are_printed_as_the_checker_reads_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = batch(0, [b"a", b"b"]), batch(2, [b"\xff", None], codec=1)
@@ -90,7 +90,9 @@ def test_records_come_out_as_the_checker_takes_them(
     assert scanned[0].checksum == parse_header(first).crc
 
 
-def test_people_get_batches_and_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_output_shows_batches_and_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_replica(tmp_path, {0: batch(0, [b"a" * 300, None])})
     assert main(["--dir", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
@@ -109,7 +111,7 @@ def test_reading_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [1, 60, 61, 70])
-def test_a_batch_being_written_is_left_out(tmp_path: Path, kept: int) -> None:
+def test_a_batch_that_is_half_written_is_left_out(tmp_path: Path, kept: int) -> None:
     replica = write_replica(tmp_path, {0: batch(0, [b"a"]) + batch(1, [b"b" * 50])[:kept]})
     assert [each.header.base_offset for each in read_log(replica)] == [0]
 

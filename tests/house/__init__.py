@@ -1,1 +1,1 @@
-"""Code that checks code: the rules of the tree, each tried on a planted offence."""
+"""Code that checks code: rules of the tree, and tests of each rule on a planted offence."""

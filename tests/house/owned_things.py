@@ -1,4 +1,4 @@
-"""Small trees whose docstrings say who owns what: some are wrong, some are right."""
+"""Small trees whose docstrings claim owners: some claims are wrong, some are right."""
 
 from __future__ import annotations
 

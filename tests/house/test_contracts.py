@@ -112,12 +112,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize(("importer", "imported"), WRONG_IMPORTS)
 def test_planted_import_breaks_a_contract(report: str, importer: str, imported: str) -> None:
-    # Alone in its paragraph: a contract forbids this import, not a longer chain to its target.
+    # The import is alone in its paragraph if a contract forbids it, and not a longer chain.
     direct = rf"\n\n- +{importer.replace('/', '.')} -> {imported} \(l\.\d+\)\n\n"
     assert re.search(direct, report), report
 
 
-def test_what_a_helper_imports_counts_too(tmp_path: Path) -> None:
+def test_an_import_through_a_helper_counts_too(tmp_path: Path) -> None:
     planted = {
         "strandline/core/__init__.py": "import strandline.config\n",
         "strandline/config/__init__.py": "import pathlib\n",

@@ -1,4 +1,4 @@
-"""One message lists everything a machine lacks, before anything is built."""
+"""`.ci/machine` lists everything that a machine lacks in one message, before a build."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_python_that_is_too_old_is_not_taken(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-def test_python_asked_for_is_taken(tmp_path: Path) -> None:
+def test_the_requested_python_is_taken(tmp_path: Path) -> None:
     done = machine(tmp_path, {}, sys.executable, "--python")
     assert done.stdout.strip() == sys.executable
 
@@ -95,7 +95,7 @@ def test_the_demo_needs_what_the_cluster_it_will_use_needs(
 
 
 def test_an_environment_is_made_after_asking_for_the_verb(tmp_path: Path) -> None:
-    # A make that runs this suite passes its own settings on, such as PY.
+    # A `make` that runs this suite passes its own settings on to this one, such as PY.
     inherited = {"MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS", "PY"}
     env = {name: value for name, value in os.environ.items() if name not in inherited}
     planned = subprocess.run(

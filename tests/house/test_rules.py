@@ -1,4 +1,4 @@
-"""Every rule of the house catches an offence planted into a small tree, and nothing else."""
+"""Every house rule catches an offence planted into a small tree, and passes a harmless tree."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ OFFENCES = (
     Planted(words.forbidden_words, {LOG: f"# see {'design'}.md"}, "not here"),
     Planted(words.forbidden_words, {LOG: f"# {UNFINISHED}: later"}, "unfinished"),
     Planted(
-        registers.metric_names_elsewhere, {LOG: "x = 'strandline_lag_seconds'\n"}, "belongs into"
+        registers.metric_names_elsewhere, {LOG: "x = 'strandline_lag_seconds'\n"}, "belongs in"
     ),
     Planted(registers.metrics_without_exporter, {}, "missing"),
     Planted(registers.metrics_without_exporter, {NAMES: "x = 1\n"}, "declares no metric"),
@@ -247,10 +247,10 @@ OFFENCES = (
         {"pyproject.toml": f"{STRICT}{OVERRIDE}module = ['*']\nignore_missing_imports = true\n"},
         "mypy is loosened for *",
     ),
-    Planted(registers.verbs_that_are_not, {"Makefile": MAKEFILE + "x:\n"}, "x has no help"),
-    Planted(registers.verbs_that_are_not, {"Makefile": "x: ## does\n"}, "no help"),
+    Planted(registers.wrong_verbs, {"Makefile": MAKEFILE + "x:\n"}, "x has no help"),
+    Planted(registers.wrong_verbs, {"Makefile": "x: ## does\n"}, "no help"),
     Planted(
-        registers.verbs_that_are_not,
+        registers.wrong_verbs,
         {"Makefile": MAKEFILE, "README.md": "say `make fly`"},
         "no verb `make fly`",
     ),
@@ -397,7 +397,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
         registers.loosened_types,
         {"pyproject.toml": f"{STRICT}{OVERRIDE}module = ['a.*']\nignore_missing_imports = true\n"},
     ),
-    (registers.verbs_that_are_not, {"Makefile": MAKEFILE, "README.md": "`make proto`"}),
+    (registers.wrong_verbs, {"Makefile": MAKEFILE, "README.md": "`make proto`"}),
     *((reach.unreached_modules, files) for files in reached_modules.HARMLESS),
     (reach.unread_settings, {CONFIG: SETTING, LOG: "config.part.a\n"}),
     (reach.unread_settings, {CONFIG: SETTING, LOG: "other, part = 1, c.part\npart.a\n"}),

@@ -1,4 +1,4 @@
-"""The suite's own rules, tried on small suites that run under a copy of tests/conftest.py.
+"""The rules of tests/conftest.py, tried on small suites that run under a copy of it.
 
 Each suite runs in a process of its own. The import of pytest takes longer than a small suite, so
 one process imports pytest and forks for each suite.
@@ -52,16 +52,16 @@ import json, os, sys
 import pytest, pytest_timeout, yaml
 
 for line in sys.stdin:
-    told = json.loads(line)
+    request = json.loads(line)
     child = os.fork()
     if not child:
-        os.environ["CI"] = told["ci"]
-        os.chdir(told["folder"])
-        sys.path.insert(0, told["folder"])
+        os.environ["CI"] = request["ci"]
+        os.chdir(request["folder"])
+        sys.path.insert(0, request["folder"])
         output = os.open("output", os.O_WRONLY | os.O_CREAT)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        sys.exit(pytest.main(["-p", "pytest_timeout", *told["args"]]))
+        sys.exit(pytest.main(["-p", "pytest_timeout", *request["args"]]))
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
@@ -74,16 +74,16 @@ class Done(NamedTuple):
 
 
 class Suites:
-    """Runs suites under our conftest."""
+    """Runs small suites under a copy of tests/conftest.py."""
 
-    def __init__(self, requests: IO[str], answers: IO[str]) -> None:
+    def __init__(self, requests: IO[str], results: IO[str]) -> None:
         self._requests = requests
-        self._answers = answers
+        self._results = results
 
     def run(
         self, folder: Path, tests: dict[str, str], *args: str, ci: str = "true", floor: int = 0
     ) -> Done:
-        """Run a suite of its own in a folder of its own."""
+        """Run a suite of these test files in its own folder."""
         suite = folder / "suite"
         suite.mkdir()
         shutil.copy(ROOT / "tests" / "conftest.py", suite)
@@ -94,7 +94,7 @@ class Suites:
             (suite / name).write_text(text)
         request = {"folder": str(folder), "args": args, "ci": ci}
         print(json.dumps(request), file=self._requests, flush=True)
-        code = int(self._answers.readline())
+        code = int(self._results.readline())
         return Done(code, (folder / "output").read_text())
 
 
@@ -190,7 +190,7 @@ def test_test_of_two_tiers_or_in_a_wrong_folder_is_refused(
     assert sentence in done.output
 
 
-def test_what_workers_left_out_and_passed_is_judged_as_one_run(
+def test_tests_that_workers_left_out_and_passed_are_judged_as_one_run(
     suites: Suites, tmp_path: Path
 ) -> None:
     tests = {
@@ -212,7 +212,7 @@ def test_what_workers_left_out_and_passed_is_judged_as_one_run(
     ]
 
 
-def test_worker_that_died_without_a_word_fails_the_run(suites: Suites, tmp_path: Path) -> None:
+def test_worker_that_died_without_a_report_fails_the_run(suites: Suites, tmp_path: Path) -> None:
     (tmp_path / "planted.py").write_text(DIES_AT_THE_END)
     done = suites.run(tmp_path, {"test_x.py": TWO}, *ONE_WORKER, "-p", "planted", ci="", floor=2)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED

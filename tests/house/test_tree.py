@@ -1,4 +1,4 @@
-"""The tree keeps the rules of the house."""
+"""The tree keeps the house rules."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ RULES: tuple[Rule, ...] = (
     registers.repeated_error_numbers,
     registers.loose_requirements,
     registers.loosened_types,
-    registers.verbs_that_are_not,
+    registers.wrong_verbs,
     registers.stale_generated_code,
     reach.unreached_modules,
     reach.unread_settings,
@@ -78,10 +78,10 @@ LINT_IMPORTS = "from importlinter.cli import lint_imports_command as run; run()"
 
 @pytest.fixture(scope="module", autouse=True)
 def _remembered_tree() -> Iterator[None]:
-    """Let all rules share one reading of the tree, and free it after the last.
+    """Let all rules share one reading of the tree, and free it after the last rule.
 
-    The garbage collector is off meanwhile: it would visit the many objects of the syntax trees
-    again and again, which takes longer than making them.
+    The garbage collector is off meanwhile: to visit the syntax trees again and again would take
+    longer than to parse them.
     """
     gc.disable()
     yield

@@ -1,4 +1,4 @@
-"""The directions that only a client needs: requests to bytes, responses from bytes."""
+"""The codec's directions that only a client needs: it encodes requests and decodes responses."""
 
 from __future__ import annotations
 

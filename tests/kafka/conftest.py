@@ -1,4 +1,4 @@
-"""A listener before a broker in memory, for tests that talk to it over loopback."""
+"""Fixtures of a listener over a broker in memory, for tests that connect over loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random values for the messages in the table, within what the second oracle can represent."""
+"""Random values for the messages of our schemas, within what kio can represent."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _single(source: random.Random, field: Field, version: int) -> Any:
 
 
 def with_record_buffers(message: Any, source: random.Random) -> Any:
-    """Return the message with all records cut into a random list of buffers, as encoders take."""
+    """Return the message with all records cut at random into buffers, as our encoder takes them."""
     if isinstance(message, list):
         return [with_record_buffers(item, source) for item in message]
     if isinstance(message, dict):

@@ -1,4 +1,4 @@
-"""Requests as tests need them, with everything that does not matter filled in."""
+"""Requests for tests; an argument that a test does not give has a default."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def list_offsets(timestamp: int, *, topic: str = "orders", leader_epoch: int = -
 
 
 def only(message: Message) -> Message:
-    """Return the one partition of an answer."""
+    """Return the only partition of a response; fail if there are more."""
     (topic,) = message["topics"]
     (partition,) = topic["partitions"]
     assert isinstance(partition, dict)

@@ -1,4 +1,4 @@
-"""A running listener and its broker, for tests of connections."""
+"""Conditions of a running listener and its broker, for tests of connections."""
 
 from __future__ import annotations
 

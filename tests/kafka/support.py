@@ -1,7 +1,8 @@
-"""A broker that is one append-only log in memory, and ways to talk to a listener before it.
+"""A broker whose logs are in memory, and a listener that serves it.
 
-The broker is a double for the interface of another layer: it stores real record batches,
-checks their CRC and sequence, answers whole batches, and lets a test hold acknowledgements.
+The broker implements the interface by which a listener knows its broker: it stores real record
+batches, checks their CRC and sequence, returns whole batches, and lets a test hold
+acknowledgements.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ T = TypeVar("T")
 
 LEADER_EPOCH = LeaderEpoch(3)
 HEADER = struct.Struct(">qiibIhiqqqhii")
-"""A record batch up to its records: 61 bytes."""
+"""The fields of a record batch before its records: 61 bytes."""
 
 
 def make_batch(
     values: Sequence[bytes], *, producer_id: int = -1, sequence: int = -1, attributes: int = 0
 ) -> bytes:
-    """Return a record batch v2 with one record without key per value."""
+    """Return a record batch v2 with one record for each value, without keys."""
     records = b""
     for delta, value in enumerate(values):
         body = b"\x00" + _varint(0) + _varint(delta) + _varint(-1) + _varint(len(value)) + value
@@ -83,7 +84,7 @@ def _varint(value: int) -> bytes:
 
 @dataclass
 class MemoryLog:
-    """Batches of one partition with the offsets where they begin; the end is their HW and LEO."""
+    """Batches of one partition, and their base offsets; `end` is the HW and the LEO."""
 
     batches: list[bytearray] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
@@ -94,7 +95,7 @@ class MemoryLog:
     def append(
         self, batch: bytes | bytearray | memoryview, codec_max: int = 4
     ) -> ProducedPartition:
-        """Append sound batches; give a repeated batch the offset that it got before."""
+        """Append a valid batch; return its former base offset if the batch is a duplicate."""
         try:
             checked = read_client_batch(batch)
             check_client_batch(
@@ -122,7 +123,7 @@ class MemoryLog:
         return ProducedPartition(error=ErrorCode.NONE, base_offset=base_offset, log_start_offset=0)
 
     def read(self, offset: int, max_bytes: int) -> tuple[memoryview, ...]:
-        """Return whole batches from the one that holds the offset on; the first always."""
+        """Return whole batches, the first one with `offset`; `max_bytes` never leaves out that."""
         found: list[memoryview] = []
         size = 0
         if offset >= self.end:
@@ -136,7 +137,7 @@ class MemoryLog:
 
 
 class MemoryBroker:
-    """Implements `broker_interface.Broker` for topics given with their number of partitions."""
+    """Implements `broker_interface.Broker`; `topics` maps names to numbers of partitions."""
 
     def __init__(self, topics: dict[str, int] | None = None) -> None:
         self.topic_ids = {name: TopicId(str(uuid.uuid4())) for name in topics or {}}
@@ -300,7 +301,7 @@ class MemoryBroker:
         self,
         topic_name: str,
         partition: int,
-        asked: LeaderEpoch,
+        requested: LeaderEpoch,
         leader_epoch: LeaderEpoch | None,
     ) -> tuple[ErrorCode, EpochEndOffset]:
         refusal = self._refusal(topic_name, partition)
@@ -308,7 +309,7 @@ class MemoryBroker:
             return refusal, UNKNOWN_EPOCH_END
         if leader_epoch is not None and leader_epoch > LEADER_EPOCH:
             return ErrorCode.UNKNOWN_LEADER_EPOCH, UNKNOWN_EPOCH_END
-        if asked < LEADER_EPOCH:
+        if requested < LEADER_EPOCH:
             return ErrorCode.NONE, UNKNOWN_EPOCH_END
         end = self.logs[topic_name, partition].end
         return ErrorCode.NONE, EpochEndOffset(leader_epoch=LEADER_EPOCH, end_offset=end)
@@ -319,7 +320,7 @@ class MemoryBroker:
 
 
 class CountingObserver:
-    """Keeps the facts that a listener reported."""
+    """Keeps what a listener reported."""
 
     def __init__(self) -> None:
         self.responses: list[tuple[str, ErrorCode]] = []
@@ -342,7 +343,7 @@ class CountingObserver:
 
 
 class ListenerThread:
-    """A listener on a free port of loopback, on an event loop in a thread of its own."""
+    """A listener on a free port of loopback; its event loop has a thread of its own."""
 
     def __init__(
         self,

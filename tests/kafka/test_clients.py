@@ -1,4 +1,4 @@
-"""Third-party clients produce and consume through the listener, byte for byte."""
+"""kcat, confluent-kafka and kafka-python produce and consume through the listener."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def values() -> list[bytes]:
 
 
 @pytest.fixture
-def complaints(observer: CountingObserver) -> Iterator[None]:
-    """Fail a test whose client asked for something that is not served."""
+def served_alone(observer: CountingObserver) -> Iterator[None]:
+    """Fail a test whose client sent a request that is not served."""
     yield
     assert observer.unsupported == []
 
 
 def confluent_produce(address: str, values: list[bytes], **settings: Any) -> list[int]:
-    """Produce to orders-0; return the offsets acknowledged."""
+    """Produce to orders-0; return the acknowledged offsets."""
     offsets: list[int] = []
 
     def delivered(error: Any, message: Any) -> None:
@@ -73,7 +73,7 @@ def confluent_consume(
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_confluent_kafka_idempotent_round_trip(
-    running: ListenerThread, values: list[bytes], complaints: None, codec: str,
+    running: ListenerThread, values: list[bytes], served_alone: None, codec: str,
     broker: MemoryBroker,
 ) -> None:  # fmt: skip
     compressible = [gzip.compress(value) + b"=" * 500 for value in values]
@@ -89,14 +89,14 @@ def test_confluent_kafka_idempotent_round_trip(
 
 @pytest.mark.parametrize("acks", ["0", "1"])
 def test_confluent_kafka_with_fewer_acks(
-    running: ListenerThread, values: list[bytes], complaints: None, acks: str
+    running: ListenerThread, values: list[bytes], served_alone: None, acks: str
 ) -> None:
     confluent_produce(running.address, values, acks=acks)
     assert [value for _, value in confluent_consume(running.address, RECORDS)] == values
 
 
 def test_confluent_kafka_reads_from_the_middle_of_a_batch(
-    running: ListenerThread, values: list[bytes], complaints: None, broker: MemoryBroker
+    running: ListenerThread, values: list[bytes], served_alone: None, broker: MemoryBroker
 ) -> None:
     confluent_produce(running.address, values)
     middle = broker.logs["orders", 0].starts[-1] + 1
@@ -106,7 +106,7 @@ def test_confluent_kafka_reads_from_the_middle_of_a_batch(
 
 
 def test_confluent_kafka_sees_both_ends_and_the_cluster(
-    running: ListenerThread, values: list[bytes], complaints: None
+    running: ListenerThread, values: list[bytes], served_alone: None
 ) -> None:
     confluent_produce(running.address, values)
     consumer = Consumer({"bootstrap.servers": running.address, "group.id": "unused"})
@@ -144,7 +144,7 @@ def test_confluent_kafka_fails_on_an_unknown_topic(running: ListenerThread) -> N
 @pytest.mark.filterwarnings("ignore:(open|read)_text is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("codec", [None, "gzip"])
 def test_kafka_python_round_trip_with_its_defaults(
-    running: ListenerThread, values: list[bytes], complaints: None, codec: str | None
+    running: ListenerThread, values: list[bytes], served_alone: None, codec: str | None
 ) -> None:
     import kafka
 
@@ -168,7 +168,7 @@ def test_kafka_python_round_trip_with_its_defaults(
 
 
 @pytest.mark.processes
-def test_kcat_round_trip(running: ListenerThread, complaints: None) -> None:
+def test_kcat_round_trip(running: ListenerThread, served_alone: None) -> None:
     kcat = shutil.which("kcat")
     assert kcat is not None, "kcat is not installed"
     lines = "".join(f"line {number}\n" for number in range(RECORDS))

@@ -1,4 +1,4 @@
-"""Our codec against two others: the same bytes must mean the same, in every version served."""
+"""Our codec against kio's and kafka-python's: the same bytes mean the same, in every version."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def our_values(message: Any, fields: Sequence[Field], version: int) -> Any:
         elif field.kind == "struct":
             value = our_values(value, field.fields, version)
             if field.tag is not None and value is not None and set(value) == {-1}:
-                value = None  # a tagged struct of defaults may be left out
+                value = None  # an encoder may leave out a tagged struct of defaults
         elif field.kind == "records":
             value = value if value is None else bytes(value)
         values.append(value)
@@ -73,7 +73,7 @@ def our_values(message: Any, fields: Sequence[Field], version: int) -> Any:
 
 
 def kio_values(value: Any) -> Any:
-    """Return the same shape of a value of the other library."""
+    """Return a value of kio in the shape of `our_values`."""
     if dataclasses.is_dataclass(value):
         return [kio_values(getattr(value, field.name)) for field in dataclasses.fields(value)]
     if isinstance(value, tuple):
@@ -90,7 +90,7 @@ def kio_values(value: Any) -> Any:
 
 
 def equal_but_for_absence(ours: Any, theirs: Any) -> bool:
-    """Compare; an absent struct stands there as its defaults, an absent number as null."""
+    """Compare values; kio has an absent struct as a list of defaults, an absent number as None."""
     if isinstance(ours, list) and isinstance(theirs, list):
         return len(ours) == len(theirs) and all(map(equal_but_for_absence, ours, theirs))
     if ours is None and isinstance(theirs, list):
@@ -147,17 +147,19 @@ def test_kafka_python_reads_and_writes_the_same_bytes(
     for _ in range(ROUNDS):
         message = random_message(source, fields, version)
         if api_key == schemas.API_VERSIONS and direction == "response":
-            message["error_code"] = 0  # after error 35 that client reads version 0
+            message["error_code"] = 0  # kafka-python reads version 0 after error 35
         data = encode_with_ours(api_key, version, direction, with_record_buffers(message, source))
         theirs = other.decode(data, version=version)
-        theirs._header = None  # decoding without a header leaves it unset
+        theirs._header = None  # kafka-python leaves it unset if it decodes without a header
         again = decode_with_ours(api_key, version, direction, bytes(theirs.encode(version=version)))
         ours = decode_with_ours(api_key, version, direction, data)
         assert our_values(again, fields, version) == our_values(ours, fields, version)
 
 
 @pytest.mark.parametrize("api_key,version,direction", EVERY_MESSAGE)
-def test_what_we_write_we_read(api_key: int, version: int, direction: str) -> None:
+def test_our_decoder_reads_what_our_encoder_writes(
+    api_key: int, version: int, direction: str
+) -> None:
     source = random.Random(f"third-{api_key}-{version}-{direction}")
     fields = fields_of(api_key, direction)
     for _ in range(ROUNDS):
@@ -167,7 +169,7 @@ def test_what_we_write_we_read(api_key: int, version: int, direction: str) -> No
         assert our_values(again, fields, version) == our_values(message, fields, version)
 
 
-def test_the_table_serves_exactly_what_is_promised() -> None:
+def test_the_table_serves_exactly_the_promised_versions() -> None:
     ranges = {api.name: (api.served_min, api.served_max) for api in APIS.values()}
     assert ranges == {
         "Produce": (3, 11),

@@ -1,4 +1,4 @@
-"""Order, pressure, limits and bad input on a connection."""
+"""One connection: order of responses, acks=0, versions, bad input, failures and closing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
 @BOTH_LOOPS
-def test_pipelined_produces_append_at_once_and_are_answered_in_order(
+def test_pipelined_produces_append_at_once_and_get_responses_in_order(
     broker: MemoryBroker, new_loop: NewLoop
 ) -> None:
     broker.held_acks = []
@@ -49,9 +49,9 @@ def test_pipelined_produces_append_at_once_and_are_answered_in_order(
         eventually(lambda: broker.logs["orders", 0].end == 5, WITHIN_MS, "all appended")
         for index in (4, 2, 1, 3, 0):
             acknowledge(running, broker, index)
-        answers = [client.receive() for _ in sent]
-    assert [correlation_id for correlation_id, _ in answers] == sent
-    assert [only(message)["base_offset"] for _, message in answers[:5]] == [0, 1, 2, 3, 4]
+        responses = [client.receive() for _ in sent]
+    assert [correlation_id for correlation_id, _ in responses] == sent
+    assert [only(message)["base_offset"] for _, message in responses[:5]] == [0, 1, 2, 3, 4]
 
 
 def test_produce_behind_a_waiting_fetch_is_appended_and_wakes_it(
@@ -71,7 +71,7 @@ def test_a_waiting_fetch_delays_no_other_connection(running: ListenerThread) -> 
         assert is_serving(running)
 
 
-def test_a_second_fetch_is_begun_when_the_first_is_answered(
+def test_a_second_fetch_is_begun_when_the_first_has_its_response(
     running: ListenerThread, broker: MemoryBroker
 ) -> None:
     with WireClient(running.port) as client:
@@ -110,7 +110,7 @@ def test_an_append_of_a_client_that_left_is_not_cancelled(
 # --- acks=0 -----------------------------------------------------------------------------
 
 
-def test_acks_0_has_no_answer(running: ListenerThread, broker: MemoryBroker) -> None:
+def test_acks_0_has_no_response(running: ListenerThread, broker: MemoryBroker) -> None:
     with WireClient(running.port) as client:
         client.send(schemas.PRODUCE, 9, requests.produce(make_batch([b"a"]), acks=0))
         client.ask(schemas.METADATA, 1, {"topics": []})
@@ -131,40 +131,40 @@ def test_acks_0_with_an_error_closes_the_connection(
 
 
 @pytest.mark.parametrize("version", [5, 99, -1])
-def test_unknown_version_of_api_versions_is_answered_in_version_0(
+def test_unknown_version_of_api_versions_gets_a_response_of_version_0(
     running: ListenerThread, version: int
 ) -> None:
     body = struct.pack(">hhih", 18, version, 77, -1) + b"\x00\xff junk that we cannot know"
     with WireClient(running.port) as client:
         client.socket.sendall(struct.pack(">i", len(body)) + body)
-        correlation_id, answer = client.receive_frame()
+        correlation_id, response = client.receive_frame()
         assert client.ask(schemas.API_VERSIONS, 4, {"client_software_name": "again",
                           "client_software_version": "1"})["error_code"] == 0  # fmt: skip
     assert correlation_id == 77
-    assert answer == struct.pack(">hihhh", ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 4)
+    assert response == struct.pack(">hihhh", ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 4)
 
 
 @pytest.mark.parametrize(
-    "asked,api",
+    "requested,api",
     [((0, 2), "Produce"), ((0, 12), "Produce"), ((1, 13), "Fetch"), ((1, 3), "Fetch"),
      ((2, 0), "ListOffsets"), ((11, 5), "unknown"), ((-7, 0), "unknown")],
 )  # fmt: skip
-def test_what_is_not_served_closes_the_connection_and_is_counted(
+def test_an_unsupported_request_closes_the_connection_and_is_counted(
     running: ListenerThread,
     observer: CountingObserver,
     caplog: pytest.LogCaptureFixture,
-    asked: tuple[int, int],
+    requested: tuple[int, int],
     api: str,
 ) -> None:
     caplog.set_level(logging.WARNING, "strandline.kafka_listener")
-    body = struct.pack(">hhih", *asked, 5, 6) + b"nosuch"
+    body = struct.pack(">hhih", *requested, 5, 6) + b"nosuch"
     with WireClient(running.port) as client:
         client.socket.sendall(struct.pack(">i", len(body)) + body)
         assert client.is_closed_by_server()
     assert observer.unsupported == [(api, "nosuch")]
     (record,) = caplog.records
     assert record.getMessage() == "unsupported request, connection closed"
-    assert (fields_of(record)["api_key"], fields_of(record)["api_version"]) == asked
+    assert (fields_of(record)["api_key"], fields_of(record)["api_version"]) == requested
     assert is_serving(running)
 
 
@@ -227,14 +227,14 @@ def test_malformed_input_closes_its_connection_with_one_log_line(
     assert is_serving(running)
 
 
-def test_bytes_after_the_end_of_a_request_are_let_pass(running: ListenerThread) -> None:
+def test_bytes_after_the_end_of_a_request_are_ignored(running: ListenerThread) -> None:
     all_topics = framed(METADATA_9 + b"\x00" + b"\x00" + b"\x00\x00\x00\x00" + b"\x01\x00\x00")
     with WireClient(running.port) as client:
         client.socket.sendall(all_topics)
         assert response_message(3, 9, client.receive_frame()[1])["topics"][0]["name"] == "orders"
 
 
-def test_requests_before_a_malformed_one_are_answered(running: ListenerThread) -> None:
+def test_requests_before_a_malformed_one_get_responses(running: ListenerThread) -> None:
     with WireClient(running.port) as client:
         good = request_bytes(3, 1, {"topics": []}, correlation_id=8)
         client.socket.sendall(good + struct.pack(">i", -5) + good)
@@ -246,13 +246,13 @@ def test_requests_before_a_malformed_one_are_answered(running: ListenerThread) -
 def test_more_elements_than_allowed_are_malformed(broker: MemoryBroker) -> None:
     settings = ListenerSettings(request_elements_max=10)
     with ListenerThread(broker, settings=settings) as running:
-        asked: Message = {"topics": [{"name": "t"}] * 11}
+        requested: Message = {"topics": [{"name": "t"}] * 11}
         with WireClient(running.port) as client:
-            client.send(schemas.METADATA, 4, asked)
+            client.send(schemas.METADATA, 4, requested)
             assert client.is_closed_by_server()
         with WireClient(running.port) as client:
-            asked["topics"].pop()
-            assert len(client.ask(schemas.METADATA, 4, asked)["topics"]) == 1
+            requested["topics"].pop()
+            assert len(client.ask(schemas.METADATA, 4, requested)["topics"]) == 1
 
 
 @BOTH_LOOPS
@@ -318,7 +318,7 @@ def test_a_broken_invariant_reaches_the_loops_exception_handler(
         assert isinstance(running.loop_errors[0]["exception"], InvariantViolation)
 
 
-def test_closing_lets_answers_under_way_leave(broker: MemoryBroker) -> None:
+def test_closing_lets_pending_responses_leave(broker: MemoryBroker) -> None:
     broker.held_acks = []
     with ListenerThread(broker) as running, WireClient(running.port) as client:
         client.send(schemas.PRODUCE, 9, requests.produce(make_batch([b"a"])))
@@ -356,8 +356,8 @@ def test_a_socket_bound_before_refuses_clients_until_it_is_opened(
         )
         assert opened.port == port
         with WireClient(port) as client:
-            (answer,) = client.ask(schemas.METADATA, 1, {"topics": []})["brokers"]
-        assert answer["port"] == 1
+            (response,) = client.ask(schemas.METADATA, 1, {"topics": []})["brokers"]
+        assert response["port"] == 1
         running.run(opened.close())
 
 

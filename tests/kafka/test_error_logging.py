@@ -1,4 +1,4 @@
-"""The log of a response with an error: one line, or none."""
+"""A response with an error is logged in one line, or not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def logged_errors(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "level", "place"),
+    ("requested", "error", "level", "place"),
     [
         pytest.param(
             (schemas.PRODUCE, 9, requests.produce(b"\0" * 30)),
@@ -69,20 +69,20 @@ def logged_errors(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 def test_an_error_is_logged_once_with_its_peer_and_place(
     running: ListenerThread,
     caplog: pytest.LogCaptureFixture,
-    asked: tuple[int, int, Message],
+    requested: tuple[int, int, Message],
     error: ErrorCode,
     level: int,
     place: tuple[str, int],
 ) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     with WireClient(running.port) as client:
-        client.ask(*asked)
+        client.ask(*requested)
         host, port = client.socket.getsockname()
     (line,) = logged_errors(caplog)
     assert (line["error"], line["levelno"]) == (error.name, level)
     assert (line["topic"], line["partition"]) == place
     assert (line["peer"], line["client"]) == (f"{host}:{port}", "test")
-    assert line["api_key"] == asked[0]
+    assert line["api_key"] == requested[0]
 
 
 def test_an_error_of_acks_0_is_logged_as_well(
@@ -137,7 +137,7 @@ def test_bad_input_behind_a_normal_error_is_found_and_counted() -> None:
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ],
 )
-def test_what_every_correct_client_meets_is_not_logged(error: ErrorCode) -> None:
+def test_an_error_that_every_correct_client_meets_is_not_logged(error: ErrorCode) -> None:
     assert error_to_log(response(error)) is None
     assert error_to_log(Response(body=None, error=error)) is None
 

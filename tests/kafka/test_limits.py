@@ -1,4 +1,4 @@
-"""Every bound of a connection and of a listener: reached, kept, and left again."""
+"""Every bound of a connection and of a listener holds, and service goes on below it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_other_connections_go_on_when_memory_is_free_again(broker: MemoryBroker)
 
 
 @BOTH_LOOPS
-def test_a_client_that_takes_no_answers_stops_being_read(
+def test_a_client_that_takes_no_responses_stops_being_read(
     broker: MemoryBroker, new_loop: NewLoop
 ) -> None:
     broker.logs["orders", 0].append(make_batch([bytes(4_000_000)]))
@@ -146,7 +146,7 @@ def test_silent_connections_are_closed(
         assert running.call(lambda: running.listener._shared.request_memory.used_bytes) == 0
 
 
-def test_a_connection_that_waits_for_its_answer_is_not_idle(broker: MemoryBroker) -> None:
+def test_a_connection_that_waits_for_its_response_is_not_idle(broker: MemoryBroker) -> None:
     settings = ListenerSettings(connection_idle_max_ms=50)
     with ListenerThread(broker, settings=settings) as running, WireClient(running.port) as client:
         assert (
@@ -157,7 +157,7 @@ def test_a_connection_that_waits_for_its_answer_is_not_idle(broker: MemoryBroker
         )
 
 
-def test_an_answer_that_leaves_makes_room_for_the_next_request(broker: MemoryBroker) -> None:
+def test_a_response_that_leaves_makes_room_for_the_next_request(broker: MemoryBroker) -> None:
     broker.held_acks = []
     settings = ListenerSettings(requests_in_flight_max=1)
     with ListenerThread(broker, settings=settings) as running, WireClient(running.port) as client:

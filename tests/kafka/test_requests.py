@@ -1,4 +1,4 @@
-"""Every API serves good requests and refuses bad ones, over a real socket."""
+"""Every API serves valid requests and refuses bad ones, over a real socket."""
 
 from __future__ import annotations
 
@@ -62,9 +62,11 @@ def test_metadata_empty_list_means_no_topic_since_version_1(
 def test_metadata_of_unknown_and_illegal_names_creates_nothing(
     running: ListenerThread, broker: MemoryBroker
 ) -> None:
-    asked = ["orders", "nowhere", "../etc", "..", "orders", ""]
+    requested = ["orders", "nowhere", "../etc", "..", "orders", ""]
     with WireClient(running.port) as client:
-        response = client.ask(schemas.METADATA, 4, {"topics": [{"name": name} for name in asked]})
+        response = client.ask(
+            schemas.METADATA, 4, {"topics": [{"name": name} for name in requested]}
+        )
     assert [(topic["name"], topic["error_code"]) for topic in response["topics"]] == [
         ("orders", ErrorCode.NONE),
         ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -77,9 +79,9 @@ def test_metadata_of_unknown_and_illegal_names_creates_nothing(
 
 def test_metadata_by_topic_id(running: ListenerThread, broker: MemoryBroker) -> None:
     known, unknown = uuid.UUID(broker.topic_ids["audit"]).bytes, uuid.uuid4().bytes
-    asked = [{"name": None, "topic_id": known}, {"name": None, "topic_id": unknown}]
+    requested = [{"name": None, "topic_id": known}, {"name": None, "topic_id": unknown}]
     with WireClient(running.port) as client:
-        response = client.ask(schemas.METADATA, 12, {"topics": asked})
+        response = client.ask(schemas.METADATA, 12, {"topics": requested})
     found, missing = response["topics"]
     assert (found["name"], found["topic_id"], found["error_code"]) == ("audit", known, 0)
     assert (missing["name"], missing["topic_id"]) == (None, unknown)
@@ -87,7 +89,7 @@ def test_metadata_by_topic_id(running: ListenerThread, broker: MemoryBroker) -> 
 
 
 @pytest.mark.parametrize("why", ["leaderless", "unreachable"])
-def test_metadata_of_a_partition_without_a_leader_to_go_to(
+def test_metadata_of_a_partition_without_a_reachable_leader(
     running: ListenerThread, broker: MemoryBroker, why: str
 ) -> None:
     getattr(broker, why).add(("orders", 1))
@@ -98,7 +100,7 @@ def test_metadata_of_a_partition_without_a_leader_to_go_to(
     assert (second["error_code"], second["leader_id"]) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
 
 
-def test_metadata_names_the_addresses_of_the_listener_asked(
+def test_metadata_names_the_addresses_of_the_requests_listener(
     running: ListenerThread, broker: MemoryBroker
 ) -> None:
     broker.endpoints["TEST"] = Endpoint(listener="TEST", host="broker-0.example", port=30093)
@@ -109,14 +111,14 @@ def test_metadata_names_the_addresses_of_the_listener_asked(
 
 
 @pytest.mark.parametrize("version", range(3, 12))
-def test_produce_appends_and_answers_the_offset(
+def test_produce_appends_and_returns_the_offset(
     running: ListenerThread, broker: MemoryBroker, version: int
 ) -> None:
     batch = make_batch([b"one", b"two"])
     with WireClient(running.port) as client:
         for expected in (0, 2):
-            answer = only(client.ask(schemas.PRODUCE, version, requests.produce(batch)))
-            assert (answer["error_code"], answer["base_offset"]) == (ErrorCode.NONE, expected)
+            partition = only(client.ask(schemas.PRODUCE, version, requests.produce(batch)))
+            assert (partition["error_code"], partition["base_offset"]) == (ErrorCode.NONE, expected)
     stored = broker.logs["orders", 0].batches[1]
     assert stored[16:] == batch[16:]
     assert stored[:8] == (2).to_bytes(8, "big")
@@ -149,8 +151,8 @@ def test_produce_refuses_what_is_not_exactly_one_batch(
     error: ErrorCode,
 ) -> None:
     with WireClient(running.port) as client:
-        answer = only(client.ask(schemas.PRODUCE, version, requests.produce(batch)))
-        assert (answer["error_code"], answer["base_offset"]) == (error, -1)
+        partition = only(client.ask(schemas.PRODUCE, version, requests.produce(batch)))
+        assert (partition["error_code"], partition["base_offset"]) == (error, -1)
         assert (
             only(client.ask(schemas.PRODUCE, 7, requests.produce(make_batch([b"a"]))))["error_code"]
             == ErrorCode.NONE
@@ -161,8 +163,8 @@ def test_produce_refuses_what_is_not_exactly_one_batch(
 def test_produce_of_zstd_is_taken_from_version_7(running: ListenerThread) -> None:
     batch = make_batch([b"a"], attributes=ZSTD)
     with WireClient(running.port) as client:
-        answer = only(client.ask(schemas.PRODUCE, 7, requests.produce(batch)))
-    assert answer["error_code"] == ErrorCode.NONE
+        partition = only(client.ask(schemas.PRODUCE, 7, requests.produce(batch)))
+    assert partition["error_code"] == ErrorCode.NONE
 
 
 def test_produce_with_impossible_acks_or_transaction_reaches_no_log(
@@ -190,9 +192,9 @@ def test_produce_joins_refusals_and_outcomes_in_the_order_of_the_request(
     ]  # fmt: skip
     with WireClient(running.port) as client:
         response = client.ask(schemas.PRODUCE, 8, request)
-    answers = [(topic["name"], partition["index"], partition["error_code"])
+    outcomes = [(topic["name"], partition["index"], partition["error_code"])
                for topic in response["topics"] for partition in topic["partitions"]]  # fmt: skip
-    assert answers == [
+    assert outcomes == [
         ("orders", 1, ErrorCode.NONE),
         ("orders", 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("orders", 0, ErrorCode.INVALID_RECORD),
@@ -201,7 +203,7 @@ def test_produce_joins_refusals_and_outcomes_in_the_order_of_the_request(
     ]
 
 
-def test_moved_leader_is_named_in_the_same_answer(
+def test_moved_leader_is_named_in_the_same_response(
     running: ListenerThread, broker: MemoryBroker
 ) -> None:
     broker.moved.add(("orders", 0))
@@ -225,10 +227,10 @@ def test_fetch_returns_the_whole_batch_that_holds_the_offset(
         response = client.ask(
             schemas.FETCH, version, requests.fetch(1, partition_max_bytes=1, isolation_level=1)
         )
-    answer = only(response)
-    assert bytes(answer["records"]) == bytes(broker.logs["orders", 0].batches[0])
-    assert (answer["high_watermark"], answer["last_stable_offset"]) == (3, 3)
-    assert answer["aborted_transactions"] == []
+    partition = only(response)
+    assert bytes(partition["records"]) == bytes(broker.logs["orders", 0].batches[0])
+    assert (partition["high_watermark"], partition["last_stable_offset"]) == (3, 3)
+    assert partition["aborted_transactions"] == []
     assert response["session_id"] == 0
 
 
@@ -239,10 +241,10 @@ def test_fetch_of_large_records_arrives_byte_for_byte(
         batch = make_batch([bytes([size % 251]) * size])
         running.call(partial(broker.logs["orders", 0].append, batch))
     with WireClient(running.port) as client:
-        answer = only(
+        partition = only(
             client.ask(schemas.FETCH, 12, requests.fetch(0, partition_max_bytes=50_000_000))
         )
-    assert bytes(answer["records"]) == b"".join(broker.logs["orders", 0].batches)
+    assert bytes(partition["records"]) == b"".join(broker.logs["orders", 0].batches)
 
 
 def test_fetch_passes_bounded_values_on(running: ListenerThread, broker: MemoryBroker) -> None:
@@ -257,13 +259,13 @@ def test_fetch_passes_bounded_values_on(running: ListenerThread, broker: MemoryB
     assert call["partitions"][0].leader_epoch is None
 
 
-def test_fetch_tells_where_histories_diverge(running: ListenerThread) -> None:
+def test_fetch_returns_where_histories_diverge(running: ListenerThread) -> None:
     with WireClient(running.port) as client:
-        answer = only(client.ask(schemas.FETCH, 12, requests.fetch(0, last_fetched_epoch=9)))
-    assert answer["diverging_epoch"] == {"epoch": LEADER_EPOCH, "end_offset": 0}
+        partition = only(client.ask(schemas.FETCH, 12, requests.fetch(0, last_fetched_epoch=9)))
+    assert partition["diverging_epoch"] == {"epoch": LEADER_EPOCH, "end_offset": 0}
 
 
-def test_fetch_refuses_followers_and_sessions_it_never_gave(running: ListenerThread) -> None:
+def test_fetch_refuses_followers_and_unknown_sessions(running: ListenerThread) -> None:
     with WireClient(running.port) as client:
         follower = client.ask(schemas.FETCH, 12, requests.fetch(0, replica_id=1))
         session = client.ask(schemas.FETCH, 12, requests.fetch(0, session_id=77, session_epoch=1))
@@ -281,12 +283,12 @@ def test_list_offsets_knows_both_ends_and_refuses_times(
 ) -> None:
     running.call(lambda: broker.logs["orders", 0].append(make_batch([b"a", b"b"])))
     with WireClient(running.port) as client:
-        answers = [
+        partitions = [
             only(client.ask(schemas.LIST_OFFSETS, version, requests.list_offsets(timestamp)))
             for timestamp in (-1, -2, -3, 0, 1_700_000_000_000)
         ]
     by_time = (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, -1)
-    assert [(answer["error_code"], answer["offset"]) for answer in answers] == [
+    assert [(partition["error_code"], partition["offset"]) for partition in partitions] == [
         (0, 2), (0, 0), by_time, by_time, by_time,
     ]  # fmt: skip
 
@@ -301,14 +303,14 @@ def test_list_offsets_passes_the_leader_epoch_on(running: ListenerThread) -> Non
 
 @pytest.mark.parametrize("version", range(2, 5))
 def test_offset_for_leader_epoch(running: ListenerThread, version: int) -> None:
-    def asked(epoch: int, current: int) -> dict[str, object]:
+    def requested(epoch: int, current: int) -> dict[str, object]:
         partition = {"index": 0, "leader_epoch": epoch, "current_leader_epoch": current}
         return {"topics": [{"name": "orders", "partitions": [partition]}]}
 
     with WireClient(running.port) as client:
-        known = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, asked(3, -1)))
-        older = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, asked(1, 3)))
-        newer = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, asked(3, 9)))
+        known = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, requested(3, -1)))
+        older = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, requested(1, 3)))
+        newer = only(client.ask(schemas.OFFSET_FOR_LEADER_EPOCH, version, requested(3, 9)))
     assert (known["leader_epoch"], known["end_offset"]) == (3, 0)
     assert (older["leader_epoch"], older["end_offset"]) == (-1, -1)
     assert newer["error_code"] == ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -318,14 +320,14 @@ def test_offset_for_leader_epoch(running: ListenerThread, version: int) -> None:
 def test_init_producer_id_gives_new_ids_and_refuses_transactions(
     running: ListenerThread, version: int
 ) -> None:
-    def asked(transactional_id: str | None) -> dict[str, object]:
+    def requested(transactional_id: str | None) -> dict[str, object]:
         return {"transactional_id": transactional_id, "transaction_timeout_ms": 1000}
 
     with WireClient(running.port) as client:
-        first = client.ask(schemas.INIT_PRODUCER_ID, version, asked(None))
-        second = client.ask(schemas.INIT_PRODUCER_ID, version, asked(None))
-        refused = client.ask(schemas.INIT_PRODUCER_ID, version, asked("payments"))
-        nameless = client.ask(schemas.INIT_PRODUCER_ID, version, asked(""))
+        first = client.ask(schemas.INIT_PRODUCER_ID, version, requested(None))
+        second = client.ask(schemas.INIT_PRODUCER_ID, version, requested(None))
+        refused = client.ask(schemas.INIT_PRODUCER_ID, version, requested("payments"))
+        nameless = client.ask(schemas.INIT_PRODUCER_ID, version, requested(""))
     assert (first["error_code"], first["producer_epoch"]) == (ErrorCode.NONE, 0)
     assert second["producer_id"] != first["producer_id"]
     assert refused["error_code"] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -333,7 +335,7 @@ def test_init_producer_id_gives_new_ids_and_refuses_transactions(
     assert nameless["error_code"] == ErrorCode.INVALID_REQUEST
 
 
-def test_init_producer_id_answers_the_brokers_refusal(
+def test_init_producer_id_returns_the_brokers_refusal(
     running: ListenerThread, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> int:
@@ -356,10 +358,10 @@ def test_find_coordinator_knows_none(running: ListenerThread, version: int) -> N
             schemas.FIND_COORDINATOR, version,
             {"key": "payments", "key_type": 1, "coordinator_keys": ["payments"]},
         )  # fmt: skip
-    answer = response["coordinators"][0] if version >= 4 else response
+    group = response["coordinators"][0] if version >= 4 else response
     refusal = transactions["coordinators"][0] if version >= 4 else transactions
-    assert answer["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert answer["node_id"] == -1
+    assert group["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert group["node_id"] == -1
     if version >= 1:
         assert refusal["error_code"] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 

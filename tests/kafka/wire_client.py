@@ -1,4 +1,4 @@
-"""A client that says exactly what a test wants, well-formed or not."""
+"""A client that sends exactly the requests that a test gives it, well-formed or not."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ class WireClient:
     def ask(self, api_key: int, version: int, message: Message) -> Message:
         """Send a request and return its response."""
         correlation_id = self.send(api_key, version, message)
-        answered, response = self.receive()
-        assert answered == correlation_id
+        received_id, response = self.receive()
+        assert received_id == correlation_id
         return response
 
     def is_closed_by_server(self) -> bool:
-        """Read until the server closes; True if nothing came before."""
+        """Wait for the end of the connection; return False if a byte comes before."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""Which of our errors each answer of the API server becomes, and the URL path of an object."""
+"""The error that each response of the API server becomes, and the URL path of an object."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from strandline.kube.api import Resource
         (504, StoreUnavailable),
     ],
 )
-def test_every_refusal_has_one_meaning(status: int, kind: type[CoordinationError]) -> None:
+def test_every_status_code_becomes_one_error(status: int, kind: type[CoordinationError]) -> None:
     body = json.dumps({"kind": "Status", "message": "the sentence"})
     error = api._error("get /x", status, body)
     assert type(error) is kind
@@ -47,11 +47,11 @@ def test_every_refusal_has_one_meaning(status: int, kind: type[CoordinationError
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"no": "message"}', b"\xff", b"null"])
-def test_an_answer_that_is_no_status_is_quoted(body: bytes) -> None:
+def test_a_response_that_is_no_status_is_quoted(body: bytes) -> None:
     assert str(api._error("get /x", 502, body)).startswith("get /x: 502 ")
 
 
-def test_a_long_answer_is_cut() -> None:
+def test_a_long_response_is_cut() -> None:
     assert len(str(api._error("get /x", 502, "x" * 100_000))) < 3_000
 
 
@@ -66,7 +66,7 @@ def test_a_long_answer_is_cut() -> None:
         ),
     ],
 )
-def test_an_object_has_one_address(resource: Resource, name: str, path: str) -> None:
+def test_an_object_has_one_path(resource: Resource, name: str, path: str) -> None:
     assert resource.path("n", name, "status" if name else "") == path
 
 

@@ -1,4 +1,4 @@
-"""The API client against a real API server, its refusals and its absences included."""
+"""The API client against a real API server that also refuses, falls silent and restarts."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ def test_a_list_is_whole_across_pages(connect: Connect, namespace: str) -> None:
 def test_no_permission_names_verb_and_resource(
     control_plane: ControlPlane, connect: Connect, namespace: str
 ) -> None:
-    control_plane.kubectl("create", "serviceaccount", "nobody", "-n", namespace)
-    kubeconfig = control_plane.service_account_kubeconfig(namespace, "nobody")
+    control_plane.kubectl("create", "serviceaccount", "powerless", "-n", namespace)
+    kubeconfig = control_plane.service_account_kubeconfig(namespace, "powerless")
 
     async def scenario() -> None:
         async with connect(kubeconfig=kubeconfig) as api:
@@ -278,7 +278,7 @@ def watched_more_than(seen: list[RequestDone], times: int) -> bool:
     return len([item for item in seen if item.verb == "watch"]) > times
 
 
-def test_a_watch_from_before_the_server_started_must_be_begun_anew(
+def test_a_watch_from_before_the_server_started_has_expired(
     control_plane: ControlPlane, connect: Connect, namespace: str
 ) -> None:
     async def scenario() -> None:

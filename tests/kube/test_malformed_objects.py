@@ -130,7 +130,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("bad", "good", "listing", "_"), CASES)
-def test_list_leaves_it_out(
+def test_list_leaves_a_malformed_object_out(
     bad: Object,
     good: Object,
     listing: Callable[[ClusterStore], Any],
@@ -145,7 +145,7 @@ def test_list_leaves_it_out(
 
 
 @pytest.mark.parametrize(("bad", "good", "_", "watching"), CASES)
-def test_watch_skips_it_and_does_not_call_it_deleted(
+def test_watch_skips_a_malformed_object_and_does_not_call_it_deleted(
     bad: Object,
     good: Object,
     _: object,

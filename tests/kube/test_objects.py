@@ -113,7 +113,7 @@ def test_a_partition_state_comes_back_as_it_was_written(state: PartitionState) -
     assert stored.state == state
 
 
-def test_a_partition_without_status_is_one_nobody_led_yet() -> None:
+def test_a_partition_without_status_has_no_state() -> None:
     stored = objects.partition_from_object(partition())
     assert (stored.name, stored.resource_version, stored.state) == ("orders-0", "12", None)
     assert stored.assigned == (0, 1, 2)
@@ -158,7 +158,7 @@ def test_a_partition_without_a_field_of_its_spec_is_refused(field: str) -> None:
 
 
 @pytest.mark.parametrize("broken", [{}, {"metadata": None}, {"metadata": METADATA, "spec": []}])
-def test_what_is_no_object_at_all_is_refused(broken: dict[str, Any]) -> None:
+def test_a_dict_that_is_no_object_is_refused(broken: dict[str, Any]) -> None:
     for read in (
         objects.partition_from_object,
         objects.broker_from_object,
@@ -293,9 +293,9 @@ def test_a_controller_record_comes_back_as_it_was_written() -> None:
     status = {"controller": objects.controller_status(record)}
     found: dict[str, Any] = {"metadata": METADATA, "status": status}
     assert objects.controller_record_from_object(found) == record
-    nobody = objects.controller_record_from_object({"metadata": METADATA})
-    assert (nobody.holder_identity, nobody.controller_epoch) == ("", 0)
-    assert nobody.resource_version == "12"
+    initial = objects.controller_record_from_object({"metadata": METADATA})
+    assert (initial.holder_identity, initial.controller_epoch) == ("", 0)
+    assert initial.resource_version == "12"
     found["status"]["controller"]["epoch"] = None
     with pytest.raises(ObjectMalformed, match="epoch"):
         objects.controller_record_from_object(found)

@@ -1,4 +1,4 @@
-"""Values of one cluster on a real API server: compare-and-swap, filters, kept metadata."""
+"""The stores on a real API server: compare-and-swap, filters by cluster, kept metadata."""
 
 from __future__ import annotations
 
@@ -147,13 +147,13 @@ def test_only_objects_of_the_cluster_are_listed(
         topics = await store.list_topics()
         assert [item.topic_id for item in topics.items] == [ours]
         assert topics.items[0].settings.flush_messages == 9_223_372_036_854_775_807
-        # Brokers delete data only if no topic has its uid, so this list leaves no topic out.
+        # Brokers delete a log if this list lacks its topic's id, so the list must be complete.
         assert len(await store.list_topic_ids()) == 3
 
     on_cluster(scenario)
 
 
-def test_a_controller_is_recorded_in_place_of_the_one_that_was_found(
+def test_a_controller_replaces_the_record_that_it_read(
     control_plane: ControlPlane, namespace: str, on_cluster: Callable[[Scenario], object]
 ) -> None:
     control_plane.apply(objects.cluster(namespace))
@@ -166,15 +166,15 @@ def test_a_controller_is_recorded_in_place_of_the_one_that_was_found(
     second = replace(first, holder_identity="broker-1/b", controller_epoch=ControllerEpoch(2))
 
     async def scenario(_: ApiClient, store: ClusterStore, __: LeaseStore) -> None:
-        nobody = await store.get_controller_record()
-        assert nobody is not None
-        assert (nobody.holder_identity, nobody.controller_epoch) == ("", 0)
-        version = nobody.resource_version
+        initial = await store.get_controller_record()
+        assert initial is not None
+        assert (initial.holder_identity, initial.controller_epoch) == ("", 0)
+        version = initial.resource_version
         written = await store.put_controller_record(replace(first, resource_version=version))
         assert replace(written, resource_version="") == first
         with pytest.raises(StoreConflict, match="changed since"):
             await store.put_controller_record(replace(second, resource_version=version))
-        # The operator's write meanwhile is not lost.
+        # The operator writes meanwhile, and its write must not be lost.
         objects.patch_status(control_plane, namespace, "brokercluster/demo", {"readyBrokers": 2})
         found = await store.get_controller_record()
         assert found is not None
@@ -187,7 +187,7 @@ def test_a_controller_is_recorded_in_place_of_the_one_that_was_found(
     assert status["readyBrokers"] == 2
 
 
-def test_without_a_broker_cluster_nobody_is_recorded(
+def test_without_a_broker_cluster_no_controller_is_recorded(
     on_cluster: Callable[[Scenario], object],
 ) -> None:
     async def scenario(_: ApiClient, store: ClusterStore, __: LeaseStore) -> None:
@@ -245,7 +245,7 @@ def test_a_lease_is_replaced_by_compare_and_swap_and_keeps_its_metadata(
         released = await other.put(replace(taken, holder_identity="", lease_duration_seconds=1))
         async with aclosing(changes):
             assert (await anext(changes)).value == released
-        # The watch delivered the metadata, so this takes one request.
+        # The watch has delivered the metadata, so this write takes one request.
         again = await leases.put(replace(released, holder_identity="broker-0/x"))
         assert again.controller_epoch == 4
 

@@ -1,4 +1,4 @@
-"""Pauses double up to a bound; log lines name the wait at once and then at intervals."""
+"""Pauses double up to a bound; a wait is logged at once and then at intervals."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def test_pauses_double_up_to_a_bound_until_reset(monkeypatch: pytest.MonkeyPatch
     assert slept == [0.05, 0.1, 0.15, 0.15, 0.05]
 
 
-def test_waiting_is_said_at_once_and_then_at_intervals(
+def test_waiting_is_logged_at_once_and_then_at_intervals(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = SetTime(monkeypatch)
     report = WaitingReport(KubernetesConfig(waiting_report_interval_ms=100_000))
-    said = []
+    counts = []
     for clock.seconds in (0, 99, 100, 150, 260):
         report.waiting_for("an object", "it does not exist")
-        said.append(len(caplog.messages))
-    assert said == [1, 1, 2, 2, 3]
+        counts.append(len(caplog.messages))
+    assert counts == [1, 1, 2, 2, 3]
     report.reset()
     report.waiting_for("an object", "it does not exist")
     assert len(caplog.messages) == 4

@@ -1,4 +1,4 @@
-"""A watch that cannot go on says so; one that can says nothing."""
+"""A watch that cannot go on is logged; one that can go on is not."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .test_waiting import SetTime
 THINGS = Resource(group="", version="v1", plural="things")
 NAMED = {"fieldSelector": "metadata.name=a"}
 SETTINGS = KubernetesConfig(backoff_ms=1_000, backoff_max_ms=1_000)
-"""Each attempt is a second after the last one."""
+"""With these settings each attempt is a second after the last one."""
 UNREACHABLE = "unreachable"
 SILENT = "silent"
-"""The API server takes a watch, sends nothing and breaks."""
+"""An outcome: the API server accepts the watch, sends nothing and breaks the connection."""
 
 
 class Api:
@@ -46,8 +46,8 @@ class Api:
         yield WatchEvent(type="MODIFIED", object=changed)
 
 
-def said(api: Api, events: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Follow until so many events came; return them in the order of the lines written."""
+def logged_order(api: Api, events: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Follow until `events` events came; return events and log lines in their order."""
     clock = SetTime(monkeypatch)
     order: list[str] = []
 
@@ -81,10 +81,12 @@ def said(api: Api, events: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return order
 
 
-def test_outage_is_told_at_once_and_then_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outage_is_logged_at_once_and_then_every_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     api = Api("2", *[UNREACHABLE] * 25, "3", UNREACHABLE, "4")
     watch = "watch of things with metadata.name=a"
-    assert said(api, 3, monkeypatch) == [
+    assert logged_order(api, 3, monkeypatch) == [
         "2",
         *(f"{watch} {seconds}: unreachable" for seconds in (0, 10, 20)),
         "3",
@@ -93,13 +95,17 @@ def test_outage_is_told_at_once_and_then_every_ten_seconds(monkeypatch: pytest.M
     ]
 
 
-def test_watch_that_was_taken_ends_the_outage_without_an_event(
+def test_accepted_watch_ends_the_outage_without_an_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     api = Api(*[UNREACHABLE] * 5, SILENT, UNREACHABLE, UNREACHABLE, "2")
     watch = "watch of things with metadata.name=a"
-    assert said(api, 1, monkeypatch) == [f"{watch} 0: unreachable", f"{watch} 0: silent", "2"]
+    assert logged_order(api, 1, monkeypatch) == [
+        f"{watch} 0: unreachable",
+        f"{watch} 0: silent",
+        "2",
+    ]
 
 
-def test_watches_that_end_in_order_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert said(Api("2", "3", "4"), 3, monkeypatch) == ["2", "3", "4"]
+def test_watches_that_end_in_order_log_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert logged_order(Api("2", "3", "4"), 3, monkeypatch) == ["2", "3", "4"]

@@ -1,4 +1,4 @@
-"""Checkpoint files: Kafka's text, strictly read, never half written."""
+"""Checkpoint files have Kafka's format, are read strictly, and are replaced as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data directory: one owner, files that are whole or refused, errors with a remedy."""
+"""The data directory has one owner, refuses damaged files, and names a remedy in its errors."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ def test_the_marker_stays_until_it_is_removed(directory: DataDirectory) -> None:
     assert directory.read_clean_shutdown_marker() is None
 
 
-def test_a_failed_directory_says_so_until_somebody_has_heard(directory: DataDirectory) -> None:
+def test_a_failed_directory_stays_marked_until_the_mark_is_removed(
+    directory: DataDirectory,
+) -> None:
     assert not directory.is_marked_failed()
     directory.mark_failed()
     assert directory.is_marked_failed()
@@ -134,7 +136,7 @@ def test_logs_without_meta_or_state_file_are_never_an_empty_beginning(
 def test_a_missing_state_file_is_refused_even_without_logs(directory: DataDirectory) -> None:
     directory.write_meta(META)
     (directory.path / data_directory.STATE_FILE).unlink()
-    # A later epoch must not quietly bring an empty state back.
+    # Writing meta again must not bring back an empty state.
     directory.write_meta(META)
     with pytest.raises(CheckpointMalformed):
         directory.read_state()
@@ -244,7 +246,7 @@ def test_a_directory_that_cannot_be_written_says_what_to_do(
     with pytest.raises(LogDirectoryFailed, match=words):
         DataDirectory.open(tmp_path)
     monkeypatch.undo()
-    # The refused opening left no lock behind.
+    # The failed opening has released its lock.
     DataDirectory.open(tmp_path).close()
 
 

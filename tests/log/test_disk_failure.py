@@ -1,4 +1,4 @@
-"""A disk that is full, read-only or failing: the directory goes down, nothing is pretended."""
+"""A disk that is full, read-only or failing takes its log directory down at the first error."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from strandline.log.partition_log import PartitionLog
 from strandline.log.recovery import load_logs
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 from tests.log.support.logs import TP, Workshop, append, content
+from tests.support.volumes import mounted_tmpfs
 
 BIG = TopicSettings(segment_bytes=1 << 20)
 VALUE = b"v" * 10_000
@@ -48,14 +49,8 @@ def refuses_all_changes(log: PartitionLog) -> None:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a real file system of one megabyte."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "strandline-test", str(tmp_path)], check=False
-    )
-    assert mounted.returncode == 0, "mounting a tmpfs needs root"
-    try:
-        yield tmp_path
-    finally:
-        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+    with mounted_tmpfs(tmp_path, "size=1m") as path:
+        yield path
 
 
 def test_full_disk_fails_the_append_and_keeps_what_was_written(small_disk: Path) -> None:
@@ -174,7 +169,7 @@ def test_failed_fsync_before_the_ack_fails_the_append(
     log.close()
 
 
-def test_file_cut_by_somebody_else_fails_the_read(tmp_path: Path) -> None:
+def test_file_cut_by_another_process_fails_the_read(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path, BIG)
     log = workshop.create()
     append(log, value=VALUE)
@@ -189,7 +184,7 @@ def test_data_directory_that_is_gone_fails_the_load(tmp_path: Path) -> None:
         load_logs(workshop.root, clean=True, persisted={}, environment=workshop.environment)
 
 
-def test_deleting_what_is_gone_fails(tmp_path: Path) -> None:
+def test_deletion_of_a_missing_log_fails(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path)
     log = workshop.create()
     workshop.folder.rename(tmp_path / "moved")

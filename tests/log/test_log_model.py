@@ -1,7 +1,7 @@
-"""A log against a plain list of batches: any order of appends, cuts, crashes and reads.
+"""A log against a plain list of batches: any order of appends, truncations, crashes and reads.
 
-The list knows nothing of files. A crash without a sync may cut the tail at any byte or
-change one; the rest must then be a prefix of the list.
+A loss of power may cut or change any byte that was not flushed; the log must then be a prefix of
+the list.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Batch:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Rules change the log and the list alike; invariants compare them."""
+    """Rules make the same change to the log and to the list; invariants compare them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(torn=st.integers(0, 90))
     def killed(self, torn: int) -> None:
-        """Kill the process: the page cache survives, its last write may be cut."""
+        """Kill the process: the page cache survives, but the last write may be torn."""
         self.log._segments.release_all()
         beginning = stamped(batch([b"t" * 40]), base_offset=self.end, leader_epoch=self.epoch)[
             :torn

@@ -1,4 +1,4 @@
-"""One log: it appends, reads, rolls, cuts and reopens batches, and refuses bad ones."""
+"""One log: create, append, read, roll, flush, truncate, delete."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def bases(parts: list[memoryview]) -> list[int]:
 # --- create -----------------------------------------------------------------------------
 
 
-def test_new_log_is_empty_and_says_whose_it_is(workshop: Workshop) -> None:
+def test_new_log_is_empty_and_names_its_partition(workshop: Workshop) -> None:
     log = workshop.create()
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (0, 0, 0)
     assert log.read(from_offset=0, up_to_offset=0, max_bytes=ALL) == []
@@ -113,7 +113,7 @@ def test_folder_that_is_a_link_elsewhere_is_refused(workshop: Workshop, tmp_path
 
 
 @pytest.mark.parametrize("name", ["", "or ders", "a/b", "x" * 250, "a\nversion: 1"])
-def test_topic_name_no_topic_can_have_is_refused(workshop: Workshop, name: str) -> None:
+def test_illegal_topic_name_is_refused(workshop: Workshop, name: str) -> None:
     with pytest.raises(ProtocolError):
         PartitionLog.create(
             workshop.root,
@@ -150,7 +150,7 @@ def test_metadata_that_does_not_describe_its_folder_is_refused(
 
 
 def follow(log: PartitionLog, fetched: bytes | memoryview) -> None:
-    """Append everything a leader sent."""
+    """Append all batches that a leader sent."""
     batches = read_fetched(fetched)
     log.append_as_follower(batches, batch_count=len(batches.headers))
 
@@ -187,7 +187,7 @@ def test_follower_holds_the_bytes_of_the_leader(workshop: Workshop, tmp_path: Pa
     assert names == sorted(path.name for path in follower.folder.glob("*.log"))
 
 
-def test_append_elsewhere_than_at_the_end_is_a_broken_promise(workshop: Workshop) -> None:
+def test_append_elsewhere_than_at_the_end_is_an_invariant_violation(workshop: Workshop) -> None:
     log = workshop.create()
     fill(log, batches=2)
     one = read_client_batch(batch([b"x"]))
@@ -199,7 +199,7 @@ def test_append_elsewhere_than_at_the_end_is_a_broken_promise(workshop: Workshop
     assert log.log_end_offset == 4
 
 
-def test_append_under_a_fallen_epoch_is_a_broken_promise(workshop: Workshop) -> None:
+def test_append_under_a_lower_epoch_is_an_invariant_violation(workshop: Workshop) -> None:
     log = workshop.create()
     append(log, epoch=4)
     with pytest.raises(InvariantViolation):
@@ -229,7 +229,7 @@ def test_read_returns_whole_batches_around_the_offset(workshop: Workshop) -> Non
     log = workshop.create()
     fill(log, batches=10, records=3)
     read = log.read(from_offset=4, up_to_offset=11, max_bytes=ALL)
-    assert bases(read) == [3, 6], "from inside a batch; the one that would pass 11 stays away"
+    assert bases(read) == [3, 6], "a batch that holds offset 4 comes, one that passes 11 does not"
     assert bases(log.read(from_offset=9, up_to_offset=30, max_bytes=1)) == [9]
     assert log.read(from_offset=9, up_to_offset=11, max_bytes=ALL) == []
     assert log.read(from_offset=30, up_to_offset=30, max_bytes=ALL) == []
@@ -360,7 +360,7 @@ def test_flush_reaches_every_segment_written_since_the_last_one(
     synced.clear()
     again = workshop.open(recovery_point=0)
     again.flush()
-    assert synced == inodes, "what an earlier process left unflushed counts too"
+    assert synced == inodes, "a flush includes segments that an earlier process left unflushed"
 
 
 @pytest.mark.parametrize("every,expected", [(1, [2, 4, 6]), (3, [0, 4, 4]), (100, [0, 0, 0])])
@@ -382,7 +382,7 @@ def test_follower_flushes_too(tmp_path: Path) -> None:
 # --- truncate ---------------------------------------------------------------------------
 
 
-def test_truncation_keeps_what_is_below_and_goes_on_from_there(workshop: Workshop) -> None:
+def test_truncation_keeps_records_below_and_appends_go_on_there(workshop: Workshop) -> None:
     log = workshop.create()
     fill(log, batches=10, epoch=1)
     fill(log, batches=10, epoch=2)

@@ -1,4 +1,4 @@
-"""Sequences of idempotent producers: new, retried, out of order, forgotten, truncated."""
+"""Sequence numbers of idempotent producers: new, duplicate, out of order, forgotten, truncated."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def fed(headers: Sequence[BatchHeader]) -> ProducerState:
 def test_next_sequence_is_new_and_the_same_again_is_a_duplicate_with_its_offsets() -> None:
     state = fed([header(0, records=3, offset=100), header(3, records=2, offset=103)])
     assert state.check(header(5)) is ErrorCode.NONE
-    answer = state.check(header(0, records=3))
-    assert isinstance(answer, BatchSpan)
-    assert (answer.base_offset, answer.next_offset) == (100, 103)
+    duplicate = state.check(header(0, records=3))
+    assert isinstance(duplicate, BatchSpan)
+    assert (duplicate.base_offset, duplicate.next_offset) == (100, 103)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_next_sequence_is_new_and_the_same_again_is_a_duplicate_with_its_offsets
     [(6, 1), (4, 1), (0, 2), (0, 5), (3, 1)],
     ids=["gap", "inside", "shorter retry", "longer retry", "part of the last"],
 )
-def test_neither_next_nor_exactly_as_before_is_out_of_order(sequence: int, records: int) -> None:
+def test_a_sequence_neither_next_nor_a_repeat_is_out_of_order(sequence: int, records: int) -> None:
     state = fed([header(0, records=3), header(3, records=2, offset=3)])
     assert state.check(header(sequence, records=records)) is OUT_OF_ORDER
 
@@ -63,7 +63,7 @@ def test_batch_without_producer_is_never_checked_or_remembered() -> None:
     assert len(state._producers) == 0
 
 
-def test_five_batches_are_remembered_and_the_sixth_back_is_not_called_a_duplicate() -> None:
+def test_five_batches_are_remembered_and_an_older_one_is_no_duplicate() -> None:
     state = fed([header(n, offset=n) for n in range(6)])
     assert state.check(header(0)) is OUT_OF_ORDER
     for n in range(1, 6):
@@ -82,9 +82,9 @@ def test_higher_producer_epoch_must_begin_at_zero_and_forgets_the_old_batches() 
     assert state.check(header(2, epoch=1)) is OUT_OF_ORDER
     assert state.check(header(0, epoch=1)) is ErrorCode.NONE
     state.record(header(0, epoch=1, offset=2))
-    answer = state.check(header(0, epoch=1))
-    assert isinstance(answer, BatchSpan)
-    assert answer.base_offset == 2
+    duplicate = state.check(header(0, epoch=1))
+    assert isinstance(duplicate, BatchSpan)
+    assert duplicate.base_offset == 2
 
 
 def test_sequence_wraps_to_zero() -> None:
@@ -103,7 +103,7 @@ def test_least_recently_writing_producer_is_forgotten_first() -> None:
     for producer in (1, 2, 1, 3):
         state.record(header(0 if producer != 1 else len(state._producers), producer=producer))
     assert len(state._producers) == 2
-    assert state.check(header(50, producer=2)) is ErrorCode.NONE, "forgotten, so anything goes"
+    assert state.check(header(50, producer=2)) is ErrorCode.NONE, "a forgotten producer is new"
     assert state.check(header(50, producer=1)) is OUT_OF_ORDER
 
 

@@ -1,4 +1,4 @@
-"""Headers: parsed as Kafka's own encoders write them, refused with Kafka's codes."""
+"""Batch headers are parsed as kafka-python writes them, and refused with Kafka's error codes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check(
     message_max_bytes: int = 1000,
     segment_max_bytes: int = 1 << 30,
 ) -> BatchHeader:
-    """Take a client's batch as the broker does: read, then check."""
+    """Read and check a client's batch as the broker does; return its header."""
     sent = read_client_batch(source)
     check_client_batch(
         sent,

@@ -97,7 +97,7 @@ def test_flipped_byte_cuts_there_and_deletes_later_segments(workshop: Workshop) 
     assert workshop.open().log_end_offset == kept * RECORDS + 1
 
 
-def test_data_below_the_recovery_point_is_not_summed_again(workshop: Workshop) -> None:
+def test_crcs_below_the_recovery_point_are_not_checked_again(workshop: Workshop) -> None:
     whole = filled(workshop)
     change_byte(segments(workshop)[0], 70)
     first_of_last = int(segments(workshop)[-1].stem)
@@ -106,7 +106,7 @@ def test_data_below_the_recovery_point_is_not_summed_again(workshop: Workshop) -
     assert workshop.open(recovery_point=0).log_end_offset == 0
 
 
-def test_segment_that_holds_the_recovery_point_is_summed(workshop: Workshop) -> None:
+def test_crcs_of_the_segment_that_holds_the_recovery_point_are_checked(workshop: Workshop) -> None:
     filled(workshop)
     change_byte(segments(workshop)[1], 70)
     inside = int(segments(workshop)[1].stem)
@@ -161,7 +161,7 @@ def test_torn_last_write_is_cut_and_is_no_damage(workshop: Workshop, torn: int) 
     assert not log.validation.damaged
 
 
-def test_whole_batch_of_another_place_is_not_taken_for_ours(workshop: Workshop) -> None:
+def test_whole_batch_with_another_base_offset_is_cut(workshop: Workshop) -> None:
     whole = filled(workshop)
     with segments(workshop)[-1].open("ab") as file:
         file.write(batch([b"x"], base_offset=41, leader_epoch=2))
@@ -170,7 +170,7 @@ def test_whole_batch_of_another_place_is_not_taken_for_ours(workshop: Workshop) 
     assert "base offset 41 where 40 must follow" in log.validation.problem
 
 
-def test_leader_epoch_that_falls_or_was_never_heard_of_ends_the_log(workshop: Workshop) -> None:
+def test_leader_epoch_that_falls_or_is_unknown_ends_the_log(workshop: Workshop) -> None:
     whole = filled(workshop)
     for epoch, accepted in ((1, False), (2, True), (5, True), (6, False)):
         with segments(workshop)[-1].open("ab") as file:
@@ -303,7 +303,7 @@ def test_log_that_is_gone_is_a_loss_if_it_held_records(
     assert list(loaded.logs) == [TP]
 
 
-def test_log_that_was_promised_and_not_made_yet_is_no_loss(workshop: Workshop) -> None:
+def test_log_of_the_state_file_that_was_never_made_is_no_loss(workshop: Workshop) -> None:
     filled(workshop)
     HighWatermarkCheckpoint(workshop.root).write({TP: 4, OTHER: 0})
     loaded = load(workshop, state(TP), state(OTHER))
@@ -354,7 +354,9 @@ def test_malformed_offset_checkpoint_costs_a_warning_only(workshop: Workshop, na
     assert len(loaded.warnings) == 1
 
 
-def test_strange_folders_are_told_and_left_and_unfinished_ones_removed(workshop: Workshop) -> None:
+def test_strange_folders_are_reported_and_kept_and_unfinished_ones_removed(
+    workshop: Workshop,
+) -> None:
     filled(workshop)
     strange = ["orders-0", f"{TOPIC_ID}-03", "notes.deleted"]
     for name in strange:

@@ -1,7 +1,7 @@
-"""A cluster from the chart through a hard life: pods deleted, processes killed, a node lost.
+"""A cluster from the chart under faults: pods deleted, processes killed, a node lost.
 
-One release for the whole module, a topic and a load for each test. Every test ends with the
-judgement of the load's history against the logs of all replicas.
+All tests share one release; each test has its own topic and load. At its end each test judges the
+load's history against the logs of all replicas.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ def installed(cluster: Cluster) -> Iterator[Installed]:
     """Provide a release in a namespace that takes only restricted pods."""
     images = cluster.load_images("broker", "operator", "client")
     namespace = f"cluster-life-{uuid.uuid4().hex[:8]}"
-    cluster.kubectl("create", "namespace", namespace)
-    label = "pod-security.kubernetes.io/enforce=restricted"
-    cluster.kubectl("label", "namespace", namespace, label)
+    cluster.create_restricted_namespace(namespace)
     yield Installed(cluster, namespace, images)
     cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-def test_three_brokers_come_up_for_a_topic_and_survive_the_loss_of_a_leaders_pod(
+def test_three_brokers_start_for_a_topic_and_survive_the_loss_of_a_leaders_pod(
     installed: Installed,
 ) -> None:
     with installed.under_load("graceful") as run:
@@ -107,7 +105,7 @@ def test_a_killed_node_costs_a_pause_and_its_broker_starts_clean(
         run.judged()
 
 
-def test_a_topic_grows_under_load_and_is_empty_when_made_again(installed: Installed) -> None:
+def test_a_topic_grows_under_load_and_is_empty_when_created_again(installed: Installed) -> None:
     kubernetes = installed.kubernetes
     topic, added = "grown", PARTITIONS
     with installed.under_load(topic) as run:

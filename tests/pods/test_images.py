@@ -1,4 +1,4 @@
-"""The demo reports at once which images the nodes cannot get."""
+"""The demo reports which images the nodes cannot pull, before it installs anything."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tests.support.commands import programs
 
 pytestmark = pytest.mark.pods
 
-NOBODYS = "localhost/nobody/has-this:1"
+UNKNOWN_IMAGE = "localhost/no-such/image:1"
 
 
-def test_an_image_that_no_node_gets_is_told_and_those_there_are_not(
+def test_an_image_that_no_node_can_pull_is_reported_and_present_ones_are_not(
     cluster: Cluster, pods_namespace: str
 ) -> None:
     images = cluster.load_images("broker")
     kubernetes = Kubernetes(cluster.kubeconfig, pods_namespace, programs())
-    said: list[str] = []
-    assert check_images(kubernetes, images, said.append) == images
-    assert said == []
-    with pytest.raises(ImagesMissing) as told:
-        check_images(kubernetes, {**images, "missing": NOBODYS}, said.append)
-    assert re.search(rf"{NOBODYS}: (ErrImagePull|ImagePullBackOff): ", str(told.value))
-    assert images["broker"] not in str(told.value)
-    (line,) = said
-    assert line.startswith(f"  {NOBODYS}: ")
+    reported: list[str] = []
+    assert check_images(kubernetes, images, reported.append) == images
+    assert reported == []
+    with pytest.raises(ImagesMissing) as refusal:
+        check_images(kubernetes, {**images, "missing": UNKNOWN_IMAGE}, reported.append)
+    assert re.search(rf"{UNKNOWN_IMAGE}: (ErrImagePull|ImagePullBackOff): ", str(refusal.value))
+    assert images["broker"] not in str(refusal.value)
+    (line,) = reported
+    assert line.startswith(f"  {UNKNOWN_IMAGE}: ")
     assert kubernetes.get("pods,serviceaccounts", "-l", LABEL)["items"] == []

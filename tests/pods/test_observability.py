@@ -1,7 +1,7 @@
-"""Prometheus, dashboard and analysis beside real brokers: they tell what really happened.
+"""Prometheus, dashboard and analysis beside real brokers show what really happened.
 
-One installation for all tests: brokers under load, two faults, then the analysis as a Job. The
-tests compare its tables with what a watch saw the controller commit.
+All tests share one installation: brokers under load, two faults, then the analysis as a Job. The
+tests compare its tables with the states that the controller committed, as a watch saw them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import pytest
 import yaml
 
 from strandline import names
-from tests.support.cluster import Cluster
+from tests.support.broker_group import FAULT_LIMIT_MS
+from tests.support.cluster import RESTRICTED, Cluster
 from tests.support.commands import REPOSITORY, CommandError, programs, run
 from tests.support.eventually import eventually
 from tests.support.fixtures import namespace_name
-from tests.support.installed import FAULT_LIMIT_MS
 from tests.support.partition_watch import CommittedStates, PartitionWatch
 from tests.support.strandline_objects import CHART, install_crds
 
@@ -39,9 +39,9 @@ INTERVAL_MS = 1000
 CALM_MS = 4000
 """Pause between two faults, for scrapes of the healthy state."""
 COUNTED_MS = 20_000
-"""Time before the first fault whose scrapes a test counts."""
+"""Time before the first fault; a test counts the scrapes in it."""
 JITTER_MS = 50
-"""How far the usual pause between two scrapes may be from the interval."""
+"""How far the median pause between two scrapes may be from the interval."""
 RELEASE = "strandline"
 ANALYSIS_NODE = "worker1"
 UP_WITHIN_MS = 240_000
@@ -58,15 +58,7 @@ WHEN_IT_HAPPENS = {
     names.KUBERNETES_CONFLICTS_TOTAL,
     names.LOG_FLUSH_SECONDS,
 }
-"""Their label values are known only after the first event of the kind."""
-
-RESTRICTED = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "readOnlyRootFilesystem": True,
-    "runAsNonRoot": True,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
+"""Rows without samples before their first event, which gives them their label values."""
 
 
 @dataclass
@@ -84,7 +76,7 @@ class Observed:
     values: list[str]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Ask this installation's Prometheus about the end of the run."""
+        """Return a query's result in this installation's Prometheus at the end of the run."""
         return query(self.cluster, self.namespace, expression, at_ms=self.ended_ms)
 
 
@@ -121,7 +113,7 @@ class Installation:
         self.values: list[str] = []
 
     def install(self) -> None:
-        """Install the chart, make a topic, and write to it until every replica is in sync."""
+        """Install the chart, create a topic, and start a load once every replica is in sync."""
         images = self.cluster.load_images("broker", "operator", "prometheus", "client")
         client = images.pop("client")
         images |= self.cluster.load_images("analysis", nodes=(ANALYSIS_NODE,))
@@ -190,7 +182,7 @@ class Installation:
         try:
             self.cluster.exec(self.namespace, pod, "python", "-c", program)
         except CommandError as error:
-            if error.status != 137:  # the container may be gone before the command has ended
+            if error.status != 137:  # the container may end before the command does
                 raise
         return self._settled("leader killed", broker, at_ms)
 
@@ -309,11 +301,9 @@ def rfc3339(time_ms: int) -> str:
 
 @pytest.fixture(scope="module")
 def observed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
-    """Provide the story: installed, loaded, a leader killed, another deleted, analysed."""
+    """Provide a whole run: install, load, kill a leader, delete another leader's pod, analyse."""
     namespace = namespace_name("observability")
-    cluster.kubectl("create", "namespace", namespace)
-    label = "pod-security.kubernetes.io/enforce=restricted"
-    cluster.kubectl("label", "namespace", namespace, label)
+    cluster.create_restricted_namespace(namespace)
     installation = Installation(cluster, namespace)
     try:
         yield story(installation, tmp_path_factory.mktemp("watch") / "partitions.json")
@@ -329,7 +319,7 @@ def story(installation: Installation, watched: Path) -> Observed:
     try:
         installation.wait_scrapes(after_ms=started_ms + COUNTED_MS)
         faults = [installation.kill(installation.leader_of(0))]
-        # Not the controller's: no scrape would see the counter of its own shutdown.
+        # Not the controller's pod: no scrape would see the counter of its own shutdown.
         faults.append(installation.delete(installation.leader_besides_the_controller()))
         ended_ms = now_ms()
     finally:

@@ -1,4 +1,4 @@
-"""The images run under the restricted pod security standard, without exceptions."""
+"""The images run under the restricted pod security standard."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster import Cluster
+from tests.support.cluster import RESTRICTED, Cluster
 from tests.support.commands import REPOSITORY, CommandError
 from tests.support.eventually import eventually
 
@@ -37,14 +37,6 @@ print(json.dumps({{
     "malloc": sorted(name for name in os.environ if name.startswith("MALLOC_")),
 }}))
 """
-
-RESTRICTED = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "readOnlyRootFilesystem": True,
-    "runAsNonRoot": True,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
 
 
 def pod(name: str, image: str, args: list[str], security: dict[str, Any] | None) -> dict[str, Any]:
@@ -143,16 +135,16 @@ def test_the_prometheus_image_scrapes_itself(cluster: Cluster, pods_namespace: s
     query = f"/api/v1/namespaces/{pods_namespace}/pods/prometheus:9090/proxy/api/v1/query?query=up"
 
     def own_sample() -> bool:
-        answer = json.loads(cluster.kubectl("get", "--raw", query))
+        response = json.loads(cluster.kubectl("get", "--raw", query))
         return any(
             result["metric"]["job"] == "prometheus" and result["value"][1] == "1"
-            for result in answer["data"]["result"]
+            for result in response["data"]["result"]
         )
 
     eventually(own_sample, within_ms=90_000, what="a sample of Prometheus about itself")
 
 
-def test_stop_of_a_pod_reaches_the_program_below_tini(
+def test_sigterm_of_a_pod_reaches_the_program_below_tini(
     cluster: Cluster, pods_namespace: str, images: dict[str, str]
 ) -> None:
     program = (

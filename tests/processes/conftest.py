@@ -15,12 +15,6 @@ from tests.support.fixtures import namespace_name
 MakeGroup = Callable[..., BrokerGroup]
 
 
-@pytest.fixture(scope="session")
-def crds(control_plane: ControlPlane) -> None:
-    """Install the CRDs once."""
-    objects.install_crds(control_plane)
-
-
 @pytest.fixture(scope="module")
 def shared_group(
     control_plane: ControlPlane,

@@ -1,4 +1,4 @@
-"""The API server is gone for a while: the brokers go on, and no leader is demoted for it."""
+"""While the API server is down, the brokers keep serving, and no partition changes its leader."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PARTITIONS = 3
 OUTAGE_SECONDS = 20
 REPORT_SECONDS = KubernetesConfig().waiting_report_interval_ms / 1000
 BETWEEN_ATTEMPTS_SECONDS = 5.0
-"""A report comes with the first attempt after it is due."""
+"""A broker logs a report at its first attempt after the report is due."""
 RATE_KEPT = 0.8
 SESSION_SECONDS = 2
-"""After so long without a word a broker is dead (timing demo)."""
+"""A broker that sends no heartbeat for this long is declared dead (timing demo)."""
 
 
 @pytest.fixture
@@ -49,16 +49,16 @@ def acked_between(load: LoadProcess, start: int, end: int) -> int:
 
 
 def check_leaders(group: BrokerGroup, before: list[dict[str, Any]]) -> None:
-    """Fail if a partition was elected a leader since, be it the same one."""
+    """Fail if a partition had a leader election since `before`, even one of the same leader."""
     after = group.partitions("orders", PARTITIONS)
     assert [s["leaderEpoch"] for s in after] == [s["leaderEpoch"] for s in before]
     assert [s["leader"] for s in after] == [s["leader"] for s in before]
 
 
-def check_outage_is_told(broker: BrokerProgram, watch: str) -> None:
-    """Fail unless a broker told of a watch at once, and again after the interval."""
-    told = [line for line in broker.lines() if line.get("waiting_for") == watch]
-    first, second = (line["waited_seconds"] for line in told[:2])
+def check_outage_is_logged(broker: BrokerProgram, watch: str) -> None:
+    """Fail unless a broker logged the outage of a watch at once, and again after the interval."""
+    lines = [line for line in broker.lines() if line.get("waiting_for") == watch]
+    first, second = (line["waited_seconds"] for line in lines[:2])
     assert first == 0
     assert REPORT_SECONDS <= second < REPORT_SECONDS + BETWEEN_ATTEMPTS_SECONDS
 
@@ -83,13 +83,13 @@ def test_records_go_on_without_an_api_server_and_no_leader_changes(
     check_leaders(group, before)
     for number, broker in enumerate(group.brokers):
         assert broker.runs()
-        check_outage_is_told(broker, "watch of leases with metadata.name=demo-controller")
-        check_outage_is_told(broker, f"watch of brokers with metadata.name=demo-{number}")
+        check_outage_is_logged(broker, "watch of leases with metadata.name=demo-controller")
+        check_outage_is_logged(broker, f"watch of brokers with metadata.name=demo-{number}")
 
     # Everything works again: a topic is created, and a dead leader is replaced.
     group.create_topic("later", partitions=PARTITIONS)
     group.wait_full_isr("later", PARTITIONS)
-    # By now a broker without a session would have been given up for dead.
+    # After this wait the controller would have declared dead any broker without a session.
     load.wait_reports(len(load.reports()) + 2 * SESSION_SECONDS)
     check_leaders(group, before)
     victim = group.leaders("orders", PARTITIONS)[0]

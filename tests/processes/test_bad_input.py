@@ -1,4 +1,4 @@
-"""Bad input to a running broker: the right refusal, no change, one log line."""
+"""Bad input to a running broker: the broker refuses it, changes nothing, and logs one line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ METADATA = (schemas.METADATA, 9)
 REPLICATE = "/strandline.v1.Replication/Replicate"
 SESSION = "/strandline.v1.Controller/Session"
 PROBE = "/strandline.v1.Peer/Probe"
-ANSWER_LIMIT_SECONDS = 10
+RESPONSE_LIMIT_SECONDS = 10
 OVERSIZE_BYTES = 1_100_000
 GARBAGE = random.Random(1).randbytes(4_000)
 NO_PROTOCOL = {
@@ -56,7 +56,7 @@ def victim(shared_group: BrokerGroup) -> Victim:
 
 @pytest.fixture(autouse=True)
 def unchanged(victim: Victim) -> Iterator[None]:
-    """Hold each test to it that nothing changed and that nothing more was said."""
+    """Fail each test that changed anything, or that left log lines which it did not expect."""
     yield
     more = [victim.drain(of=broker) for broker in range(3)]
     victim.assert_unchanged()
@@ -96,51 +96,51 @@ def test_a_bad_batch_is_refused(
 ) -> None:
     request = produce(batch, topic=topic, partition=partition)
     with WireClient(victim.broker.internal_port) as client:
-        answer = only(client.ask(*PRODUCE, request))
-        assert (answer["error_code"], answer["base_offset"]) == (error, -1)
+        response = only(client.ask(*PRODUCE, request))
+        assert (response["error_code"], response["base_offset"]) == (error, -1)
         place = {"api": "Produce", "topic": topic, "partition": partition}
-        victim.assert_refusal_was_told(client, error, place)
+        victim.assert_refusal_was_logged(client, error, place)
 
 
-def test_a_bad_batch_that_wants_no_answer_ends_the_connection(victim: Victim) -> None:
+def test_a_bad_batch_with_acks_none_ends_the_connection(victim: Victim) -> None:
     with WireClient(victim.broker.internal_port) as client:
         client.send(*PRODUCE, produce(corrupt_batch(), topic=TOPIC, acks=0))
         assert client.is_closed_by_server()
-        victim.assert_refusal_was_told(client, ErrorCode.CORRUPT_MESSAGE, {"api": "Produce"})
+        victim.assert_refusal_was_logged(client, ErrorCode.CORRUPT_MESSAGE, {"api": "Produce"})
 
 
 ESCAPES = ["../../etc/passwd", "..", ".", "/etc", "a/b", "a\\b", "a\0b", "", "x" * 300]
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_a_name_that_is_none_is_refused(victim: Victim, name: str) -> None:
+def test_an_illegal_topic_name_is_refused(victim: Victim, name: str) -> None:
     with WireClient(victim.broker.internal_port) as client:
-        asked = {"topics": [{"name": name}], "allow_auto_topic_creation": True}
-        (topic,) = client.ask(*METADATA, asked)["topics"]
+        message = {"topics": [{"name": name}], "allow_auto_topic_creation": True}
+        (topic,) = client.ask(*METADATA, message)["topics"]
         assert topic["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
         place = {"api": "Metadata", "topic": name[:249]}
-        victim.assert_refusal_was_told(client, ErrorCode.INVALID_TOPIC_EXCEPTION, place)
+        victim.assert_refusal_was_logged(client, ErrorCode.INVALID_TOPIC_EXCEPTION, place)
 
 
 @pytest.mark.parametrize("offset", [-1, -(1 << 63), RECORDS + 1, (1 << 63) - 1])
 def test_an_offset_outside_the_log_is_out_of_range(victim: Victim, offset: int) -> None:
     with WireClient(victim.broker.internal_port) as client:
-        answer = only(client.ask(*FETCH, fetch(offset, topic=TOPIC)))
-        assert answer["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE
+        response = only(client.ask(*FETCH, fetch(offset, topic=TOPIC)))
+        assert response["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE
         place = {"api": "Fetch", "topic": TOPIC, "partition": 0}
-        victim.assert_refusal_was_told(client, ErrorCode.OFFSET_OUT_OF_RANGE, place)
+        victim.assert_refusal_was_logged(client, ErrorCode.OFFSET_OUT_OF_RANGE, place)
 
 
 def with_epoch(api: tuple[int, int], epoch: int) -> Message:
-    """Return a request of a peer that believes in this leader epoch."""
+    """Return a request that carries this leader epoch."""
     if api == FETCH:
         request = fetch(0, topic=TOPIC)
         request["topics"][0]["partitions"][0]["current_leader_epoch"] = epoch
         return request
     if api == LIST_OFFSETS:
         return list_offsets(-1, topic=TOPIC, leader_epoch=epoch)
-    asked = {"index": 0, "current_leader_epoch": epoch, "leader_epoch": 0}
-    return {"replica_id": -1, "topics": [{"name": TOPIC, "partitions": [asked]}]}
+    partition = {"index": 0, "current_leader_epoch": epoch, "leader_epoch": 0}
+    return {"replica_id": -1, "topics": [{"name": TOPIC, "partitions": [partition]}]}
 
 
 @pytest.mark.parametrize("api", [FETCH, LIST_OFFSETS, EPOCH_END])
@@ -152,9 +152,9 @@ def test_another_leader_epoch_is_refused(
     victim: Victim, api: tuple[int, int], ahead: int, error: ErrorCode
 ) -> None:
     with WireClient(victim.broker.internal_port) as client:
-        answer = only(client.ask(*api, with_epoch(api, victim.leader_epoch + ahead)))
-        assert answer["error_code"] == error
-        victim.assert_refusal_was_told(client, error, {"topic": TOPIC, "partition": 0})
+        response = only(client.ask(*api, with_epoch(api, victim.leader_epoch + ahead)))
+        assert response["error_code"] == error
+        victim.assert_refusal_was_logged(client, error, {"topic": TOPIC, "partition": 0})
 
 
 def test_an_unknown_version_and_an_unknown_api_end_the_connection(victim: Victim) -> None:
@@ -169,7 +169,7 @@ def test_an_unknown_version_and_an_unknown_api_end_the_connection(victim: Victim
         assert (line["api_key"], line["api_version"]) == (api_key, version)
 
 
-# --- garbage ----------------------------------------------------------------------------
+# --- bytes that are no request of the port's protocol -------------------------------------
 
 
 @pytest.mark.parametrize("listener", ["INTERNAL", "HTTP"])
@@ -181,11 +181,11 @@ def test_garbage_on_a_port_ends_that_connection_alone(
     line = victim.next_line()
     assert line["message"] == MALFORMED
     assert line["reason"]
-    # aiohttp knows the host alone.
+    # aiohttp gives a peer's host without its port.
     assert line["peer"] == (f"127.0.0.1:{port}" if listener == "INTERNAL" else "127.0.0.1")
 
 
-def test_a_request_that_never_ends_is_told_with_its_connection(victim: Victim) -> None:
+def test_a_request_that_never_ends_is_logged_with_its_connection(victim: Victim) -> None:
     port = victim.send_and_wait_for_the_end("INTERNAL", b"\0\0\x20\0" + GARBAGE)
     line = victim.next_line()
     assert line["message"] == "connection lost within a request"
@@ -214,7 +214,7 @@ def test_an_unknown_path_is_not_found(victim: Victim) -> None:
 def follower_fetch(
     victim: Victim, *, broker_ahead: int = 0, leader_ahead: int = 0, offset: int = RECORDS
 ) -> bytes:
-    """Return the fetch of a follower whose epochs differ from the true ones by so much."""
+    """Return a follower's fetch; its epochs are the true ones plus the given differences."""
     follower = (victim.leader + 1) % 3
     registered = victim.group.get("brokers", f"demo-{follower}")["status"]
     partition = FetchPartition(
@@ -235,32 +235,33 @@ def follower_fetch(
     return b"".join(encode_fetch(FollowerFetchSession().frame_of(fetch)))
 
 
-def answer_to(port: int, method: str, message: bytes) -> bytes | None:
-    """Return the first answer on a stream, None if the stream is ended instead.
+def response_to(port: int, method: str, message: bytes) -> bytes | None:
+    """Return the server's first message on a stream, None if the server ends the stream instead.
 
-    We speak on until there is one, and leave when the other end has: who goes first is told of.
+    The client keeps its side open until then, and leaves after the server has ended the stream:
+    the broker logs a client that leaves first.
     """
-    answered = threading.Event()
+    responded = threading.Event()
 
-    def spoken() -> Iterator[bytes]:
+    def messages() -> Iterator[bytes]:
         yield message
-        answered.wait(ANSWER_LIMIT_SECONDS)
+        responded.wait(RESPONSE_LIMIT_SECONDS)
 
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        call = channel.stream_stream(method)(spoken(), timeout=ANSWER_LIMIT_SECONDS)
-        answer: bytes | None = next(call, None)
-        answered.set()
+        call = channel.stream_stream(method)(messages(), timeout=RESPONSE_LIMIT_SECONDS)
+        response: bytes | None = next(call, None)
+        responded.set()
         for _ in call:
             pass
-    return answer
+    return response
 
 
 def fetched(victim: Victim, fetch_bytes: bytes) -> RecordsFrame | None:
-    """Return what the leader answers a follower, None if it ends the stream."""
-    answer = answer_to(victim.port_of("GRPC"), REPLICATE, fetch_bytes)
-    if answer is None:
+    """Return the leader's response to a follower's fetch, None if the leader ends the stream."""
+    response = response_to(victim.port_of("GRPC"), REPLICATE, fetch_bytes)
+    if response is None:
         return None
-    (frame, *_) = decode(answer)
+    (frame, *_) = decode(response)
     assert isinstance(frame, RecordsFrame)
     return frame
 
@@ -282,17 +283,17 @@ def test_the_fetch_of_a_stale_follower_is_fenced(
     assert (line["message"], line["fence"], line["detail"]) == ("fenced", fence, "fetch")
 
 
-def test_the_hello_of_a_process_that_was_is_refused(victim: Victim) -> None:
+def test_the_hello_of_an_earlier_incarnation_is_refused(victim: Victim) -> None:
     group = victim.group
     controller = group.controller()
     other = (controller + 1) % 3
     epoch = group.get("brokers", f"demo-{other}")["status"]["brokerEpoch"] - 1
-    hello = pb.Hello(broker_id=other, broker_epoch=epoch, incarnation="a former one")
+    hello = pb.Hello(broker_id=other, broker_epoch=epoch, incarnation="earlier")
     port = group.brokers[controller].wait_for("registered")["listeners"]["GRPC"]
-    said = pb.BrokerMessage(hello=hello).SerializeToString()
-    answer = answer_to(port, SESSION, said)
-    assert answer is not None
-    assert pb.ControllerMessage.FromString(answer).refused.error == ErrorCode.STALE_BROKER_EPOCH
+    sent = pb.BrokerMessage(hello=hello).SerializeToString()
+    response = response_to(port, SESSION, sent)
+    assert response is not None
+    assert pb.ControllerMessage.FromString(response).refused.error == ErrorCode.STALE_BROKER_EPOCH
     line = victim.next_line(of=controller)
     assert (line["message"], line["fence"]) == ("request fenced", "broker_epoch")
     assert (line["about_broker_id"], line["detail"]) == (other, "hello of an ended process")
@@ -310,19 +311,19 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.parametrize(("method", "message", "status", "told"), NONSENSE)
+@pytest.mark.parametrize(("method", "message", "status", "logged"), NONSENSE)
 def test_nonsense_ends_its_call_alone(
-    victim: Victim, method: str, message: bytes, status: grpc.StatusCode, told: str
+    victim: Victim, method: str, message: bytes, status: grpc.StatusCode, logged: str
 ) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{victim.port_of('GRPC')}") as channel:
         assert ended(channel.stream_stream(method)(iter([message]), timeout=10)) is status
     line = victim.next_line()
-    assert line["message"] == told
+    assert line["message"] == logged
     assert line["peer"].startswith("ipv4:127.0.0.1:")
 
 
 def ended(call: grpc.Call) -> grpc.StatusCode:
-    """Wait for the end of a call that is answered with nothing, and return how it ended."""
+    """Return the status with which a call ends; fail if a message comes before."""
     with suppress(grpc.RpcError):
         assert list(call) == []
     return call.code()
@@ -335,11 +336,11 @@ def test_a_negative_offset_ends_the_stream(victim: Victim) -> None:
     assert line["cause"] == "a fetch has a negative partition or offset"
 
 
-# --- how much is said -------------------------------------------------------------------
+# --- bounds of the log ------------------------------------------------------------------
 
 
 def test_a_flood_of_garbage_fills_no_log(victim: Victim) -> None:
-    """Comes last of this file: the lines of this kind are used up for a while."""
+    """Keep this the last test of the file: it uses up the rate limit of these log lines."""
     for _ in range(10 * BURST_LINES_MAX):
         victim.send_and_wait_for_the_end("INTERNAL", b"\xff\xff\xff\xff")
     flood = victim.drain()

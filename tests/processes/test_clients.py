@@ -1,7 +1,8 @@
-"""The clients people have produce and consume through a leader's death, byte for byte.
+"""kcat, confluent-kafka and kafka-python produce and consume through a leader's death.
 
-Each reads all the time. When about half is read, the leader is frozen, the other half is sent,
-and the leader dies with requests in its sockets that it never took out: they were in flight.
+Each client reads while it writes. Once about half of the records are read, the test freezes the
+leader, lets the client send the other half, and kills the leader while the requests still lie
+unread in the leader's sockets.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 COUNT = 200
 HALF = COUNT // 2
 SEPARATOR = b"\xff"
-"""Stands in no value below: kcat knows records by what is between them."""
+"""Ends a record of kcat's input and output; no value below contains it."""
 LIMIT_SECONDS = 60
 IN_FLIGHT_BYTES = 10_000
-"""More than all that clients ask for beside what they produce."""
+"""More than all requests of a client together, apart from its produce requests."""
 SOCKET_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 ESTABLISHED = "01"
 
@@ -51,7 +52,7 @@ def close_leaks() -> Iterator[None]:
 
 
 def values(seed: int) -> list[bytes]:
-    """Return values of all sizes and all bytes but SEPARATOR."""
+    """Return values of several sizes, made of any bytes but SEPARATOR."""
     source = random.Random(seed)
     sizes = [1, 100, 3_000, 20_000]
     made = [source.randbytes(source.choice(sizes)).replace(SEPARATOR, b"\0") for _ in range(COUNT)]
@@ -63,7 +64,7 @@ def in_order(found: dict[bytes, int]) -> list[bytes]:
 
 
 def unread_bytes(port: int) -> int:
-    """Return how many bytes came to a port of this machine and were not taken out yet."""
+    """Return how many bytes lie unread in the sockets of a local port."""
     lines = [line for table in SOCKET_TABLES for line in Path(table).read_text().splitlines()[1:]]
     return sum(
         int(queues.partition(":")[2], 16)
@@ -72,8 +73,8 @@ def unread_bytes(port: int) -> int:
     )
 
 
-class Through:
-    """A topic whose leader dies while a client reads it and has more of it to be answered."""
+class FailoverRun:
+    """A topic whose leader is killed while one client writes and reads it."""
 
     def __init__(self, group: BrokerGroup, topic: str, folder: Path) -> None:
         self.group = group
@@ -84,7 +85,7 @@ class Through:
     def kill_leader(
         self, read: Callable[[], int], send_rest: Callable[[], object], *, once_read: int = HALF
     ) -> None:
-        """Wait until so many records are read; then freeze the leader, send, and kill it."""
+        """Wait until `once_read` records are read; then freeze the leader, send, and kill it."""
         eventually(lambda: read() >= once_read, FAULT_LIMIT_MS, f"{once_read} records read")
         leader = self.group.brokers[self.group.wait_leader(self.topic)]
         leader.freeze()
@@ -94,15 +95,15 @@ class Through:
         leader.kill()
 
 
-def with_kcat(through: Through, wanted: list[bytes]) -> list[bytes]:
+def with_kcat(run: FailoverRun, wanted: list[bytes]) -> list[bytes]:
     command = [
         "kcat",
-        *("-D", r"\xff", "-b", through.bootstrap, "-t", through.topic, "-p", "0"),
+        *("-D", r"\xff", "-b", run.bootstrap, "-t", run.topic, "-p", "0"),
         *("-X", f"socket.timeout.ms={SILENT_BROKER_MS}", "-X", "retry.backoff.ms=50"),
     ]
     produce = ("-P", "-X", "enable.idempotence=true", "-X", "linger.ms=5")
     consume = ("-C", "-o", "beginning", "-c", str(COUNT), "-q", "-u")
-    found, errors = through.folder / "found", through.folder / "errors"
+    found, errors = run.folder / "found", run.folder / "errors"
     with found.open("wb") as stdout, errors.open("wb") as stderr:
         reader = subprocess.Popen([*command, *consume], stdout=stdout, stderr=stderr)
         writer = subprocess.Popen([*command, *produce], stdin=subprocess.PIPE, stderr=stderr)
@@ -116,10 +117,8 @@ def with_kcat(through: Through, wanted: list[bytes]) -> list[bytes]:
             writer.stdin.write(SEPARATOR.join(wanted[HALF:]))
             writer.stdin.close()
 
-        # It takes its input in blocks, so a part of the first half stays in the pipe.
-        through.kill_leader(
-            lambda: found.read_bytes().count(SEPARATOR), send_rest, once_read=HALF // 2
-        )
+        # kcat reads its input in blocks, so a part of the first half stays in the pipe.
+        run.kill_leader(lambda: found.read_bytes().count(SEPARATOR), send_rest, once_read=HALF // 2)
         assert writer.wait(LIMIT_SECONDS) == 0, errors.read_text()
         assert reader.wait(LIMIT_SECONDS) == 0, errors.read_text()
     finally:
@@ -129,28 +128,28 @@ def with_kcat(through: Through, wanted: list[bytes]) -> list[bytes]:
     return found.read_bytes().split(SEPARATOR)[:-1]
 
 
-def with_confluent_kafka(through: Through, wanted: list[bytes]) -> list[bytes]:
+def with_confluent_kafka(run: FailoverRun, wanted: list[bytes]) -> list[bytes]:
     found: dict[bytes, int] = {}
-    sent = SentRecords(producer_of(through.bootstrap), through.topic)
+    sent = SentRecords(producer_of(run.bootstrap), run.topic)
 
     def send(part: list[bytes]) -> None:
         for value in part:
             sent.send_value(value)
 
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(read_all, through.bootstrap, through.topic, COUNT, found=found)
+        reading = pool.submit(read_all, run.bootstrap, run.topic, COUNT, found=found)
         send(wanted[:HALF])
-        through.kill_leader(lambda: len(found), lambda: send(wanted[HALF:]))
+        run.kill_leader(lambda: len(found), lambda: send(wanted[HALF:]))
         sent.settle()
         reading.result(LIMIT_SECONDS)
     assert in_order(sent.offsets) == wanted
     return list(found)
 
 
-def with_kafka_python(through: Through, wanted: list[bytes]) -> list[bytes]:
+def with_kafka_python(run: FailoverRun, wanted: list[bytes]) -> list[bytes]:
     found: list[bytes] = []
     producer = kafka.KafkaProducer(
-        bootstrap_servers=through.bootstrap.split(","),
+        bootstrap_servers=run.bootstrap.split(","),
         acks="all",
         retries=1_000,
         retry_backoff_ms=50,
@@ -158,12 +157,12 @@ def with_kafka_python(through: Through, wanted: list[bytes]) -> list[bytes]:
     )
 
     def send(part: list[bytes]) -> list[kafka.producer.future.FutureRecordMetadata]:
-        return [producer.send(through.topic, value, partition=0) for value in part]
+        return [producer.send(run.topic, value, partition=0) for value in part]
 
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(read_with_kafka_python, through, found)
+        reading = pool.submit(read_with_kafka_python, run, found)
         pending = send(wanted[:HALF])
-        through.kill_leader(lambda: len(found), lambda: pending.extend(send(wanted[HALF:])))
+        run.kill_leader(lambda: len(found), lambda: pending.extend(send(wanted[HALF:])))
         producer.flush(LIMIT_SECONDS)
         reading.result(LIMIT_SECONDS)
     offsets = [future.get(LIMIT_SECONDS).offset for future in pending]
@@ -172,14 +171,14 @@ def with_kafka_python(through: Through, wanted: list[bytes]) -> list[bytes]:
     return found
 
 
-def read_with_kafka_python(through: Through, found: list[bytes]) -> None:
+def read_with_kafka_python(run: FailoverRun, found: list[bytes]) -> None:
     consumer = kafka.KafkaConsumer(
-        bootstrap_servers=through.bootstrap.split(","),
+        bootstrap_servers=run.bootstrap.split(","),
         group_id=None,
         consumer_timeout_ms=2 * FAULT_LIMIT_MS,
         auto_offset_reset="earliest",
     )
-    partition = TopicPartition(through.topic, 0)
+    partition = TopicPartition(run.topic, 0)
     consumer.assign([partition])
     consumer.seek_to_beginning(partition)
     for record in consumer:
@@ -200,11 +199,11 @@ def read_with_kafka_python(through: Through, found: list[bytes]) -> None:
 def test_a_client_produces_and_consumes_through_a_leader_kill(
     group: BrokerGroup,
     tmp_path: Path,
-    client: Callable[[Through, list[bytes]], list[bytes]],
+    client: Callable[[FailoverRun, list[bytes]], list[bytes]],
     topic: str,
 ) -> None:
     group.create_topic(topic)
     group.wait_full_isr(topic)
     wanted = values(1)
-    assert client(Through(group, topic, tmp_path), wanted) == wanted
+    assert client(FailoverRun(group, topic, tmp_path), wanted) == wanted
     assert in_order(read_all(group.bootstrap(), topic, COUNT)) == wanted

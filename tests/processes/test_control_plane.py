@@ -1,4 +1,4 @@
-"""The control plane of the tests keeps its promises: real, stoppable, and gone afterwards."""
+"""The tests' control plane is a real one, can be stopped and frozen, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_audit_log_names_user_verb_and_object_of_a_request(
     eventually(lambda: "patch" in verbs() or "create" in verbs(), 10_000, "the audit line")
 
 
-def test_a_controller_deletes_what_an_owner_leaves(
+def test_the_garbage_collector_deletes_what_a_deleted_owner_leaves(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     control_plane.apply(config_map(namespace, "owner"))

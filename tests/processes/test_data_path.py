@@ -65,7 +65,7 @@ def connections(client: BrokerProgram, port: int) -> int:
 
 
 def test_a_broker_replicates_from_another_on_one_connection(group: BrokerGroup) -> None:
-    """However many partitions it follows there; a stream has its connection for itself."""
+    """The number of partitions that it follows there does not matter."""
     group.create_topic("many", partitions=MANY_PARTITIONS)
     group.wait_full_isr("many", MANY_PARTITIONS)
     assert sorted(group.leaders("many", MANY_PARTITIONS)) == sorted([0, 1, 2] * 4)
@@ -80,7 +80,7 @@ def test_a_broker_replicates_from_another_on_one_connection(group: BrokerGroup) 
 
     def one_each() -> bool:
         for leader, port in enumerate(ports):
-            # Every broker has its session with the controller, on a connection of its own.
+            # A broker's session with the controller has a connection of its own.
             wanted = 2 if leader == controller else 1
             for number, follower in enumerate(group.brokers):
                 if number != leader:

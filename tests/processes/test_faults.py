@@ -1,7 +1,7 @@
 """Three brokers under load: if one dies or stands still, no acknowledged record is lost.
 
-Each test ends with the judgement of the whole history against the logs of all replicas, of
-what a consumer read meanwhile, and of the longest time without acknowledgements.
+At its end each test judges the clients' history against the logs of all replicas, what a
+consumer read meanwhile, and the longest time without acknowledgements.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(150)]
 
 PARTITIONS = 3
 REFUSALS = 100
-"""So many that some were of a batch with another one right behind it."""
+"""With this many refusals, some were of a batch that the client had sent another one behind."""
 SENDS = 100
 
 
@@ -89,7 +89,9 @@ def test_a_killed_controller_that_leads_nothing_costs_no_leader_epoch(group: Bro
     load.judged()
 
 
-def test_a_frozen_leader_is_fenced_and_truncates_what_nobody_else_has(group: BrokerGroup) -> None:
+def test_a_frozen_leader_is_fenced_and_truncates_what_no_other_replica_has(
+    group: BrokerGroup,
+) -> None:
     topic = "leader-frozen"
     group.create_topic(topic)
     group.wait_full_isr(topic)
@@ -103,7 +105,8 @@ def test_a_frozen_leader_is_fenced_and_truncates_what_nobody_else_has(group: Bro
     unsafe.settle()
     for follower in followers:
         group.brokers[follower].freeze()
-    # One may leave with the answers to the fetches that wait; no fetch comes for those after it.
+    # The leader may send the first record with its responses to the waiting fetches. The
+    # followers are frozen, so no further fetch takes the second one.
     for value in (b"may leave", b"stays"):
         unsafe.send_value(value)
         unsafe.settle()
@@ -122,10 +125,10 @@ def test_a_frozen_leader_is_fenced_and_truncates_what_nobody_else_has(group: Bro
     judge_settled(group, topic, 1, acked_history(acked.offsets, known))
 
 
-def test_a_leader_frozen_until_its_connections_were_given_up_comes_back(
+def test_a_leader_frozen_until_its_peers_closed_their_connections_comes_back(
     group: BrokerGroup,
 ) -> None:
-    """Its peers' pings end its streams while it stands still with fetches to write."""
+    """The leader's peers get no answer to their pings, and end the streams."""
     load = topic_under_load(group, "long-frozen")
     victim = next(broker for broker in range(3) if broker != group.controller())
     others = [partition for partition in range(PARTITIONS) if partition != victim]
@@ -156,7 +159,7 @@ def test_a_frozen_controller_steps_down_and_obeys_the_next(group: BrokerGroup) -
 
 
 def produces_refused(group: BrokerGroup, brokers: list[int]) -> float:
-    """Return how many produce requests some brokers refused for want of replicas."""
+    """Return how many produce requests these brokers refused with NOT_ENOUGH_REPLICAS."""
     labels = {"api": "Produce", "error": ErrorCode.NOT_ENOUGH_REPLICAS.name}
     return sum(
         sample.value
@@ -167,10 +170,13 @@ def produces_refused(group: BrokerGroup, brokers: list[int]) -> float:
     )
 
 
-def test_what_is_in_doubt_at_a_silent_leader_is_not_written_twice_after_refusals_elsewhere(
+def test_unacknowledged_records_of_a_silent_leader_are_not_written_twice_after_refusals_elsewhere(
     group: BrokerGroup,
 ) -> None:
-    """A client that must renumber sends again records that the followers have already."""
+    """Refusals make the client renumber its batches.
+
+    Then it could send records under new sequence numbers that the followers already have.
+    """
     topic = "in-doubt"
     topic_id = group.create_topic(topic, partitions=PARTITIONS, min_insync_replicas=3)
     group.wait_full_isr(topic, PARTITIONS)
@@ -187,7 +193,7 @@ def test_what_is_in_doubt_at_a_silent_leader_is_not_written_twice_after_refusals
         group.brokers[other].freeze()
     doubtful.send(1)
     folder = group.log_folder(silent, topic_id, silent)
-    # It leaves with the responses to the waiting fetches; no follower acknowledges it.
+    # The record leaves with the responses to the waiting fetches; no follower acknowledges it.
     eventually(lambda: len(scan_log(folder, silent, silent)) > 10, FAULT_LIMIT_MS, "doubt")
     group.brokers[silent].freeze()
     for other in others:
@@ -198,7 +204,7 @@ def test_what_is_in_doubt_at_a_silent_leader_is_not_written_twice_after_refusals
 
     def refuses() -> bool:
         for _ in range(SENDS):
-            # Each wakes the library, which then sends behind what is not answered yet.
+            # Each send wakes the library, which then sends behind batches without a response.
             refused.send(1)
             producer.poll(0.001)
         return produces_refused(group, others) > REFUSALS
@@ -223,7 +229,7 @@ def test_all_brokers_killed_at_once_lead_again_and_lost_nothing(group: BrokerGro
     group.start()
     for broker in group.brokers:
         assert broker.wait_for("registered")["evidence"] == "SameBoot"
-    # Until they run again, no broker can act: the fault is counted from here.
+    # No broker could act before this moment: the limit of the fault counts from here.
     group.wait_full_isr("all-killed", PARTITIONS, within_ms=FAULT_LIMIT_MS)
     load.wait_for_acks(RATE)
     load.judged(silent=range(PARTITIONS))

@@ -1,8 +1,7 @@
-"""A data directory that becomes full: that broker gives up, the others go on, nothing is lost."""
+"""A data directory becomes full: its broker ends, the others go on, no record is lost."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from tests.support import strandline_objects as objects
 from tests.support.broker_group import BrokerGroup
 from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.control_plane import ControlPlane
+from tests.support.volumes import mounted_tmpfs
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(90)]
 
@@ -24,19 +24,15 @@ ENOUGH_TO_FILL = 100
 def small_disk_group(
     control_plane: ControlPlane, crds: None, namespace: str, tmp_path: Path
 ) -> Iterator[BrokerGroup]:
-    """Provide a group whose broker 0 has 1 MiB."""
+    """Provide a group whose broker 0 has a data directory of 1 MiB."""
     kubeconfig = objects.broker_account(control_plane, namespace)
     group = BrokerGroup(tmp_path, control_plane, namespace, kubeconfig=kubeconfig)
-    small = group.brokers[0].data_dir
-    small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "strandline-test", str(small)]
-    assert subprocess.run(mount, check=False).returncode == 0, "mounting a tmpfs needs root"
-    try:
-        group.start()
-        yield group
-    finally:
-        group.stop()
-        subprocess.run(["umount", str(small)], check=True)
+    with mounted_tmpfs(group.brokers[0].data_dir, "size=1m"):
+        try:
+            group.start()
+            yield group
+        finally:
+            group.stop()
 
 
 def test_a_leader_with_a_full_disk_gives_way_and_nothing_acknowledged_is_lost(
@@ -53,7 +49,7 @@ def test_a_leader_with_a_full_disk_gives_way_and_nothing_acknowledged_is_lost(
     assert group.wait_leader("full", other_than=0) in (1, 2)
     assert group.brokers[0].exit_status() == 1
     group.brokers[0].check_log()
-    failed = group.brokers[0].said("failed")
+    failed = group.brokers[0].last_line("failed")
     assert failed is not None
     assert "ENOSPC" in failed["cause"]
     assert read_all(group.bootstrap(), "full", ENOUGH_TO_FILL) == sent.offsets

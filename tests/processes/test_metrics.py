@@ -1,4 +1,4 @@
-"""/metrics of real brokers: every row of the list is there, from those who must export it."""
+"""/metrics of real brokers: each broker exports every row of `ALL_METRICS` that it must."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RISES = (
     names.KUBERNETES_REQUESTS_TOTAL,
     names.KUBERNETES_REQUEST_SECONDS,
 )
-"""Ordinary events: a flushed topic, a consumer, a machine that boots."""
+"""These rise with ordinary events: a flushed topic, a consumer, a machine that boots."""
 
 
 def families(group: BrokerGroup, broker: int) -> dict[str, str]:
@@ -118,8 +118,8 @@ def values_of(group: BrokerGroup, row: Metric) -> float:
     )
 
 
-def test_every_counter_of_an_ordinary_life_rises(group: BrokerGroup) -> None:
-    # Before the rest, because counters end with their process.
+def test_every_counter_of_ordinary_events_rises(group: BrokerGroup) -> None:
+    # The restart comes first, because a process that ends takes its counters with it.
     rebooted = group.brokers[next(broker for broker in range(3) if broker != group.controller())]
     rebooted.kill()
     rebooted.boot(2)

@@ -1,4 +1,4 @@
-"""Brokers that stop and start: cleanly one by one or all at once, and after a lost disk cache."""
+"""Brokers that stop and start: cleanly, one by one or all at once, and after they lost a tail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def another_boot(broker: BrokerProgram) -> None:
 
 
 def cut_last_segment(folder: Path) -> None:
-    """Take the end of a log away, as a machine does that lost power."""
+    """Cut the end off a log, as a loss of power does."""
     last = max(folder.glob("*.log"))
     with last.open("r+b") as segment:
         segment.truncate(last.stat().st_size - CUT_BYTES)
@@ -40,8 +40,8 @@ def test_brokers_stopped_one_by_one_hand_their_leaders_over(group: BrokerGroup) 
     load = LoadProcess(group, "rolled", PARTITIONS)
     for number, broker in enumerate(group.brokers):
         assert broker.stop() == 0
-        assert broker.said("stopped") is not None
-        assert broker.said("controller lease not released in time") is None
+        assert broker.last_line("stopped") is not None
+        assert broker.last_line("controller lease not released in time") is None
         assert number not in group.leaders("rolled", PARTITIONS)
         another_boot(broker)
         group.start()
@@ -53,7 +53,7 @@ def test_brokers_stopped_one_by_one_hand_their_leaders_over(group: BrokerGroup) 
 
 
 def test_all_brokers_stopped_at_once_end_soon_and_lose_nothing(group: BrokerGroup) -> None:
-    """No broker is left to take leaders over, so a drain does not wait up to its bound."""
+    """No broker is left to take leaders over, so a shutdown does not wait up to its bound."""
     group.create_topic("stopped", partitions=PARTITIONS)
     group.wait_full_isr("stopped", PARTITIONS)
     before = SentRecords(producer_of(group.bootstrap()), "stopped", prefix="before")
@@ -64,8 +64,8 @@ def test_all_brokers_stopped_at_once_end_soon_and_lose_nothing(group: BrokerGrou
     assert [broker.exit_status() for broker in group.brokers] == [0, 0, 0]
     for broker in group.brokers:
         progress = [line for line in broker.lines() if line["message"] == SHUTDOWN_PROGRESS]
-        assert len(progress) <= group.partition_count(), "progress is told when there is some"
-        assert broker.said("controlled shutdown incomplete") is None
+        assert len(progress) <= group.partition_count(), "a line of progress without progress"
+        assert broker.last_line("controlled shutdown incomplete") is None
         another_boot(broker)
     group.start()
     for broker in group.brokers:
@@ -83,10 +83,10 @@ def test_all_brokers_stopped_at_once_end_soon_and_lose_nothing(group: BrokerGrou
     [(True, "LogsDamaged"), (False, "NoProof")],
     ids=["noticed", "unnoticed"],
 )
-def test_a_follower_that_lost_its_tail_leaves_the_isr_and_gets_it_again(
+def test_a_follower_that_lost_its_tail_leaves_the_isr_and_fetches_it_again(
     group: BrokerGroup, checkpointed: bool, evidence: str
 ) -> None:
-    """A high watermark on disk above the log's end tells of the loss; without it the boot does."""
+    """A high watermark on disk above the log's end proves the loss; a new boot id suggests it."""
     topic = f"cut-follower-{evidence.lower()}"
     topic_id = group.create_topic(topic)
     tp = TopicPartition(topic_id=TopicId(topic_id), partition=0)

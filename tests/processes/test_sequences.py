@@ -1,4 +1,4 @@
-"""Sequence numbers outlive leaders: a follower that takes over knows its leader's producers."""
+"""A follower that becomes leader knows the sequence numbers of its former leader's producers."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 TOPIC = "sequences"
 PRODUCE_VERSION, INIT_VERSION = 9, 4
 REMEMBERED = 5
-"""Batches of a producer that every replica remembers."""
+"""How many batches of a producer every replica remembers."""
 RECORDS_EACH = 2
-"""Records of a batch: with more than one, sequence numbers are no count of batches."""
+"""Records of a batch: more than one, so that a sequence number is not a batch's number."""
 BEFORE = 1
 """Records of another producer at the beginning, so that offsets differ from sequence numbers."""
 
 
 class Producer:
-    """One producer id; it sends batch n, again and to whom a test wants."""
+    """One producer id, whose batch n can be sent to any broker, and more than once."""
 
     def __init__(self, group: BrokerGroup) -> None:
         self._group = group
-        asked: Message = {
+        message: Message = {
             "transactional_id": None,
             "transaction_timeout_ms": 1000,
             "producer_id": -1,
             "producer_epoch": -1,
         }
-        answer = self._ask(group.wait_leader(TOPIC), INIT_PRODUCER_ID, INIT_VERSION, asked)
-        assert answer["error_code"] == ErrorCode.NONE
-        self.producer_id = int(answer["producer_id"])
+        response = self._ask(group.wait_leader(TOPIC), INIT_PRODUCER_ID, INIT_VERSION, message)
+        assert response["error_code"] == ErrorCode.NONE
+        self.producer_id = int(response["producer_id"])
 
     def _ask(self, broker: int, api_key: int, version: int, message: Message) -> Message:
         with WireClient(self._group.brokers[broker].internal_port) as client:
@@ -47,8 +47,8 @@ class Producer:
 
     def send(self, leader: int, batch: bytes) -> tuple[int, int]:
         """Send a batch with acks=all; return error and base offset."""
-        answer = only(self._ask(leader, PRODUCE, PRODUCE_VERSION, produce(batch, topic=TOPIC)))
-        return answer["error_code"], answer["base_offset"]
+        response = only(self._ask(leader, PRODUCE, PRODUCE_VERSION, produce(batch, topic=TOPIC)))
+        return response["error_code"], response["base_offset"]
 
     def send_batch(self, leader: int, number: int) -> tuple[int, int]:
         """Send the batch with this number, the same bytes each time."""
@@ -59,7 +59,7 @@ class Producer:
         )
 
     def wait_acked(self, leader: int, number: int) -> None:
-        """Send a batch until it is acknowledged at its place, as a client library would."""
+        """Send a batch until it is acknowledged at its offset, as a client's library does."""
 
         def acked() -> bool:
             assert self.send_batch(leader, number) == (ErrorCode.NONE, offset_of(number))
@@ -73,7 +73,7 @@ def offset_of(number: int) -> int:
 
 
 def test_every_replica_knows_the_last_five_batches_of_a_producer(group: BrokerGroup) -> None:
-    """The leader dies, then the next one: each successor only ever followed before."""
+    """Two leaders die, one after the other; neither successor was a leader before."""
     topic_id = group.create_topic(TOPIC, assignments=[[0, 1, 2]], min_insync_replicas=1)
     group.wait_full_isr(TOPIC)
     producer = Producer(group)
@@ -95,7 +95,7 @@ def test_every_replica_knows_the_last_five_batches_of_a_producer(group: BrokerGr
         producer.wait_acked(leader, newest)
         for number in range(newest - REMEMBERED + 1, newest + 1):
             assert producer.send_batch(leader, number) == (ErrorCode.NONE, offset_of(number))
-        # One further back: the broker cannot know whether it is in the log, so it is no duplicate.
+        # The batch before those: the broker cannot know that it is in the log, so it refuses it.
         refused = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
         assert producer.send_batch(leader, newest - REMEMBERED) == refused
         assert producer.send_batch(leader, newest + 2) == refused

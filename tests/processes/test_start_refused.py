@@ -1,9 +1,12 @@
-"""Starts that cannot succeed end with status 2 and a remedy; those that may, wait and say so."""
+"""A start that cannot succeed ends with status 2 and a remedy; one that still may succeed waits.
+
+A waiting broker logs what it waits for.
+"""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -15,6 +18,7 @@ from tests.support import strandline_objects as objects
 from tests.support.broker_process import BrokerProgram
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
+from tests.support.volumes import mounted_tmpfs
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
@@ -22,7 +26,7 @@ REFUSED = 2
 REPORT_INTERVAL_SECONDS = KubernetesConfig().waiting_report_interval_ms / 1000
 TWO_REPORTS_LIMIT_MS = 60_000
 BETWEEN_ATTEMPTS_SECONDS = 5.0
-"""A report comes with the first attempt after it is due."""
+"""A broker logs a report at its first attempt after the report is due."""
 
 Mount = Callable[[str], Path]
 
@@ -41,14 +45,14 @@ def broker_program(
 
 @pytest.fixture
 def without_api(tmp_path: Path) -> Iterator[BrokerProgram]:
-    """Provide a broker with no API server: what it refuses here, it refuses before all else."""
+    """Provide a broker without an API server: it must check its data directory first."""
     program = broker_program(tmp_path / "broker", kubeconfig=unreachable(tmp_path))
     yield program
     program.clean_up()
 
 
 def unreachable(folder: Path) -> Path:
-    """Return a kubeconfig of an API server that is not there."""
+    """Return a kubeconfig of an API server that does not exist."""
     path = folder / "kubeconfig"
     path.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: none\n"
@@ -61,27 +65,13 @@ def unreachable(folder: Path) -> Path:
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Mount]:
-    """Provide a maker of small volumes; permissions would not keep root from writing.
-
-    A test names it before its broker, which then ends before its volume does.
-    """
-    mounted: list[Path] = []
-
-    def mount(options: str) -> Path:
-        path = tmp_path / "volume"
-        path.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", options, "strandline-test", str(path)]
-        assert subprocess.run(command, check=False).returncode == 0, "mounting a tmpfs needs root"
-        mounted.append(path)
-        return path
-
-    yield mount
-    for path in mounted:
-        subprocess.run(["umount", str(path)], check=True)
+    """Provide a maker of small volumes."""
+    with ExitStack() as mounts:
+        yield lambda options: mounts.enter_context(mounted_tmpfs(tmp_path / "volume", options))
 
 
 def refusal_of(program: BrokerProgram, data_dir: Path) -> str:
-    """Start a broker, wait for its end and return why it refused; it says nothing else."""
+    """Start a broker, wait for its end and return why it refused; fail if it logged more."""
     program.start(data_dir=data_dir)
     assert program.exit_status() == REFUSED
     (line,) = program.lines()
@@ -112,7 +102,7 @@ def test_a_full_directory_is_refused_with_its_remedy_and_taken_once_there_is_spa
     without_api.wait_for("waiting")
 
 
-def test_a_broker_that_waits_says_for_what_every_ten_seconds(
+def test_a_waiting_broker_logs_what_it_waits_for_every_ten_seconds(
     control_plane: ControlPlane, crds: None, namespace: str, tmp_path: Path
 ) -> None:
     kubeconfig = objects.broker_account(control_plane, namespace)
@@ -131,7 +121,7 @@ def test_a_broker_that_waits_says_for_what_every_ten_seconds(
             (first, second, *_) = reports(program)
             late = second - first - REPORT_INTERVAL_SECONDS
             assert 0 <= late < BETWEEN_ATTEMPTS_SECONDS
-            line = program.said("waiting")
+            line = program.last_line("waiting")
             assert line
             assert (line["waiting_for"], line["level"]) == ("registration", "WARNING")
             assert missing in line["cause"]
@@ -146,7 +136,7 @@ def has_reported_twice(program: BrokerProgram) -> bool:
 
 
 def reports(program: BrokerProgram) -> list[float]:
-    """Return when a broker said that it waits, in seconds."""
+    """Return the times, in seconds, at which a broker logged that it waits."""
     return [
         datetime.fromisoformat(line["time"]).timestamp()
         for line in program.lines()

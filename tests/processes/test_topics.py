@@ -1,4 +1,4 @@
-"""Topics deleted, created again under the same name, and objects deleted by hand."""
+"""Topics deleted and created again under the same name, and Partitions deleted by hand."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_topic_created_again_is_empty_and_the_old_data_is_gone(group: BrokerGr
     assert not folders(group, old)
 
 
-def test_a_broker_that_slept_through_a_deletion_deletes_when_it_is_back(
+def test_a_broker_that_was_down_during_a_deletion_deletes_when_it_is_back(
     group: BrokerGroup,
 ) -> None:
     old = group.create_topic("slept")

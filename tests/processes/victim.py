@@ -1,4 +1,4 @@
-"""A quiet group of brokers that is sent bad input, and everything about it that must not change."""
+"""A group of brokers without load, the target of bad input, and what bad input must not change."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Victim:
         sent = SentRecords(producer_of(group.bootstrap()), TOPIC)
         sent.send(RECORDS)
         sent.settle()
-        # An epoch above 0: the one below it is then a leader's that was.
+        # A second election, so that a request can name a lower leader epoch that once existed.
         first = group.wait_leader(TOPIC)
         group.brokers[first].kill()
         group.wait_leader(TOPIC, other_than=first)
@@ -62,12 +62,12 @@ class Victim:
         group.wait_full_isr(TOPIC)
         self.leader = group.wait_leader(TOPIC)
         self.broker: BrokerProgram = group.brokers[self.leader]
-        eventually(self._is_level, FAULT_LIMIT_MS, "equal logs and high watermarks")
+        eventually(self._has_equal_logs, FAULT_LIMIT_MS, "equal logs and high watermarks")
         self._before = self.state()
         self.leader_epoch = int(self._before["status"]["leaderEpoch"])
-        self._heard = [len(broker.lines()) for broker in group.brokers]
+        self._lines_read = [len(broker.lines()) for broker in group.brokers]
 
-    def _is_level(self) -> bool:
+    def _has_equal_logs(self) -> bool:
         for broker in range(3):
             assert len(self._records(broker)) == RECORDS
             for metric in (names.PARTITION_LOG_END_OFFSET, names.PARTITION_HIGH_WATERMARK):
@@ -87,7 +87,7 @@ class Victim:
         }
 
     def assert_unchanged(self) -> None:
-        """Fail unless every broker runs and all is as it was when the group was formed."""
+        """Fail unless every broker runs and `state` is what it was when this object was made."""
         assert all(broker.runs() for broker in self.group.brokers)
         assert self.state() == self._before
 
@@ -99,7 +99,7 @@ class Victim:
         return [line for line in text.splitlines() if line.startswith(KEPT_METRICS)]
 
     def _files(self, broker: int) -> dict[str, str]:
-        """Return all that lies in a broker's folder, but for its log and timed checkpoints."""
+        """Return hashes of a broker's files, except its log output and its offset checkpoints."""
         folder = self.group.brokers[broker].folder
         return {
             str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -107,25 +107,25 @@ class Victim:
             if path.is_file() and path.suffix != ".jsonl" and "-offset-checkpoint" not in path.name
         }
 
-    # --- what is said about it -------------------------------------------------------------
+    # --- what the brokers log --------------------------------------------------------------
 
     def drain(self, of: int | None = None) -> list[Line]:
-        """Return the lines of a broker, by default the leader, that no call returned yet."""
+        """Return the lines of a broker, by default the leader, that no call has returned yet."""
         broker = self.leader if of is None else of
-        lines = self.group.brokers[broker].lines()[self._heard[broker] :]
-        self._heard[broker] += len(lines)
+        lines = self.group.brokers[broker].lines()[self._lines_read[broker] :]
+        self._lines_read[broker] += len(lines)
         return lines
 
     def next_line(self, of: int | None = None) -> Line:
-        """Return the next line of a broker, the leader if not told."""
+        """Wait for the next line of a broker, by default the leader, and return it."""
         broker = self.leader if of is None else of
-        heard = self._heard[broker]
+        already = self._lines_read[broker]
         program = self.group.brokers[broker]
-        eventually(lambda: len(program.lines()) > heard, LINE_LIMIT_MS, "a log line")
-        self._heard[broker] += 1
-        return program.lines()[heard]
+        eventually(lambda: len(program.lines()) > already, LINE_LIMIT_MS, "a log line")
+        self._lines_read[broker] += 1
+        return program.lines()[already]
 
-    def assert_refusal_was_told(
+    def assert_refusal_was_logged(
         self, client: WireClient, error: ErrorCode, fields: Mapping[str, object]
     ) -> None:
         """Fail unless the next line is about this client's request."""
@@ -158,5 +158,5 @@ class Victim:
             except TimeoutError:
                 raise
             except OSError:
-                pass  # ended before everything was sent
+                pass  # the broker closed before everything was sent
         return own

@@ -1,1 +1,1 @@
-"""The operator: its plans as values, and the whole of it against a real API server."""
+"""Tests of the operator: its plans as values, and its process against a real API server."""

@@ -1,11 +1,10 @@
-"""An operator process under the chart's ServiceAccount, in a namespace of its own."""
+"""Fixture of an operator process under the chart's ServiceAccount, in its own namespace."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,9 +15,11 @@ import pytest
 import yaml
 
 from tests.support import strandline_objects as objects
+from tests.support.api_server import Manifest
 from tests.support.commands import CommandError, programs, run
-from tests.support.control_plane import ControlPlane, Manifest
+from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
+from tests.support.ports import free_port
 
 EXIT_LIMIT_SECONDS = 20
 READY_LIMIT_MS = 20_000
@@ -44,7 +45,7 @@ class OperatorProcess:
         self._config = folder / "operator.yaml"
         config_map = next(item for item in rendered if item["kind"] == "ConfigMap")
         self._config.write_text(config_map["data"]["operator.yaml"])
-        self.http_port = _free_port()
+        self.http_port = free_port()
         account = plane.service_account_kubeconfig(namespace, "strandline-operator")
         self._env = {
             **os.environ,
@@ -62,7 +63,7 @@ class OperatorProcess:
         return [item for item in yaml.safe_load_all(text) if item]
 
     def start(self) -> None:
-        """Start the process; it needs a moment to list everything."""
+        """Start the process; it lists everything before it acts."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "strandline_operator"],
@@ -72,7 +73,7 @@ class OperatorProcess:
             )
 
     def stop(self) -> None:
-        """End it as Kubernetes does; it must end by itself and without an error."""
+        """End the process with SIGTERM, as Kubernetes does; fail if it ends with an error."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(EXIT_LIMIT_SECONDS) == 0, self.log.read_text()[-4000:]
@@ -85,12 +86,12 @@ class OperatorProcess:
             self.process.wait(EXIT_LIMIT_SECONDS)
 
     def apply_deployment(self) -> None:
-        """Create the chart's Deployment, whose pods no node will ever run."""
+        """Create the chart's Deployment; there is no node that could run its pods."""
         metadata = {**self._deployment["metadata"], "namespace": self.namespace}
         self.plane.apply({**self._deployment, "metadata": metadata})
 
     def actions(self) -> list[str]:
-        """Return the sentences of all actions done so far."""
+        """Return the sentences of all actions that the operator has done so far."""
         lines = [json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{"]
         return [line["action"] for line in lines if line["message"] == "action done"]
 
@@ -117,23 +118,11 @@ class OperatorProcess:
         return items
 
     def wait_for(self, what: str, condition: Callable[[], Any], within_ms: int = 20_000) -> Any:
-        """Return the condition's first truthy answer; on failure the log's end is shown."""
+        """Return the condition's first truthy result; a failure shows the end of the log."""
         try:
             return eventually(condition, within_ms, what, retry_on=(CommandError,))
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log.read_text()[-6000:]}") from error
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture(scope="session")
-def crds(control_plane: ControlPlane) -> None:
-    """Install the CRDs once."""
-    objects.install_crds(control_plane)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Manifests as the API server shows them, and a store of them that a cache watches."""
+"""Manifests as the API server returns them, and a store of them that feeds the operator's cache."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONFIG = OperatorConfig(
 
 
 def made(kind: kinds.Kind, name: str, spec: Manifest | None = None, **metadata: Any) -> Manifest:
-    """Return an object as the API server would show it."""
+    """Return an object as the API server would return it."""
     whole: Manifest = {
         **kind.type_meta,
         "metadata": {
@@ -64,7 +64,7 @@ def partition(name: str, topic_id: str, number: int) -> Manifest:
 
 
 class World:
-    """The manifests of an API server, and the cache of an operator that sees each change."""
+    """The manifests of an API server, and an operator's cache that gets each change."""
 
     def __init__(self, *objects: Manifest) -> None:
         self.cache = Cache()
@@ -87,7 +87,7 @@ class World:
         self.cache.remove(kind, name)
 
     def perform(self, actions: list[Action]) -> None:
-        """Store what the actions want, as the API server would."""
+        """Store the objects that the actions write, as the API server would."""
         for action in actions:
             match action:
                 case ApplyObject(body=body) | CreateCluster(body=body):

@@ -1,4 +1,4 @@
-"""New Partitions on a real API server: created once, by the pass that raised the number."""
+"""Partitions on a real API server are created once, by the pass that raises their number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from strandline_operator.operator_config import FIELD_MANAGER, OperatorConfig
 from strandline_operator.plan import plan_topic
 from strandline_operator.reconcile import now_text
 from tests.support import strandline_objects as objects
-from tests.support.control_plane import ControlPlane, Manifest
+from tests.support.api_server import Manifest
+from tests.support.control_plane import ControlPlane
 from tests.support.eventually import aeventually
 
 pytestmark = pytest.mark.processes
@@ -50,7 +51,7 @@ class ApplierHarness:
         self.action = action
 
     def run(self, scenario: Scenario) -> None:
-        """Run a scenario with an applier."""
+        """Run a scenario with an Applier."""
 
         async def whole() -> None:
             settings = KubernetesConfig()
@@ -71,7 +72,7 @@ class ApplierHarness:
         return {item["metadata"]["name"] for item in found["items"]}
 
     def initialised(self) -> Any:
-        """Return the stored number."""
+        """Return the stored `partitionsInitialised`."""
         found = self.plane.get("rtopic", "orders", "-n", self.namespace)
         return found.get("status", {}).get("partitionsInitialised")
 

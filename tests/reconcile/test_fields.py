@@ -1,6 +1,6 @@
-"""Every field of the four kinds is obeyed by code, or written by it: none is there for show.
+"""Code obeys or writes every field of the four kinds.
 
-The complete objects of the tables for the API server have every field (`tests/chart` sees to that).
+The complete objects in the tables of `tests/chart` have every field; a test there checks that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LABELS = {"strandline.dev/cluster": COMPLETE["BrokerCluster"]["metadata"]["name"
 
 
 def stored(kind: str, spec: Manifest | None = None, *, status: bool = False) -> Manifest:
-    """Return the complete object of a kind as the API server would show it."""
+    """Return the complete object of a kind as the API server would return it."""
     complete = COMPLETE[kind]
     name = complete["metadata"]["name"]
     whole = made(kinds.KIND_OF[kind], name, spec or complete["spec"], uid="uid", labels=LABELS)
@@ -62,7 +62,7 @@ OBEYS: dict[str, Callable[[Manifest], object]] = {
     "Broker": broker_from_object,
     "Partition": partition_from_object,
 }
-"""What becomes of an object of each kind, as values."""
+"""For each kind the function whose result depends on the object's fields."""
 
 
 def other(value: Any) -> Any:

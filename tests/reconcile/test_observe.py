@@ -1,4 +1,4 @@
-"""The cache: it turns dicts into values, and its snapshots hold the facts about one object."""
+"""The cache turns dicts into values, and its snapshots have the facts about one object."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REGISTERED = {
 }
 
 
-def test_a_cluster_is_seen_with_what_bears_names_of_its_parts() -> None:
+def test_a_cluster_is_seen_with_objects_that_have_the_names_of_its_parts() -> None:
     label = {"strandline.dev/cluster": "default"}
     broker = made(kinds.BROKER, "default-1", {"brokerId": 1}, labels=label)
     world = World(
@@ -60,7 +60,7 @@ def test_a_topic_is_seen_with_its_own_partitions_and_those_that_are_left_over() 
     assert (observed.partitions_initialised, observed.cluster) == (None, None)
 
 
-def test_what_does_not_exist_is_not_seen() -> None:
+def test_a_missing_object_is_not_seen() -> None:
     cache = Cache()
     assert cache.cluster("default") is None
     assert cache.topic("orders") is None
@@ -75,7 +75,7 @@ def test_lists_leave_kind_and_version_out_and_nothing_is_planned_from_managed_fi
     assert not found.shows({"spec": {"a": 1, "b": 2}})
 
 
-def test_a_malformed_object_leaves_what_was_known() -> None:
+def test_a_malformed_object_does_not_replace_the_known_one() -> None:
     world = World(topic(), partition("orders-0", "uid-orders", 0))
     bad = partition("orders-1", "uid-orders", 1)
     del bad["spec"]["replicas"]
@@ -86,7 +86,7 @@ def test_a_malformed_object_leaves_what_was_known() -> None:
     assert world.cache.has(kinds.PARTITION, "orders-0")
 
 
-def test_a_created_object_does_not_replace_what_a_watch_brought() -> None:
+def test_a_created_object_does_not_replace_a_watched_one() -> None:
     world = World(topic(partitions=7))
     world.cache.put_new(kinds.TOPIC, topic(partitions=1))
     world.cache.put_new(kinds.TOPIC, topic("other"))

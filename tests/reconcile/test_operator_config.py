@@ -1,4 +1,4 @@
-"""The operator's configuration: it reads the chart's settings and refuses any other."""
+"""The operator reads the settings that the chart writes, and refuses all others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def environment(tmp_path: Path, text: str = GOOD, **variables: str) -> dict[str,
     return {"CONFIG_FILE": str(path), "NAMESPACE": "here", **variables}
 
 
-def test_everything_the_chart_says_is_read(tmp_path: Path) -> None:
+def test_every_setting_of_the_chart_is_read(tmp_path: Path) -> None:
     assert load_operator_config(environment(tmp_path, HTTP_PORT="0")) == OperatorConfig(
         namespace="here",
         broker_role="strandline-broker",

@@ -1,4 +1,4 @@
-"""The operator against a real API server, with the permissions the chart gives it."""
+"""The operator against a real API server, with the permissions that the chart gives it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.commands import REPOSITORY
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
 BACK_LIMIT_MS = 5_000
-"""Bound for a loaded machine; on an idle one a deleted child is back within a second."""
+"""A deleted child is back within a second on an idle machine; this bound is for a loaded one."""
 
 
 def topic(name: str, **spec: Any) -> str:
@@ -40,7 +40,7 @@ def names(operator: OperatorProcess, kind: str) -> list[str]:
 
 
 def ready(operator: OperatorProcess, name: str, kind: str = "rtopic") -> dict[str, Any]:
-    """Return the condition Ready of an object, {} while there is none."""
+    """Return the condition Ready of an object, {} if it has none yet."""
     found = operator.get(kind, name) or {}
     for condition in found.get("status", {}).get("conditions", []):
         if condition["type"] == "Ready":
@@ -53,7 +53,7 @@ def reason(operator: OperatorProcess, name: str, kind: str = "rtopic") -> str:
 
 
 def versions(operator: OperatorProcess) -> dict[str, str]:
-    """Return the resourceVersion of everything the operator writes."""
+    """Return the resourceVersion of each object that the operator writes."""
     kinds = (
         "rtopic,bc,brokers.strandline.dev,partitions.strandline.dev,leases,services,configmaps,"
         "serviceaccounts,rolebindings,pdb,statefulsets"
@@ -65,7 +65,7 @@ def versions(operator: OperatorProcess) -> dict[str, str]:
 
 
 def settle(operator: OperatorProcess) -> dict[str, str]:
-    """Wait until nothing was written for two seconds; return the resourceVersions."""
+    """Wait until the operator has written nothing for two seconds; return the resourceVersions."""
     seen: dict[str, Any] = {"at": time.monotonic(), "versions": versions(operator)}
 
     def quiet() -> bool:
@@ -310,7 +310,7 @@ def test_a_restarted_operator_changes_nothing(operator: OperatorProcess) -> None
     assert after == before
 
 
-def test_everything_is_allowed_that_the_operator_does(operator: OperatorProcess) -> None:
+def test_the_operator_has_every_permission_that_it_uses(operator: OperatorProcess) -> None:
     apply_orders(operator)
     settle(operator)
     assert [cause for cause in operator.failures() if "forbidden" in cause] == []
@@ -346,12 +346,12 @@ def test_the_operator_outlives_an_outage_of_the_api_server(operator: OperatorPro
     assert operator.process.poll() is None
 
 
-def test_liveness_is_answered(operator: OperatorProcess) -> None:
+def test_liveness_probe_succeeds(operator: OperatorProcess) -> None:
     def alive() -> bool:
         url = f"http://127.0.0.1:{operator.http_port}/live"
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return bool(answer.status == 200)
+            with urllib.request.urlopen(url, timeout=5) as response:
+                return bool(response.status == 200)
         except OSError:
             return False
 

@@ -1,4 +1,4 @@
-"""Whose a found object is: refused, waited for, adopted, left alone, or ours."""
+"""Ownership of a found object: ours, an orphan, leaving, a predecessor's, or foreign."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OTHER_LABEL = {"labels": {"strandline.dev/cluster": "other"}}
         ([OURS], {"deletionTimestamp": NOW}, Ownership.LEAVING),
     ],
 )
-def test_an_object_belongs_to_its_controller_then_to_its_label(
+def test_an_object_belongs_to_its_owner_reference_then_to_its_label(
     owners: list[Manifest], metadata: dict[str, Any], expected: Ownership
 ) -> None:
     found = made(kinds.SERVICE, "default-brokers", {}, ownerReferences=owners, **metadata)

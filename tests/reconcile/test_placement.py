@@ -1,4 +1,4 @@
-"""Placement: Kafka's worked example, spread, and the same answer for added partitions."""
+"""Placement: Kafka's worked example, an even spread, and the same result when a topic grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans as values: from desired and observed state to the sentences of actions."""
+"""Plans of clusters and topics: from desired and observed state to the sentences of actions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_new_cluster_gets_everything_in_the_order_of_need() -> None:
     ]
 
 
-def test_a_world_as_wanted_gives_an_empty_plan_at_any_time() -> None:
+def test_an_observed_state_as_desired_gives_an_empty_plan_at_any_time() -> None:
     world = World(cluster())
     world.perform(cluster_plan(world))
     assert cluster_plan(world, LATER) == []
@@ -68,7 +68,7 @@ def test_a_world_as_wanted_gives_an_empty_plan_at_any_time() -> None:
         (kinds.CONFIG_MAP, "default-config", {"data": {"broker.yaml": "{}"}}, "changed"),
     ],
 )
-def test_what_was_changed_is_applied_again(
+def test_a_changed_object_is_applied_again(
     kind: kinds.Kind, name: str, change: Manifest, why: str
 ) -> None:
     world = World(cluster())
@@ -95,7 +95,7 @@ def test_an_orphan_that_bears_our_label_is_adopted() -> None:
         ({"kind": "BrokerCluster", "name": "default", "uid": "old"}, "WaitingForDeletion"),
     ],
 )
-def test_what_is_not_ours_is_not_touched(owner: Manifest | None, reason: str) -> None:
+def test_a_foreign_object_is_not_touched(owner: Manifest | None, reason: str) -> None:
     references = [] if owner is None else [{**owner, "apiVersion": "v1", "controller": True}]
     foreign = made(kinds.SERVICE, "default-brokers", {}, ownerReferences=references)
     plan = cluster_plan(World(cluster(), foreign))
@@ -103,7 +103,7 @@ def test_what_is_not_ours_is_not_touched(owner: Manifest | None, reason: str) ->
     assert not any(isinstance(action, ApplyObject) for action in plan)
 
 
-def test_what_is_being_deleted_is_left_alone() -> None:
+def test_an_object_that_is_being_deleted_is_left_alone() -> None:
     world = World(cluster())
     world.perform(cluster_plan(world))
     going = world.get(kinds.SERVICE, "default-brokers")
@@ -153,7 +153,7 @@ def test_the_first_topic_without_a_cluster_creates_the_default_one() -> None:
         ),
     ],
 )
-def test_any_other_missing_cluster_is_told(reference: str, config: OperatorConfig) -> None:
+def test_any_other_missing_cluster_is_reported(reference: str, config: OperatorConfig) -> None:
     plan = topic_plan(World(topic(clusterRef=reference)), config=config)
     assert sentences(plan) == [
         "status of ReplicatedTopic orders: ClusterMissing",

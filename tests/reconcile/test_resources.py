@@ -1,4 +1,4 @@
-"""Manifests as values: the brokers' settings, how their pods run, and which carry a version."""
+"""Manifests: the brokers' settings and pods, owners and labels, and resourceVersions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_brokers_are_restricted_pods_that_the_operator_alone_rolls() -> None:
     assert spec["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
 
 
-def test_everything_of_a_cluster_is_owned_by_it_and_carries_its_label_and_a_digest() -> None:
+def test_every_object_of_a_cluster_has_its_owner_reference_label_and_digest() -> None:
     bodies = resources.objects_of(read_cluster(cluster()), CONFIG)
     for body in bodies:
         (owner,) = body["metadata"]["ownerReferences"]

@@ -1,4 +1,4 @@
-"""The settings of a topic's partitions: its own, the cluster's, Kafka's."""
+"""A topic's setting comes from the topic, else from the cluster, else from Kafka's default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work queue: one worker for a key, changes collect, failures come back later."""
+"""The work queue: one task at a time for a key, changes are merged, failed keys are retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the schema of a session allows and no peer of ours sends."""
+"""Messages that the schema of a session allows and no broker or controller sends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def stop(tp: pb.TopicPartition) -> pb.ControllerMessage:
     return pb.ControllerMessage(stop_replica=pb.StopReplica(partitions=[tp]))
 
 
-def answer(stored: pb.PartitionState) -> pb.ControllerMessage:
+def alter_response(stored: pb.PartitionState) -> pb.ControllerMessage:
     message = pb.AlterPartitionAnswer(tp=TP, stored=stored)
     return pb.ControllerMessage(alter_partition_answer=message)
 
@@ -30,11 +30,13 @@ def answer(stored: pb.PartitionState) -> pb.ControllerMessage:
         (pb.ControllerMessage(), "unknown message None"),
         (stop(pb.TopicPartition(topic_id=TP.topic_id, partition=-1)), "partition -1 is negative"),
         (stop(pb.TopicPartition(topic_id="orders")), "UUID"),
-        (answer(UNKNOWN_RECOVERY), "recovery 7 is unknown"),
+        (alter_response(UNKNOWN_RECOVERY), "recovery 7 is unknown"),
         (pb.ControllerMessage(refused=pb.SessionRefused(error=12_345)), "12345"),
     ],
 )
-def test_a_message_that_means_nothing_is_refused(message: pb.ControllerMessage, cause: str) -> None:
+def test_a_message_without_a_known_meaning_is_refused(
+    message: pb.ControllerMessage, cause: str
+) -> None:
     with pytest.raises(ValueError, match=cause):
         CONTROLLER_MESSAGE.decode(message)
 

@@ -1,4 +1,4 @@
-"""A session of differences tells the leader exactly what the follower wants, fetch after fetch."""
+"""From the changes that a session sends, the leader rebuilds each whole fetch of the follower."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fetch_with(*parts: FetchPartition, request_id: int = 1) -> FollowerFetchRece
 
 
 def whole_fetch(count: int) -> FollowerFetchReceived:
-    """Return a fetch of so many partitions."""
+    """Return a fetch of `count` partitions."""
     return fetch_with(*(part(number) for number in range(count)))
 
 
@@ -63,7 +63,7 @@ def test_the_leader_sees_every_fetch_whole(fetches: list[dict[int, int]]) -> Non
         assert replace(seen, partitions=()) == replace(sent, partitions=())
 
 
-def test_what_did_not_change_is_not_sent_again() -> None:
+def test_an_unchanged_partition_is_not_sent_again() -> None:
     session = FollowerFetchSession()
     first = session.frame_of(fetch_with(part(0), part(1), part(2)))
     assert (len(first.changed), first.forgotten) == (3, ())
@@ -73,8 +73,8 @@ def test_what_did_not_change_is_not_sent_again() -> None:
     assert (moved.changed, moved.forgotten) == ((part(1, offset=5),), (part(2).tp,))
 
 
-def test_what_changed_is_read_last() -> None:
-    """The follower moves partitions that got records to the back; so does the leader."""
+def test_a_changed_partition_is_read_last() -> None:
+    """The follower moves partitions that got records to the back, and so does the leader."""
     follower, leader = FollowerFetchSession(), LeaderFetchSession()
     leader.fetch_of(follower.frame_of(fetch_with(part(0), part(1), part(2))))
     sent = fetch_with(part(1), part(2), part(0, offset=9))
@@ -89,7 +89,7 @@ def test_a_frame_that_does_not_continue_the_session_is_refused(wrong: int) -> No
         leader.fetch_of(epoch(wrong, follower.frame_of(whole_fetch(1))))
 
 
-def test_what_was_never_asked_for_cannot_be_forgotten() -> None:
+def test_a_partition_that_was_never_fetched_cannot_be_forgotten() -> None:
     frame = replace(FollowerFetchSession().frame_of(whole_fetch(1)), forgotten=(part(8).tp,))
     with pytest.raises(BadFrame, match="never asked for"):
         LeaderFetchSession().fetch_of(frame)

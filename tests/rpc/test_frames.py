@@ -1,4 +1,4 @@
-"""Frames survive the round trip, and nothing malformed is guessed at."""
+"""Frames survive the round trip, and malformed bytes are refused."""
 
 from __future__ import annotations
 
@@ -93,17 +93,17 @@ def fetch_of(changed: int, forgotten: int = 0) -> FetchFrame:
     )
 
 
-@given(fetch=fetches, answers=st.lists(records, max_size=4), end=st.integers(0, 2**64 - 1))
+@given(fetch=fetches, responses=st.lists(records, max_size=4), end=st.integers(0, 2**64 - 1))
 def test_many_frames_in_one_message_come_back_as_they_were(
-    fetch: FetchFrame, answers: list[RecordsFrame], end: int
+    fetch: FetchFrame, responses: list[RecordsFrame], end: int
 ) -> None:
     parts = [encode_fetch(fetch)]
-    for answer in answers:
-        body = memoryview(answer.records)
-        parts.append(encode_records(answer.request_id, answer, [body[:3], body[3:]]))
+    for response in responses:
+        body = memoryview(response.records)
+        parts.append(encode_records(response.request_id, response, [body[:3], body[3:]]))
     parts.append(encode_end(end))
     message = b"".join(buffer for part in parts for buffer in part)
-    assert list(decode(message)) == [fetch, *answers, EndFrame(request_id=end)]
+    assert list(decode(message)) == [fetch, *responses, EndFrame(request_id=end)]
 
 
 @given(garbage=st.binary(max_size=300))

@@ -1,4 +1,4 @@
-"""The evidence of probes: refusal and another incarnation, never silence."""
+"""A refused connection and another incarnation prove a death; silence does not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def verdict_of(address: str, incarnation: str, *, deadline_ms: int = DEADLINE_MS
     )
 
 
-async def asked_of_a_broker(incarnation: str) -> ProbeVerdict:
+async def probe_of_a_broker(incarnation: str) -> ProbeVerdict:
     server = grpc.aio.server()
     own = replace(registration(1), incarnation="uid/one")
     server.add_generic_rpc_handlers((peer_service(own, lambda: ControllerEpoch(7)),))
@@ -43,12 +43,12 @@ async def asked_of_a_broker(incarnation: str) -> ProbeVerdict:
     return verdict
 
 
-def test_the_process_asked_for_answers() -> None:
-    assert asyncio.run(asked_of_a_broker("uid/one")) is ProbeVerdict.ANSWERED
+def test_the_probed_process_responds() -> None:
+    assert asyncio.run(probe_of_a_broker("uid/one")) is ProbeVerdict.ANSWERED
 
 
 def test_another_process_on_the_address_is_another_incarnation() -> None:
-    assert asyncio.run(asked_of_a_broker("uid/two")) is ProbeVerdict.OTHER_INCARNATION
+    assert asyncio.run(probe_of_a_broker("uid/two")) is ProbeVerdict.OTHER_INCARNATION
 
 
 def test_a_closed_port_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""A session over real gRPC: each message means the same on both ends."""
+"""A controller session over real gRPC: each message means the same on both ends."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ HOSTED = HostedReplica(
 
 
 class Ends:
-    """Both ends of one session, with what each received."""
+    """Both ends of one session, with the events that each end received."""
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[ControllerEvent] = asyncio.Queue()
@@ -197,7 +197,7 @@ class EndingContext:
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_end_of_a_stream_is_heard_of_whenever_grpc_cancels_its_handler(turns: int) -> None:
+def test_end_of_a_stream_is_reported_whenever_grpc_cancels_its_handler(turns: int) -> None:
     events: list[ControllerEvent] = []
 
     async def scenario() -> None:
@@ -244,7 +244,7 @@ def test_channel_is_closed_even_if_the_session_ends_by_itself_meanwhile(
     assert closed == [turns]
 
 
-def test_what_a_broker_says_becomes_events() -> None:
+def test_messages_of_a_broker_become_events() -> None:
     async def scenario(ends: Ends) -> None:
         client, session_id = await ends.opened()
         alive = HeartbeatReceived(session_id=session_id, broker_id=ONE, broker_epoch=EPOCH)
@@ -297,7 +297,7 @@ def test_what_a_broker_says_becomes_events() -> None:
     run(scenario)
 
 
-def test_what_the_controller_says_becomes_events_of_the_core() -> None:
+def test_messages_of_the_controller_become_events_of_the_core() -> None:
     async def scenario(ends: Ends) -> None:
         client, session_id = await ends.opened()
         ids: dict[str, Any] = {"session_id": session_id, "broker_id": ONE}
@@ -344,7 +344,9 @@ def test_what_the_controller_says_becomes_events_of_the_core() -> None:
 
 
 @pytest.mark.parametrize("stored", [None, STATE])
-def test_answers_carry_what_is_stored(stored: PartitionState | None) -> None:
+def test_an_alter_partition_response_carries_the_stored_state(
+    stored: PartitionState | None,
+) -> None:
     async def scenario(ends: Ends) -> None:
         client, session_id = await ends.opened()
         ends.server.perform(
@@ -377,7 +379,7 @@ def test_answers_carry_what_is_stored(stored: PartitionState | None) -> None:
     run(scenario)
 
 
-def test_a_refused_session_ends_without_a_word_to_the_controller() -> None:
+def test_a_refused_session_ends_without_an_event_for_the_controller() -> None:
     async def scenario(ends: Ends) -> None:
         _client, session_id = await ends.opened()
         ends.server.perform(
@@ -396,7 +398,7 @@ def test_a_refused_session_ends_without_a_word_to_the_controller() -> None:
     run(scenario)
 
 
-def test_a_broker_that_does_not_say_hello_first_is_cut_off() -> None:
+def test_a_session_that_does_not_begin_with_hello_is_closed() -> None:
     async def scenario(ends: Ends) -> None:
         client = await ends.start()
         client.send(Heartbeat(broker_epoch=EPOCH, hosted=None))

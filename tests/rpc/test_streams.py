@@ -47,7 +47,7 @@ async def serve(on_fetch: OnFetch, gone: list[FollowerStream]) -> tuple[grpc.aio
     return server, f"127.0.0.1:{port}"
 
 
-def answer(fetch: FollowerFetchReceived, stream: FollowerStream, records: list[bytes]) -> None:
+def respond(fetch: FollowerFetchReceived, stream: FollowerStream, records: list[bytes]) -> None:
     part = LogReadInfo(
         tp=fetch.partitions[0].tp,
         error=ErrorCode.NONE,
@@ -60,20 +60,20 @@ def answer(fetch: FollowerFetchReceived, stream: FollowerStream, records: list[b
     stream.send_end(fetch.request_id)
 
 
-def test_an_answer_of_a_large_batch_arrives_whole() -> None:
+def test_a_response_with_a_large_batch_arrives_whole() -> None:
     async def scenario() -> None:
         batch = bytes(range(256)) * (3 << 12)  # 3 MiB in one frame
-        server, address = await serve(lambda f, s: answer(f, s, [batch[:100], batch[100:]]), [])
-        answers: asyncio.Queue[tuple[int, list[RecordsFrame]]] = asyncio.Queue()
+        server, address = await serve(lambda f, s: respond(f, s, [batch[:100], batch[100:]]), [])
+        responses: asyncio.Queue[tuple[int, list[RecordsFrame]]] = asyncio.Queue()
         client = ReplicationClient(
             address,
             SETTINGS,
-            on_response=lambda request, frames: answers.put_nowait((request, frames)),
+            on_response=lambda request, frames: responses.put_nowait((request, frames)),
             on_broken=lambda: pytest.fail("the stream broke"),
         )
         for _ in range(3):
             client.send(whole_fetch(1))
-            request_id, (frame,) = await answers.get()
+            request_id, (frame,) = await responses.get()
             assert request_id == 1
             assert frame.records == batch
             assert frame.high_watermark == 7
@@ -97,7 +97,7 @@ def test_a_leader_that_goes_away_is_reported_once() -> None:
         client = ReplicationClient(
             address,
             SETTINGS,
-            on_response=lambda _r, _f: pytest.fail("no answer"),
+            on_response=lambda _r, _f: pytest.fail("no response"),
             on_broken=on_broken,
         )
         client.send(whole_fetch(1))
@@ -130,20 +130,20 @@ def test_a_follower_that_goes_away_takes_its_waiting_fetches_with_it() -> None:
 
 def test_garbage_on_the_stream_ends_that_stream_alone() -> None:
     async def scenario() -> None:
-        server, address = await serve(lambda f, s: answer(f, s, [b"x"]), [])
+        server, address = await serve(lambda f, s: respond(f, s, [b"x"]), [])
         async with grpc.aio.insecure_channel(address) as channel:
             call = channel.stream_stream("/strandline.v1.Replication/Replicate")()
             await call.write(b"\x00\x00\x00\x09\x63garbage!")
             assert await call.read() is grpc.aio.EOF
-        answers: asyncio.Queue[int] = asyncio.Queue()
+        responses: asyncio.Queue[int] = asyncio.Queue()
         client = ReplicationClient(
             address,
             SETTINGS,
-            on_response=lambda request, _f: answers.put_nowait(request),
+            on_response=lambda request, _f: responses.put_nowait(request),
             on_broken=lambda: pytest.fail("the stream broke"),
         )
         client.send(whole_fetch(1))
-        assert await answers.get() == 1
+        assert await responses.get() == 1
         await client.close()
         await server.stop(None)
 
@@ -215,23 +215,23 @@ async def end_with(error: BaseException) -> None:
 )
 def test_a_broken_stream_is_no_failure(ends: BaseException) -> None:
     async def scenario() -> None:
-        told: list[str] = []
+        ended: list[str] = []
         forever = asyncio.Event().wait()
-        breach = await until_one_ends(end_with(ends), forever, on_end=lambda: told.append("end"))
-        assert (breach, told) == (None, ["end"])
+        breach = await until_one_ends(end_with(ends), forever, on_end=lambda: ended.append("end"))
+        assert (breach, ended) == (None, ["end"])
 
     run(scenario)
 
 
 def test_a_breach_of_the_protocol_is_returned_and_a_bug_is_raised() -> None:
     async def scenario() -> None:
-        told: list[str] = []
+        ended: list[str] = []
         breach = BadFrame("a leader sent a fetch")
-        assert await until_one_ends(end_with(breach), on_end=lambda: told.append("one")) is breach
+        assert await until_one_ends(end_with(breach), on_end=lambda: ended.append("one")) is breach
         bug = asyncio.InvalidStateError("a future of ours is settled twice")
         with pytest.raises(asyncio.InvalidStateError, match="settled twice"):
-            await until_one_ends(end_with(bug), on_end=lambda: told.append("two"))
-        assert told == ["one", "two"]
+            await until_one_ends(end_with(bug), on_end=lambda: ended.append("two"))
+        assert ended == ["one", "two"]
 
     run(scenario)
 

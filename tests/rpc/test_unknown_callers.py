@@ -1,4 +1,4 @@
-"""Callers of the gRPC port that are no brokers are logged; brokers are not."""
+"""A caller of the gRPC port that is no broker is logged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Scenario = Callable[[int], Awaitable[None]]
 
 
 def served(scenario: Scenario) -> None:
-    """Run something against a gRPC server with a broker's services."""
+    """Run a scenario against a gRPC server with a broker's services."""
 
     async def run() -> None:
         server = grpc.aio.server()
@@ -62,7 +62,7 @@ def test_a_connection_without_a_call_is_found_once_and_one_with_a_call_is_not() 
             await channel.unary_unary(PROBE)(pb.ProbeRequest().SerializeToString())
             silent = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port), 5)
             with silent:
-                # gRPC's first bytes: it has taken the connection up.
+                # After its first bytes gRPC has accepted the connection.
                 await asyncio.to_thread(silent.recv, 1)
                 found = [connections.sweep() for _ in range(4)]
                 own = silent.getsockname()[1]
@@ -79,7 +79,7 @@ def test_a_connection_without_a_call_is_found_once_and_one_with_a_call_is_not() 
         (PROBE, grpc.StatusCode.INVALID_ARGUMENT, "probe refused"),
     ],
 )
-def test_a_call_that_is_none_of_ours_is_refused_and_logged(
+def test_a_call_of_an_unknown_method_is_refused_and_logged(
     caplog: pytest.LogCaptureFixture, method: str, status: grpc.StatusCode, message: str
 ) -> None:
     async def scenario(port: int) -> None:
@@ -95,7 +95,7 @@ def test_a_call_that_is_none_of_ours_is_refused_and_logged(
     assert fields_of(record)["peer"].startswith("ipv4:127.0.0.1:")
 
 
-def test_a_session_that_speaks_nonsense_is_closed_and_logged(
+def test_a_session_with_malformed_messages_is_closed_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(port: int) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of the broker process tests: a namespace prepared as the operator would."""
+"""Fixtures of the broker process tests: a namespace with the objects that the operator makes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,6 @@ from tests.support.broker_process import BrokerProgram
 from tests.support.control_plane import ControlPlane
 
 MakeBroker = Callable[..., BrokerProgram]
-
-
-@pytest.fixture(scope="session")
-def crds(control_plane: ControlPlane) -> None:
-    """Install the CRDs once."""
-    objects.install_crds(control_plane)
 
 
 @pytest.fixture
@@ -37,7 +31,7 @@ def prepared(control_plane: ControlPlane, crds: None, namespace: str) -> str:
 def make_broker(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> Iterator[MakeBroker]:
-    """Provide a maker of broker programs, under the chart's Role; all are ended after the test."""
+    """Provide a maker of broker programs under the chart's Role; end them after the test."""
     made: list[BrokerProgram] = []
     kubeconfig = objects.broker_account(control_plane, namespace)
 

@@ -1,1 +1,1 @@
-"""Stories as text: the language is in docs/scenarios.md, its words are in `commands.py`."""
+"""Scenarios as text: docs/scenarios.md explains the language, `commands.py` lists its words."""

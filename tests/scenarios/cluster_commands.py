@@ -40,7 +40,7 @@ def cluster(
 ) -> None:
     """Start brokers 0, 1, ..., each assigned to every partition of the topic orders.
 
-    With controllers=, these brokers run controllers that decide; without, the story decides.
+    With controllers=, these brokers run controllers that decide; without, the script decides.
     Further keys are settings of the core.
     """
     if story.world.replication.brokers:
@@ -75,12 +75,12 @@ def _unborn(replicas: tuple[int, ...], min_isr: int) -> PartitionState:
 
 
 def advance(story: Story, *, ms: int) -> None:
-    """Let time pass; whatever is due happens in its order."""
+    """Let time pass; all that is due happens, in the order of its time."""
     story.world.advance(ms)
 
 
 def kill(story: Story, *, broker: int) -> None:
-    """End a process at once, the controller in it as well; its disk stays as it is."""
+    """End the process of a broker and of its controller; its disk stays as it is."""
     story.broker(broker)
     story.proposals.pop(broker, None)
     if story.world.nodes.pop(broker, None) is not None:
@@ -89,10 +89,10 @@ def kill(story: Story, *, broker: int) -> None:
 
 
 def start(story: Story, *, broker: int, log: str = "kept", begin: int | None = None) -> None:
-    """Begin a new process and register it: log=kept is a clean start. One that still ran is gone.
+    """Begin a new process and register it; a process that still runs is killed before.
 
-    A number keeps the records below it and loses the rest: an unclean start; 0 is an empty disk.
-    With begin=, older segments were deleted on purpose: the log begins at that offset.
+    log=kept is a clean start. A number keeps the records below it and loses the rest: an unclean
+    start; 0 is an empty disk. With begin=, older segments are deleted: the log begins there.
     """
     started = story.broker(broker)
     if begin is not None:
@@ -111,7 +111,7 @@ def start(story: Story, *, broker: int, log: str = "kept", begin: int | None = N
 
 
 def hold_persist(story: Story, *, broker: int) -> None:
-    """Let the state file of a broker be slow from now on."""
+    """Make the state file of a broker slow: each later write waits for `persist`."""
     story.world.replication.persist_held[broker] = deque()
 
 
@@ -133,7 +133,7 @@ def configure(
     unclean: bool | None = None,
     segment_bytes: int | None = None,
 ) -> None:
-    """Change the topic's configuration in the store; brokers hear of it from a controller."""
+    """Change the topic's configuration in the store; only a controller informs brokers of it."""
     (found,) = story.world.store.topics.values()
     settings = found.settings
     story.world.put_topic(

@@ -1,7 +1,7 @@
-"""Every word of the language, in the one place that lists them.
+"""The table of all words of the language.
 
 The last chapter of `docs/scenarios.md` is this table as text: a test compares them, and
-`--update-scenarios` writes it anew.
+`--update-scenarios` rewrites the chapter.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(script_controller.accept, "accept broker=0 response=lost"),
         Command(script_controller.refuse, "refuse broker=0"),
         Command(script_controller.late, "late broker=0"),
-        Command(script_controller.answer, "answer broker=0 error=NOT_CONTROLLER stored=no"),
+        Command(script_controller.respond, "respond broker=0 error=NOT_CONTROLLER stored=no"),
     ),
     "Controllers that decide": (
         Command(controller_commands.connect, "connect brokers=0,1,2 controller=0"),
         Command(controller_commands.disconnect, "disconnect broker=1 probe=no_answer"),
         Command(controller_commands.silence, "silence broker=1"),
         Command(controller_commands.resume, "resume broker=1"),
-        Command(controller_commands.ask, "ask broker=0 controller=1 isr=0,1,2"),
+        Command(controller_commands.propose, "propose broker=0 controller=1 isr=0,1,2"),
         Command(
             controller_commands.heartbeat,
             "heartbeat broker=1 controller=0 session=2 broker_epoch=7",
@@ -108,13 +108,13 @@ GROUPS: dict[str, tuple[Command, ...]] = {
 
 SCRIPT_WORDS = {
     "quiet": ("quiet", "Print nothing of the commands that follow."),
-    "loud": ("loud", "Print again, what happened meanwhile excepted."),
+    "loud": ("loud", "Print again, from the next command on."),
     "repeat": (
         "repeat 3 fetch broker=1 ; advance ms=100",
-        "Perform commands in turn, so many times; print only what concerns the ISR.",
+        "Perform the commands in turn this many times; print only effects on the ISR.",
     ),
 }
-"""Words that are about the script and not about the world; `script.py` obeys them."""
+"""Words about the script itself, which `script.py` executes; they do not change the world."""
 
 COMMANDS = {each.word: each for group in GROUPS.values() for each in group}
 

@@ -1,4 +1,4 @@
-"""The option that rewrites what the scenarios expect; the diff is to be read."""
+"""The option `--update-scenarios`, which rewrites the scenarios' expected output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands for stories in which controllers decide: sessions, the store, and faults of both."""
+"""Commands for scenarios in which controllers decide: sessions, the store, and their faults."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ MESSAGES: dict[str, type] = {
         BrokerResponseReceived,
     )
 }
-"""What `hold` takes out of the stream: calls of the store, and messages of sessions."""
+"""The messages that `hold` can hold: calls of the store, and messages of sessions."""
 
 
 def connect(
     story: Story, *, brokers: tuple[int, ...], controller: int, broker_epoch: int | None = None
 ) -> None:
-    """Open sessions of brokers with a controller; each says what it has on disk."""
+    """Open sessions of brokers with a controller; each hello carries what its broker hosts."""
     _node(story, controller)
     for each in brokers:
         hosted = hosted_by(story.broker(each))
@@ -71,24 +71,24 @@ def connect(
 
 
 def disconnect(story: Story, *, broker: int, probe: ProbeVerdict) -> None:
-    """Break the session of a broker; from now on probes of it show this."""
+    """Break the session of a broker; later probes of it have this result."""
     story.world.probes[broker] = probe
     story.world.break_session(broker)
 
 
 def silence(story: Story, *, broker: int) -> None:
-    """Stop a broker's process: no heartbeats, no answers to probes; its session stays open."""
+    """Freeze a broker: it sends no heartbeats and no probe responses; its session stays open."""
     story.world.silent.add(broker)
     story.world.probes[broker] = ProbeVerdict.NO_ANSWER
 
 
 def resume(story: Story, *, broker: int) -> None:
-    """Let a silenced broker go on."""
+    """Let a silenced broker send heartbeats and respond to probes again."""
     story.world.silent.discard(broker)
     story.world.probes[broker] = ProbeVerdict.ANSWERED
 
 
-def ask(
+def propose(
     story: Story,
     *,
     broker: int,
@@ -100,8 +100,8 @@ def ask(
     partition_epoch: int | None = None,
     broker_epoch: int | None = None,
 ) -> None:
-    """Send an AlterPartition made up by hand; epochs are the stored ones unless given."""
-    world, asked = story.world, story.broker(broker)
+    """Send an AlterPartition that no core made; its epochs are the stored ones unless given."""
+    world, requester = story.world, story.broker(broker)
     world.alter(
         broker,
         controller,
@@ -110,12 +110,12 @@ def ask(
         session_id=session,
         leader_epoch=leader_epoch,
         partition_epoch=partition_epoch,
-        broker_epoch=broker_epoch or asked.broker_epoch,
+        broker_epoch=broker_epoch or requester.broker_epoch,
     )
 
 
 def report(story: Story, *, broker: int) -> None:
-    """Let a broker say what it hosts, as each does every 30 s."""
+    """Let a broker report what it hosts, as each broker does every 30 s."""
     node_id, session_id = story.world.sessions[broker]
     reporter = story.broker(broker)
     story.world.deliver(
@@ -129,7 +129,7 @@ def report(story: Story, *, broker: int) -> None:
 def heartbeat(
     story: Story, *, broker: int, controller: int, session: int, broker_epoch: int
 ) -> None:
-    """Send a heartbeat made up by hand."""
+    """Send a heartbeat with any session id and broker epoch."""
     event = HeartbeatReceived(
         session_id=session,
         broker_id=story.broker(broker).broker_id,
@@ -160,7 +160,7 @@ def stop(story: Story, *, controller: int) -> None:
 
 
 def freeze(story: Story, *, controller: int) -> None:
-    """Stop a controller's process; what is sent to it waits."""
+    """Freeze a controller's process; messages to it wait."""
     _node(story, controller).frozen = True
 
 
@@ -170,21 +170,21 @@ def thaw(story: Story, *, controller: int) -> None:
 
 
 def cut_watch(story: Story, *, controller: int) -> None:
-    """Let a controller's watches show nothing from now on: its cache goes stale."""
+    """Stop a controller's watches without an error: its cache becomes stale."""
     _node(story, controller).cut = True
 
 
 def restore_watch(story: Story, *, controller: int) -> None:
-    """Let a controller's watches work again; it hears that it has missed something."""
+    """Restore a controller's watches; it receives WatchLost, and lists everything again."""
     _node(story, controller).cut = False
     story.world.deliver(controller, WatchLost())
 
 
 def hold(story: Story, *, message: str, outcome: Mode) -> None:
-    """Take the next message of this kind out of the stream.
+    """Hold the next message of this kind.
 
     delayed: it waits for `release`. lost: it never arrives. response_lost, response_delayed: it
-    arrives, and its response is lost or waits. The sender of a lost call learns nothing.
+    arrives, and its response is lost or waits. The sender of a lost store call gets UNKNOWN.
     """
     if message not in MESSAGES:
         raise ScenarioError(f"no message {message!r}; messages are: {', '.join(MESSAGES)}")
@@ -192,14 +192,14 @@ def hold(story: Story, *, message: str, outcome: Mode) -> None:
 
 
 def release(story: Story) -> None:
-    """Let the oldest delayed message arrive."""
+    """Deliver the oldest delayed message."""
     if not story.world.held:
         raise ScenarioError("no message is delayed")
     story.world.release()
 
 
 def time_out(story: Story) -> None:
-    """Let the sender of the oldest delayed store call give up; the call is still under way."""
+    """Give the sender of the oldest delayed store call UNKNOWN; the call is still under way."""
     if not story.world.held:
         raise ScenarioError("no message is delayed")
     story.world.time_out(story.world.held[0])
@@ -215,7 +215,7 @@ def write(
     controller_epoch: int = 0,
     partition: int = 0,
 ) -> None:
-    """Write the status of a partition, as another writer does, without any comparison."""
+    """Write the status of a partition as a foreign writer does, without any comparison."""
     found = story.world.store.partitions[f"{NAME}-{partition}"]
     (configured,) = story.world.store.topics.values()
     story.world.put_partition(
@@ -234,30 +234,30 @@ def write(
 
 
 def delete_partition(story: Story, *, partition: int) -> None:
-    """Delete a Partition object by hand; the topic and the data are still there."""
+    """Delete a Partition object by hand; the topic and the logs remain."""
     found = story.world.store.partitions.pop(f"{NAME}-{partition}")
     story.world.show(PartitionDeleted(name=found.name, tp=found.tp))
 
 
 def make_partition(story: Story, *, partition: int, recover: bool = False) -> None:
-    """Make a Partition object without a status, as the operator does; recover: it was lost."""
+    """Create a Partition object without a status, as the operator does; recover: it was lost."""
     assigned = tuple(story.world.replication.brokers)
     story.world.put_partition(None, number=partition, recover=recover, assigned=assigned)
 
 
 def delete_topic(story: Story) -> None:
-    """Delete the topic orders; its Partitions are still there."""
+    """Delete the topic orders; its Partition objects remain."""
     story.world.delete_topic()
 
 
 def seem_deleted(story: Story) -> None:
-    """Let the watch show that the topic is gone, though it is not."""
+    """Let the watch show that the topic is deleted, although it is not."""
     (found,) = story.world.store.topics
     story.world.show(TopicDeleted(topic_id=found))
 
 
 def take_lease(story: Story, *, broker: int) -> None:
-    """Let another process write itself into the Lease, with the epoch that stands there."""
+    """Write a broker's process into the Lease as its holder, with the Lease's present epoch."""
     holder = str(HolderIdentity(broker_id=BrokerId(broker), incarnation=f"pod-{broker}"))
     found = story.world.store.lease
     if found is None or story.world.store.put_lease(replace(found, holder_identity=holder)) is None:
@@ -266,7 +266,7 @@ def take_lease(story: Story, *, broker: int) -> None:
 
 
 def holder_died(story: Story, *, broker: int, controller: int) -> None:
-    """Tell a candidate that probes found this process dead; it may hold the Lease."""
+    """Tell a candidate that probes proved this process dead, which may hold the Lease."""
     _node(story, controller)
     holder = HolderIdentity(broker_id=BrokerId(broker), incarnation=f"pod-{broker}")
     story.world.deliver(controller, HolderDied(holder_identity=str(holder)))
@@ -279,7 +279,7 @@ def delete_lease(story: Story) -> None:
 
 
 def recreate_lease(story: Story) -> None:
-    """Make the Lease anew: free, and without a controller epoch."""
+    """Create the Lease again: free, and without a controller epoch."""
     version = story.world.store.next_version()
     story.world.store.lease = replace(LEASE_FREE, resource_version=version)
     story.world.show_lease()

@@ -1,4 +1,4 @@
-"""Commands of a scenario that look without touching."""
+"""Commands of a scenario that print and change nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def stored(story: Story) -> list[str]:
 
 
 def controllers(story: Story) -> list[str]:
-    """Print which controllers are active, and what Lease and record in the store say."""
+    """Print which controllers are active, and the store's Lease and controller record."""
     printed = []
     for broker_id, node in sorted(story.world.nodes.items()):
         epoch = node.controller.epoch
@@ -56,7 +56,7 @@ def controllers(story: Story) -> list[str]:
 
 
 def disk(story: Story, *, broker: int) -> list[str]:
-    """Print what a new process would find of partition 0."""
+    """Print what a new process would find on a broker's disk of partition 0."""
     found = story.broker(broker).disk
     epochs = f"({found.leader_epoch}, {found.partition_epoch})"
     persisted = f"persisted={epochs} isr={value(found.isr)}"
@@ -67,7 +67,7 @@ def disk(story: Story, *, broker: int) -> list[str]:
 
 
 def offset(story: Story, *, broker: int, of: str) -> list[str]:
-    """Ask for the earliest or latest offset, or for that of a timestamp."""
+    """Request the earliest or latest offset, or the offset of a timestamp."""
     timestamp = {"earliest": -2, "latest": -1}.get(of)
     wanted = int(of) if timestamp is None else timestamp
     error, found, epoch = story.broker(broker).replicas.consumer_reads.list_offset(
@@ -77,7 +77,7 @@ def offset(story: Story, *, broker: int, of: str) -> list[str]:
 
 
 def epoch_end(story: Story, *, broker: int, leader_epoch: int) -> list[str]:
-    """Ask where a leader epoch ends."""
+    """Request the end offset of a leader epoch."""
     error, end = story.broker(broker).replicas.consumer_reads.end_offset_for_epoch(
         tp(), LeaderEpoch(leader_epoch), None
     )
@@ -87,7 +87,7 @@ def epoch_end(story: Story, *, broker: int, leader_epoch: int) -> list[str]:
 def consume(
     story: Story, *, broker: int, offset: int, last_fetched_epoch: int | None = None
 ) -> list[str]:
-    """Read as a consumer does, below the high watermark."""
+    """Read below the high watermark, as a consumer does."""
     last = None if last_fetched_epoch is None else LeaderEpoch(last_fetched_epoch)
     read = story.broker(broker).replicas.consumer_reads.read(
         tp(), fetch_offset=offset, leader_epoch=None, last_fetched_epoch=last

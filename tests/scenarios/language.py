@@ -1,7 +1,7 @@
-"""What a line of a scenario means: a word, and key=value pairs that its function takes.
+"""A line of a scenario: a word, and key=value pairs that are the arguments of its function.
 
-The function's signature is the grammar: names, types and defaults of its keyword arguments. A
-word or key that does not exist fails with the list of those that do.
+The function's signature is the grammar: names, types and defaults of its keyword arguments. An
+unknown word or key fails with the list of those that exist.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ WORDS = tuple[str, ...]
 
 
 class ScenarioError(Exception):
-    """A scenario says what the language does not have."""
+    """A scenario uses a word or an argument that the language does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """A word of the language, with an example; its function's docstring says what it does.
 
-    further maps keys that the function takes as **figures to what they mean.
+    `further` maps keys that the function takes as **figures to their meaning.
     """
 
     run: Callable[..., list[str] | None]
@@ -46,7 +46,7 @@ class Command:
         return {n: p for n, p in found.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
     def usage(self) -> str:
-        """Return the arguments as a reader writes them: optional ones in brackets."""
+        """Return the arguments as a line of help, optional ones in brackets."""
         hints, needed = typing.get_type_hints(self.run), inspect.Parameter.empty
         usages = {name: f"{name}={_choices(hints[name])}" for name in self.arguments}
         return " ".join(
@@ -55,7 +55,7 @@ class Command:
         )
 
     def values(self, texts: Mapping[str, str]) -> dict[str, object]:
-        """Return the values that the texts stand for, each of its argument's type."""
+        """Return the arguments' texts as values of the arguments' types."""
         known, hints = self.arguments, typing.get_type_hints(self.run)
         for key in texts:
             if key not in known and key not in self.further:

@@ -33,7 +33,7 @@ def line(item: object) -> str:
 
 
 def partition_of(item: object) -> list[str]:
-    """Return which partition a value is about, where it is not partition 0."""
+    """Return the partition of a value, if it is not partition 0."""
     tp = getattr(item, "tp", None)
     return [f"partition={tp.partition}"] if isinstance(tp, TopicPartition) and tp.partition else []
 
@@ -65,7 +65,7 @@ def value(item: object) -> str:
 
 
 def state_text(state: PartitionState) -> str:
-    """Return what is committed of a partition."""
+    """Return a committed state as text."""
     parts = [
         f"leader={state.leader} leader_epoch={state.leader_epoch}",
         f"partition_epoch={state.partition_epoch} isr={value(state.isr)}",

@@ -1,4 +1,4 @@
-"""Commands about messages between brokers, and about what clients send."""
+"""Commands about messages between brokers, and about requests of clients."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def refetch(
     broker_epoch: int | None = None,
     clean_since_epoch: int | None = None,
 ) -> None:
-    """Deliver a fetch made up by hand, as from an earlier process of a follower."""
+    """Deliver a fetch that no core made, for instance of an earlier process of a follower."""
     follower = story.broker(broker)
     event = FollowerFetchReceived(
         request_id=story.next_id(),
@@ -148,7 +148,7 @@ def wait(story: Story, *, broker: int, seen: int, max_wait_ms: int = 500) -> Non
 
 
 def hang_up(story: Story, *, broker: int, request: int) -> None:
-    """Let the client of a request go away."""
+    """Close the connection of the client that waits for a request's response."""
     story.step(broker, RequestCancelled(request_id=request))
 
 

@@ -1,4 +1,4 @@
-"""Reads a scenario: lines after "> " are commands, what they print stands below them.
+"""Runs a scenario: a line after "> " is a command, and the lines below it are its output.
 
 Comments (# ...) and empty lines are kept where they are. `commands.py` lists the words.
 """
@@ -17,7 +17,7 @@ ABOUT_ISR = ("ProposeIsr", "IsrChanged")
 
 
 def run(text: str) -> str:
-    """Return the scenario with the output its commands print now."""
+    """Return the scenario with the output that its commands print now."""
     story = Story()
     lines: list[str] = []
     quiet = False
@@ -56,7 +56,7 @@ def perform(story: Story, words: str) -> list[str]:
 
 
 def _judge(story: Story, effects: list[object]) -> None:
-    """Check the invariants; an unclean election is allowed to lose acknowledged records."""
+    """Check the invariants; an unclean election may lose acknowledged records."""
     invariants = story.world.replication.invariants
     unclean = ElectionKind.UNCLEAN
     if any(isinstance(each, LeaderElected) and each.kind is unclean for each in effects):

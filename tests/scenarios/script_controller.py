@@ -1,4 +1,4 @@
-"""Commands of a story that plays the controller itself: states, announcements, responses."""
+"""Commands of a scenario that acts as the controller: states, announcements, responses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .story import Story
 
 
 class Response(Enum):
-    """How the response to a proposal travels."""
+    """Whether the response to a proposal arrives at once, arrives late, or is lost."""
 
     DELIVERED = "delivered"
     LATE = "late"
@@ -37,7 +37,7 @@ class Response(Enum):
 
 
 class View(Enum):
-    """Which state an announcement carries: the stored one, or that of the last `save`."""
+    """The state in an announcement: the stored one, or that of the last `save`."""
 
     STORED = "stored"
     SAVED = "saved"
@@ -116,7 +116,7 @@ def announce(
     broker_epoch: int | None = None,
     state: View = View.STORED,
 ) -> None:
-    """Send LeaderAndIsr; `to=none` reaches no broker."""
+    """Send LeaderAndIsr to brokers, to none of them with to=none."""
     (topic,) = story.world.store.topics.values()
     command = PartitionCommand(
         tp=tp(),
@@ -136,12 +136,12 @@ def announce(
 
 
 def save(story: Story) -> None:
-    """Remember the stored state, for a controller whose view will be old."""
+    """Keep the stored state for a later announcement of a controller with an old view."""
     story.saved = story.world.state()
 
 
 def delete(story: Story, *, to: tuple[int, ...]) -> None:
-    """Send StopReplica: the topic is gone."""
+    """Send StopReplica, as after the deletion of the topic."""
     for broker in story.alive(to):
         event = StopReplicaReceived(
             request_id=story.next_id(),
@@ -155,35 +155,35 @@ def delete(story: Story, *, to: tuple[int, ...]) -> None:
 def accept(
     story: Story, *, broker: int, response: Response = Response.DELIVERED, nth: int = -1
 ) -> None:
-    """Commit a proposal of a leader, the latest unless told, whatever the stored epochs say."""
+    """Commit a proposal of a leader without a comparison of epochs; by default its latest."""
     proposal, stored = _proposal(story, broker, nth), story.world.state()
     committed = story.commit(
         leader=stored.leader, isr=proposal.isr, leader_epoch=stored.leader_epoch
     )
-    _respond(story, broker, response, _answer(proposal, ErrorCode.NONE, committed))
+    _respond(story, broker, response, _response_event(proposal, ErrorCode.NONE, committed))
 
 
 def refuse(story: Story, *, broker: int, response: Response = Response.DELIVERED) -> None:
     """Refuse a leader's latest proposal: commit the next epoch with the ISR unchanged."""
     proposal, stored = _proposal(story, broker, -1), story.world.state()
     committed = story.commit(leader=stored.leader, isr=stored.isr, leader_epoch=stored.leader_epoch)
-    answered = _answer(proposal, ErrorCode.INVALID_UPDATE_VERSION, committed)
-    _respond(story, broker, response, answered)
+    response_event = _response_event(proposal, ErrorCode.INVALID_UPDATE_VERSION, committed)
+    _respond(story, broker, response, response_event)
 
 
 def late(story: Story, *, broker: int) -> None:
-    """Deliver the responses that were late; copies of them remain under way."""
+    """Deliver the late responses; copies of them remain under way."""
     for event in story.late:
         story.step(broker, event)
 
 
-def answer(
+def respond(
     story: Story, *, broker: int, error: str = "NONE", stored: bool = True, nth: int = -1
 ) -> None:
-    """Respond to a proposal without committing anything."""
+    """Respond to a proposal without a commit."""
     proposal = _proposal(story, broker, nth)
     state = story.world.state() if stored else None
-    story.step(broker, _answer(proposal, ErrorCode[error], state))
+    story.step(broker, _response_event(proposal, ErrorCode[error], state))
 
 
 def _controller_epoch(story: Story, given: int | None) -> ControllerEpoch:
@@ -203,7 +203,7 @@ def _proposal(story: Story, broker: int, nth: int) -> ProposeIsr:
     return proposals[nth]
 
 
-def _answer(
+def _response_event(
     proposal: ProposeIsr, error: ErrorCode, stored: PartitionState | None
 ) -> AlterPartitionResponseReceived:
     return AlterPartitionResponseReceived(
@@ -215,12 +215,12 @@ def _respond(
     story: Story,
     broker: int,
     response: Response,
-    answered: AlterPartitionResponseReceived,
+    response_event: AlterPartitionResponseReceived,
 ) -> None:
     match response:
         case Response.DELIVERED:
-            story.step(broker, answered)
+            story.step(broker, response_event)
         case Response.LATE:
-            story.late.append(answered)
+            story.late.append(response_event)
         case Response.LOST:
             pass

@@ -1,4 +1,4 @@
-"""How effects of a core, replicas and logs are printed in scenarios."""
+"""Prints the effects of cores, replicas and logs in scenarios."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .show_controller import show_of_controller
 
 
 def show(address: str, happened: object) -> str | None:
-    """Return what happened at an address as a line, None for what only repeats the command."""
+    """Return what happened at an address as a line, None if it only repeats the command."""
     if isinstance(happened, Fate):
         message = happened.message
         source, destination = message.source, message.destination

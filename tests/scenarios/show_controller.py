@@ -1,4 +1,4 @@
-"""How effects of a controller are printed in scenarios: what decides, not what repeats."""
+"""Prints the effects of controllers in scenarios, without periodic ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def show_of_controller(me: str, effect: ControllerEffect) -> str | None:
 
 
 def holder(found: LeaseRecord | ControllerRecord) -> str:
-    """Return whom a Lease or a record names."""
+    """Return the holder that a Lease or a record names, and its controller epoch."""
     return f"holder={found.holder_identity} controller_epoch={found.controller_epoch}"
 
 

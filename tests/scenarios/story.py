@@ -1,7 +1,7 @@
-"""One run of a scenario: the world, and what the script's own controller remembers.
+"""One run of a scenario: the world, and the state of the script as a controller.
 
-A story without controllers plays the controller itself: it commits states, announces them and
-responds to proposals, also as a controller must not. In a story with controllers these decide.
+In a scenario without controllers the script is the controller: it commits states, announces them
+and responds to proposals, and may do so wrongly. In one with controllers these decide.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .language import ScenarioError
 
 
 class Story:
-    """Changed by commands alone; `proposals` are those that the script's controller received."""
+    """One run; only commands change it. `proposals` are those that the script has received."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -53,7 +53,7 @@ class Story:
         return found
 
     def alive(self, broker_ids: tuple[int, ...] | None) -> list[Broker]:
-        """Return those of the brokers, or of all, that have a process."""
+        """Return the named brokers, or all brokers, that have a process."""
         wanted = tuple(self.world.replication.brokers) if broker_ids is None else broker_ids
         return [each for each in map(self.broker, wanted) if each.alive]
 
@@ -62,7 +62,7 @@ class Story:
         self.world.replication.step(broker_id, event)
 
     def entries(self, isr: tuple[str, ...]) -> tuple[IsrEntry, ...]:
-        """Return ISR entries: a broker alone stands for its present epoch, `1@2` for an older."""
+        """Return ISR entries: `1` has broker 1's present broker epoch, `1@2` has epoch 2."""
         entries = []
         for each in isr:
             broker_id, _, epoch = each.partition("@")

@@ -1,4 +1,4 @@
-"""Each text file beside this one is a scenario; `docs/scenarios.md` says how to read one."""
+"""Each text file beside this one is a scenario; `docs/scenarios.md` explains how to read it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_updating(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_scenario_prints_what_its_text_says(path: Path, request: pytest.FixtureRequest) -> None:
+def test_scenario_prints_its_expected_output(path: Path, request: pytest.FixtureRequest) -> None:
     expected = path.read_text()
     printed = run(expected)
     if is_updating(request):
@@ -29,7 +29,7 @@ def test_scenario_prints_what_its_text_says(path: Path, request: pytest.FixtureR
         assert printed == expected
 
 
-def test_story_stands_on_top_of_every_scenario() -> None:
+def test_every_scenario_begins_with_its_story() -> None:
     assert SCENARIOS
     assert [path.name for path in SCENARIOS if not path.read_text().startswith("# ")] == []
 
@@ -43,7 +43,7 @@ def test_document_lists_every_word(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("word", COMMANDS)
-def test_example_is_what_the_command_takes_and_some_story_uses_it(word: str) -> None:
+def test_example_fits_its_command_and_a_scenario_uses_the_word(word: str) -> None:
     found = COMMANDS[word]
     assert found.meaning
     texts = split(found.example)
@@ -81,13 +81,13 @@ def test_example_is_what_the_command_takes_and_some_story_uses_it(word: str) -> 
         ("repeat 2 fetch by=1", "fetch takes no 'by'; its arguments are: broker"),
     ],
 )
-def test_line_that_means_nothing_fails_with_what_there_is(line: str, complaint: str) -> None:
+def test_a_malformed_line_fails_with_the_choices(line: str, complaint: str) -> None:
     with pytest.raises(ScenarioError, match="line 2: ") as caught:
         run(f"> cluster brokers=2\n> {line}\n")
     assert complaint in str(caught.value)
 
 
-def test_story_with_controllers_leaves_deciding_to_them() -> None:
+def test_script_may_not_decide_where_controllers_decide() -> None:
     text = (
         "> cluster brokers=2 controllers=0\n> advance ms=10\n> connect brokers=0,1 controller=0\n"
     )

@@ -1,7 +1,7 @@
-"""Directed plans: stories that random search finds rarely, told with exact times.
+"""Directed plans: stories with exact times, which random search finds rarely.
 
 Broker 0 hosts nothing and becomes the controller, because its rank is the lowest; A, B and C
-are brokers 1, 2 and 3. Nothing is lost or late on the network unless a plan says so.
+are brokers 1, 2 and 3. The network loses and delays nothing unless a plan says so.
 """
 
 from __future__ import annotations
@@ -36,32 +36,33 @@ def _plan(
 JOIN_BELOW_EPOCH_START = _plan(
     # C dies with five records; the next five are committed by A and B alone.
     Fault(at_ms=1_300, kind="crash", target="3", for_ms=700),
-    # A dies before B has heard of their high watermark.
+    # A dies before it has sent B the high watermark of these records.
     Fault(at_ms=1_960, kind="crash", target="1", for_ms=LONG_MS),
-    # C comes back and asks B, but gets no answer: it stays at the inherited high watermark.
+    # C comes back and fetches from B, but gets no response: it stays at the inherited high
+    # watermark.
     Fault(at_ms=1_990, kind="cut", target="2", peer=3, for_ms=1_000),
     produces=(_produce(1_000), _produce(1_950), _produce(4_100)),
 )
 """KAFKA-7128: a follower joins only from the epoch start on, not from an old high watermark."""
 
 LEADERSHIP_OF_AN_EARLIER_SELF = _plan(
-    # A leads; its disk is gone, and it is back before its session expired.
+    # A leads; it loses its disk, and is back before its session has expired.
     Fault(at_ms=1_500, kind="wipe", target="1", for_ms=50),
     produces=(_produce(1_000), _produce(1_700), _produce(4_100)),
     watch_delay_max_ms=400,
 )
-"""A process does not take up what an earlier one of its broker was given (ADR 0002)."""
+"""A process does not take a leadership that the controller gave an earlier one (ADR 0002)."""
 
 ELECTED_WHILE_LOSING_DATA = _plan(
     Fault(at_ms=1_300, kind="crash", target="3", for_ms=LONG_MS),
-    # B loses power and with it records that A and B committed; then A dies. A controller
-    # that still takes B for the process it was elects it.
+    # B loses power, and with it records that A and B committed; then A dies. A controller
+    # that takes B's new process for the earlier one elects B.
     Fault(at_ms=2_000, kind="power_loss", target="2", for_ms=400, keep_per_mille=0),
     Fault(at_ms=2_005, kind="crash", target="1", for_ms=LONG_MS),
     produces=(_produce(1_000), _produce(1_900)),
     watch_delay_max_ms=400,
 )
-"""The same with data that is missed: the partition goes offline rather than lose it."""
+"""The only live member of the ISR lacks committed records: the partition goes offline."""
 
 CLEAN_RESTART_OF_ALL_BROKERS = _plan(
     *(
@@ -70,29 +71,29 @@ CLEAN_RESTART_OF_ALL_BROKERS = _plan(
     ),
     produces=(_produce(1_000), _produce(1_600), _produce(4_100)),
 )
-"""Every entry of every ISR carries an older broker epoch; nothing was lost, all goes on."""
+"""Every ISR entry has an older broker epoch, but no broker lost data: all partitions go on."""
 
 WIPED_FOLLOWER = _plan(
     Fault(at_ms=1_500, kind="wipe", target="2", for_ms=30),
     Fault(at_ms=1_505, kind="pause", target="controller", for_ms=1_500),
     produces=(_produce(1_000), _produce(1_520), _produce(1_800), _produce(4_100)),
 )
-"""A leader does not count a follower that came back empty for the entry of its earlier self."""
+"""A leader does not count a follower with an empty disk under the ISR entry of its old process."""
 
 LATE_WRITE_OF_A_RESIGNED_CONTROLLER = _plan(
     # C leaves the ISR and comes back.
     Fault(at_ms=1_300, kind="cut", target="3", peer=1, for_ms=1_200),
-    # The controller's write that adds C arrives very late, and nothing that it sends after it:
-    # its Lease runs out, it refuses what it had not answered, and then the write is applied.
+    # The controller's write that adds C arrives very late, and no later call of it arrives: its
+    # Lease runs out, it refuses the requests that were open, and then the write is applied.
     Fault(at_ms=2_450, kind="api_slow", target="0", for_ms=1_290),
     Fault(at_ms=2_950, kind="api_cut", target="0", for_ms=1_500),
     produces=(_produce(1_000), _produce(1_400), _produce(4_500)),
 )
-"""A resigning controller knows no outcome of its write: A counts C until it knows (KIP-497)."""
+"""A resigning controller does not know its write's outcome: A counts C all the same (KIP-497)."""
 
-DEPOSED_BUT_NOT_TOLD = replace(
+DEPOSED_WITHOUT_KNOWING = replace(
     _plan(
-        # A is cut off from all other brokers, goes on leading, and takes a batch.
+        # A is cut off from all other brokers, goes on as leader, and appends a batch.
         *(
             Fault(at_ms=1_500, kind="cut", target=str(source), peer=peer, for_ms=4_500)
             for other in (0, 2, 3)
@@ -104,4 +105,4 @@ DEPOSED_BUT_NOT_TOLD = replace(
     heal_at_ms=7_000,
     timing=Timing(session_timeout_ms=900, fetch_wait_ms=400, lag_max_ms=3_000),
 )
-"""Two leaders at a time: the deposed one may commit nothing, however long it waits (KIP-497)."""
+"""Two leaders at a time: the deposed one commits nothing, however long it waits (KIP-497)."""

@@ -1,9 +1,9 @@
 """Planted bugs: each replaces one named function for the time of a test.
 
-What is shipped knows nothing of them. A mutant stands for a mistake that was really made
-once, in Kafka or in an early model of this project, or for one that a shell, a disk or a
-controller could make; the simulator has to find it, and to say which invariant it breaks.
-Together they break every invariant that there is.
+The shipped code knows nothing of them. A mutant stands for a mistake that was really made, in
+Kafka or in an early model of this project, or for one that a shell, a disk or a controller could
+make. The simulator has to find each of them, and to name the invariant that it breaks. Together
+they break every invariant.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from strandline_simulation.store import SimulatedStore
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake: `name` of `owner` becomes `function`, and `breaks` is the invariant to fall.
+    """One mistake: `function` replaces `name` of `owner`, and breaks the invariant `breaks`.
 
-    A directed plan may let another invariant fall by the same mistake; it says so itself.
+    A directed plan in which the mistake breaks another invariant names that one itself.
     """
 
     title: str
@@ -53,7 +53,7 @@ class Mutant:
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
-    """Plant a mistake, and take it away again."""
+    """Plant a mistake for the time of a context."""
     original = getattr(mutant.owner, mutant.name)
     setattr(mutant.owner, mutant.name, mutant.function)
     try:
@@ -69,7 +69,7 @@ _MAY_JOIN = LeaderReplica._may_join
 
 
 def _watermark_over_committed_isr(self: LeaderReplica, now_ms: int) -> list[Effect]:
-    """Count the committed ISR alone: neither a joiner in flight nor one to come holds back."""
+    """Count the committed ISR alone, without a joiner in flight and without followers outside."""
     isr, context = self.proposer.isr, self.context
     self.proposer.isr = Stable(entries=isr.entries)
     self.context = replace(context, live=LiveBrokers())
@@ -82,18 +82,17 @@ def _watermark_over_committed_isr(self: LeaderReplica, now_ms: int) -> list[Effe
 def _write_without_version(
     self: SimulatedStore, name: str, resource_version: str, state: PartitionState
 ) -> StoredPartition:
-    """Write whatever comes, over whatever is there.
+    """Write every status, without a comparison.
 
     The CRD's rule that a changed status needs a higher partitionEpoch is a second
-    compare-and-swap: with it in place, leaving out the first alone is no mistake that
-    could be seen. So this leaves out both.
+    compare-and-swap, which hides the lack of the first one. So this leaves out both.
     """
     stored = replace(self.partitions[name], resource_version=self._next_version(), state=state)
     self.partitions[name] = stored
     return stored
 
 
-def _no_answer_means_not_applied(
+def _no_response_means_not_applied(
     self: IsrProposer, event: AlterPartitionResponseReceived, now_ms: int
 ) -> list[Effect]:
     """Go back to the committed ISR at any response that settles nothing."""
@@ -104,7 +103,7 @@ def _no_answer_means_not_applied(
     return []
 
 
-def _any_answer_is_ours(self: Fetcher, request_id: int) -> OutstandingFetch | None:
+def _any_response_is_ours(self: Fetcher, request_id: int) -> OutstandingFetch | None:
     """Take a late response for that of the outstanding fetch."""
     del request_id
     outstanding, self.outstanding = self.outstanding, None
@@ -112,7 +111,7 @@ def _any_answer_is_ours(self: Fetcher, request_id: int) -> OutstandingFetch | No
 
 
 def _join_before_epoch_start(self: LeaderReplica, broker_id: BrokerId, now_ms: int) -> bool:
-    """Let a follower join that has reached the inherited high watermark only."""
+    """Let a follower join that has reached the inherited high watermark alone."""
     epoch_start_offset, self.epoch_start_offset = self.epoch_start_offset, 0
     try:
         return _MAY_JOIN(self, broker_id, now_ms)
@@ -121,16 +120,16 @@ def _join_before_epoch_start(self: LeaderReplica, broker_id: BrokerId, now_ms: i
 
 
 def _any_own_entry(self: BrokerContext, entry: IsrEntry | None) -> bool:
-    """Take an entry of an earlier process for this one."""
+    """Take an entry of an earlier process for one of this process."""
     return entry is not None and entry.broker_id == self.broker_id
 
 
 _READ_FOR_CONSUMER = ConsumerReads.read
 
 
-def _reads_to_the_log_end(self: ConsumerReads, tp: TopicPartition, **asked: Any) -> LogReadInfo:
+def _reads_to_the_log_end(self: ConsumerReads, tp: TopicPartition, **arguments: Any) -> LogReadInfo:
     """Let consumers read as far as followers."""
-    read = _READ_FOR_CONSUMER(self, tp, **asked)
+    read = _READ_FOR_CONSUMER(self, tp, **arguments)
     leader = find_leader(self._partitions.get(tp), None)
     if read.error is not ErrorCode.NONE or isinstance(leader, ErrorCode):
         return read
@@ -140,18 +139,18 @@ def _reads_to_the_log_end(self: ConsumerReads, tp: TopicPartition, **asked: Any)
 def _acknowledged_at_the_next_step(
     self: Purgatory, tp: TopicPartition, *, high_watermark: int
 ) -> list[DelayedProduce]:
-    """Take every append, whatever the high watermark."""
+    """Complete every waiting append, whatever the high watermark is."""
     del high_watermark
     return self.take_all_produce(tp)
 
 
 def _watermark_that_falls(ends: Sequence[int], *, leader_end: int, **_: int) -> int:
-    """Forget the high watermark that was."""
+    """Compute the high watermark without its former value."""
     return min(ends, default=leader_end)
 
 
 def _waiting_requests_stay(_: Purgatory, delayed: Sequence[Any]) -> list[Any]:
-    """Answer requests and let them wait on: each would be answered twice."""
+    """Keep requests in the purgatory after their response: each would get a second one."""
     return list(delayed)
 
 
@@ -191,7 +190,7 @@ _END_OF_PROCESS = SimulatedDisk.end_of_process
 def _page_cache_dies_with_the_process(
     self: SimulatedDisk, reached_disk: Callable[[], bool]
 ) -> None:
-    """Lose half of what was not flushed, on a host that never lost power."""
+    """Lose half of the unflushed records at the end of a process, without a loss of power."""
     _END_OF_PROCESS(self, reached_disk)
     for log in self.logs.values():
         log.lose_tail(500)
@@ -237,7 +236,7 @@ NO_ANSWER_MEANS_NOT_APPLIED = Mutant(
     "a proposal without an accepting response counts as not applied",
     IsrProposer,
     "wait_on",
-    _no_answer_means_not_applied,
+    _no_response_means_not_applied,
     Invariant.MAXIMAL_ISR_COVERS,
 )
 LEAVERS_STOP_COUNTING = Mutant(
@@ -251,7 +250,7 @@ ANSWERS_WITHOUT_REQUEST_ID = Mutant(
     "fetch responses taken without their request id",
     Fetcher,
     "take_outstanding",
-    _any_answer_is_ours,
+    _any_response_is_ours,
     Invariant.EVERYTHING_HEALS,
 )
 LOST_DATA_TRUSTED = Mutant(
@@ -347,4 +346,4 @@ FOUND_BY_SEARCH = (
     WAITING_REQUESTS_STAY,
     STATE_FILE_KEEPS_FIRST_EPOCHS,
 )
-"""Found by random search, too; the others fall by directed plans."""
+"""Random search finds these, too; directed plans find the others."""

@@ -1,4 +1,4 @@
-"""Directed plans: the shipped classes pass them, the mistake each tells of does not."""
+"""The shipped classes pass every directed plan; the planted bug of each plan does not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEPT_PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
         directed.LEADERSHIP_OF_AN_EARLIER_SELF,
         directed.CLEAN_RESTART_OF_ALL_BROKERS,
         directed.WIPED_FOLLOWER,
-        directed.DEPOSED_BUT_NOT_TOLD,
+        directed.DEPOSED_WITHOUT_KNOWING,
         directed.LATE_WRITE_OF_A_RESIGNED_CONTROLLER,
     ],
     ids=["join", "earlier self", "clean restart", "wiped follower", "deposed", "late write"],
@@ -76,7 +76,7 @@ PLANTED = {
         Invariant.MAXIMAL_ISR_COVERS,
     ),
     "leavers of a deposed leader": (
-        directed.DEPOSED_BUT_NOT_TOLD,
+        directed.DEPOSED_WITHOUT_KNOWING,
         LEAVERS_STOP_COUNTING,
         Invariant.COMMITTED_NEVER_CHANGES,
     ),
@@ -101,18 +101,18 @@ PLANTED = {
         Invariant.EVERYTHING_HEALS,
     ),
 }
-"""By story: the plan, the mistake, and the one invariant that falls."""
+"""The plan, the planted bug, and the invariant that it breaks, by name of the story."""
 
 
 @pytest.mark.parametrize(("plan", "mutant", "invariant"), PLANTED.values(), ids=PLANTED)
-def test_the_planted_bug_falls(plan: Plan, mutant: Mutant, invariant: str) -> None:
+def test_the_planted_bug_breaks_the_invariant(plan: Plan, mutant: Mutant, invariant: str) -> None:
     with planted(mutant):
         result = run(plan)
     assert result.broken_invariant == invariant, result.detail
     assert result.trace, "a broken invariant comes with its last events"
 
 
-def test_every_invariant_falls_by_some_planted_bug() -> None:
+def test_every_invariant_is_broken_by_some_planted_bug() -> None:
     by_plan = {invariant for _, _, invariant in PLANTED.values()}
     by_search = {mutant.breaks for mutant in FOUND_BY_SEARCH}
     assert by_plan | by_search == set(Invariant)

@@ -1,4 +1,4 @@
-"""The simulated disk: whole batches, what power loss takes, state writes under way."""
+"""The simulated disk: whole batches, losses of power, state writes under way."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def test_a_lost_process_leaves_a_state_write_done_or_not() -> None:
     effect = PersistState(token=1, controller_epoch=ControllerEpoch(5), partitions=())
     for reached, epoch in ((True, 5), (False, 0)):
         disk = SimulatedDisk(log_dir_id="dir", state_writes=[effect])
-        answers = iter((reached, False))
-        disk.end_of_process(lambda answers=answers: next(answers))  # type: ignore[misc]  # bound
+        outcomes = iter((reached, False))
+        disk.end_of_process(lambda outcomes=outcomes: next(outcomes))  # type: ignore[misc]  # bound
         assert (disk.controller_epoch, disk.state_writes) == (epoch, [])

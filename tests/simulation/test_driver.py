@@ -1,4 +1,4 @@
-"""The simulator's driver: steps of one process never nest, a machine is woken when it asked."""
+"""The simulator's driver never nests steps of one process, and ticks a machine at its wakeup."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Lab:
         self.log.append("done")
 
 
-def test_a_step_that_performing_asks_for_comes_after_the_performing() -> None:
+def test_a_step_submitted_while_effects_are_performed_comes_after_them() -> None:
     lab = Lab()
     lab.first.step("a")
     assert lab.log == ["begun", "done", "a at 0 at 0"]
 
 
-def test_a_tick_does_not_nest_either_and_comes_when_it_was_asked_for() -> None:
+def test_a_tick_does_not_nest_and_comes_at_its_wakeup_time() -> None:
     lab = Lab()
     lab.first.step("wake me")
     lab.log.clear()

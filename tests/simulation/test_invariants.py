@@ -1,4 +1,4 @@
-"""The invariants take values and a small protocol: judged here without any process."""
+"""The invariants, judged over values and a stand-in for a replica, without any process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STATE = PartitionState(
 
 @dataclass(frozen=True)
 class Pictured:
-    """A replica that shows nothing: the invariants tried here look at disks alone."""
+    """A replica without a view, because the invariants of this file look at disks alone."""
 
     broker_id: BrokerId = BrokerId(1)
     incarnation: str = "pod-1.1"
@@ -52,7 +52,7 @@ class Pictured:
 
 
 class Lab:
-    """Broker 1 leads, 1 and 2 have three acknowledged records, 3 has nothing."""
+    """Broker 1 leads, brokers 1 and 2 have three acknowledged records, broker 3 has none."""
 
     def __init__(self) -> None:
         store = SimulatedStore(JOIN_BELOW_EPOCH_START)

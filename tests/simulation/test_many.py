@@ -1,7 +1,7 @@
-"""Many random schedules: every invariant holds, and most of them prove something.
+"""Many random schedules: every invariant holds, and most schedules are conclusive.
 
-STRANDLINE_SCHEDULES is how many; the default keeps the fast tier fast, the full gate takes
-500. A planted bug must break the invariant that it names within 500.
+STRANDLINE_SCHEDULES is their number: the default keeps the fast tier fast, the full gate takes
+500. A planted bug must break its invariant within 500 schedules.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def test_schedules_have_three_to_five_brokers() -> None:
     [*drawn_kinds(), *Anomaly],
     ids=lambda kind: kind.value if isinstance(kind, Anomaly) else kind,
 )
-def test_what_may_go_wrong_does(summary: Summary, kind: str | Anomaly) -> None:
+def test_each_fault_and_anomaly_happens(summary: Summary, kind: str | Anomaly) -> None:
     assert summary.fault_counts[kind] > 0, summary.table(1)
 
 

@@ -1,4 +1,4 @@
-"""Faults: what they do to hosts, which data they may take, and that unknown ones are refused."""
+"""Faults: what they do to hosts, which data they may lose, and that unknown kinds are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _run_until(world: World, ms: int) -> None:
     [("power_loss", True), ("wipe", True), ("stop", True), ("crash", False), ("pause", False)],
     ids=lambda value: value if isinstance(value, str) else f"another boot: {value}",
 )
-def test_what_loses_data_boots_the_host(kind: str, is_another_boot: bool) -> None:
+def test_a_fault_that_loses_data_boots_the_host(kind: str, is_another_boot: bool) -> None:
     world = _world(Fault(at_ms=1_500, kind=kind, target="2", for_ms=100))
 
     def boot_id_at(ms: int) -> str:

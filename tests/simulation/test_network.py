@@ -1,4 +1,4 @@
-"""The simulated network: values go to addresses, and senders learn no more than real ones."""
+"""The simulated network: values go to addresses, and senders learn what real senders learn."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ PLAN = replace(JOIN_BELOW_EPOCH_START, timing=TIMING)
 
 @dataclass
 class Ear:
-    """An endpoint that remembers what it was given, and when."""
+    """An endpoint that keeps the values that it gets, and their times."""
 
     time: VirtualTime
-    heard: list[object] = field(default_factory=list)
+    received: list[object] = field(default_factory=list)
     heard_ms: list[int] = field(default_factory=list)
 
     def receive(self, source: Address, value: object) -> None:
         del source
-        self.heard.append(value)
+        self.received.append(value)
         self.heard_ms.append(self.time.now_ms)
 
 
@@ -77,17 +77,17 @@ def test_a_cut_loses_one_direction_and_ends() -> None:
     lab.send(ONE, ONE, "self")
     lab.time.at(10, lab.send, ONE, TWO, "later")
     lab.run()
-    assert lab.two.heard == ["later"]
-    assert sorted(map(str, lab.one.heard)) == ["back", "self"]
+    assert lab.two.received == ["later"]
+    assert sorted(map(str, lab.one.received)) == ["back", "self"]
 
 
 def test_a_broker_can_be_cut_off_from_all_others() -> None:
     lab = Lab()
     lab.network.cut(ANY_PEER, 2, until_ms=10)
     lab.send(ONE, TWO, "lost")
-    lab.send(TWO, ONE, "heard")
+    lab.send(TWO, ONE, "hello")
     lab.run()
-    assert (lab.one.heard, lab.two.heard) == (["heard"], [])
+    assert (lab.one.received, lab.two.received) == (["hello"], [])
 
 
 def test_first_copies_keep_their_order_and_late_ones_do_not() -> None:
@@ -96,18 +96,18 @@ def test_first_copies_keep_their_order_and_late_ones_do_not() -> None:
     for number in range(100):
         lab.network.send_on(stream, ONE, number, Delivery.REPEATABLE)
     lab.run()
-    heard = [value.message for value in lab.two.heard if isinstance(value, OnStream)]
-    assert list(dict.fromkeys(heard)) != heard
-    assert set(heard) == set(range(100))
-    assert len(heard) == 100 + lab.fault_counts[Anomaly.MESSAGE_REPEATED] > 100
+    received = [value.message for value in lab.two.received if isinstance(value, OnStream)]
+    assert list(dict.fromkeys(received)) != received
+    assert set(received) == set(range(100))
+    assert len(received) == 100 + lab.fault_counts[Anomaly.MESSAGE_REPEATED] > 100
 
 
-def test_only_what_may_repeat_comes_twice() -> None:
+def test_only_values_that_may_repeat_come_twice() -> None:
     lab = Lab(Conditions(duplicates=1_000, slow_max_ms=5))
     stream = lab.open()
     lab.network.send_on(stream, ONE, "hello")
     lab.run()
-    assert lab.two.heard == [OnStream(stream=stream, message="hello")]
+    assert lab.two.received == [OnStream(stream=stream, message="hello")]
 
 
 def test_a_lost_message_breaks_its_stream_at_both_ends() -> None:
@@ -117,11 +117,11 @@ def test_a_lost_message_breaks_its_stream_at_both_ends() -> None:
     lab.network.send_on(stream, TWO, "lost")
     lab.run()
     broken = StreamEnded(stream=stream)
-    assert (lab.one.heard, lab.two.heard) == ([broken], [broken])
+    assert (lab.one.received, lab.two.received) == ([broken], [broken])
     assert lab.one.heard_ms == [BREAK_DETECTED_MS]
     lab.network.send_on(stream, ONE, "over")
     lab.run()
-    assert lab.two.heard == [broken]
+    assert lab.two.received == [broken]
 
 
 def test_a_lost_heartbeat_breaks_nothing() -> None:
@@ -130,7 +130,7 @@ def test_a_lost_heartbeat_breaks_nothing() -> None:
     lab.network.cut(1, 2, until_ms=10)
     lab.network.send_on(stream, ONE, "beat", Delivery.SKIPPABLE)
     lab.run()
-    assert (lab.one.heard, lab.two.heard) == ([], [])
+    assert (lab.one.received, lab.two.received) == ([], [])
 
 
 def test_the_other_end_alone_hears_that_a_stream_was_closed() -> None:
@@ -138,26 +138,26 @@ def test_the_other_end_alone_hears_that_a_stream_was_closed() -> None:
     stream = lab.open()
     lab.network.close_stream(stream, ONE)
     lab.run()
-    assert (lab.one.heard, lab.two.heard) == ([], [StreamEnded(stream=stream)])
+    assert (lab.one.received, lab.two.received) == ([], [StreamEnded(stream=stream)])
 
 
-def test_what_was_under_way_when_a_stream_closed_still_arrives() -> None:
+def test_a_value_under_way_when_its_stream_closed_still_arrives() -> None:
     lab = Lab(Conditions(delay_min_ms=5, delay_max_ms=5))
     stream = lab.open()
     lab.network.send_on(stream, TWO, "late")
     lab.network.close_stream(stream, ONE)
     lab.run()
-    assert lab.one.heard == [OnStream(stream=stream, message="late")]
+    assert lab.one.received == [OnStream(stream=stream, message="late")]
 
 
-def test_where_nothing_listens_a_value_is_refused_and_a_stream_breaks() -> None:
+def test_without_an_endpoint_a_value_is_refused_and_a_stream_breaks() -> None:
     lab = Lab()
     lab.network.unregister(TWO)
     stream = lab.open()
     lab.send(ONE, TWO, "probe")
     lab.network.send_on(stream, ONE, "hello")
     lab.run()
-    assert lab.one.heard == [Refused(value="probe"), StreamEnded(stream=stream)]
+    assert lab.one.received == [Refused(value="probe"), StreamEnded(stream=stream)]
 
 
 def test_a_host_without_power_stays_silent_until_it_has_power_again() -> None:
@@ -165,11 +165,11 @@ def test_a_host_without_power_stays_silent_until_it_has_power_again() -> None:
     lab.network.power_off(2)
     lab.send(ONE, TWO, "silence")
     lab.run()
-    assert lab.one.heard == []
+    assert lab.one.received == []
     lab.network.power_on(2)
     lab.send(ONE, TWO, "refusal")
     lab.run()
-    assert lab.one.heard == [Refused(value="refusal")]
+    assert lab.one.received == [Refused(value="refusal")]
 
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["seen", "hidden"])
@@ -181,12 +181,12 @@ def test_the_other_end_hears_of_a_death_late_if_the_network_hides_it(hidden: boo
     else:
         lab.network.end_process(2)
     lab.run()
-    assert lab.one.heard == [StreamEnded(stream=stream)]
+    assert lab.one.received == [StreamEnded(stream=stream)]
     assert (lab.one.heard_ms[0] == SILENCE_DETECTED_MS) is hidden
-    assert lab.two.heard == []
+    assert lab.two.received == []
 
 
-def test_what_was_sent_to_a_certain_process_does_not_reach_a_later_one() -> None:
+def test_a_value_sent_to_one_process_does_not_reach_a_later_one() -> None:
     lab = Lab()
     former, later = Ear(lab.time), Ear(lab.time)
     lab.network.register(Address(2, 1), former)
@@ -195,4 +195,4 @@ def test_what_was_sent_to_a_certain_process_does_not_reach_a_later_one() -> None
     lab.network.register(Address(2, 2), later)
     lab.network.register(TWO, later)
     lab.run()
-    assert (former.heard, later.heard, lab.one.heard) == ([], [], [])
+    assert (former.received, later.received, lab.one.received) == ([], [], [])

@@ -1,4 +1,4 @@
-"""A plan always ends the same way; plans can be written, read, and made small."""
+"""A plan always ends the same way; plans can be written, read and shrunk."""
 
 from __future__ import annotations
 

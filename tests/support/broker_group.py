@@ -1,14 +1,11 @@
-"""Three real brokers on this machine over a real API server, and what a test asks of them.
+"""Three real brokers on this machine over a real API server.
 
-This file applies the objects that the operator would make, so that a failure here is a failure
-of the brokers.
+The group creates the objects that the operator would create, so no fault of the operator can
+fail these tests.
 """
 
 from __future__ import annotations
 
-import json
-import random
-import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,14 +14,13 @@ from tests.support import strandline_objects as objects
 from tests.support.broker_process import BrokerProgram
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
+from tests.support.ports import free_port
 
 FORMED_LIMIT_MS = 30_000
 FAULT_LIMIT_MS = 15_000
-"""Every fault is over within this time, also on a slow machine."""
+"""Bound of the time until clients are served again after a fault, on a slow machine too."""
 NEVER_FLUSHED = (1 << 63) - 1
 """Kafka's flush.messages by default."""
-PORTS = range(20_000, 32_000)
-"""Below the kernel's range for outgoing connections, so that a port is free after a restart."""
 
 
 class BrokerGroup:
@@ -58,7 +54,7 @@ class BrokerGroup:
                 namespace=namespace,
                 cluster=objects.CLUSTER,
                 broker_id=number,
-                internal_port=_free_port(),
+                internal_port=free_port(),
                 settings=settings,
             )
             for number in range(brokers)
@@ -73,7 +69,7 @@ class BrokerGroup:
             self.wait_ready(broker)
 
     def wait_ready(self, broker: BrokerProgram) -> None:
-        """Wait until a broker answers that it is ready."""
+        """Wait until a broker serves clients."""
         broker.wait_for("kafka listener open", FORMED_LIMIT_MS)
 
     def on_stop(self, action: Callable[[], None]) -> None:
@@ -131,11 +127,11 @@ class BrokerGroup:
         assignments: Sequence[Sequence[int]] = (),
         recover: bool = False,
     ) -> None:
-        """Create the Partitions of a topic, owned by it."""
+        """Create the Partitions of a topic, with the topic as their owner."""
         brokers = len(self.brokers)
-        turned = [[(n + i) % brokers for i in range(brokers)] for n in range(count)]
+        rotated = [[(n + i) % brokers for i in range(brokers)] for n in range(count)]
         manifests = []
-        for number, replicas in enumerate(assignments or turned):
+        for number, replicas in enumerate(assignments or rotated):
             manifest = objects.partition(
                 self.namespace, topic_id=topic_id, topic_name=name, number=number
             )
@@ -149,18 +145,16 @@ class BrokerGroup:
         return str(self.get("replicatedtopics", name)["metadata"]["uid"])
 
     def get(self, plural: str, name: str) -> dict[str, Any]:
-        """Return an object."""
-        text = self.control_plane.kubectl("get", plural, name, "-n", self.namespace, "-o", "json")
-        found: dict[str, Any] = json.loads(text)
-        return found
+        """Return an object of the group's namespace."""
+        return self.control_plane.get(plural, name, "-n", self.namespace)
 
     def partition(self, topic: str, number: int = 0) -> dict[str, Any]:
-        """Return the status of a Partition, empty before the first."""
+        """Return the status of a Partition, empty if no controller has written one."""
         found: dict[str, Any] = self.get("partitions", f"{topic}-{number}").get("status", {})
         return found
 
     def partitions(self, topic: str, count: int) -> list[dict[str, Any]]:
-        """Return the statuses of a topic's Partitions, read at one time."""
+        """Return the statuses of a topic's Partitions, from one list."""
         found = self.control_plane.get("partitions", "-n", self.namespace)["items"]
         by_name = {item["metadata"]["name"]: item.get("status", {}) for item in found}
         return [by_name.get(f"{topic}-{number}", {}) for number in range(count)]
@@ -236,15 +230,3 @@ class BrokerGroup:
     def log_folder(self, broker: int, topic_id: str, number: int = 0) -> Path:
         """Return where a broker keeps its replica of a partition."""
         return self.brokers[broker].data_dir / f"{topic_id}-{number}"
-
-
-def _free_port() -> int:
-    """Return a port of 127.0.0.1 that no process listens on."""
-    for port in random.sample(PORTS, 100):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("0.0.0.0", port))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError("no free port")

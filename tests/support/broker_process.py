@@ -1,4 +1,4 @@
-"""Real broker processes for tests: started, killed, and read through their log lines."""
+"""A real broker process that a test starts, freezes and kills, and whose log lines it reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.eventually import eventually
 REGISTER_LIMIT_MS = 20_000
 EXIT_LIMIT_SECONDS = 20
 LINES_SHOWN = 10
-"""Last log lines in the message of a wait that failed."""
+"""How many of the last log lines the message of a failed wait shows."""
 
 
 class BrokerProgram:
@@ -107,7 +107,7 @@ class BrokerProgram:
         return self._process is not None and self._process.poll() is None
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return the log lines of the present process, unfinished ones left out."""
+        """Return the log lines of the present process; text that is not JSON has `text`."""
         found: list[dict[str, Any]] = []
         for line in self._log_path().read_text().splitlines():
             try:
@@ -129,16 +129,16 @@ class BrokerProgram:
         status = None if self._process is None else self._process.poll()
         assert status is None or status >= 0 or status == -signal.SIGKILL, status
 
-    def said(self, message: str) -> dict[str, Any] | None:
+    def last_line(self, message: str) -> dict[str, Any] | None:
         """Return the last log line with this message, None if there is none."""
         matching = [line for line in self.lines() if line["message"] == message]
         return matching[-1] if matching else None
 
     def wait_for(self, message: str, within_ms: int = REGISTER_LIMIT_MS) -> dict[str, Any]:
-        """Wait for a log line; a process that ended instead fails the test at once."""
+        """Wait for a log line; fail at once if the process has ended without it."""
 
         def look() -> dict[str, Any]:
-            line = self.said(message)
+            line = self.last_line(message)
             if line is None and not self.runs():
                 ended = self.process.poll()
                 raise RuntimeError(f"ended with {ended} before {message!r}: {self.lines()}")
@@ -148,11 +148,11 @@ class BrokerProgram:
         return eventually(look, within_ms, f"log line {message!r} of {self.folder.name}")
 
     def get(self, path: str) -> tuple[int, str]:
-        """Return status and text of an HTTP answer."""
+        """Return status and text of an HTTP response."""
         port = self.wait_for("http listening")["port"]
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+                return response.status, response.read().decode()
         except urllib.error.HTTPError as refusal:
             with refusal:
                 return refusal.code, refusal.read().decode()
@@ -163,7 +163,7 @@ class BrokerProgram:
         self.process.wait(EXIT_LIMIT_SECONDS)
 
     def freeze(self) -> None:
-        """Stop it with SIGSTOP: its connections stay open, and it answers no request."""
+        """Stop it with SIGSTOP: its connections stay open, and it responds to no request."""
         self.process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:

@@ -1,4 +1,4 @@
-"""Clients as people have them: a confluent-kafka producer and consumer of one partition.
+"""confluent-kafka's producer and consumer on one partition.
 
 The producer keeps each acknowledged value with its offset, so that a test can compare it with
 what a consumer reads.
@@ -90,9 +90,9 @@ def read_all(
     partition: int = 0,
     found: dict[bytes, int] | None = None,
 ) -> dict[bytes, int]:
-    """Read a partition from its beginning until so many records came; a value comes once.
+    """Read `count` records of a partition from its beginning; fail if a value comes twice.
 
-    What has come so far is in `found`, for tests that read while something happens.
+    Values and offsets are added to `found` as they come, for tests that look at it meanwhile.
     """
     found = {} if found is None else found
     consumer = Consumer(

@@ -7,42 +7,44 @@ takes it down at the end.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import yaml
-
+from tests.support.api_server import ApiServer
 from tests.support.commands import (
     CLUSTER_SCRIPTS,
     COMMAND_LIMIT_SECONDS,
     IMAGES_SCRIPT,
     CommandError,
-    kubectl,
     programs,
     run,
 )
-
-Manifest = dict[str, Any]
 
 WORKERS = 3
 """One node for each of three brokers, besides the control plane's node."""
 
 UP_LIMIT_SECONDS = 300
-"""Bound of a start; 15 to 55 s with four nodes, depending on the machine's other load."""
+"""Bound of a start, which takes 15 to 55 s with four nodes."""
 
 IMAGES_LIMIT_SECONDS = 1800
 """Bound of building and loading images, base images included, with nothing cached."""
 
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""A container's securityContext that the restricted pod security standard accepts."""
 
-class Cluster:
+
+class Cluster(ApiServer):
     """The cluster whose state folder is STRANDLINE_RUN, or the default one."""
 
     def __init__(self) -> None:
-        self.folder = Path(os.environ.get("STRANDLINE_RUN") or "/var/lib/strandline-cluster")
-        self.kubeconfig = self.folder / "kubeconfig"
+        super().__init__(Path(os.environ.get("STRANDLINE_RUN") or "/var/lib/strandline-cluster"))
         self.started_here = False
 
     @classmethod
@@ -55,7 +57,7 @@ class Cluster:
         return cluster
 
     def is_up(self) -> bool:
-        """Tell whether a start has completed and the API server answers."""
+        """Tell whether a start has completed and the API server is ready."""
         if not (self.folder / "ready").exists():
             return False
         try:
@@ -64,7 +66,7 @@ class Cluster:
             return False
 
     def release(self) -> None:
-        """Take the cluster down if it was started here; leave it otherwise."""
+        """Take the cluster down if `running_or_started` started it."""
         if self.started_here:
             _script("down", limit_seconds=UP_LIMIT_SECONDS)
 
@@ -76,15 +78,6 @@ class Cluster:
         references = printed.splitlines()[-len(names) :]
         return dict(zip(names, references, strict=True))
 
-    def kubectl(
-        self, *args: str, stdin: str | None = None, limit_seconds: int = COMMAND_LIMIT_SECONDS
-    ) -> str:
-        """Run kubectl as cluster administrator and return what it printed.
-
-        Raises: CommandError with kubectl's message
-        """
-        return kubectl(self.kubeconfig, *args, stdin=stdin, limit_seconds=limit_seconds)
-
     def helm(self, *args: str, limit_seconds: int = COMMAND_LIMIT_SECONDS) -> str:
         """Run helm as cluster administrator and return what it printed.
 
@@ -93,15 +86,10 @@ class Cluster:
         command = [str(programs() / "helm"), f"--kubeconfig={self.kubeconfig}", *args]
         return run(command, limit_seconds=limit_seconds)
 
-    def apply(self, manifest: Manifest | list[Manifest]) -> None:
-        """Apply one object or several, in the order given."""
-        manifests = manifest if isinstance(manifest, list) else [manifest]
-        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
-
-    def get(self, *args: str) -> Manifest:
-        """Return what `kubectl get ... -o json` answers."""
-        answer: Manifest = json.loads(self.kubectl("get", *args, "-o", "json"))
-        return answer
+    def create_restricted_namespace(self, name: str) -> None:
+        """Create a namespace that takes only pods of the restricted pod security standard."""
+        self.kubectl("create", "namespace", name)
+        self.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
 
     def exec(self, namespace: str, pod: str, *command: str, container: str | None = None) -> str:
         """Run a command in a pod's container, by default its first, and return its output."""

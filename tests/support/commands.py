@@ -12,7 +12,7 @@ CLUSTER_SCRIPTS = REPOSITORY / "hack" / "cluster"
 IMAGES_SCRIPT = REPOSITORY / "hack" / "images"
 
 COMMAND_LIMIT_SECONDS = 60
-"""Bound of one kubectl or helm call; they answer within a second when all is well."""
+"""Bound of one kubectl or helm call; without a fault it takes less than a second."""
 
 
 class CommandError(AssertionError):
@@ -44,7 +44,7 @@ def run(
 ) -> str:
     """Run a command to its end and return its standard output.
 
-    Raises: CommandError if its status is not 0 or the time is over
+    Raises: CommandError if its status is not 0 or it does not end in time
     """
     try:
         done = subprocess.run(

@@ -1,37 +1,30 @@
 """A real etcd, API server and controller manager for tests, without nodes.
 
-Runs `hack/cluster/control-plane`; knows no object of the project. The programs have one folder,
-listen on 127.0.0.1, end with this process at the latest, and run beside any other cluster of
-the machine.
+This file runs `hack/cluster/control-plane` and knows no object of the project. The programs keep
+their files in one folder, listen on 127.0.0.1, end with this process at the latest, and can run
+beside any other cluster of the machine.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from tests.support.commands import CLUSTER_SCRIPTS, kubectl, run
-
-Manifest = dict[str, Any]
+from tests.support.api_server import ApiServer
+from tests.support.commands import CLUSTER_SCRIPTS, run
 
 START_LIMIT_SECONDS = 180
 """Bound of one script call; a start takes about 4 s on an idle machine."""
 
 
-class ControlPlane:
+class ControlPlane(ApiServer):
     """One running control plane; its API server can be stopped, killed and frozen."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.kubeconfig = folder / "kubeconfig"
 
     @classmethod
     def start(cls, folder: Path) -> ControlPlane:
-        """Start one in this folder, which `stop` removes; it ends with this process."""
+        """Start a control plane in this folder, which `stop` removes."""
         plane = cls(folder)
         plane._script("up", "--while", str(os.getpid()))
         return plane
@@ -39,23 +32,6 @@ class ControlPlane:
     def stop(self) -> None:
         """End all processes and remove the folder."""
         self._script("down")
-
-    def kubectl(self, *args: str, stdin: str | None = None) -> str:
-        """Run kubectl as cluster administrator and return what it printed.
-
-        Raises: CommandError with kubectl's message
-        """
-        return kubectl(self.kubeconfig, *args, stdin=stdin)
-
-    def apply(self, manifest: Manifest | list[Manifest]) -> None:
-        """Apply one object or several, in the order given."""
-        manifests = manifest if isinstance(manifest, list) else [manifest]
-        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
-
-    def get(self, *args: str) -> Manifest:
-        """Return what `kubectl get ... -o json` answers."""
-        answer: Manifest = json.loads(self.kubectl("get", *args, "-o", "json"))
-        return answer
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
         """Return a kubeconfig with a fresh token of an existing ServiceAccount."""
@@ -81,7 +57,7 @@ class ControlPlane:
         self._script("start-api")
 
     def freeze_api(self) -> None:
-        """Stop the API server with SIGSTOP: connections stay open, and requests get no answer."""
+        """Stop the API server with SIGSTOP: connections stay open, and requests get no response."""
         self._script("freeze-api")
 
     def thaw_api(self) -> None:
@@ -90,7 +66,7 @@ class ControlPlane:
 
     @property
     def audit_log(self) -> Path:
-        """Return the audit log: one JSON object a line for each request, bodies left out."""
+        """Return the audit log's path: one JSON object a line for each request, without bodies."""
         return self.folder / "log" / "audit.log"
 
     def _script(self, verb: str, *args: str) -> str:

@@ -1,8 +1,7 @@
 """Wait for a condition with a bounded deadline, instead of sleeping for a guessed time.
 
-Tests and the other helpers of this package call it. It repeats a condition until the answer is
-truthy. The failure message holds the last answer or error, so that a test that ran out of time
-says what it saw.
+`eventually` and `aeventually` call a condition until its result is truthy. The failure message
+holds the last result or error, so that a test that ran out of time says what it saw.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, TypeVar, overload
 Result = TypeVar("Result")
 
 POLL_INTERVAL_MS = 50
-"""Pause between two tries: short beside every deadline, long enough to spare the CPU."""
+"""Pause between two tries: short compared with every deadline, long enough to spare the CPU."""
 
 
 class NotWithinDeadline(AssertionError):
@@ -33,20 +32,20 @@ def eventually(
     *,
     retry_on: tuple[type[Exception], ...] = (AssertionError,),
 ) -> Result:
-    """Return the first truthy answer of the condition.
+    """Return the first truthy result of the condition.
 
     Errors of the kinds in `retry_on` count as "not yet"; any other ends the wait.
 
-    Raises: NotWithinDeadline with the last answer or error
+    Raises: NotWithinDeadline with the last result or error
     """
     deadline = time.monotonic() + within_ms / 1000
     while True:
         seen: object
         try:
-            answer = condition()
-            if answer:
-                return answer
-            seen = answer
+            result = condition()
+            if result:
+                return result
+            seen = result
         except retry_on as error:
             seen = error
         if time.monotonic() >= deadline:
@@ -81,24 +80,24 @@ async def aeventually(
     *,
     retry_on: tuple[type[Exception], ...] = (AssertionError,),
 ) -> Any:
-    """Return the first truthy answer of the condition, which may be a coroutine function.
+    """Return the first truthy result of the condition, which may be a coroutine function.
 
     The event loop runs on between two tries; a coroutine that does not return is cancelled at
     the deadline.
 
-    Raises: NotWithinDeadline with the last answer or error
+    Raises: NotWithinDeadline with the last result or error
     """
     deadline = time.monotonic() + within_ms / 1000
     seen: object = None
     while True:
         try:
-            answer = condition()
-            if inspect.isawaitable(answer):
+            result = condition()
+            if inspect.isawaitable(result):
                 left = max(deadline - time.monotonic(), POLL_INTERVAL_MS / 1000)
-                answer = await asyncio.wait_for(answer, left)
-            if answer:
-                return answer
-            seen = answer
+                result = await asyncio.wait_for(result, left)
+            if result:
+                return result
+            seen = result
         except retry_on as error:
             seen = error
         except TimeoutError as error:

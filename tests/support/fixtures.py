@@ -10,11 +10,10 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.control_plane import ControlPlane
+from tests.support.strandline_objects import install_crds
 
 NAME_LENGTH_MAX = 40
 """Leaves room for a random part: the name of a namespace has at most 63 characters."""
-
-
 PODS_TIMEOUT_SECONDS = 2400
 """Bound of a test on a cluster; the first one also starts it and builds all images."""
 
@@ -32,6 +31,12 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     plane = ControlPlane.start(tmp_path_factory.mktemp("control-plane") / "state")
     yield plane
     plane.stop()
+
+
+@pytest.fixture(scope="session")
+def crds(control_plane: ControlPlane) -> None:
+    """Install the CRDs once."""
+    install_crds(control_plane)
 
 
 @pytest.fixture
@@ -55,9 +60,7 @@ def cluster() -> Iterator[Cluster]:
 def pods_namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """Provide a fresh namespace of the cluster that takes only restricted pods."""
     name = namespace_name(request.node.name)
-    cluster.kubectl("create", "namespace", name)
-    label = "pod-security.kubernetes.io/enforce=restricted"
-    cluster.kubectl("label", "namespace", name, label)
+    cluster.create_restricted_namespace(name)
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 

@@ -1,6 +1,6 @@
 """The chart installed in a namespace of its own on a real cluster, for tests that break pods.
 
-Watches the cluster and drives the load with the demo's own modules, so that a test judges what
+It watches the cluster and runs the load with the demo's own modules, so that a test judges what
 a user sees.
 """
 
@@ -22,14 +22,13 @@ from strandline_cli.release import BROKERS
 from strandline_cli.verdict import ACKED_MIN, FaultSeen
 from strandline_operator.kinds import TOPIC_ID_LABEL
 from strandline_operator.resources import DATA_PATH
+from tests.support.broker_group import FAULT_LIMIT_MS
 from tests.support.cluster import Cluster
-from tests.support.commands import REPOSITORY, programs
+from tests.support.commands import programs
 from tests.support.eventually import NotWithinDeadline, eventually
+from tests.support.strandline_objects import CHART
 
-CHART = REPOSITORY / "helm" / "strandline"
 KCAT = f"kcat -b {BOOTSTRAP}"
-FAULT_LIMIT_MS = 15_000
-"""Every fault is over for clients within this time, also on a slow machine."""
 READY_LIMIT_SECONDS = 120
 HELM_LIMIT_SECONDS = 130
 
@@ -72,7 +71,7 @@ class Installed:
         self.wait_ready(name)
 
     def wait_ready(self, topic: str) -> None:
-        """Wait until a topic says that it is Ready."""
+        """Wait until a topic's condition Ready is true."""
         self.kubernetes.wait_ready(f"rtopic/{topic}", READY_LIMIT_SECONDS)
 
     def topic_id(self, topic: str) -> str:
@@ -114,18 +113,18 @@ class Installed:
         return status
 
     def node_of(self, broker: int) -> str:
-        """Return the node a broker's pod is on."""
+        """Return the node of a broker's pod."""
         found = self.kubernetes.get("pod", f"default-{broker}")
         return str(found["spec"]["nodeName"])
 
     def operator_pods(self) -> list[str]:
-        """Return the operator's pods, those that are ending included."""
+        """Return the names of the operator's pods, including those that are ending."""
         found = self.kubernetes.get("pods", "-l", "app.kubernetes.io/component=operator")
         return [each["metadata"]["name"] for each in found["items"]]
 
     @contextmanager
     def under_load(self, topic: str) -> Iterator[UnderLoad]:
-        """Create a topic and write to it inside the context; the caller judges it there."""
+        """Create a topic and keep writing to it while the context lasts."""
         self.create_topic(topic)
         kubernetes, pod = self.kubernetes, f"load-{topic}"
         client = manifest(self.images["client"], name=pod, topic=topic)
@@ -143,17 +142,17 @@ class Installed:
 
 
 class UnderLoad(under_load.UnderLoad):
-    """A topic under load; each fault must be short for clients, and nothing may be lost."""
+    """A topic under load, and the checks of its faults and of its history."""
 
     def short_fault(self, name: str, inject: Callable[[], None]) -> FaultSeen:
-        """Inject a fault and wait until it is over; fail if it is too long for clients."""
+        """Inject a fault and wait until it is over; fail if clients waited too long."""
         seen = self.fault(name, inject)
         print(f"{name}: gaps {seen.gaps_ms} ms")
         assert seen.longest_gap_ms <= FAULT_LIMIT_MS
         return seen
 
     def judged(self) -> HistoryVerdict:
-        """Stop the load and judge its history; fail on a finding or if the run shows too little."""
+        """Stop the load and judge its history; fail on a finding, or if too little was written."""
         self.wait_for_acks(max(0, ACKED_MIN - self.acked()), READY_LIMIT_SECONDS)
         verdict = self.judge(self.settle(READY_LIMIT_SECONDS))
         print(f"acked {verdict.acked} unknown {verdict.unknown} lost {verdict.lost}")

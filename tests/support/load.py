@@ -1,7 +1,7 @@
 """The project's load generator as a process of its own, and the verdict on its history.
 
-A test injects faults while it runs; afterwards the history is judged against every replica's log
-on disk. kafka-python decodes the logs, not our own code.
+A test injects faults while the load runs. Afterwards the checker judges the load's history
+against every replica's log on disk, which kafka-python decodes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.eventually import eventually
 
 RUN_LIMIT_SECONDS = 150
 RATE = 100
-"""Records a second and partition; a report of the load comes once a second."""
+"""Records that the load sends to each partition each second; it reports once a second."""
 
 
 class LoadProcess:
@@ -75,8 +75,8 @@ class LoadProcess:
     ) -> None:
         """Wait until all or the given partitions have this many more acknowledgements than now.
 
-        Leave out those of a frozen leader: the client's library waits for its answer as long as
-        the connection is open.
+        Leave out partitions of a frozen leader: the client's library waits for that leader's
+        response as long as the connection is open.
         """
         before = self.acked()
 
@@ -90,7 +90,7 @@ class LoadProcess:
         eventually(acked, within_ms, f"{more} acknowledgements of {self._topic}")
 
     def wait_reports(self, count: int) -> None:
-        """Wait until the load has reported so many seconds."""
+        """Wait until the load has made this many reports."""
 
         def reported() -> bool:
             assert len(self.reports()) >= count, len(self.reports())
@@ -99,7 +99,7 @@ class LoadProcess:
         eventually(reported, count * 1000 + FAULT_LIMIT_MS, f"{count} reports")
 
     def stop(self) -> History:
-        """End the load, wait for outstanding sends and for its consumer; return its history."""
+        """Let the load finish its outstanding sends and its reading; return its history."""
         self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(RUN_LIMIT_SECONDS) == 0
         return read_history(self._history.read_text().splitlines(keepends=True))
@@ -107,9 +107,9 @@ class LoadProcess:
     def judged(self, *, silent: Sequence[int] = ()) -> HistoryVerdict:
         """End the load and judge it once every replica holds the whole log.
 
-        Every record must be acknowledged and, up to the last one, read by a consumer. No
-        partition may wait longer than a fault may last, except the `silent` ones, whose leader a
-        test froze: the client's library waits for that leader's answer.
+        Every record must be acknowledged and read by a consumer. No partition may wait longer
+        than a fault may last, except the `silent` ones, whose leader a test froze: the client's
+        library waits for that leader's response.
         """
         verdict = self.verdict()
         assert verdict.is_valid, verdict
@@ -119,7 +119,7 @@ class LoadProcess:
         return verdict
 
     def verdict(self) -> HistoryVerdict:
-        """End the load and return the verdict, valid or not; fail on a send that was not acked."""
+        """End the load and return the verdict; fail if a send was not acknowledged."""
         verdict = settled_verdict(self._group, self._topic, self._partitions, self.stop())
         assert verdict.failed == 0, verdict
         assert verdict.unknown == 0, verdict
@@ -132,7 +132,7 @@ class LoadProcess:
 
 
 def judge_settled(group: BrokerGroup, topic: str, partitions: int, history: History) -> None:
-    """Judge a history as `settled_verdict` does, and fail if a promise was broken."""
+    """Judge a history as `settled_verdict` does, and fail if the verdict has a finding."""
     verdict = settled_verdict(group, topic, partitions, history)
     assert verdict.is_valid, verdict
 
@@ -140,7 +140,7 @@ def judge_settled(group: BrokerGroup, topic: str, partitions: int, history: Hist
 def settled_verdict(
     group: BrokerGroup, topic: str, partitions: int, history: History, within_ms: int = 30_000
 ) -> HistoryVerdict:
-    """Judge a history when every ISR is full and the replicas' logs end at the same offset."""
+    """Wait until all ISRs are full and replicas have equally long logs; then judge a history."""
     group.wait_full_isr(topic, partitions)
     topic_id = group.topic_id(topic)
     statuses = group.partitions(topic, partitions)
@@ -162,7 +162,7 @@ def settled_verdict(
 
 
 def acked_history(*acknowledged: Mapping[bytes, int | None], partition: int = 0) -> History:
-    """Return a history of value -> acknowledged offset; None is an unknown outcome."""
+    """Return a history from each producer's values and offsets; None is an unknown outcome."""
     lines: list[str] = []
     for producer, offsets in enumerate(acknowledged):
         for sequence, (value, offset) in enumerate(offsets.items()):
@@ -174,7 +174,7 @@ def acked_history(*acknowledged: Mapping[bytes, int | None], partition: int = 0)
 
 
 def scan_log(folder: Path, broker: int, partition: int) -> list[Scanned]:
-    """Read every record of a replica's log from its segment files, changing nothing."""
+    """Return every record of a replica's log, read from its segment files."""
     found: list[Scanned] = []
     for path in sorted(folder.glob("*.log")):
         data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""What the controller committed, as a watch of the Partitions saw it."""
+"""The states that the controller committed, as a watch of the Partitions saw them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CommittedStates:
     states: list[dict[str, Any]] = field(default_factory=list)
 
     def elections(self) -> dict[int, tuple[int, int, int]]:
-        """Return leader epoch -> (old leader, new leader, time in ms) of each election seen."""
+        """Return (old leader, new leader, time in ms) of each election, by leader epoch."""
         found = {}
         for before, after in itertools.pairwise(self.states):
             if after["leader"] >= 0 and after["leaderEpoch"] > before["leaderEpoch"]:
@@ -32,7 +32,7 @@ class CommittedStates:
         return found
 
     def absences(self) -> list[tuple[int, int, int | None]]:
-        """Return (replica, left, came back) of every absence from the ISR, in ms."""
+        """Return (replica, left, came back) of every absence from the ISR; times are in ms."""
         found: list[tuple[int, int, int | None]] = []
         for replica in sorted(self.states[0]["replicas"]):
             left = None
@@ -49,7 +49,7 @@ class CommittedStates:
 
 
 class PartitionWatch:
-    """Follows the Partitions of a namespace from now on."""
+    """Follows the Partitions of a namespace from its construction on."""
 
     def __init__(self, cluster: Cluster, namespace: str, output: Path) -> None:
         command = [

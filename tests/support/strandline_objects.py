@@ -1,4 +1,4 @@
-"""The project's objects on a test's API server: CRDs, and what the operator would make."""
+"""The project's objects on a test's API server: CRDs, and objects as the operator makes them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from tests.support.cluster import Cluster
+from tests.support.api_server import ApiServer, Manifest
 from tests.support.commands import REPOSITORY, programs, run
-from tests.support.control_plane import ControlPlane, Manifest
+from tests.support.control_plane import ControlPlane
 
 CHART = REPOSITORY / "helm" / "strandline"
 GROUP = "strandline.dev"
@@ -20,7 +20,7 @@ CLUSTER = "demo"
 KINDS = ("brokerclusters", "replicatedtopics", "brokers", "partitions")
 
 
-def install_crds(control_plane: ControlPlane | Cluster) -> None:
+def install_crds(control_plane: ApiServer) -> None:
     """Install the chart's CRDs."""
     control_plane.apply(_chart_objects("CustomResourceDefinition"))
     names = [f"crd/{plural}.{GROUP}" for plural in KINDS]
@@ -41,7 +41,7 @@ def broker_account(control_plane: ControlPlane, namespace: str) -> Path:
     roles = [
         role for role in _chart_objects("Role") if kept in role["metadata"].get("annotations", {})
     ]
-    assert len(roles) == 1, "the chart keeps one Role on uninstall: the brokers'"
+    assert len(roles) == 1, "the brokers' Role is the only one that the chart keeps on uninstall"
     metadata = {"name": "brokers", "namespace": namespace}
     role_name = roles[0]["metadata"]["name"]
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
@@ -85,7 +85,7 @@ def broker(namespace: str, broker_id: int) -> Manifest:
 
 
 def controller_lease(namespace: str) -> Manifest:
-    """Return the controller Lease as the operator makes it; its label must outlive renewals."""
+    """Return the controller Lease as the operator makes it."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

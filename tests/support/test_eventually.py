@@ -1,4 +1,4 @@
-"""Waiting returns what it waited for, or says what it saw last."""
+"""`eventually` returns the condition's result, or names the last one in its failure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pytest
 from tests.support.eventually import NotWithinDeadline, aeventually, eventually
 
 
-def test_the_first_truthy_answer_is_returned() -> None:
-    answers = iter([None, "", "ready", "later"])
-    assert eventually(lambda: next(answers), within_ms=5_000, what="readiness") == "ready"
-    assert next(answers) == "later"
+def test_the_first_truthy_result_is_returned() -> None:
+    results = iter([None, "", "ready", "later"])
+    assert eventually(lambda: next(results), within_ms=5_000, what="readiness") == "ready"
+    assert next(results) == "later"
 
 
-def test_a_condition_is_asked_at_least_once() -> None:
+def test_a_condition_is_tried_at_least_once() -> None:
     assert eventually(lambda: 1, within_ms=0, what="at once") == 1
 
 
-def test_the_failure_names_the_last_answer() -> None:
+def test_the_failure_names_the_last_result() -> None:
     with pytest.raises(NotWithinDeadline, match=r"three replicas: not within 1 ms.*\[\]"):
         eventually(list, within_ms=1, what="three replicas")
 
@@ -43,10 +43,10 @@ def test_any_other_error_ends_the_wait() -> None:
 
 
 def test_coroutines_and_plain_functions_are_awaited_alike() -> None:
-    answers = iter([0, 0, 7])
+    results = iter([0, 0, 7])
 
     async def condition() -> int:
-        return next(answers)
+        return next(results)
 
     async def both() -> tuple[int, str]:
         waited = await aeventually(condition, within_ms=5_000, what="seven")
@@ -66,6 +66,6 @@ def test_a_coroutine_that_never_returns_is_cancelled_at_the_deadline() -> None:
             raise
         return True
 
-    with pytest.raises(NotWithinDeadline, match="an answer: not within 10 ms"):
-        asyncio.run(aeventually(condition, within_ms=10, what="an answer"))
+    with pytest.raises(NotWithinDeadline, match="a result: not within 10 ms"):
+        asyncio.run(aeventually(condition, within_ms=10, what="a result"))
     assert cancelled == [True]

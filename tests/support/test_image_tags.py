@@ -74,7 +74,7 @@ def test_a_changed_source_changes_the_tag(tree: Path, changed: str) -> None:
         ("spark/strandline_analysis/added.py", True),
     ],
 )
-def test_of_the_broker_only_the_names_matter_to_the_analysis(
+def test_only_names_of_the_broker_matter_to_the_analysis(
     tree: Path, changed: str, matters: bool
 ) -> None:
     before = tag(tree, "analysis")
@@ -91,13 +91,13 @@ def test_of_the_broker_only_the_names_matter_to_the_analysis(
         "broker_image/strandline/.mypy_cache/cache.db",
     ],
 )
-def test_what_is_not_in_the_image_does_not_change_the_tag(tree: Path, changed: str) -> None:
+def test_a_file_outside_the_image_does_not_change_the_tag(tree: Path, changed: str) -> None:
     before = tag(tree, "broker")
     append(tree / changed, "# changed\n")
     assert tag(tree, "broker") == before
 
 
-def test_a_tool_changes_the_clients_image_and_no_brokers(tree: Path) -> None:
+def test_a_tool_changes_the_clients_image_alone(tree: Path) -> None:
     before = {name: tag(tree, name) for name in ("broker", "client", "operator", "analysis")}
     append(tree / "cli/strandline_cli/added.py", "# changed\n")
     assert [name for name in before if tag(tree, name) != before[name]] == ["client"]
@@ -109,7 +109,7 @@ def test_the_operators_code_is_not_in_the_brokers_image(tree: Path) -> None:
     assert [name for name in before if tag(tree, name) != before[name]] == ["operator"]
 
 
-def test_a_changed_recipe_of_the_base_changes_the_tags_of_what_stands_on_it(tree: Path) -> None:
+def test_a_changed_recipe_of_the_base_changes_the_tags_of_the_images_on_it(tree: Path) -> None:
     before = {name: tag(tree, name) for name in ("broker", "operator", "prometheus")}
     recipes = tree / "hack" / "cluster" / "base-images"
     python = "packages=python3,python3-pip,python3-venv,ca-certificates,tini ;;"

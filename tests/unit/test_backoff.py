@@ -1,4 +1,4 @@
-"""One shape of back-off."""
+"""The back-off doubles up to its bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules that stand beside the values all layers share."""
+"""The rule of `covers`: which broker epochs of an ISR entry a start stands for."""
 
 from __future__ import annotations
 

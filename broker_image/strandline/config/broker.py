@@ -105,10 +105,7 @@ class BrokerConfig:
     topic_defaults: TopicDefaults = field(default_factory=TopicDefaults)
 
     def check(self) -> None:
-        """Refuse combinations of settings that cannot work.
-
-        Raises:  ConfigError naming both keys
-        """
+        """Refuse combinations of settings that cannot work; the ConfigError names both keys."""
         self.timing.check()
         fetch_wait = ("replica.fetch.wait.max.ms", self.replication.fetch_wait_max_ms)
         lag_time = ("replica.lag.time.max.ms", self.timing.replica_lag_time_max_ms)
@@ -136,10 +133,7 @@ class BrokerConfig:
 
 
 def load_broker_config(path: Path, environ: Mapping[str, str] | None = None) -> BrokerConfig:
-    """Read the configuration file and the environment.
-
-    Raises:  ConfigError naming the key or variable and the accepted values
-    """
+    """Read the configuration file and the environment; ConfigError names the key or variable."""
     variables = os.environ if environ is None else environ
     values = read_settings_file(path)
     if data_dir := variables.get("DATA_DIR"):
@@ -152,10 +146,7 @@ def load_broker_config(path: Path, environ: Mapping[str, str] | None = None) -> 
 def broker_config(
     values: Mapping[str, object], *, identity: BrokerIdentity, ports: Ports
 ) -> BrokerConfig:
-    """Make a configuration from settings by key; unknown keys are refused.
-
-    Raises:  ConfigError naming the key and the accepted values
-    """
+    """Make a configuration from settings by key; ConfigError for an unknown key or wrong value."""
     refuse_unknown_keys(values, KNOWN_KEYS)
     profile = TIMING_PROFILE.check(values.get(TIMING_PROFILE.key, DEFAULT_PROFILE))
     defaults = BrokerConfig(identity=identity, ports=ports, timing=PROFILES[str(profile)])
@@ -235,10 +226,7 @@ def _ports_from(variables: Mapping[str, str]) -> Ports:
 
 
 def port_from(variables: Mapping[str, str], name: str, *, default: int) -> int:
-    """Return the port that a variable of the environment names.
-
-    Raises:  ConfigError naming the variable
-    """
+    """Return the port that a variable of the environment names; ConfigError if it names none."""
     written = variables.get(name) or str(default)
     if written.isascii() and written.isdigit() and int(written) <= 65_535:
         return int(written)
@@ -246,10 +234,7 @@ def port_from(variables: Mapping[str, str], name: str, *, default: int) -> int:
 
 
 def required(variables: Mapping[str, str], name: str) -> str:
-    """Return a variable of the environment.
-
-    Raises:  ConfigError naming it if it is absent or empty
-    """
+    """Return a variable of the environment; ConfigError if it is absent or empty."""
     value = variables.get(name, "")
     if not value:
         raise ConfigError(f"{name}: the environment variable must be set and not empty")

@@ -45,10 +45,7 @@ class Setting:
         return f"a text of {self.minimum} to {self.maximum} characters"
 
     def check(self, value: object) -> Value:
-        """Return the value if it is accepted.
-
-        Raises:  ConfigError naming the key and the accepted values
-        """
+        """Return an accepted value; otherwise ConfigError names the key and the accepted values."""
         # bool is a subclass of int: `true` must not pass as the number 1.
         if type(value) is self.kind and self._in_range(value):
             return value  # type: ignore[return-value]  # kind is int or str
@@ -86,10 +83,7 @@ def settings_of(concern: type) -> Iterator[tuple[str, Setting, Any]]:
 
 
 def build(defaults: Concern, values: Mapping[str, object]) -> Concern:
-    """Return a concern with a configuration file's values; absent keys keep their defaults.
-
-    Raises:  ConfigError if a value is out of range
-    """
+    """Return a concern with a file's values, else its defaults; ConfigError if one is refused."""
     taken: dict[str, Any] = {
         name: setting.check(values[setting.key])
         for name, setting, _ in settings_of(type(defaults))
@@ -99,10 +93,7 @@ def build(defaults: Concern, values: Mapping[str, object]) -> Concern:
 
 
 def refuse_unknown_keys(values: Mapping[str, object], known: frozenset[str]) -> None:
-    """Refuse keys that no concern declares.
-
-    Raises:  ConfigError naming the first unknown key and the nearest known one
-    """
+    """Refuse keys that no concern declares; the ConfigError names the nearest known key."""
     for key in sorted(str(key) for key in values):
         if key not in known:
             near = difflib.get_close_matches(key, sorted(known), n=1)

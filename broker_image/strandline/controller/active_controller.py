@@ -96,8 +96,6 @@ class ActiveController:
         epoch = self.epoch if self.higher_epoch is None else self.higher_epoch
         return [CloseSession(session_id=session_id, error=error, controller_epoch=epoch)]
 
-    # --- shared by the handlers ---------------------------------------------------------
-
     def see_epoch(self, epoch: ControllerEpoch) -> None:
         """Remember an epoch above ours."""
         if epoch > max(self.epoch, self.higher_epoch or self.epoch):

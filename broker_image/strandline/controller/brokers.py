@@ -75,8 +75,6 @@ class Brokers:
         """Return the replicas that brokers in session reported to have on disk."""
         return {each.broker_id: each.hosted[tp] for each in self.sessions() if tp in each.hosted}
 
-    # --- registrations and sessions -------------------------------------------------------
-
     def register(self, stored: StoredBroker, now_ms: int) -> bool:
         """Take note of a Broker; ignore an old registration. Returns: whether an epoch began."""
         broker_id, found = stored.broker_id, stored.registration
@@ -147,8 +145,6 @@ class Brokers:
     def begin_shutdown(self, session: InSession) -> None:
         """Mark a broker that is about to stop: elections choose it no more."""
         self.entries[session.broker_id] = replace(session, shutting_down=True)
-
-    # --- liveness -------------------------------------------------------------------------
 
     def hear(self, live: Live, now_ms: int) -> None:
         """Count a sign of life, which ends every suspicion."""

@@ -211,8 +211,6 @@ class LeaseElector:
             return self._read(now_ms)
         return self._confirm(event.lease, sent.sent_ms, now_ms)
 
-    # --- responses ----------------------------------------------------------------------
-
     def _confirm(self, lease: LeaseRecord, sent_ms: int, now_ms: int) -> list[LeaseEffect]:
         """Hold the Lease by a write that is proved stored, from the time of its sending."""
         self._note(lease, now_ms)
@@ -254,8 +252,6 @@ class LeaseElector:
         """Stop acting; forget a renewal in flight, whose fate the next read shows."""
         self._role, self._in_flight, self._read_due_ms = _Role.WATCHING, None, now_ms
         return [LeaseLost(reason=reason)]
-
-    # --- requests ---------------------------------------------------------------------
 
     def _read(self, now_ms: int) -> list[LeaseEffect]:
         self._read_due_ms = None

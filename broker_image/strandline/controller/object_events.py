@@ -70,8 +70,6 @@ class ObjectEventHandler:
             effects.extend(self._on_partition(partition, now_ms))
         return effects
 
-    # --- Partitions -----------------------------------------------------------------------
-
     def _on_partition(self, partition: StoredPartition, now_ms: int) -> list[ControllerEffect]:
         """Take note of a Partition; it may show our own write before the response to it."""
         active = self._active
@@ -135,8 +133,6 @@ class ObjectEventHandler:
         active = self._active
         active.topics.suspect_unknown([active.table.entries[name].stored.tp.topic_id])
         return active.reconciler.forget(name)
-
-    # --- ReplicatedTopics -----------------------------------------------------------------
 
     def _on_topic(self, topic: StoredTopic, now_ms: int) -> None:
         """Follow a topic's configuration: write a changed min ISR, send other settings."""

@@ -116,8 +116,6 @@ class PartitionEntry:
             case NoCall() | Superseded():
                 return None
 
-    # --- the object -----------------------------------------------------------------------
-
     def adopt(self, partition: StoredPartition) -> bool:
         """Take another version of the object. Returns: False for an older one."""
         known, found = self.stored.state, partition.state
@@ -146,8 +144,6 @@ class PartitionEntry:
     def mark_state_lost(self) -> None:
         """Remember that a broker refused this partition as new, for it has its data on disk."""
         self.state_lost = True
-
-    # --- the store call -------------------------------------------------------------------
 
     def mark_queued(self, now_ms: int) -> None:
         """Remember when the partition was queued."""
@@ -203,8 +199,6 @@ class PartitionEntry:
     def forgive(self) -> None:
         """Forget former failures: the stored status stands, and no request waits."""
         self.failures = 0
-
-    # --- requests -------------------------------------------------------------------------
 
     def add_request(self, event: IsrChangeRequested) -> None:
         """Keep an AlterPartition; it replaces an earlier one of the same broker."""

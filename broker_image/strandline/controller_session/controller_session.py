@@ -88,8 +88,6 @@ class ControllerSession:
             case _:
                 assert_never(event)
 
-    # --- what the controller says ---------------------------------------------------------
-
     def _on_message(self, event: events.MessageReceived, now_ms: int) -> list[Effect]:
         """Take a message, also a late one: its epochs fence it, not its session."""
         message, is_present = event.message, self.connection.on_message(event.session_id)
@@ -115,8 +113,6 @@ class ControllerSession:
             return []
         epoch, brokers = update.controller_epoch, update.live_brokers
         return [StepReplicas(event=LiveBrokersChanged(controller_epoch=epoch, brokers=brokers))]
-
-    # --- what the replicas say ------------------------------------------------------------
 
     def _on_proposed(self, proposal: ProposeIsr) -> list[Effect]:
         """Send a proposal; without a session keep it for the next one."""
@@ -150,8 +146,6 @@ class ControllerSession:
             for tp, proposal in unsent.items()
         )
         return [StepReplicas(event=event) for event in failed]
-
-    # --- controlled shutdown --------------------------------------------------------------
 
     def _on_shutdown_time(self, now_ms: int) -> list[Effect]:
         if self._shutdown is None:

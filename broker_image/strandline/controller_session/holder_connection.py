@@ -133,8 +133,6 @@ class HolderConnection:
             return []
         return [effects.SendMessage(session_id=state.session_id, message=message)]
 
-    # --- the holder of the Lease ----------------------------------------------------------
-
     def on_holder_observed(self, identity: str) -> list[Effect]:
         """Follow the Lease: a new holder ends lookup, stream and probe of the former one."""
         if identity == self._holder_identity:
@@ -188,8 +186,6 @@ class HolderConnection:
         self._redials += 1
         self.state = Redialling(due_ms=now_ms + self._redial_pauses.after_ms(self._redials))
 
-    # --- the stream -----------------------------------------------------------------------
-
     def on_message(self, session_id: int) -> bool:
         """Tell whether a message came on the open session: the next pause is short then."""
         is_present = isinstance(self.state, Open) and self.state.session_id == session_id
@@ -242,8 +238,6 @@ class HolderConnection:
         identity = str(state.holder.identity)
         died = HolderDied(holder_identity=identity)
         return [effects.HolderDead(holder_identity=identity), effects.StepController(event=died)]
-
-    # --- time -----------------------------------------------------------------------------
 
     def on_time(self, now_ms: int) -> list[Effect]:
         """Do what is due: a heartbeat, a lookup or a probe."""

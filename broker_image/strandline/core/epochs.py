@@ -17,10 +17,7 @@ from strandline.model import NO_EPOCH, UNKNOWN_EPOCH_END, EpochEndOffset, EpochS
 
 
 class EpochCache:
-    """The entries (leader epoch, first offset) of one log.
-
-    Source:  Kafka 3.9 LeaderEpochFileCache.
-    """
+    """The entries (leader epoch, first offset) of one log, as in Kafka 3.9 LeaderEpochFileCache."""
 
     __slots__ = ("_entries",)
 

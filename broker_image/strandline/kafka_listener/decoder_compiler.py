@@ -147,10 +147,7 @@ class _DecoderWriter(CodecWriter):
         return name
 
     def _tagged_section(self, tagged: Sequence[Field]) -> dict[str, str]:
-        """Write the code that reads the tagged fields at the end of a flexible struct.
-
-        Returns: the name of each field's value
-        """
+        """Write the code that reads tagged fields; return the name of each field's value."""
         names = {field.name: self.new_name() for field in tagged}
         for field in tagged:
             self.line(f"{names[field.name]} = {self._default(field)}")

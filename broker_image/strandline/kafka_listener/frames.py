@@ -57,10 +57,7 @@ class FrameAssembler:
             self._end += count
 
     def next_size(self) -> int | None:
-        """Return the size of the frame in progress, None while its first bytes are missing.
-
-        Raises: MalformedRequest if no request can have that size
-        """
+        """Return the size of the frame in progress, None while unknown; MalformedRequest if bad."""
         if self._large is not None:
             return len(self._large)
         if self._end - self._start < LENGTH_BYTES:

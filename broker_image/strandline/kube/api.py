@@ -126,10 +126,7 @@ class ApiClient:
         field_manager: str,
         on_request: Callable[[RequestDone], None] = lambda _: None,
     ) -> Self:
-        """Find the API server (KUBECONFIG, else in-cluster); sends nothing yet.
-
-        Raises:  ConfigError if neither names the API server
-        """
+        """Find the API server (KUBECONFIG, else in-cluster), or ConfigError; sends nothing yet."""
         connection = await Connection.open(settings)
         return cls(connection, settings, field_manager=field_manager, on_request=on_request)
 
@@ -144,10 +141,7 @@ class ApiClient:
         await self.close()
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Read one object with quorum.
-
-        Returns: None if it does not exist
-        """
+        """Read one object with quorum; None if it does not exist."""
         try:
             return await self._call("get", "GET", resource, resource.path(namespace, name))
         except StoreNotFound:
@@ -168,10 +162,7 @@ class ApiClient:
         return await self._list_once(resource, resource.path(namespace), selector)
 
     async def create(self, resource: Resource, namespace: str, body: Object) -> Object:
-        """Create an object.
-
-        Raises:  StoreConflict if it exists
-        """
+        """Create an object; StoreConflict if it exists."""
         path = resource.path(namespace)
         query = self._written()
         return await self._call("create", "POST", resource, path, query=query, body=body)

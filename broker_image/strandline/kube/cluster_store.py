@@ -152,10 +152,7 @@ class ClusterStore:
         return self._watch(BROKERS, broker_from_object, resource_version, only)
 
     async def list_topics(self) -> Listed[StoredTopic]:
-        """List the ReplicatedTopics of this cluster that have an effective configuration.
-
-        Malformed ones are left out, but never by `list_topic_ids`.
-        """
+        """List this cluster's topics with an effective configuration, malformed ones left out."""
         return await self._list(TOPICS, self._own_topic, {})
 
     async def list_topic_ids(self) -> frozenset[TopicId]:
@@ -171,10 +168,7 @@ class ClusterStore:
         return self._watch(TOPICS, self._own_topic, resource_version, {})
 
     async def get_controller_record(self) -> ControllerRecord | None:
-        """Read which broker recorded itself as controller.
-
-        Returns: an empty holder and epoch 0 if no broker ever did; None without a BrokerCluster
-        """
+        """Read who is recorded as controller: no holder at first; None without a BrokerCluster."""
         return await self._get(CLUSTERS, controller_record_from_object, self.cluster)
 
     async def put_controller_record(self, record: ControllerRecord) -> ControllerRecord:
@@ -194,8 +188,6 @@ class ClusterStore:
             CLUSTERS, "BrokerCluster", self.cluster, record.resource_version, status
         )
         return controller_record_from_object(answer)
-
-    # --- shared --------------------------------------------------------------------------
 
     def _own_topic(self, item: Object) -> StoredTopic | None:
         return topic_from_object(item) if topic_cluster(item) == self.cluster else None

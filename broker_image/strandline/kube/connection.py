@@ -84,10 +84,7 @@ class Connection:
         content_type: str = "application/json",
         limits: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        """Send one request and return the answer with its body unread.
-
-        Raises:  StoreUnavailable if no answer came; whether a write was applied is unknown
-        """
+        """Send one request; return the answer, its body unread. StoreUnavailable if none came."""
         with unavailable(f"{method} {path}"):
             headers = {"Accept": "application/json", "Content-Type": content_type}
             headers.update(await self._authorization())

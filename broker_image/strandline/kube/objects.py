@@ -62,7 +62,6 @@ class _Fields:
         return self._values.get(field) is not None
 
     def integer(self, field: str, *, minimum: int = 0) -> int:
-        """Return an integer of at least minimum."""
         value = self._values.get(field)
         if type(value) is int and value >= minimum:
             return value
@@ -97,7 +96,6 @@ class _Fields:
         raise self.malformed(field, "a list of integers")
 
     def fields(self, field: str) -> _Fields:
-        """Return a nested object."""
         return _Fields(self._values.get(field), f"{self._path}.{field}")
 
     def status(self) -> _Fields | None:
@@ -106,7 +104,6 @@ class _Fields:
         return status if self._values.get("status") else None
 
     def items(self, field: str) -> list[_Fields]:
-        """Return a list of nested objects."""
         value = self._values.get(field)
         if not isinstance(value, list):
             raise self.malformed(field, "a list")
@@ -125,10 +122,7 @@ def format_micro_time(microseconds_since_epoch: int) -> str:
 
 
 def partition_from_object(value: Object) -> StoredPartition:
-    """Read a Partition object.
-
-    Raises:  ObjectMalformed
-    """
+    """Read a Partition object."""
     root, metadata = _opened(value, "Partition")
     spec, status = root.fields("spec"), root.status()
     return StoredPartition(
@@ -192,10 +186,7 @@ def partition_status(state: PartitionState, *, changed_at: str) -> Object:
 
 
 def broker_from_object(value: Object) -> StoredBroker:
-    """Read a Broker object.
-
-    Raises:  ObjectMalformed
-    """
+    """Read a Broker object."""
     root, metadata = _opened(value, "Broker")
     broker_id, status = BrokerId(root.fields("spec").integer("brokerId")), root.status()
     return StoredBroker(
@@ -255,7 +246,6 @@ def topic_from_object(value: Object) -> StoredTopic | None:
 
     Returns: None until the operator has written status.effectiveConfig, which it does
              before it creates the topic's Partitions
-    Raises:  ObjectMalformed
     """
     root, metadata = _opened(value, "ReplicatedTopic")
     spec, status = root.fields("spec"), root.status()
@@ -285,11 +275,7 @@ def topic_cluster(value: Object) -> str:
 
 
 def controller_record_from_object(value: Object) -> ControllerRecord:
-    """Read BrokerCluster.status.controller.
-
-    Returns: an empty holder and epoch 0 until the first controller records itself
-    Raises:  ObjectMalformed
-    """
+    """Read BrokerCluster.status.controller: no holder and epoch 0 before the first controller."""
     root, metadata = _opened(value, "BrokerCluster")
     status = root.status()
     if status is None or not status.has("controller"):
@@ -318,10 +304,7 @@ def controller_status(record: ControllerRecord) -> Object:
 
 
 def lease_from_object(value: Object) -> LeaseRecord:
-    """Read a Lease; the operator creates it without a spec, so every field may be absent.
-
-    Raises:  ObjectMalformed
-    """
+    """Read a Lease; the operator creates it without a spec, so every field may be absent."""
     root, metadata = _opened(value, "Lease")
     spec = root.fields("spec") if root.has("spec") else _Fields({}, "Lease.spec")
     return LeaseRecord(
@@ -358,9 +341,6 @@ def lease_spec(record: LeaseRecord) -> Object:
     return spec | _not_empty(acquireTime=record.acquire_time, renewTime=record.renew_time)
 
 
-# --- shared ------------------------------------------------------------------------------
-
-
 def _opened(value: Object, kind: str) -> tuple[_Fields, _Fields]:
     """Return typed access to an object and its metadata; errors name kind and name."""
     metadata = value.get("metadata")
@@ -374,7 +354,6 @@ def _not_empty(**texts: str) -> Object:
 
 
 def _broker_ids(fields: _Fields, field: str) -> tuple[BrokerId, ...]:
-    """Return a list of distinct broker ids."""
     ids = fields.integers(field)
     if len(set(ids)) != len(ids):
         raise fields.malformed(field, "a list of distinct broker ids")

@@ -39,18 +39,12 @@ class Window:
         return within
 
     def header_at(self, position: int) -> BatchHeader:
-        """Read the header at a position.
-
-        Raises:  CorruptBatch if it is malformed, or if the file ends within it
-        """
+        """Read the header at a position; CorruptBatch if it is malformed or cut."""
         within = self._locate(position, min(HEADER_BYTES, self._end - position))
         return parse_header(self._data, within)
 
     def check_crc_at(self, position: int, header: BatchHeader) -> None:
-        """Check the CRC of a batch that lies within the file.
-
-        Raises:  CorruptBatch if it differs
-        """
+        """Check the CRC of a batch that lies within the file; CorruptBatch if it differs."""
         within = self._locate(position, header.size_bytes)
         check_crc(header, self._data, within)
 

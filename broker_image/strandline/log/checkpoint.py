@@ -25,10 +25,7 @@ CHECKPOINT_VERSION = 0
 
 
 def write_checkpoint(path: Path, entries: Iterable[str]) -> None:
-    """Replace a checkpoint durably.
-
-    Raises:  LogDirectoryFailed
-    """
+    """Replace a checkpoint durably; LogDirectoryFailed if that fails."""
     lines = list(entries)
     content = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines, ""])
     try:
@@ -79,10 +76,7 @@ class OffsetCheckpoint:
         write_checkpoint(self._path, (f"{tp} {offset}" for tp, offset in sorted(offsets.items())))
 
     def read(self) -> dict[TopicPartition, int]:
-        """Return all offsets.
-
-        Raises:  CheckpointMalformed, also for a partition named twice
-        """
+        """Return all offsets; CheckpointMalformed also if a partition is named twice."""
         offsets: dict[TopicPartition, int] = {}
         for line in read_checkpoint(self._path):
             name, _, offset = line.partition(" ")
@@ -116,10 +110,7 @@ class EpochCheckpoint:
         write_checkpoint(self._path, (f"{e.leader_epoch} {e.start_offset}" for e in epochs))
 
     def read(self) -> tuple[EpochStart, ...]:
-        """Return all epochs.
-
-        Raises:  CheckpointMalformed, also if epochs or offsets do not ascend
-        """
+        """Return all epochs; CheckpointMalformed also if epochs or offsets do not ascend."""
         epochs: list[EpochStart] = []
         for line in read_checkpoint(self._path):
             epoch, _, offset = line.partition(" ")

@@ -85,17 +85,16 @@ class DataDirectory:
 
     @classmethod
     def open(cls, path: Path) -> DataDirectory:
-        """Lock a directory, create it if it is missing, and prove that it can be written.
-
-        Raises:  LogDirectoryFailed with a remedy in its message
-        """
+        """Lock a directory, creating it if need be; LogDirectoryFailed names a remedy."""
         with _failures_of(path):
             path.mkdir(parents=True, exist_ok=True)
             lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with _failures_of(path):
-                _prove_writable(path)
+                # A full or failing disk shows here, before registration.
+                replace_file(path / PROBE_FILE, bytes(PROBE_BYTES))
+                (path / PROBE_FILE).unlink()
         except BlockingIOError as error:
             os.close(lock)
             raise LogDirectoryFailed(
@@ -170,10 +169,7 @@ class DataDirectory:
         self._remove(FAILED_FILE)
 
     def read_state(self) -> BrokerState:
-        """Return the state that the broker accepted last.
-
-        Raises:  CheckpointMalformed, also if the file is missing from an initialised directory
-        """
+        """Return the last accepted state; CheckpointMalformed if a used directory lacks it."""
         content = self._read(STATE_FILE, STATE_FILE_BYTES_MAX)
         if content is not None:
             return _state_from(content, self.path / STATE_FILE)
@@ -236,12 +232,6 @@ def _failures_of(path: Path) -> Generator[None]:
     except OSError as error:
         remedy = _REMEDIES.get(error.errno or 0, f"failed: {error.strerror}")
         raise LogDirectoryFailed(f"data directory {path} {remedy}") from error
-
-
-def _prove_writable(path: Path) -> None:
-    """Write and fsync a block, so that a full or failing disk shows before registration."""
-    replace_file(path / PROBE_FILE, bytes(PROBE_BYTES))
-    (path / PROBE_FILE).unlink()
 
 
 def _meta_from(content: bytes, path: Path) -> MetaProperties:

@@ -38,10 +38,7 @@ def write_all(fd: int, buffers: Sequence[Buffer], position: int) -> None:
 
 
 def read_exactly(fd: int, length: int, position: int) -> bytes:
-    """Read a known range of a file.
-
-    Raises:  OSError(EIO) if the file ends early: another program cut it
-    """
+    """Read a known range of a file; OSError(EIO) if the file ends early: another program cut it."""
     data = os.pread(fd, length, position)
     while len(data) < length:
         more = os.pread(fd, length - len(data), position + len(data))

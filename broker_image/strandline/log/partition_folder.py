@@ -62,10 +62,7 @@ def parse_folder_name(name: str) -> TopicPartition | None:
 
 
 def write_metadata(folder: Path, metadata: PartitionMetadataFile) -> None:
-    """Write the partition.metadata file, durably.
-
-    Raises:  ProtocolError(INVALID_TOPIC_EXCEPTION) for a name no topic can have
-    """
+    """Write partition.metadata durably; ProtocolError(INVALID_TOPIC_EXCEPTION) for a bad name."""
     if _TOPIC_NAME.fullmatch(metadata.topic_name) is None:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name=metadata.topic_name)
     lines = (

@@ -42,7 +42,11 @@ EPOCH_MAX = LeaderEpoch((1 << 31) - 1)
 
 
 class PartitionLog:
-    """The log of one partition; made by `create` or `open`."""
+    """The log of one partition; made by `create` or `open`.
+
+    Raises:  from every method that touches the disk LogDirectoryFailed; a batch that was to be
+             appended then counts as not appended
+    """
 
     def __init__(
         self,
@@ -111,7 +115,7 @@ class PartitionLog:
         from the segment that holds the recovery point on. `validation` holds the result. epoch_max
         is the highest leader epoch that this broker ever accepted for this partition.
 
-        Raises:  CheckpointMalformed if partition.metadata is missing or wrong; LogDirectoryFailed
+        Raises:  CheckpointMalformed if partition.metadata is missing or wrong
         """
         try:
             log = cls(folder, read_metadata(folder), settings, environment)
@@ -189,10 +193,7 @@ class PartitionLog:
         return self._epochs[-1].leader_epoch if self._epochs else -1
 
     def check_client_batch(self, batch: ClientBatch, *, codec_max: int) -> None:
-        """Check a client's batch, also against this topic's settings; changes nothing.
-
-        Raises:  ProtocolError with the error code for the client
-        """
+        """Check a client's batch, also against this topic's settings; ProtocolError if refused."""
         check_client_batch(
             batch,
             codec_max=codec_max,
@@ -207,10 +208,7 @@ class PartitionLog:
     def append_as_leader(
         self, batch: ClientBatch, *, base_offset: int, leader_epoch: LeaderEpoch
     ) -> None:
-        """Append one checked batch, stamped with its offset and epoch, in one write.
-
-        Raises:  LogDirectoryFailed; the batch then counts as not appended
-        """
+        """Append one checked batch, stamped with its offset and epoch, in one write."""
         header = batch.header._replace(base_offset=base_offset, leader_epoch=leader_epoch)
         self._check_next(header, self.log_end_offset, self._last_epoch)
         self._append(stamp(header, batch.buffer), [header])
@@ -220,8 +218,6 @@ class PartitionLog:
         """Append the first batch_count batches of a response as the leader sent them.
 
         One write appends them all, unless a segment fills up in between.
-
-        Raises:  LogDirectoryFailed
         """
         headers = batches.headers[:batch_count]
         next_offset, last_epoch = self.log_end_offset, self._last_epoch
@@ -271,10 +267,7 @@ class PartitionLog:
             self.flush()
 
     def flush(self) -> None:
-        """Make everything appended durable, then move the recovery point to the log end.
-
-        Raises:  LogDirectoryFailed; the recovery point stays, and the log takes no more changes
-        """
+        """Make everything appended durable, then move the recovery point to the log end."""
         self._refuse_if_failed()
         if self._recovery_point == self.log_end_offset and not self._segments.dirty:
             return
@@ -293,7 +286,6 @@ class PartitionLog:
         then begins there.
 
         Returns: the new log end offset; it is below `offset` if a batch contained `offset`
-        Raises:  LogDirectoryFailed
         """
         if offset >= self.log_end_offset:
             return self.log_end_offset
@@ -313,10 +305,7 @@ class PartitionLog:
         return end
 
     def restart_at(self, offset: int) -> None:
-        """Drop all batches and begin empty at an offset; durable on return.
-
-        Raises:  LogDirectoryFailed
-        """
+        """Drop all batches and begin empty at an offset; durable on return."""
         self._refuse_if_failed()
         try:
             self._segments.restart_at(offset)
@@ -332,7 +321,7 @@ class PartitionLog:
         The first batch may begin before from_offset, and may exceed max_bytes.
 
         Raises:  ProtocolError(OFFSET_OUT_OF_RANGE) below the log start or above the log end;
-                 CorruptBatch if the file no longer holds batches there; LogDirectoryFailed
+                 CorruptBatch if the file no longer holds batches there
         """
         if not self.log_start_offset <= from_offset <= self.log_end_offset:
             raise ProtocolError(

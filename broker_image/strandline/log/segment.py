@@ -152,10 +152,7 @@ class Segment:
         os.ftruncate(self._file().fd, self.size_bytes)
 
     def write_index(self) -> None:
-        """Make the index file equal to the index in memory.
-
-        The file is not fsynced: a lost index is rebuilt.
-        """
+        """Write the index in memory to its file, without fsync: a lost index is rebuilt."""
         path = self.path.with_suffix(INDEX_SUFFIX)
         content = self._file().index.to_bytes()
         try:

@@ -42,10 +42,7 @@ class ReplicationClient(StreamClient):
         self._session = FollowerFetchSession()
 
     def send(self, fetch: FollowerFetchReceived) -> None:
-        """Queue a fetch; a response or a broken stream follows.
-
-        Raises:  StreamOverflow when the leader has stopped reading; close the stream then
-        """
+        """Queue a fetch; on StreamOverflow the leader has stopped reading: close the stream."""
         self._writer.put(encode_fetch(self._session.frame_of(fetch)))
 
     def _parts(self) -> tuple[Coroutine[Any, Any, object], ...]:

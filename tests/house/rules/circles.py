@@ -1,7 +1,7 @@
-"""No import circle anywhere: a module can be read after all that it imports.
+"""No import circle among modules, so that a reader can read a module after all that it imports.
 
-Layers are about packages; this is about the modules within them. Imports for type checking
-count: what needs another module's types to be understood depends on it.
+Import contracts are about packages; this rule is about the modules within them. Imports for type
+checking count, because a module depends on the types that it uses.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.house.rules import layers, tree
 
 
 def import_circles(root: Path) -> list[str]:
-    """Find a circle among the modules that import each other, one at a time."""
+    """Find one circle of modules that import each other; others show after it is gone."""
     try:
         TopologicalSorter(_imports(root)).prepare()
     except CycleError as error:
@@ -25,7 +25,7 @@ def import_circles(root: Path) -> list[str]:
 
 
 def _imports(root: Path) -> Mapping[str, set[str]]:
-    """Return which of our modules each of them imports."""
+    """Return the modules of ours that each module of ours imports."""
     paths = {tree.module_name(path): path for path in tree.shipped_files(root)}
     for path in tree.python_files(root, tree.TESTS):
         paths[".".join(path.with_suffix("").parts).removesuffix(".__init__")] = path

@@ -1,4 +1,4 @@
-"""What code may not do: touch the world from the core, swallow errors, sleep in tests."""
+"""What code may not do: reach the outside world from the core, swallow errors, sleep in tests."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ WORLDLY_BUILTINS = {
     "__import__", "breakpoint", "compile", "eval", "exec", "globals", "hash", "id", "input",
     "open", "print", "vars",
 }  # fmt: skip
-"""hash and id are here because their results differ from run to run; decisions must not."""
+"""Builtins that reach the outside world; results of hash and id differ from run to run."""
 
 MAY_CATCH_EVERYTHING = (
     tree.BROKER / "runtime/event_loop/driver.py",
     tree.BROKER / "kafka_listener/connection.py",
 )
-"""Where no exception may end the process: the driver and the edge to clients."""
+"""Files in which no exception may end the process: the driver and the edge to clients."""
 
 MAY_SLEEP = tree.TESTS / "support/eventually.py"
 
@@ -29,7 +29,7 @@ REASON = re.compile(r"\s+#\s+\S+")
 
 
 def impure(root: Path) -> list[str]:
-    """Find what gives a pure machine a view of the world or of its own asynchrony."""
+    """Find async code in the pure machines, and code of theirs that reaches the outside world."""
     found = []
     for folder in tree.PURE:
         for path in tree.python_files(root, folder):
@@ -38,7 +38,7 @@ def impure(root: Path) -> list[str]:
 
 
 def unfinished(root: Path) -> list[str]:
-    """Find assert and NotImplementedError in shipped code: neither keeps a promise."""
+    """Find assert and NotImplementedError in shipped code, which must raise InvariantViolation."""
     found = []
     for path in tree.shipped_files(root):
         for node in tree.nodes(root, path):
@@ -50,7 +50,7 @@ def unfinished(root: Path) -> list[str]:
 
 
 def swallowing(root: Path) -> list[str]:
-    """Find handlers that catch everything where only the driver and the edges may.
+    """Find handlers that catch everything, outside of the driver and the edges.
 
     A handler that cleans up and raises again is allowed.
     """
@@ -67,7 +67,7 @@ def swallowing(root: Path) -> list[str]:
 
 
 def sleeping(root: Path) -> list[str]:
-    """Find tests that wait for time to pass and not for a condition; yielding is allowed."""
+    """Find tests that wait for time instead of a condition; yielding is allowed."""
     found = []
     for path in tree.python_files(root, tree.TESTS):
         if path == MAY_SLEEP:

@@ -45,7 +45,7 @@ def incomplete_decisions(root: Path) -> list[str]:
 
 
 def status_of(lines: list[str]) -> str:
-    """Return the status that a page gives, nothing if it gives none."""
+    """Return the status that a page gives, an empty text if it gives none."""
     return _fields(lines).get("Status", "")
 
 

@@ -1,7 +1,7 @@
-"""Imports finer than layers: which single modules a package may use.
+"""Which single modules a package may import.
 
-The layers themselves are import contracts in pyproject.toml. This rule checks direct imports
-alone; imports for type checking count.
+The layers are import contracts in pyproject.toml; this table is finer. It is checked against
+direct imports alone, and imports for type checking count.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _GROUND = (
     "strandline.broker_interface",
 )
 _SHELL = (*_VOCABULARY, *_GROUND, "strandline.log_fields")
-"""What a package that performs effects may use; unlike core and controller it logs."""
+"""What a package that performs effects may import; unlike core and controller it logs."""
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "strandline.model": (),
@@ -113,7 +113,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *_GROUND,
     ),
 }
-"""The nearest entry above a module applies; runtime and dump_log have none."""
+"""A module's entry is its own or its nearest package's; runtime and dump_log may import all."""
 
 ABOVE = ("strandline.runtime", "strandline.dump_log")
 OURS = ("strandline", *(package.name for package in tree.PACKAGES if package != tree.BROKER))
@@ -131,13 +131,13 @@ def forbidden_imports(root: Path) -> list[str]:
 
 
 def ambiguous_names(root: Path) -> list[str]:
-    """Find modules and folders that could replace one of Python's own."""
+    """Find modules and folders that could replace a module of Python."""
     found = []
     for path in tree.python_files(root):
         if path.name in {"types.py", "logging.py", "operator.py", "utils.py"}:
             found.append(f"{path}: a module of that name misleads")
         if path.parts[0] == "operator" and (path.name == "conftest.py" or len(path.parts) == 2):
-            found.append(f"{path}: would make Python's operator module another")
+            found.append(f"{path}: could replace Python's operator module")
     return found
 
 

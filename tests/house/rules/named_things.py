@@ -1,7 +1,7 @@
 """Every name in the tree: of files, modules, members, settings, fields.
 
-Used by `references`. Where a name is ambiguous, one match is enough: a path may start at any
-package, and a string in code counts as a name.
+`references` uses it. An ambiguous name needs one match: a path may start at any package, and a
+string in code counts as a name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.house.rules.decisions import DECISIONS
 from tests.house.rules.reach import CONFIG, DECLARERS
 
 BEGINNINGS = (Path(), *tree.PACKAGES, *(package.parent for package in tree.PACKAGES))
-"""Where a path or a dotted name in a text may start, besides the folder of the text itself."""
+"""The folders where a path or dotted name in a text may start, besides the text's own folder."""
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 CRDS = Path("helm/strandline/templates")
@@ -25,18 +25,18 @@ FIELDS_OF_OBJECTS = {"metadata", "spec", "status"}
 WORD = re.compile(r"\w+")
 HOUSE_TESTS = Path("tests/house")
 SPELLED_LENGTH_MAX = 100
-"""Longer strings of code are prose."""
+"""A longer string of code counts as prose, not as a name."""
 
 OF_OTHERS = {
     "socket.connection.setup.timeout.ms",  # a setting of librdkafka
     "spark.read.format",
     *("true", "false", "null"),
 }
-"""Names in programs of others."""
+"""Names that belong to other programs."""
 
 
 class NamedThings:
-    """All names of one tree, gathered once."""
+    """All names of one tree, collected once."""
 
     def __init__(self, root: Path) -> None:
         self._paths: set[Path] = set()
@@ -62,7 +62,7 @@ class NamedThings:
         return _normal(own_folder / link) in self._paths
 
     def has_file_name(self, name: str) -> bool:
-        """Tell whether any file, or one that our code makes, has this name."""
+        """Tell whether a file of the tree, or one that our code makes, has this name."""
         return name in self._strings or any(path.name == name for path in self._paths)
 
     def has_setting(self, name: str) -> bool:
@@ -122,11 +122,11 @@ class NamedThings:
             if isinstance(each, ast.ClassDef):
                 self._classes[each.name] |= inner
         self._modules[path] = members
-        said = {n.value for n in tree.nodes(root, path) if isinstance(n, ast.Expr)}
+        docstrings = {n.value for n in tree.nodes(root, path) if isinstance(n, ast.Expr)}
         for node in tree.nodes(root, path):
             if isinstance(node, ast.Constant):
-                # A docstring does not prove the names it uses, nor does a planted offence.
-                if node not in said and not path.is_relative_to(HOUSE_TESTS):
+                # Names in a docstring, or in a planted offence, do not prove that they exist.
+                if node not in docstrings and not path.is_relative_to(HOUSE_TESTS):
                     self._read_constant(node.value)
             else:
                 self._read_node(node)
@@ -160,7 +160,7 @@ def _defined(node: ast.stmt) -> set[str]:
 
 
 def _members(of_class: ast.ClassDef) -> set[str]:
-    """Return what a class defines, and what its methods set on self."""
+    """Return the names that a class defines and that its methods set on self."""
     members = {name for each in of_class.body for name in _defined(each)}
     for node in ast.walk(of_class):
         if isinstance(node, ast.Assign | ast.AnnAssign):

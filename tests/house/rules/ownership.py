@@ -1,4 +1,4 @@
-"""Each value has one owner: machines change their own alone, and what docstrings claim is so.
+"""Each value has one owner: machines change their own alone, and ownership claims are true.
 
 A claim has one of these forms, in the docstring of a module (then about all its classes), of a
 class, or below an alias (then about the classes that it joins):
@@ -13,8 +13,8 @@ class is assigned, and no method is called that assigns one; if X is the class i
 call its methods. Made, and changed if the class is frozen: no object of the class is made outside
 of X. Used, called: only X imports the module or the class.
 
-Names are looked at, not types: an attribute or method counts as one of the class where the file
-imports the class, or where no other class has one of that name.
+The rule compares names, not types: an attribute or method counts as one of the class if the file
+imports the class, or if no other class has one of that name.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ CHANGES_IN_PLACE = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem",
     "popleft", "remove", "setdefault", "sort", "update",
 }  # fmt: skip
-"""Methods by which lists, dicts, sets and deques change."""
+"""Methods that change lists, dicts, sets and deques."""
 
 ONE_OWNER = tree.PURE
-"""Where an object's attributes are changed by its own methods alone."""
+"""Folders in which only an object's own methods may change its attributes."""
 
 
 @dataclass(frozen=True)
 class OwnedClass:
-    """A class that a claim may be about; changers are its methods that change it."""
+    """A class that a claim may be about; `changers` are the methods that change its objects."""
 
     name: str
     path: Path
@@ -60,7 +60,7 @@ class OwnedClass:
 
 @dataclass(frozen=True)
 class Claim:
-    """What one docstring says: about a whole module if module is set."""
+    """A claim of one docstring; it is about a whole module if `module` is set."""
 
     path: Path
     verb: str
@@ -127,7 +127,7 @@ class Sources:
 def foreign_changes(root: Path) -> list[str]:
     """Find statements of a machine that change an attribute of another object.
 
-    What a method does to its own object, and to local values, is its own affair.
+    A method may change its own object and local values.
     """
     return [
         f"{path}:{attribute.lineno}: changes {tree.dotted(attribute)} of another object"
@@ -140,7 +140,7 @@ def foreign_changes(root: Path) -> list[str]:
 
 
 def broken_ownership(root: Path) -> list[str]:
-    """Find what docstrings say about owners and the code does not keep."""
+    """Find ownership claims of docstrings that the code does not keep."""
     sources = Sources(root)
     offences: list[str] = []
     for path in sources.paths:
@@ -202,7 +202,7 @@ def _changes(sources: Sources, path: Path, claim: Claim) -> Iterator[str]:
 def _docstrings(
     sources: Sources, path: Path
 ) -> Iterator[tuple[str, tuple[OwnedClass, ...], str | None]]:
-    """Yield the docstrings that may claim something, and the classes that they are about."""
+    """Yield the docstrings that may have a claim, and the classes that they are about."""
     module = tree.parse(sources.root, path)
     own = {e.name: e for found in sources.classes.values() for e in found if e.path == path}
     yield ast.get_docstring(module) or "", tuple(own.values()), tree.module_name(path)

@@ -23,7 +23,7 @@ PROTOCOL_HEADERS = (
 STEPS = {"make lint", "make types", ".ci/coverage"}
 """Commands besides the tests whose failure fails `make test`."""
 LOOKED_AT = re.compile(r"(?:measured|watched) \d{4}-\d\d-\d\d at [0-9a-f]{7,40}(?:: .+)?")
-"""States of a promise that no test checks: the day and the revision of the last look."""
+"""States of a promise that no test checks, with the day and revision of the last check by hand."""
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(acceptance/([\w-]+\.md)\)")
 TEST_ID = re.compile(
@@ -33,7 +33,7 @@ NUMBER = re.compile(r"[TI]\d{1,2}[a-z]?")
 CITED = re.compile(rf"\b(?:(I)(\d{{1,2}})-I(\d{{1,2}})|({NUMBER.pattern}))\b")
 """A number in prose, or a range of invariants."""
 NAMED_AFTER = re.compile(r"(?:test_)?t0?(\d{1,2}[a-z]?)_")
-"""A scenario's file or a test that is named after its number."""
+"""The name of a scenario file or test that begins with its number."""
 PROSE = {".md", ".py", ".txt"}
 
 
@@ -94,14 +94,14 @@ def cited_cases(root: Path) -> list[str]:
 
 
 def hollow_floor(root: Path) -> list[str]:
-    """Find a floor that lacks a tier, or would let a tier without tests pass."""
+    """Find a floor that lacks a tier, or lets a tier without tests pass."""
     floor = tomllib.loads((root / FLOOR).read_text())["floor"]
     found = [f"{FLOOR}: tiers are {sorted(TIERS)}"] if set(floor) != TIERS else []
     return found + [f"{FLOOR}: {tier} = {least}" for tier, least in floor.items() if least < 1]
 
 
 def unresolved(root: Path, test_id: str) -> list[str]:
-    """Judge a test id: a scenario file, a test file, or a test in it; ignore its case."""
+    """Judge a test id, apart from its case: a scenario file, a test file, or a test in it."""
     match = TEST_ID.fullmatch(test_id)
     if match is None or not (root / match["path"]).is_file():
         return [f"no such test: {test_id}"]

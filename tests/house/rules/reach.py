@@ -1,6 +1,6 @@
-"""What is written must be used: modules by the broker's process, settings by code that obeys.
+"""Modules must be used by the broker's process, and settings by code.
 
-A module that no process imports and a key that no code reads promise what does not happen.
+A module that no process imports, or a key that no code reads, promises what does not happen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONFIG = tree.BROKER / "config"
 BROKER_CONFIG = "BrokerConfig"
 DECLARERS = {"integer", "text"}
 NOT_READERS = {"check"}
-"""Methods of a concern that check a setting without obeying it."""
+"""Methods of a concern that check a setting and do not use it otherwise."""
 
 
 def unreached_modules(root: Path) -> list[str]:
@@ -45,7 +45,7 @@ def unreached_modules(root: Path) -> list[str]:
 
 
 def unread_settings(root: Path) -> list[str]:
-    """Find settings that no code outside config/ reads: such a key would have no effect.
+    """Find settings that no code outside config/ reads, which have no effect.
 
     Code reads a setting if it takes the attribute from a concern. A value is the concern by its
     annotation, by its field in the broker's configuration, or by assignment from either. A call
@@ -96,7 +96,7 @@ class _Reader:
     def taken(self, nodes: Sequence[ast.AST]) -> set[str]:
         """Return the attributes that a module takes from the concern."""
         before = -1
-        while before < len(self._names):  # an assignment may stand above that of its source
+        while before < len(self._names):  # an assignment may come before that of its source
             before = len(self._names)
             for node in nodes:
                 self._note(node)
@@ -152,7 +152,7 @@ def _imported(root: Path, module: str, path: Path) -> Iterator[str]:
 
 
 def _running(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that run at the import of a module, also those in its blocks."""
+    """Yield the statements that run at the import of a module, including those in its blocks."""
     for node in statements:
         yield node
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

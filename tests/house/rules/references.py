@@ -1,8 +1,8 @@
-"""What is named must exist: files, modules, members of classes, settings, decisions.
+"""Names in texts must exist: files, modules, members of classes, settings, decisions.
 
-The rule reads the documents, every docstring, and the lists of the house rules themselves: an
-entry that names nothing switches its rule off. CHANGELOG.md is history and may name removed
-things. A decision that is not built yet may name future ones.
+The rule reads the documents, every docstring, and the lists of the house rules, because an entry
+that names nothing switches its rule off. CHANGELOG.md is history and may name removed things. A
+decision that is not built yet may name future things.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DECISION = re.compile(r"\bADR (\d{4})\b")
 
 FENCE = "```"
 MODULES_FENCE = "```modules"
-"""Starts a drawing of layers: every word before a number sign is a module of the broker."""
+"""Begins a list of layers, in which every word before a number sign is a module of the broker."""
 
 OUR_MODULE = re.compile(r"strandline(?:_analysis|_api|_cli|_operator)?(?:\.\w+)*")
 IN_CONTRACTS = re.compile(r"[()\s|:]+")
@@ -48,7 +48,7 @@ CHOICE = re.compile(r"(.*)\{(.*)\}(.*)")
 
 
 class Text(NamedTuple):
-    """A text to check, and its place."""
+    """A text to check, with its file and line."""
 
     path: Path
     line: int
@@ -103,7 +103,7 @@ def _dangling(things: NamedThings, text: Text) -> Iterator[str]:
         words = [word for word in BETWEEN_WORDS.split(code) if word]
         for word in words:
             name = word.partition("::")[0].rstrip(".:")
-            if not _is_borne(things, name, text.path, is_alone=len(words) == 1):
+            if not _exists(things, name, text.path, is_alone=len(words) == 1):
                 yield name
     prose = CODE.sub(" ", text.words)
     for name in LINK.findall(prose):
@@ -120,7 +120,7 @@ def _dangling(things: NamedThings, text: Text) -> Iterator[str]:
             yield f"ADR {number}"
 
 
-def _is_borne(things: NamedThings, name: str, where: Path, *, is_alone: bool) -> bool:
+def _exists(things: NamedThings, name: str, where: Path, *, is_alone: bool) -> bool:
     """Tell whether a name in code style exists; text that is no name passes."""
     if FILE.fullmatch(name):
         # In a docstring `x.py` is a file of the same folder, in a document any file of that name.
@@ -138,7 +138,7 @@ def _is_borne(things: NamedThings, name: str, where: Path, *, is_alone: bool) ->
 
 
 def _entries_of_rules(root: Path) -> Iterator[Text]:
-    """Yield the modules and paths that the rules of the house spell."""
+    """Yield the modules and paths that the house rules name."""
     for path in tree.python_files(root, HOUSE_RULES):
         for node in tree.nodes(root, path):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
@@ -156,7 +156,7 @@ def _entries_of_rules(root: Path) -> Iterator[Text]:
 
 
 def _modules_of_project(root: Path) -> Iterator[Text]:
-    """Yield the modules that import contracts and linter settings spell."""
+    """Yield the modules that import contracts and linter settings name."""
     for number, line in enumerate(_project(root).splitlines(), start=1):
         for quoted in re.findall(r'"([^"]+)"', line):
             for word in IN_CONTRACTS.split(quoted):
@@ -165,7 +165,7 @@ def _modules_of_project(root: Path) -> Iterator[Text]:
 
 
 def _unmatched_patterns(root: Path) -> Iterator[str]:
-    """Yield the patterns of the linter's exceptions that no file matches."""
+    """Find patterns of the linter's exceptions that no file matches."""
     linter = tomllib.loads(_project(root)).get("tool", {}).get("ruff", {}).get("lint", {})
     for written in linter.get("per-file-ignores", {}):
         choice = CHOICE.fullmatch(written)

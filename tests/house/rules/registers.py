@@ -39,7 +39,7 @@ VERB_USE = re.compile(r"`make ((?!\.)[a-z][a-z-]*)\b")
 def metric_names_elsewhere(root: Path) -> list[str]:
     """Find metric names spelled out in shipped code anywhere but in names.py."""
     return [
-        f"{path}:{node.lineno}: {node.value} belongs into names.py"
+        f"{path}:{node.lineno}: {node.value} belongs in names.py"
         for path in tree.shipped_files(root)
         if path != NAMES
         for node in tree.nodes(root, path)
@@ -51,7 +51,7 @@ def metric_names_elsewhere(root: Path) -> list[str]:
 
 
 def metrics_without_exporter(root: Path) -> list[str]:
-    """Find rows of names.py that the broker or the operator never names: nothing exports them."""
+    """Find rows of names.py that no exporter names: neither the broker nor the operator."""
     if not (root / NAMES).is_file():
         return [f"{NAMES}: missing"]
     declared = {
@@ -77,7 +77,7 @@ def metrics_without_exporter(root: Path) -> list[str]:
 
 
 def repeated_error_numbers(root: Path) -> list[str]:
-    """Find error names that share a number: an enum would silently make them one."""
+    """Find error names that share a number, because an enum would make them one silently."""
     numbers: Counter[str] = Counter()
     for node in tree.nodes(root, ERRORS):
         if isinstance(node, ast.ClassDef) and node.name == "ErrorCode":
@@ -129,7 +129,7 @@ def loosened_types(root: Path) -> list[str]:
     return found
 
 
-def verbs_that_are_not(root: Path) -> list[str]:
+def wrong_verbs(root: Path) -> list[str]:
     """Find verbs without a help text, and documents that name a missing verb.
 
     Only the lists of promises may name future verbs.
@@ -150,7 +150,7 @@ def verbs_that_are_not(root: Path) -> list[str]:
 
 
 def stale_generated_code(root: Path) -> list[str]:
-    """Find generated protobuf code that is not what `make proto` makes of its source."""
+    """Find generated protobuf code that differs from what `make proto` generates."""
     sources = [path for path in tree.files(root, Path("protos")) if path.suffix == ".proto"]
     if not sources:
         return ["protos: no source"]

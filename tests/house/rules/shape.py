@@ -15,7 +15,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def too_long(root: Path) -> list[str]:
-    """Find hand-written files and functions that are longer than a reader can hold."""
+    """Find hand-written files and functions that are longer than their limit."""
     found = []
     for path in tree.python_files(root):
         pure = any(path.is_relative_to(folder) for folder in tree.PURE)
@@ -34,7 +34,7 @@ def too_long(root: Path) -> list[str]:
 def undocumented(root: Path) -> list[str]:
     """Find modules, public classes and public functions without a docstring.
 
-    Tests need none, because their titles explain them; their modules need one.
+    A test function needs none, because its name explains it; a test module needs one.
     """
     found = []
     for path in tree.python_files(root):

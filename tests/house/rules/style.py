@@ -1,4 +1,4 @@
-"""One way to write it: the module's logger, its imports of neighbours, a log line's values."""
+"""One way to write a module's logger, its imports from its own folder, and a log line's values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOGGER = "_log"
 
 
 def many_ways(root: Path) -> list[str]:
-    """Find loggers of another name, neighbours imported absolutely, values outside `fields`."""
+    """Find loggers of another name, absolute imports in one folder, log values outside `fields`."""
     return [
         f"{path}:{line}: {what}"
         for path in tree.shipped_files(root)

@@ -1,6 +1,6 @@
-"""Reading the tree: which files are ours, and their syntax trees.
+"""Reads the tree for the rules: which files are ours, and their syntax trees.
 
-Used by every rule. Generated code and folders that tools make are not ours.
+Generated code and folders that tools make are not ours.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def files(root: Path, under: Path = Path()) -> Iterator[Path]:
     for folder, folders, names in os.walk(root / under):
         folders[:] = sorted(name for name in folders if _is_ours(name))
         for name in sorted(names):
-            # A worktree of git has a file where a clone has the folder.
+            # In a worktree of git `.git` is a file, in a clone it is a folder.
             if not name.endswith(GENERATED_ENDINGS) and name != ".git":
                 yield (Path(folder) / name).relative_to(root)
 
@@ -61,7 +61,7 @@ def nodes(root: Path, path: Path) -> tuple[ast.AST, ...]:
 
 
 def forget() -> None:
-    """Free the cache: every garbage collection would visit its half a million objects."""
+    """Free the cache, because every garbage collection would visit its half a million objects."""
     nodes.cache_clear()
     parse.cache_clear()
 

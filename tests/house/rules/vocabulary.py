@@ -1,7 +1,7 @@
-"""One word for one thing: words that gave way to the field's terms, and classes named twice.
+"""One word for one thing: retired words do not come back, and no two classes share a name.
 
-`docs/glossary.md` is the vocabulary. A private word that gave way to a term does not come back, and
-a search for the name of a class finds one class.
+`docs/glossary.md` is the vocabulary. A retired word is a private one that a term of Kafka, Raft or
+Kubernetes has replaced.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GLOSSARY = Path("docs/glossary.md")
 GLOSSARY_LINES_MAX = 60
 THIS = Path("tests/house/rules/vocabulary.py")
 PAST = (Path("CHANGELOG.md"), Path("docs/acceptance.md"), Path("docs/acceptance"))
-"""What was promised or released stands in the words of its day."""
+"""Records of promises and releases, which keep the words of their day."""
 
 RETIRED = {
     "Surroundings": "BrokerContext",
@@ -46,14 +46,14 @@ RETIRED = {
     "swarm": "plan_generator",
     "pod_trouble": "pod_diagnostics",
 }
-"""Identifiers of ours that have a term of the field instead; the value is that term."""
+"""Our former identifiers, and the terms that replaced them."""
 
 REPEATED = {"Ticked": "an event of two machines; its name is a label value of a metric"}
-"""Classes that may stand twice, with the reason."""
+"""Class names that may be used twice, with the reason."""
 
 
 def retired_words(root: Path) -> list[str]:
-    """Find words that gave way to a term, in any text of the tree but its past."""
+    """Find retired words in any text of the tree but PAST."""
     words = re.compile(rf"\b(?:{'|'.join(RETIRED)})\b")
     return [
         f"{path}:{number}: {match[0]}, the term is {RETIRED[match[0]]}"
@@ -65,13 +65,13 @@ def retired_words(root: Path) -> list[str]:
 
 
 def repeated_classes(root: Path) -> list[str]:
-    """Find classes of one name in several shipped files."""
+    """Find class names that several shipped files define."""
     homes = defaultdict[str, list[Path]](list)
     for path in tree.shipped_files(root):
         for name in _public_classes(tree.parse(root, path)):
             homes[name].append(path)
     return [
-        f"class {name} stands in {', '.join(map(str, paths))}"
+        f"class {name} is defined in {', '.join(map(str, paths))}"
         for name, paths in sorted(homes.items())
         if len(paths) > 1 and name not in REPEATED
     ]

@@ -1,8 +1,8 @@
 """The walks of ARCHITECTURE.md: each hop names a file and a function that is in it.
 
-A walk is a numbered list under a heading of its own below `## Walks`. A hop begins with the file,
-below the broker's package or from the top, and the function or method; what it does follows. A
-walk that grows beyond the bound is too long to be remembered, and the way it tells too long.
+A walk is a numbered list under a heading of its own below `## Walks`. A hop begins with a file,
+relative to the broker's package or to the root, and a function or method; then it says what that
+does. A walk beyond the bound is too long for a reader, and so is the way through the code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STARTS = (tree.BROKER, Path())
 
 
 def broken_walks(root: Path) -> list[str]:
-    """Find walks that are missing or too long, and hops whose function is not where they say."""
+    """Find walks that are missing or too long, and hops whose function is not in their file."""
     if not (root / PAGE).exists():
         return []
     lines = tree.lines(root, PAGE)

@@ -1,4 +1,4 @@
-"""Words that must not be in the tree: paths of one machine, registries, numbers of tickets."""
+"""Words that must not be in the tree: paths of one machine, registries, issue numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REGISTRIES = (
 )
 
 _BARE_NUMBER = re.compile(r"(?<![\w&/#\[{$])#\d{1,5}\b(?!\.)")
-"""In prose; in Python a number sign with digits can be a tag of a schema."""
+"""An issue number in prose; in Python a number sign with digits can be a tag of a schema."""
 
 FORBIDDEN: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("an issue number", re.compile(r"\bissues?[ /]+#?\d+", re.IGNORECASE)),

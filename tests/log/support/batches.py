@@ -1,4 +1,4 @@
-"""A tiny encoder of record batches v2, written from the format and not from our parser."""
+"""A tiny encoder of record batches v2, written from Kafka's format and not from our parser."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def batch(
     last_offset_delta: int | None = None,
     records_count: int | None = None,
 ) -> bytes:
-    """Encode one batch; the last two arguments lie about the records."""
+    """Encode one batch; the last two arguments replace the true counts in its header."""
     count = len(values)
     covered = struct.pack(
         ">hiqqqhii",
@@ -57,7 +57,7 @@ def batch(
 
 
 def stamped(source: bytes, *, base_offset: int, leader_epoch: int) -> bytes:
-    """Return a batch with other base offset and leader epoch, as a leader stores it."""
+    """Return a batch with this base offset and leader epoch, as a leader stores it."""
     return (
         struct.pack(">q", base_offset)
         + source[8:12]

@@ -1,4 +1,4 @@
-"""Logs in a temporary data directory, and their contents."""
+"""Logs in a temporary data directory, and reads of their contents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL_INDEX = LogLimits(index_interval_bytes=64, index_size_max_bytes=1024)
 
 @dataclass
 class Workshop:
-    """One data directory, small segments, and a log that can be opened again and again."""
+    """One data directory with small segments, and a log that a test can open more than once."""
 
     root: Path
     settings: TopicSettings = field(default_factory=lambda: TopicSettings(segment_bytes=400))
@@ -71,7 +71,7 @@ def append(
 
 
 def content(log: PartitionLog) -> bytes:
-    """Return every byte of the log, as a read of all of it gives them."""
+    """Return the bytes of all batches of the log."""
     parts = log.read(
         from_offset=log.log_start_offset, up_to_offset=log.log_end_offset, max_bytes=1 << 30
     )

@@ -1,4 +1,4 @@
-"""A producer's pipeline whose head a broker refuses: the next batches share the refusal."""
+"""A broker refuses the first batch of a producer's pipeline: the next ones share the refusal."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ EPOCH = BrokerEpoch(1)
 CONTROLLER_EPOCH = ControllerEpoch(1)
 PRODUCER = 9
 RECORDS = 2
-"""Of each batch."""
+"""Records of each batch."""
 LIMIT_MS = 5_000
 NONE = ErrorCode.NONE
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -68,7 +68,7 @@ OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class Node:
-    """Broker 1 as its clients see it: the shipped core over real logs; peers are not answered."""
+    """Broker 1 as its clients see it: the shipped core over real logs, without peers."""
 
     def __init__(self, folder: Path) -> None:
         self.directory = DataDirectory.open(folder)
@@ -132,7 +132,7 @@ class Node:
         others: tuple[BrokerId, ...] = (),
         min_insync_replicas: int = 1,
     ) -> None:
-        """Receive a leader and others in its ISR, and wait until that is applied."""
+        """Receive a state with this leader and ISR, and wait until the core has applied it."""
         isr = tuple(IsrEntry(broker_id=each, broker_epoch=EPOCH) for each in (leader, *others))
         state = PartitionState(
             replicas=(ME, OTHER),
@@ -175,7 +175,7 @@ class Node:
         producer: int = PRODUCER,
         timeout_ms: int = LIMIT_MS,
     ) -> list[ErrorCode]:
-        """Send batches one behind the other, each before the one before it is answered."""
+        """Send batches without waiting for the responses in between; return their error codes."""
         awaited = [
             self.broker_api.produce(
                 [
@@ -196,8 +196,8 @@ class Node:
             )
             for sequence in sequences
         ]
-        answers = [await each for each in awaited]
-        return [answer[0].error for answer in answers]
+        responses = [await each for each in awaited]
+        return [response[0].error for response in responses]
 
 
 def _fail(error: Exception) -> NoReturn:
@@ -228,10 +228,10 @@ async def refuse_under_min_isr(node: Node, epoch: int) -> None:
         pytest.param(refuse_under_min_isr, NOT_ENOUGH, id="under min ISR"),
     ],
 )
-def test_what_came_behind_a_refused_batch_is_refused_alike_until_that_comes_again(
+def test_batches_behind_a_refused_one_share_its_refusal_until_it_comes_again(
     tmp_path: Path, refuse: Callable[[Node, int], Awaitable[None]], error: ErrorCode
 ) -> None:
-    """A client that receives OUT_OF_ORDER_SEQUENCE_NUMBER renumbers what is in doubt elsewhere."""
+    """OUT_OF_ORDER_SEQUENCE_NUMBER instead would make the client renumber batches in doubt."""
 
     async def scenario(node: Node) -> None:
         await node.apply_state(ME, 0)
@@ -245,10 +245,10 @@ def test_what_came_behind_a_refused_batch_is_refused_alike_until_that_comes_agai
     with_node(tmp_path, scenario)
 
 
-def test_a_producer_not_known_yet_does_not_begin_behind_its_refused_first_batch(
+def test_a_new_producer_does_not_begin_behind_its_refused_first_batch(
     tmp_path: Path,
 ) -> None:
-    """The client would take the acknowledgement of the second batch for one of both."""
+    """The client would take an acknowledgement of the second batch for one of both batches."""
 
     async def scenario(node: Node) -> None:
         await node.apply_state(OTHER, 0)
@@ -260,7 +260,7 @@ def test_a_producer_not_known_yet_does_not_begin_behind_its_refused_first_batch(
     with_node(tmp_path, scenario)
 
 
-def test_a_partition_not_known_yet_refuses_what_comes_behind_when_it_is_known(
+def test_batches_behind_a_refusal_of_an_unknown_partition_share_it_once_the_partition_is_known(
     tmp_path: Path,
 ) -> None:
     async def scenario(node: Node) -> None:
@@ -285,7 +285,7 @@ def test_a_gap_that_no_refusal_explains_is_out_of_order(tmp_path: Path) -> None:
     with_node(tmp_path, scenario)
 
 
-def test_a_client_that_gave_the_refused_batch_up_is_told_of_the_gap_at_its_retry(
+def test_a_client_that_dropped_the_refused_batch_gets_out_of_order_at_its_retry(
     tmp_path: Path,
 ) -> None:
     async def scenario(node: Node) -> None:
@@ -312,7 +312,7 @@ def test_no_more_batches_share_a_refusal_than_can_be_in_flight_behind_it(tmp_pat
     with_node(tmp_path, scenario)
 
 
-def test_what_comes_behind_a_batch_that_was_appended_but_not_acknowledged_is_judged_by_itself(
+def test_a_batch_behind_an_appended_but_unacknowledged_one_is_judged_by_itself(
     tmp_path: Path,
 ) -> None:
     async def scenario(node: Node) -> None:
@@ -335,7 +335,7 @@ def test_neither_another_producer_nor_another_epoch_shares_a_refusal(tmp_path: P
     with_node(tmp_path, scenario)
 
 
-def test_what_comes_behind_a_retry_that_timed_out_is_judged_by_itself(tmp_path: Path) -> None:
+def test_a_batch_behind_a_retry_that_timed_out_is_judged_by_itself(tmp_path: Path) -> None:
     async def scenario(node: Node) -> None:
         await node.apply_state(ME, 0, others=(OTHER,))
         assert await node.send(0, 0, timeout_ms=0) == [ErrorCode.REQUEST_TIMED_OUT] * 2
@@ -345,7 +345,7 @@ def test_what_comes_behind_a_retry_that_timed_out_is_judged_by_itself(tmp_path: 
     with_node(tmp_path, scenario)
 
 
-def test_a_leader_reads_a_header_once_and_sums_a_batch_once(
+def test_a_leader_reads_a_header_once_and_checks_a_crc_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Counter[str]()

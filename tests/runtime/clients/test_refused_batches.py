@@ -1,4 +1,4 @@
-"""Bounds and arithmetic of shared refusals; test_broker_api has the clients' view."""
+"""Bounds and arithmetic of shared refusals; `test_broker_api` shows what clients get."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_partitions_of_a_producer_share_nothing() -> None:
         ErrorCode.INVALID_PRODUCER_EPOCH,
     ],
 )
-def test_what_does_not_pass_is_not_shared(final: ErrorCode) -> None:
+def test_a_refusal_that_is_final_is_not_shared(final: ErrorCode) -> None:
     refused = RefusedBatches()
     refused.note(sent(0), final)
     assert len(refused) == 0
@@ -64,7 +64,7 @@ def test_the_oldest_refusal_is_forgotten_over_the_bound() -> None:
     ]
 
 
-def test_a_judged_batch_leaves_nothing_behind() -> None:
+def test_a_refused_batch_that_comes_again_ends_the_sharing() -> None:
     refused = RefusedBatches()
     refused.note(sent(0), NOT_LEADER)
     assert refused.shared(sent(0)) is NONE

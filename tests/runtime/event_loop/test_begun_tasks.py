@@ -1,4 +1,4 @@
-"""Tasks end with their owner, and their errors do not stay unseen."""
+"""Tasks end with their owner, and their errors are reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def wait_for_ever() -> None:
     await asyncio.Event().wait()
 
 
-def test_close_ends_all_of_them() -> None:
+def test_close_ends_all_tasks() -> None:
     async def scenario() -> None:
         tasks = BegunTasks()
         ended: list[int] = []
@@ -37,7 +37,7 @@ def test_close_ends_all_of_them() -> None:
     asyncio.run(scenario())
 
 
-def test_all_done_waits_for_those_that_begin_meanwhile() -> None:
+def test_all_done_waits_for_tasks_that_begin_meanwhile() -> None:
     async def scenario() -> None:
         tasks = BegunTasks()
         done: list[str] = []
@@ -77,7 +77,7 @@ def test_unexpected_error_reaches_the_handler_of_the_loop() -> None:
     asyncio.run(scenario())
 
 
-def test_task_that_loses_a_cancellation_is_cancelled_again(
+def test_task_that_swallows_a_cancellation_is_cancelled_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""A driver never nests steps, and no failure of a step passes unnoticed."""
+"""A driver never nests steps, and reports each failure of a step."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NOW_MS = 1_000
 
 
 class Echo:
-    """Answers each event with effects by a table, and keeps the events."""
+    """A machine that returns effects by a table, and keeps the events."""
 
-    def __init__(self, answers: dict[Event, list[Effect]]) -> None:
-        self.answers = answers
+    def __init__(self, effects_of: dict[Event, list[Effect]]) -> None:
+        self.effects_of = effects_of
         self.events: list[Event] = []
         self.ticked = asyncio.Event()
         self.wakeup_ms: int | None = None
@@ -27,7 +27,7 @@ class Echo:
         self.events.append(event)
         if event == "tick":
             self.ticked.set()
-        return self.answers.get(event, [])
+        return self.effects_of.get(event, [])
 
     @property
     def next_wakeup_ms(self) -> int | None:
@@ -35,10 +35,10 @@ class Echo:
 
 
 class Driven:
-    """A driver over an Echo; perform raises what `failing` holds for an effect."""
+    """A driver of an Echo; `perform` raises the error that `failing` has for an effect."""
 
-    def __init__(self, answers: dict[Event, list[Effect]]) -> None:
-        self.machine = Echo(answers)
+    def __init__(self, effects_of: dict[Event, list[Effect]]) -> None:
+        self.machine = Echo(effects_of)
         self.performed: list[Effect] = []
         self.failing: dict[Effect, Exception] = {}
         self.reentering: dict[Effect, Event] = {}
@@ -64,9 +64,9 @@ class Driven:
         return f"lost {error}"
 
 
-def driven(answers: dict[Event, list[Effect]], scenario: Callable[[Driven], None]) -> Driven:
+def driven(effects_of: dict[Event, list[Effect]], scenario: Callable[[Driven], None]) -> Driven:
     async def run() -> Driven:
-        one = Driven(answers)
+        one = Driven(effects_of)
         scenario(one)
         one.driver.stop()
         return one
@@ -83,7 +83,7 @@ def test_an_event_that_comes_while_effects_are_performed_waits_its_turn() -> Non
     assert one.performed == ["a1", "a2", "b1"]
 
 
-def test_a_disk_failure_drops_the_rest_of_the_step_and_is_told() -> None:
+def test_a_disk_failure_drops_the_rest_of_the_step_and_becomes_an_event() -> None:
     def scenario(one: Driven) -> None:
         one.failing = {"write": LogDirectoryFailed("disk")}
         one.driver.submit("a")
@@ -94,7 +94,7 @@ def test_a_disk_failure_drops_the_rest_of_the_step_and_is_told() -> None:
     assert one.broken == []
 
 
-def test_any_other_failure_breaks_a_promise_and_nothing_more_is_taken() -> None:
+def test_any_other_failure_is_an_invariant_violation_and_ends_the_driver() -> None:
     def scenario(one: Driven) -> None:
         one.failing = {"a1": KeyError("a bug")}
         one.driver.submit("a")

@@ -1,4 +1,4 @@
-"""The HTTP port: bad input gets one log line and a closed connection."""
+"""The HTTP port logs one line for bad input and closes the connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIVE = b"GET /live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 class Lines(logging.Handler):
-    """Everything that reaches the log of a broker, as its lines."""
+    """Keeps the lines of a broker's log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,26 +39,26 @@ def written() -> Iterator[Lines]:
     root.removeHandler(lines)
 
 
-def answers_to(*sent: bytes) -> list[bytes]:
-    """Return a server's response on each connection until it closed them."""
+def responses_to(*sent: bytes) -> list[bytes]:
+    """Send each input on a connection of its own; return the bytes until the server closes it."""
 
     def ask(port: int, data: bytes) -> bytes:
         with socket.create_connection(("127.0.0.1", port), 10) as client:
-            answer = b""
+            response = b""
             try:
                 client.sendall(data)
                 while piece := client.recv(65_536):
-                    answer += piece
+                    response += piece
             except ConnectionError:
-                pass  # closed with bytes of ours unread
-            return answer
+                pass  # the server closed with bytes of ours unread
+            return response
 
     async def scenario() -> list[bytes]:
         probes = ProbeServer(Metrics(), ready=lambda: True)
         port = await probes.start(0)
-        answers = [await asyncio.to_thread(ask, port, data) for data in sent]
+        responses = [await asyncio.to_thread(ask, port, data) for data in sent]
         await probes.stop()
-        return answers
+        return responses
 
     return asyncio.run(scenario())
 
@@ -73,8 +73,10 @@ def answers_to(*sent: bytes) -> list[bytes]:
         pytest.param(b"GET /live HTTP/1.1\r\nContent-Length: x\r\n\r\n", id="a bad length"),
     ],
 )
-def test_garbage_is_told_in_one_line_and_the_port_goes_on(written: Lines, data: bytes) -> None:
-    _, after = answers_to(data, LIVE)
+def test_garbage_is_logged_in_one_line_and_the_port_keeps_serving(
+    written: Lines, data: bytes
+) -> None:
+    _, after = responses_to(data, LIVE)
     assert after.startswith(b"HTTP/1.1 200")
     (text,) = written.lines
     line = json.loads(text)
@@ -84,9 +86,9 @@ def test_garbage_is_told_in_one_line_and_the_port_goes_on(written: Lines, data: 
     assert len(text) < 1_000
 
 
-def test_a_good_request_and_an_unknown_path_are_not_told(written: Lines) -> None:
+def test_a_good_request_and_an_unknown_path_are_not_logged(written: Lines) -> None:
     unknown = LIVE.replace(b"/live", b"/../../etc/passwd")
-    live, refused = answers_to(LIVE, unknown)
+    live, refused = responses_to(LIVE, unknown)
     assert live.startswith(b"HTTP/1.1 200")
     assert refused.startswith((b"HTTP/1.1 404", b"HTTP/1.1 400"))
     assert written.lines == []

@@ -1,4 +1,4 @@
-"""Lines that others can cause: each mistake is logged, a flood is counted."""
+"""Log lines that a peer can cause: each kind is logged, and a flood is counted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OUR_LOGGER = "strandline.test"
 
 
 class Written:
-    """What passes the limit, at a time that the test sets."""
+    """A rate limit, and a clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -60,14 +60,14 @@ def test_a_flood_is_cut_and_the_next_line_counts_what_was_left_out(
     assert written.line(extra) is None
 
 
-def test_a_line_of_our_own_doing_always_passes() -> None:
+def test_a_line_that_no_peer_can_cause_always_passes() -> None:
     assert (
         Written().count(10 * BURST_LINES_MAX, fields(partition="t-0"), "became leader")
         == 10 * BURST_LINES_MAX
     )
 
 
-def test_what_a_library_says_is_limited_without_a_peer() -> None:
+def test_lines_of_a_library_are_limited_without_a_peer() -> None:
     written = Written()
     passed = [
         written.line({}, "call failed", logger="grpc._cython") for _ in range(2 * BURST_LINES_MAX)
@@ -83,13 +83,13 @@ def test_what_a_library_says_is_limited_without_a_peer() -> None:
         pytest.param({"peer": "10.0.0.1:4000"}, "request refused", id="another message"),
     ],
 )
-def test_a_flood_hides_nothing_but_what_is_alike(other: dict[str, object], message: str) -> None:
+def test_a_flood_hides_only_lines_of_its_own_kind(other: dict[str, object], message: str) -> None:
     written = Written()
     written.count(2 * BURST_LINES_MAX, {"peer": "10.0.0.1:4000"})
     assert written.line(other, message) is not None
 
 
-def test_the_port_of_a_peer_makes_no_other_kind() -> None:
+def test_lines_about_two_ports_of_a_peer_are_one_kind() -> None:
     written = Written()
     passed = [written.line({"peer": f"10.0.0.1:{port}"}) for port in range(2 * BURST_LINES_MAX)]
     assert sum(record is not None for record in passed) == BURST_LINES_MAX

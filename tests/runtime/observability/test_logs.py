@@ -1,4 +1,4 @@
-"""Log lines: one JSON object each, with everything the call said."""
+"""A log line is one JSON object with every value of the call."""
 
 from __future__ import annotations
 

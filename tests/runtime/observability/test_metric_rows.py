@@ -1,6 +1,6 @@
-"""Every counter and histogram was seen to rise with its event: here, or on real brokers.
+"""Every counter and histogram rises with its event, here or in a test on real brokers.
 
-Here are the events that ordinary life does not bring.
+This file has the events that do not happen in an ordinary run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.processes.test_metrics import RISES
 TP = TopicPartition(topic_id=TopicId("t"), partition=0)
 ONE, BOTH = (BrokerId(0),), (BrokerId(0), BrokerId(1))
 NEVER = {names.INVARIANT_VIOLATIONS_TOTAL}
-"""Its event is a bug of ours, and the process ends with it."""
+"""Its event is a bug of ours, which ends the process."""
 
 
 def isr_changed(before: tuple[BrokerId, ...], after: tuple[BrokerId, ...]) -> IsrChanged:

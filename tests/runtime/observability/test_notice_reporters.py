@@ -1,4 +1,4 @@
-"""The reporter remembers a leadership from its beginning until any end of it."""
+"""The reporter of notices keeps a leadership's times until the leadership ends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def deleted(reporter: CoreNoticeReporter) -> None:
 
 
 @pytest.mark.parametrize("end", [became_follower, failed, deleted])
-def test_leadership_that_ended_is_forgotten_and_the_others_are_kept(
+def test_an_ended_leadership_is_forgotten_and_the_others_are_kept(
     end: Callable[[CoreNoticeReporter], None],
 ) -> None:
     reporter = leading()
@@ -57,7 +57,7 @@ def test_leadership_that_ended_is_forgotten_and_the_others_are_kept(
     assert set(reporter.leader_since) == set(reporter.isr_changed_at) == {OTHER_TP}
 
 
-def test_deletion_of_what_was_never_led_changes_nothing() -> None:
+def test_deletion_of_a_replica_that_never_led_changes_nothing() -> None:
     reporter = leading()
     reporter.forget_leadership(TopicPartition(topic_id=TopicId("u"), partition=0))
     assert len(reporter.leader_since) == 2

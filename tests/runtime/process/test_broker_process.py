@@ -66,7 +66,7 @@ def _held_lease(control_plane: ControlPlane, namespace: str) -> dict[str, Any] |
     return lease if lease["spec"].get("holderIdentity") else None
 
 
-def test_a_restart_is_clean_by_boot_id_by_marker_and_else_not(
+def test_a_restart_is_clean_by_boot_id_or_by_marker_and_not_otherwise(
     control_plane: ControlPlane, prepared: str, make_broker: MakeBroker
 ) -> None:
     broker = make_broker()
@@ -78,20 +78,20 @@ def test_a_restart_is_clean_by_boot_id_by_marker_and_else_not(
     assert epochs(stored_status(control_plane, prepared)) == (2, 1)
     broker.kill()
 
-    # The machine crashed under the broker: all bytes that were not fsynced are gone.
+    # Another boot: the machine may have lost every byte that was not fsynced.
     broker.boot(2)
     assert restarted(broker)["evidence"] == "NoProof"
     assert epochs(stored_status(control_plane, prepared)) == (3, 3)
     assert "strandline_unclean_starts_total 1.0" in broker.get("/metrics")[1]
 
-    # An orderly stop fsyncs everything and says so.
+    # An orderly stop fsyncs everything and writes the marker of a clean shutdown.
     assert broker.stop() == 0
     broker.boot(3)
     assert restarted(broker)["evidence"] == "CleanShutdown"
     assert epochs(stored_status(control_plane, prepared)) == (4, 3)
     broker.kill()
 
-    # The marker was for one start only.
+    # That start has removed the marker.
     broker.boot(4)
     assert restarted(broker)["evidence"] == "NoProof"
     assert epochs(stored_status(control_plane, prepared)) == (5, 5)
@@ -167,8 +167,8 @@ def test_a_running_broker_ends_when_another_registered_under_its_id(
         change = {"brokerEpoch": 2, **change}
     objects.patch_status(control_plane, prepared, "broker/demo-0", change)
     assert broker.exit_status() == 3
-    assert broker.said("superseded")
-    assert broker.said("stopped") is None
+    assert broker.last_line("superseded")
+    assert broker.last_line("stopped") is None
     broker.check_log()
     # Without a marker, the next start does not take this end for an orderly one.
     broker.boot(2)
@@ -192,7 +192,7 @@ def test_a_second_process_on_a_locked_directory_refuses_to_start(
     restarted(first)
     second.start(data_dir=first.data_dir)
     assert second.exit_status() == 2
-    refusal = second.said("refusing to start")
+    refusal = second.last_line("refusing to start")
     assert refusal
     assert "locked by another process" in refusal["cause"]
     assert first.process.poll() is None
@@ -212,7 +212,7 @@ def test_a_bad_setting_refuses_to_start_naming_key_and_range(
     broker = make_broker(**settings)
     broker.start()
     assert broker.exit_status() == 2
-    refusal = broker.said("refusing to start")
+    refusal = broker.last_line("refusing to start")
     assert refusal
     assert all(word in refusal["cause"] for word in words)
 
@@ -248,13 +248,13 @@ def test_a_stop_while_waiting_keeps_the_marker(
 def test_no_permission_refuses_to_start(
     control_plane: ControlPlane, prepared: str, make_broker: MakeBroker
 ) -> None:
-    control_plane.kubectl("create", "serviceaccount", "nobody", "-n", prepared)
+    control_plane.kubectl("create", "serviceaccount", "powerless", "-n", prepared)
     broker = make_broker(**{"kubernetes.forbidden.grace.ms": 300})
-    kubeconfig = control_plane.service_account_kubeconfig(prepared, "nobody")
+    kubeconfig = control_plane.service_account_kubeconfig(prepared, "powerless")
     broker.use_kubeconfig(kubeconfig)
     broker.start()
     assert broker.exit_status() == 2
-    refusal = broker.said("refusing to start")
+    refusal = broker.last_line("refusing to start")
     assert refusal
     assert "forbidden" in refusal["cause"]
     assert "brokers" in refusal["cause"]
@@ -285,7 +285,7 @@ def test_a_registered_broker_outlives_a_stopped_api_server(
 ) -> None:
     broker = make_broker()
     restarted(broker)
-    # A broker that holds the Lease renews it; its watches meet the outage at once.
+    # A broker that holds the Lease renews it; its watches notice the outage at once.
     broker.wait_for("lease taken")
     expected = {"controller Lease", "watch of brokers with metadata.name=demo-0"}
 

@@ -1,4 +1,4 @@
-"""The end of a broker's life: every end closes its service, and closes it last."""
+"""The end of a broker's process: each kind of end closes the service, as its last call."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ CONNECT_LIMIT_SECONDS = 5
 
 
 class Recorder:
-    """A service that records its calls, and fails where the test wants it to."""
+    """A service that records its calls, and fails in the call that the test names."""
 
     def __init__(self, *, fails_in: str = "", at_start: Callable[[], None]) -> None:
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self._fails_in = fails_in
         self._at_start = at_start
 
@@ -57,7 +57,7 @@ class Recorder:
         self._note("close")
 
     def _note(self, what: str) -> None:
-        self.asked.append(what)
+        self.calls.append(what)
         if what == self._fails_in:
             raise StorageError(f"{what} fails")
 
@@ -67,7 +67,7 @@ Live = Callable[[ServiceFactory], ExitCode]
 
 @pytest.fixture
 def live(prepared: str, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch) -> Live:
-    """Provide a function that lives one life of a broker in this process, with a service given."""
+    """Provide a function that runs a BrokerProcess with a given service in this process."""
     program = make_broker()
     monkeypatch.setenv("KUBECONFIG", program.environment()["KUBECONFIG"])
     config = load_broker_config(program.config_path, program.environment())
@@ -79,7 +79,7 @@ def live(prepared: str, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
     return lambda make_service: asyncio.run(run(make_service))
 
 
-def be_told_to_stop() -> None:
+def stop_by_signal() -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
@@ -100,7 +100,7 @@ def accepts(port: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("fails_in", "end", "asked"),
+    ("fails_in", "end", "calls"),
     [
         pytest.param("", ExitCode.STOPPED, ["start", "drain", "stop", "close"], id="stop"),
         pytest.param("start", ExitCode.FAILED, ["start", "close"], id="start fails"),
@@ -108,16 +108,16 @@ def accepts(port: int) -> bool:
         pytest.param("stop", ExitCode.FAILED, ["start", "drain", "stop", "close"], id="stop fails"),
     ],
 )
-def test_service_is_closed_once_after_whatever_was_asked_of_it(
-    live: Live, fails_in: str, end: ExitCode, asked: list[str]
+def test_service_is_closed_once_wherever_its_life_fails(
+    live: Live, fails_in: str, end: ExitCode, calls: list[str]
 ) -> None:
-    recorder = Recorder(fails_in=fails_in, at_start=be_told_to_stop)
+    recorder = Recorder(fails_in=fails_in, at_start=stop_by_signal)
     assert live(lambda *_: recorder) == end
-    assert recorder.asked == asked
+    assert recorder.calls == calls
 
 
 @pytest.mark.parametrize(
-    ("error", "end", "asked"),
+    ("error", "end", "calls"),
     [
         (
             ssl.SSLError(1, "application data after close notify"),
@@ -129,7 +129,7 @@ def test_service_is_closed_once_after_whatever_was_asked_of_it(
     ids=["a broken connection", "a bug"],
 )
 def test_error_that_no_task_awaited_ends_a_broker_unless_tls_had_it(
-    live: Live, error: Exception, end: ExitCode, asked: list[str]
+    live: Live, error: Exception, end: ExitCode, calls: list[str]
 ) -> None:
     class Disturbed(Recorder):
         async def start(self) -> None:
@@ -137,9 +137,9 @@ def test_error_that_no_task_awaited_ends_a_broker_unless_tls_had_it(
             asyncio.get_running_loop().call_exception_handler(context)
             await super().start()
 
-    recorder = Disturbed(at_start=be_told_to_stop if end is ExitCode.STOPPED else lambda: None)
+    recorder = Disturbed(at_start=stop_by_signal if end is ExitCode.STOPPED else lambda: None)
     assert live(lambda *_: recorder) is end
-    assert recorder.asked == asked
+    assert recorder.calls == calls
 
 
 def test_service_of_a_superseded_broker_is_closed_without_a_stop(
@@ -147,17 +147,17 @@ def test_service_of_a_superseded_broker_is_closed_without_a_stop(
 ) -> None:
     recorder = Recorder(at_start=be_superseded)
     assert live(lambda *_: recorder) is ExitCode.SUPERSEDED
-    assert recorder.asked == ["start", "close"]
+    assert recorder.calls == ["start", "close"]
 
 
 def test_a_superseded_broker_takes_no_calls_when_its_event_loop_ends(
     live: Live, be_superseded: Callable[[], None]
 ) -> None:
-    # A call that gRPC took after that would be written into memory that gRPC no longer owns.
+    # gRPC would write a call that it took later into memory that it no longer owns.
     seen: list[bool] = []
 
     class Watched(BrokerService):
-        """The shipped service; it is looked at from outside after its start and its close."""
+        """The shipped service; a client tries its port after its start and after its close."""
 
         def __init__(
             self, context: Context, registration: Registration, loaded: LoadedStore

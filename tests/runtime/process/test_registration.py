@@ -1,4 +1,4 @@
-"""The pure rule of registration: every way to start, and what it may claim."""
+"""The pure rule of registration: each kind of start, and the epochs that it may claim."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_start_claims_what_it_can_prove(
 
 
 def test_every_broker_killed_on_one_boot_keeps_its_entries() -> None:
-    """All brokers die and return: every ISR entry carries an older epoch and must count."""
+    """All brokers die and return: every ISR entry has an older broker epoch, and must count."""
     stored = registration(epoch=5, clean_since=2)
     decision = decide_registration(disk(), stored, highest_entry_epoch=BrokerEpoch(5))
     covered = [
@@ -252,7 +252,7 @@ def test_a_first_start_is_not_counted_as_a_loss() -> None:
         (None, RegistrationVerdict.MISSING),
     ],
 )
-def test_a_running_broker_judges_what_is_stored_about_its_id(
+def test_a_running_broker_judges_the_stored_registration_of_its_id(
     stored: Registration | None, verdict: RegistrationVerdict
 ) -> None:
     assert judge_registration(registration(), stored) is verdict

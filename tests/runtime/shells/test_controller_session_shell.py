@@ -1,4 +1,4 @@
-"""The session with the controller over real gRPC: dialled, broken, probed, drained."""
+"""The shell of the controller session over real gRPC: dials, breaks, probes and drains."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.controller_session.setups import (
 )
 from tests.support.eventually import aeventually
 
-Heard = TypeVar("Heard", bound=ControllerEvent)
+Received = TypeVar("Received", bound=ControllerEvent)
 LIMIT_MS = 10_000
 STOP = StopReplicaReceived(
     request_id=1, controller_epoch=CONTROLLER_EPOCH, broker_epoch=EPOCH, partitions=(TP,)
@@ -50,15 +50,15 @@ STOP = StopReplicaReceived(
 
 
 class Pair:
-    """Broker 1's shell, and broker 2, which signed the Lease and answers sessions and probes."""
+    """Broker 1's shell, and broker 2, which holds the Lease and serves sessions and probes."""
 
     def __init__(self) -> None:
-        self.heard: asyncio.Queue[ControllerEvent] = asyncio.Queue()
+        self.received: asyncio.Queue[ControllerEvent] = asyncio.Queue()
         self.for_replicas: list[CoreEvent] = []
         self.for_controller: list[ControllerEvent] = []
         self.broken: list[InvariantViolation] = []
         self.lookups_refused = 1
-        self.sessions = SessionServer(BrokerId(2), GrpcConfig(), on_event=self.heard.put_nowait)
+        self.sessions = SessionServer(BrokerId(2), GrpcConfig(), on_event=self.received.put_nowait)
         self.server = grpc.aio.server()
         self.server.add_generic_rpc_handlers(
             (self.sessions.service(), peer_service(registration(), lambda: CONTROLLER_EPOCH))
@@ -81,7 +81,7 @@ class Pair:
         )
 
     async def find_broker(self, broker_id: BrokerId) -> StoredBroker:
-        """Stand in for the store; its first answer is an outage."""
+        """Stand in for the store, whose first lookup fails."""
         if self.lookups_refused:
             self.lookups_refused -= 1
             raise StoreUnavailable("as planned")
@@ -94,16 +94,16 @@ class Pair:
         )
 
     async def opened(self) -> SessionOpened:
-        """Have the holder observed; return the session as the holder saw it opened."""
+        """Submit the holder of the Lease; return the session that the holder gets."""
         await self.server.start()
         self.shell.submit(HolderObserved(holder_identity=SIGNED))
-        return await self.next_heard(SessionOpened)
+        return await self.next_received(SessionOpened)
 
-    async def next_heard(self, kind: type[Heard]) -> Heard:
-        """Return the next event of a kind that the holder hears."""
-        while not isinstance(heard := await self.heard.get(), kind):
+    async def next_received(self, kind: type[Received]) -> Received:
+        """Return the next event of this kind that the holder receives."""
+        while not isinstance(received := await self.received.get(), kind):
             continue
-        return heard
+        return received
 
 
 def run(scenario: Callable[[Pair], Awaitable[None]]) -> None:
@@ -118,7 +118,7 @@ def run(scenario: Callable[[Pair], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-def test_what_the_holder_says_reaches_the_replicas_once_it_is_found() -> None:
+def test_messages_of_the_holder_reach_the_replicas_once_it_is_found() -> None:
     async def scenario(pair: Pair) -> None:
         opened = await pair.opened()
         pair.sessions.perform(
@@ -140,7 +140,7 @@ def test_session_ends_with_the_lease_of_its_holder() -> None:
     async def scenario(pair: Pair) -> None:
         opened = await pair.opened()
         pair.shell.submit(HolderObserved(holder_identity=""))
-        broken = await pair.next_heard(SessionBroken)
+        broken = await pair.next_received(SessionBroken)
         assert broken.session_id == opened.session_id
         assert pair.for_controller == []
 
@@ -160,16 +160,16 @@ def test_holder_that_refuses_connections_is_reported_dead(
     run(scenario)
 
 
-def test_drain_ends_when_the_controller_has_moved_all() -> None:
+def test_drain_ends_when_the_controller_has_moved_all_leaders() -> None:
     async def scenario(pair: Pair) -> None:
         opened = await pair.opened()
         drain = asyncio.create_task(pair.shell.drain())
-        asked = await pair.next_heard(ShutdownRequested)
+        request = await pair.next_received(ShutdownRequested)
         assert not drain.done()
         pair.sessions.perform(
             ReplyControlledShutdown(
                 session_id=opened.session_id,
-                request_id=asked.request_id,
+                request_id=request.request_id,
                 broker_id=ME,
                 error=ErrorCode.NONE,
                 remaining=0,

@@ -1,4 +1,4 @@
-"""The controller's shell when the API server does not keep its promises."""
+"""The controller's shell when reads and watches of the API server fail."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BROKER = StoredBroker(name="demo-0", resource_version="8", broker_id=BrokerId(0)
 
 
 class EmptyStore:
-    """Lists nothing; the watch of Brokers shows one and ends with an error, the others stay."""
+    """Lists nothing; the watch of Brokers shows one and ends with an error, the others go on."""
 
     def __init__(self, failure: Exception) -> None:
         self.failure = failure
@@ -75,7 +75,7 @@ class EmptyStore:
 
 
 class NoLease:
-    """The Lease does not exist, so that no controller becomes active; at times it is unreadable."""
+    """The Lease does not exist, so no controller becomes active; some reads of it fail."""
 
     def __init__(self) -> None:
         self.is_readable = True
@@ -86,7 +86,7 @@ class NoLease:
 
 
 class RunningShell:
-    """An inactive controller over such a store, and every event it took."""
+    """An inactive controller over an EmptyStore, and every event that it took."""
 
     def __init__(self, failure: Exception) -> None:
         self.events: list[ControllerEvent] = []
@@ -112,7 +112,7 @@ class RunningShell:
         return sum(isinstance(event, kind) for event in self.events)
 
     async def load(self) -> None:
-        """Have everything listed and watched, as the controller asks for it."""
+        """Perform LoadCluster: the shell lists everything and begins its watches."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: self.uncaught.append(context["exception"]))
         self.shell._perform([LoadCluster(request_id=1)])
@@ -123,7 +123,7 @@ class RunningShell:
     "failure",
     [WatchExpired, StoreForbidden, ObjectMalformed, StoreNotFound, StoreRefused],
 )
-def test_whatever_ends_a_watch_the_controller_is_told_and_lives(
+def test_the_controller_hears_of_every_end_of_a_watch_and_lives(
     failure: type[CoordinationError],
 ) -> None:
     async def scenario() -> None:
@@ -137,7 +137,7 @@ def test_whatever_ends_a_watch_the_controller_is_told_and_lives(
     asyncio.run(scenario())
 
 
-def test_error_of_ours_is_not_hidden() -> None:
+def test_an_unexpected_error_is_not_hidden() -> None:
     async def scenario() -> None:
         running = RunningShell(InvariantViolation("a promise"))
         await running.load()
@@ -148,10 +148,10 @@ def test_error_of_ours_is_not_hidden() -> None:
     asyncio.run(scenario())
 
 
-def test_lost_watch_is_told_only_after_a_pause(
+def test_lost_watch_is_reported_only_after_a_pause(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A watch that fails at once, again and again, must not flood the API server with lists."""
+    """Else a watch that always fails at once would flood the API server with lists."""
 
     async def scenario() -> None:
         monkeypatch.setattr(controller_shell, "WATCH_RESTART_SECONDS", LIMIT_MS)
@@ -164,7 +164,7 @@ def test_lost_watch_is_told_only_after_a_pause(
     asyncio.run(scenario())
 
 
-def test_outage_is_reported_once_an_interval_and_anew_after_an_answer(
+def test_outage_is_reported_once_an_interval_and_anew_after_a_response(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:

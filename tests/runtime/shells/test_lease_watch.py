@@ -1,4 +1,4 @@
-"""The events of the watch of the controller Lease, which goes on after an outage."""
+"""The watch of the controller Lease goes on after an outage."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def lease(holder: str) -> LeaseRecord:
 
 
 class OneChange:
-    """A Lease that is there, changes hands once, and is then out of reach for a while."""
+    """A Lease that changes its holder once, and then cannot be read for a while."""
 
     async def get(self, _: str) -> LeaseRecord:
         return lease("broker-1/a")

@@ -1,4 +1,4 @@
-"""Replicas on disk: the order of creations and deletions, and the disk after a kill between."""
+"""Replicas on disk: the order in which they are created and deleted, and a kill in between."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LIMIT_MS = 5_000
 
 
 class Opened:
-    """A store over a data directory, and its reports."""
+    """A ReplicaStore over a data directory, and the tokens and failures that it reported."""
 
     def __init__(self, folder: Path) -> None:
         self.directory = DataDirectory.open(folder)
@@ -80,7 +80,7 @@ class Opened:
         await aeventually(holds, LIMIT_MS, what)
 
 
-def promise(token: int) -> PersistState:
+def persist_state(token: int) -> PersistState:
     entry = PersistedPartition(
         topic_name="orders",
         leader_epoch=LeaderEpoch(0),
@@ -106,11 +106,11 @@ def with_store(folder: Path, scenario: Callable[[Opened], Awaitable[None]]) -> O
 
 
 def test_a_kill_before_the_folder_is_made_loses_nothing(tmp_path: Path) -> None:
-    async def killed_after_the_promise(one: Opened) -> None:
-        one.perform(promise(1))
-        await one.until(lambda: one.persisted == [1], "promise on disk")
+    async def killed_after_the_write(one: Opened) -> None:
+        one.perform(persist_state(1))
+        await one.until(lambda: one.persisted == [1], "state on disk")
 
-    with_store(tmp_path, killed_after_the_promise)
+    with_store(tmp_path, killed_after_the_write)
     again = Opened(tmp_path)
     assert again.loaded.lost == []
     assert len(again.loaded.warnings) == 1
@@ -118,9 +118,9 @@ def test_a_kill_before_the_folder_is_made_loses_nothing(tmp_path: Path) -> None:
 
 def test_a_deleted_replica_leaves_the_state_file_before_its_folder_goes(tmp_path: Path) -> None:
     async def deleted(one: Opened) -> None:
-        one.perform(promise(1))
+        one.perform(persist_state(1))
         one.perform(created())
-        await one.until(lambda: one.persisted == [1], "promise on disk")
+        await one.until(lambda: one.persisted == [1], "state on disk")
         folder = one.store.logs[TP].folder
         one.perform(DeleteReplica(tp=TP))
         assert folder.exists()
@@ -153,7 +153,7 @@ def test_a_follower_reads_a_header_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert parsed == [0, len(parts[0]), len(parts[0]) + len(parts[1])]
 
 
-def test_what_is_not_a_checked_batch_is_never_appended(tmp_path: Path) -> None:
+def test_an_unchecked_batch_is_never_appended(tmp_path: Path) -> None:
     async def appended(one: Opened) -> None:
         one.perform(created())
         sent = record_batch.read_client_batch(batch([b"v"]))
@@ -165,14 +165,14 @@ def test_what_is_not_a_checked_batch_is_never_appended(tmp_path: Path) -> None:
     with_store(tmp_path, appended)
 
 
-def test_a_stop_brings_promises_epochs_and_high_watermarks_to_disk(tmp_path: Path) -> None:
+def test_a_stop_brings_states_epochs_and_high_watermarks_to_disk(tmp_path: Path) -> None:
     epochs = (EpochStart(leader_epoch=LeaderEpoch(0), start_offset=0),)
 
     async def stopped(one: Opened) -> None:
         one.perform(created())
         folder = one.store.logs[TP].folder
         one.perform(WriteEpochCheckpoint(tp=TP, epochs=epochs))
-        one.perform(promise(1))
+        one.perform(persist_state(1))
         await one.store.stop({TP: 0})
         assert one.directory.read_state().controller_epoch == 3
         assert EpochCheckpoint(folder).read() == epochs
@@ -181,10 +181,12 @@ def test_a_stop_brings_promises_epochs_and_high_watermarks_to_disk(tmp_path: Pat
     with_store(tmp_path, stopped)
 
 
-def test_a_state_file_that_can_not_be_written_is_told_and_spoils_the_stop(tmp_path: Path) -> None:
+def test_a_state_file_that_cannot_be_written_is_reported_and_makes_the_stop_fail(
+    tmp_path: Path,
+) -> None:
     async def failing(one: Opened) -> None:
         (tmp_path / "broker-state.tmp").mkdir()
-        one.perform(promise(1))
+        one.perform(persist_state(1))
         await one.until(lambda: len(one.failures) == 1, "failure reported")
         assert one.persisted == []
         try:

@@ -1,5 +1,6 @@
-"""One small world for stories and directed tests of core, controller and store.
+"""One small world for scenarios and directed tests of core, controller and store.
 
-Brokers run the shipped core, controllers the shipped controller; the store, the network, disks
-and time are imitated. `tests/scenarios` drives it by text, `tests/controller` by Python.
+Brokers run the shipped core, and controllers are the shipped controller; the world imitates the
+store, the network, disks and time. `tests/scenarios` drives it by text, `tests/controller` by
+Python.
 """

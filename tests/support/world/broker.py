@@ -1,4 +1,4 @@
-"""One broker: the shipped core, and disks in memory that outlive the process."""
+"""One broker: the shipped core, and disks in memory that outlive its process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Broker:
 
     @property
     def disk(self) -> Disk:
-        """The disk of partition 0, the one that most stories tell of."""
+        """The disk of partition 0, the only partition of most scenarios."""
         return self.disk_of(tp())
 
     def disk_of(self, partition: TopicPartition) -> Disk:
@@ -51,7 +51,7 @@ class Broker:
         self.controller_epoch = ControllerEpoch(0)
 
     def start(self, now_ms: int) -> list[Effect]:
-        """Begin a process: what is on disk is loaded, no partition is led or followed yet."""
+        """Begin a process that loads its disks; it leads and follows no partition yet."""
         self.broker_epoch = BrokerEpoch(self.broker_epoch + 1)
         self.alive = True
         self.replicas = Replicas(
@@ -75,7 +75,7 @@ class Broker:
         return effects
 
     def fetched(self, read: LogReadInfo) -> FetchedPartition:
-        """Return one partition of a response as its reader gets it, one record a batch."""
+        """Return one partition of a response as its reader gets it; a batch has one record."""
         records = self.disk_of(read.tp).log[read.from_offset : read.up_to_offset]
         return FetchedPartition(
             tp=read.tp,

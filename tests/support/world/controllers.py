@@ -1,4 +1,4 @@
-"""One broker process as far as the controller in it goes."""
+"""The part of a broker's process that is its controller."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ E = TypeVar("E")
 
 @dataclass
 class ControllerNode:
-    """The shipped controller, its inbox, and what it has done.
+    """The shipped controller, its inbox, and the effects it has returned.
 
-    A node whose watch is cut sees no change of the store; a frozen one gets nothing at all until
-    it thaws, like a stopped process.
+    A node whose watch is cut sees no change of the store. A frozen node takes no event until it
+    thaws, like a stopped process.
     """
 
     controller: Controller
@@ -29,5 +29,5 @@ class ControllerNode:
     effects: list[ControllerEffect] = field(default_factory=list)
 
     def sent(self, kind: type[E]) -> list[E]:
-        """Return the effects of one kind so far."""
+        """Return the effects of one kind that the controller has returned so far."""
         return [effect for effect in self.effects if isinstance(effect, kind)]

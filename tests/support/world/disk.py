@@ -22,7 +22,7 @@ DELETED: Record = (LeaderEpoch(-1), "")
 
 
 def records_of(handle: RecordsHandle) -> list[Record]:
-    """Return what a handle of this world stands for, one record a batch."""
+    """Return the records that a handle of this world stands for."""
     if not isinstance(handle, list):
         raise TypeError(f"{handle} is no handle of this world")
     return handle
@@ -30,7 +30,7 @@ def records_of(handle: RecordsHandle) -> list[Record]:
 
 @dataclass(slots=True)
 class Disk:
-    """What a process leaves behind of one partition: log, files, its part of the state file.
+    """What outlives a process of one partition: log, files, its part of the state file.
 
     log[n] is the record at offset n; below log_start_offset it holds DELETED.
     """
@@ -46,12 +46,12 @@ class Disk:
     isr: tuple[IsrEntry, ...] = ()
 
     def cut(self, keep: int) -> None:
-        """Lose the records from an offset on, as a crash of the machine does."""
+        """Lose the records from offset `keep` on, as in a crash of the machine."""
         del self.log[keep:]
         self.epochs = tuple(entry for entry in self.epochs if entry.start_offset < keep)
 
     def begin_at(self, offset: int) -> None:
-        """Delete the records below an offset, as when old segments are removed."""
+        """Delete the records below an offset, as a deletion of old segments does."""
         kept = self.log[offset:]
         self.log = [DELETED] * offset + kept
         self.log_start_offset = offset
@@ -62,12 +62,12 @@ class Disk:
         self.epochs = tuple(epochs.values())
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything; the next record has this offset."""
+        """Delete all records; the next record has this offset."""
         self.log = [DELETED] * offset
         self.log_start_offset = offset
 
     def hosted(self, tp: TopicPartition) -> HostedPartition:
-        """Return what is found at start."""
+        """Return what a start of the process finds on this disk."""
         return HostedPartition(
             tp=tp,
             topic_name=NAME,

@@ -1,4 +1,4 @@
-"""What holds in every story, checked after every command."""
+"""The invariants of every scenario, checked after every command."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .values import tp
 
 
 class ReplicationInvariants:
-    """What must stay so: acknowledged records of partition 0 by offset, high watermarks seen."""
+    """Keeps partition 0's acknowledged records and high watermarks, to check that they stay."""
 
     def __init__(self) -> None:
         self.acknowledged: dict[int, str] = {}
         self.seen_offsets: dict[tuple[int, TopicPartition, LeaderEpoch], int] = {}
 
     def forget_below(self, offset: int) -> None:
-        """Forget what was deleted on purpose."""
+        """Forget acknowledged records that a scenario deletes on purpose."""
         for deleted in [each for each in self.acknowledged if each < offset]:
             del self.acknowledged[deleted]
 
@@ -32,7 +32,7 @@ class ReplicationInvariants:
                 if view is None or view.role is RoleName.FAILED:
                     continue
                 if view.log_end_offset != len(broker.disk_of(partition.tp).log):
-                    raise AssertionError(f"broker {broker.broker_id}: log and core end apart")
+                    raise AssertionError(f"broker {broker.broker_id}: core and disk differ in LEO")
                 if view.role is RoleName.LEADER:
                     self._check_leader(broker, view, partition)
             _check_histories([broker.disk_of(partition.tp) for broker in brokers.values()])

@@ -1,7 +1,7 @@
-"""Messages by address, and what a test takes out of their stream.
+"""Delivers messages by address, and drops or delays those that a test names.
 
-A broker's address is its number, that of the controller in its process `controller-<number>`;
-the store is `store`. A message to an address where no process listens is dropped.
+A broker's address is its number; the controller in the same process has `controller-<number>`,
+the store has `store`. A message to an address without a process is dropped.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from enum import Enum
 
 STORE = "store"
 SCRIPT = "controller"
-"""The address of the controller that a scenario plays itself."""
+"""The address at which a scenario itself acts as the controller."""
 
 
 class Mode(Enum):
-    """A held message is dropped or kept for `release`; or it arrives, and its response is held."""
+    """What happens to a held message: it or its response is dropped, or kept for `release`."""
 
     LOSE = "lost"
-    LOSE_ANSWER = "response_lost"
+    LOSE_RESPONSE = "response_lost"
     DELAY = "delayed"
-    DELAY_ANSWER = "response_delayed"
+    DELAY_RESPONSE = "response_delayed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A value on its way."""
+    """A value on its way from one address to another."""
 
     source: str
     destination: str
@@ -45,15 +45,15 @@ def controller_address(broker_id: int) -> str:
 
 
 class Network:
-    """Delivers at once, except held messages; `on_fault` hears of those that do not arrive."""
+    """Delivers at once, except held messages; calls `on_fault` for each of these."""
 
     def __init__(self, on_fault: Callable[[Message, Mode], None]) -> None:
         self.held: list[Message] = []
         self._on_fault = on_fault
         self._endpoints: dict[str, Endpoint] = {}
         self._holds: list[tuple[type, Mode, Callable[[object], bool]]] = []
-        self._unanswered: Message | None = None
-        self._answers: list[Message] = []
+        self._without_response: Message | None = None
+        self._responses: list[Message] = []
 
     def register(self, address: str, endpoint: Endpoint) -> None:
         self._endpoints[address] = endpoint
@@ -62,18 +62,18 @@ class Network:
         self._endpoints.pop(address, None)
 
     def hold(self, kind: type, mode: Mode, when: Callable[[object], bool]) -> None:
-        """Treat the next message of this kind so."""
+        """Drop or delay the next message of this kind for which `when` is true, as `mode` says."""
         self._holds.append((kind, mode, when))
 
     def hold_nothing(self) -> None:
         self._holds.clear()
 
     def send(self, source: str, destination: str, content: object) -> None:
-        """Deliver a message, or treat it as the first matching hold says."""
+        """Deliver a message, or drop or delay it if a hold matches it."""
         message = Message(source=source, destination=destination, content=content)
-        request = self._unanswered
+        request = self._without_response
         if request and (request.destination, request.source) == (source, destination):
-            self._answers.append(message)
+            self._responses.append(message)
             return
         for index, (kind, mode, when) in enumerate(self._holds):
             if isinstance(content, kind) and when(content):
@@ -83,7 +83,7 @@ class Network:
         self.deliver(message)
 
     def deliver(self, message: Message) -> None:
-        """Let a message arrive now."""
+        """Deliver a message now, whatever is held."""
         endpoint = self._endpoints.get(message.destination)
         if endpoint is not None:
             endpoint(message)
@@ -94,14 +94,14 @@ class Network:
                 pass
             case Mode.DELAY:
                 self.held.append(message)
-            case Mode.LOSE_ANSWER:
-                self._deliver_without_answer(message)
-            case Mode.DELAY_ANSWER:
-                self.held += self._deliver_without_answer(message)
+            case Mode.LOSE_RESPONSE:
+                self._deliver_without_response(message)
+            case Mode.DELAY_RESPONSE:
+                self.held += self._deliver_without_response(message)
         self._on_fault(message, mode)
 
-    def _deliver_without_answer(self, message: Message) -> list[Message]:
-        self._unanswered, self._answers = message, []
+    def _deliver_without_response(self, message: Message) -> list[Message]:
+        self._without_response, self._responses = message, []
         self.deliver(message)
-        self._unanswered = None
-        return self._answers
+        self._without_response = None
+        return self._responses

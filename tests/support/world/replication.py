@@ -1,7 +1,7 @@
-"""The brokers of a world, and the streams of fetches between them.
+"""The brokers of a world, and the fetches between them.
 
-Messages between brokers wait until a test delivers them, so a story says exactly which broker hears
-which message, and when. A core's messages to its controller arrive at once.
+Messages between brokers wait until a test delivers them, so a scenario says exactly which broker
+gets which message, and when. A core's messages to its controller arrive at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .session_messages import FromBroker
 class Replication:
     """Brokers by id; a follower has one outstanding fetch, and responses on their way to it.
 
-    report hears of every effect, to_controller of what a core sends to its controller.
+    `report` is called with every effect, `to_controller` with what a core sends to its controller.
     """
 
     def __init__(
@@ -71,18 +71,18 @@ class Replication:
         self._carry_all(broker, broker.start(self._now_ms()))
 
     def kill(self, broker_id: int) -> None:
-        """End a process; what was under way to or from it is lost."""
+        """End a process; its fetch, and the responses on their way to it, are lost."""
         self.brokers[broker_id].alive = False
         self.fetches.pop(broker_id, None)
         self.responses.pop(broker_id, None)
 
     def step(self, broker_id: int, event: Event) -> None:
-        """Step a core, and send what it wants sent."""
+        """Step a core, and send its messages."""
         broker = self.brokers[broker_id]
         self._carry_all(broker, broker.step(event, self._now_ms()))
 
     def next_wakeup(self) -> tuple[int, int] | None:
-        """Return when the next core is due, and whose."""
+        """Return the earliest wakeup time of all cores, and the broker that has it."""
         due = [
             (wakeup_ms, broker_id)
             for broker_id, broker in self.brokers.items()
@@ -133,7 +133,7 @@ class Replication:
             self._carry(broker, effect)
 
     def _carry(self, broker: Broker, effect: Effect) -> None:
-        """Keep a message until a test delivers it, or hand it on."""
+        """Keep a message for a follower until a test delivers it; send one for the controller."""
         me = broker.broker_id
         match effect:
             case SendFetch():

@@ -1,4 +1,4 @@
-"""What the two ends of a controller session make of each other's effects."""
+"""Turns the effects of one end of a controller session into events of the other end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FromBroker = ProposeIsr | ReplyLeaderAndIsr | ReplyStopReplica
 
 
 def events_of_the_core(sent: FromController) -> list[Event]:
-    """Return what a core hears of a message from its controller."""
+    """Return the core's events that a message of its controller becomes."""
     match sent:
         case SendFullState():
             live = LiveBrokersChanged(controller_epoch=sent.controller_epoch, brokers=sent.brokers)
@@ -85,7 +85,7 @@ def _leader_and_isr(sent: SendFullState | SendLeaderAndIsr) -> LeaderAndIsrRecei
 
 
 def event_of_the_controller(broker: Broker, session_id: int, sent: FromBroker) -> ControllerEvent:
-    """Return what a controller hears of a message from a core."""
+    """Return the controller's event that a message of a core becomes."""
     match sent:
         case ProposeIsr():
             return IsrChangeRequested(

@@ -1,4 +1,4 @@
-"""Worlds for directed tests: three brokers without processes, and a topic."""
+"""Worlds for directed tests: three registered brokers without a core, and a topic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def with_active_controller(
     sessions: tuple[int, ...] = (0, 1, 2),
     found_topic: StoredTopic | None = None,
 ) -> World:
-    """Return such a world with node 0 as active controller, these brokers in session with it."""
+    """Return this world with node 0 as active controller; `sessions` are the brokers connected."""
     world = three_brokers(found, partitions=partitions, nodes=nodes, found_topic=found_topic)
     world.advance(10)
     assert world.nodes[0].controller.epoch is not None

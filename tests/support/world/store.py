@@ -1,4 +1,4 @@
-"""A store whose writes are compare-and-swaps, and its responses: applied, refused, or unknown."""
+"""A store whose writes are compare-and-swaps, and its responses: OK, conflict, or unknown."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ StoreRead = (
 )
 StoreWrite = WriteLease | WriteControllerRecord | WritePartitionStatus
 StoreCall = StoreRead | StoreWrite
-StoreAnswer = (
+StoreResponse = (
     LeaseResponseReceived
     | EpochFloorRead
     | ControllerRecordResponseReceived
@@ -63,7 +63,7 @@ StoreAnswer = (
 
 
 class FakeStore:
-    """Kubernetes, as far as a controller sees it: each write is a compare-and-swap."""
+    """The objects of Kubernetes that a controller reads and writes."""
 
     def __init__(self) -> None:
         self.version = 10
@@ -111,7 +111,7 @@ class FakeStore:
 
     @staticmethod
     def check_rules(old: PartitionState | None, new: PartitionState) -> None:
-        """Refuse what the rules of the CRD refuse."""
+        """Fail on a write that the CRD's rules refuse."""
         assert new.leader == -1 or new.leader in new.isr_ids
         assert new.isr or new.leader == -1
         assert set(new.isr_ids) <= set(new.replicas)
@@ -123,13 +123,13 @@ class FakeStore:
 
     # --- calls of controllers -----------------------------------------------------------
 
-    def answer(self, call: StoreCall) -> StoreAnswer:
+    def respond(self, call: StoreCall) -> StoreResponse:
         """Perform a call and return its response."""
         if isinstance(call, StoreWrite):
             return self._written(call)
         return self._read(call)
 
-    def _written(self, call: StoreWrite) -> StoreAnswer:
+    def _written(self, call: StoreWrite) -> StoreResponse:
         match call:
             case WriteLease():
                 lease = self.put_lease(call.lease)
@@ -147,7 +147,7 @@ class FakeStore:
                     request_id=call.request_id, outcome=_outcome_of(stored), partition=stored
                 )
 
-    def _read(self, call: StoreRead) -> StoreAnswer:
+    def _read(self, call: StoreRead) -> StoreResponse:
         request_id, ok = call.request_id, StoreOutcome.OK
         match call:
             case ReadLease():
@@ -193,7 +193,7 @@ def _outcome_of(stored: object) -> StoreOutcome:
     return StoreOutcome.CONFLICT if stored is None else StoreOutcome.OK
 
 
-def unknown_answer(call: StoreCall) -> StoreAnswer:
+def unknown_response(call: StoreCall) -> StoreResponse:
     """Return the response to a call that may or may not have been applied."""
     request_id, unknown = call.request_id, StoreOutcome.UNKNOWN
     match call:

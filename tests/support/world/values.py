@@ -1,4 +1,4 @@
-"""Values that tests begin with: objects of the store, ids and epochs as plain numbers."""
+"""Makes values for tests from plain numbers: objects of the store, ids and epochs."""
 
 from __future__ import annotations
 

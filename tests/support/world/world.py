@@ -1,8 +1,8 @@
 """A small world: brokers, controllers and a store, one clock, messages by address.
 
 The store responds at once unless a test holds a call (see `Mode`). Watch events reach every
-controller after each change unless its watch is cut. Sessions are opened by `hello`. Brokers are
-processes with the shipped core, or mere registrations: those hear nothing and do nothing.
+controller after each change unless its watch is cut. `hello` opens a session. A broker is a
+process with the shipped core, or a registration alone, which receives and does nothing.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ from .session_messages import (
     event_of_the_controller,
     events_of_the_core,
 )
-from .store import FakeStore, StoreAnswer, StoreCall, StoreWrite, unknown_answer
+from .store import FakeStore, StoreCall, StoreResponse, StoreWrite, unknown_response
 from .timings import demo_timing
 from .values import NAME, TOPIC, registration, tp
 
@@ -84,14 +84,14 @@ HEARTBEAT_MS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """What became of a message that did not simply arrive: held, lost, or refused by the store."""
+    """What happened to a message: it was lost or delayed, or the store refused it."""
 
     message: Message
     word: str
 
 
 Happened = tuple[str, object]
-"""An address, and an effect of the machine there, or the fate of a message."""
+"""An address, and an effect of the machine there or the fate of a message that it sent."""
 
 
 def always(_content: object) -> bool:
@@ -101,7 +101,8 @@ def always(_content: object) -> bool:
 class World:
     """Brokers, controllers and the store, with one clock; `happened` is all they did, in order.
 
-    A controller closes a session for each message that comes on it; `happened` has the first one.
+    A controller closes an ended session again at each further message on it; `happened` has the
+    first CloseSession alone.
     """
 
     def __init__(self, *, timing: ControllerTiming | None = None) -> None:
@@ -148,7 +149,7 @@ class World:
         self.show(BrokerObserved(broker=self.store.brokers[broker_id]))
 
     def start(self, broker_id: int) -> None:
-        """Begin a process of a broker that `replication` knows, and register it."""
+        """Begin a process of a broker of `replication`, and register it."""
         self.network.register(broker_address(broker_id), self._receive_at_broker)
         self.replication.start(broker_id)
         broker = self.replication.brokers[broker_id]
@@ -201,7 +202,7 @@ class World:
         self.settle()
 
     def settle(self) -> None:
-        """Deliver everything that can be delivered."""
+        """Step the controllers until no inbox of a node that is not frozen holds an event."""
         for _ in range(100_000):
             ready = [b for b, n in sorted(self.nodes.items()) if n.inbox and not n.frozen]
             if not ready:
@@ -212,7 +213,7 @@ class World:
         raise AssertionError("the controllers do not come to rest")
 
     def advance(self, ms: int) -> None:
-        """Let time pass; brokers in session send heartbeats each 500 ms."""
+        """Let time pass; brokers with a session send heartbeats each 500 ms."""
         end_ms = self.now_ms + ms
         self.settle()
         while True:
@@ -241,7 +242,7 @@ class World:
         return due
 
     def _check_wakeups(self) -> None:
-        """Check that a tick leaves no due work undone: a driver would spin."""
+        """Check that a tick leaves no due work undone, which would make a driver spin."""
         for node in self.nodes.values():
             wakeup_ms = node.controller.next_wakeup_ms
             assert node.frozen or wakeup_ms is None or wakeup_ms > self.now_ms
@@ -269,7 +270,7 @@ class World:
         hosted: tuple[HostedReplica, ...] = (),
         incarnation: str | None = None,
     ) -> int:
-        """Open a session; the last one opened sends the heartbeats."""
+        """Open a session of a broker, which then sends its heartbeats on this one."""
         found = self.store.brokers[broker_id].registration
         assert found is not None
         self._last_session_id += 1
@@ -288,7 +289,7 @@ class World:
         return self._last_session_id
 
     def kill(self, broker_id: int) -> None:
-        """Kill -9: the stream breaks, connections are refused."""
+        """End a broker's process: its stream breaks, and its address refuses connections."""
         self.probes[broker_id] = ProbeVerdict.REFUSED
         if broker_id in self.replication.brokers:
             self.replication.kill(broker_id)
@@ -296,7 +297,7 @@ class World:
         self.break_session(broker_id)
 
     def break_session(self, broker_id: int) -> None:
-        """Let the stream of a broker end."""
+        """End the stream of a broker's session."""
         node_id, session_id = self.sessions.pop(broker_id, (-1, -1))
         if node_id in self.nodes:
             self.deliver(
@@ -315,7 +316,7 @@ class World:
         request_id: int = 1,
         broker_epoch: int = 1,
     ) -> None:
-        """Send an AlterPartition of orders-0, made up by hand."""
+        """Send an AlterPartition of orders-0 as if the broker's core had sent it."""
         self.deliver(
             to,
             IsrChangeRequested(
@@ -337,7 +338,7 @@ class World:
     # --- faults -----------------------------------------------------------------------
 
     def hold(self, kind: type, mode: Mode, when: Callable[[object], bool] = always) -> None:
-        """Treat the next message of this kind so."""
+        """Drop or delay the next message of this kind; see `Network.hold`."""
         self.network.hold(kind, mode, when)
 
     @property
@@ -346,22 +347,22 @@ class World:
         return self.network.held
 
     def release(self) -> None:
-        """Let the first delayed message arrive now; a response goes to the node that called."""
+        """Deliver the oldest delayed message now."""
         self.network.deliver(self.held.pop(0))
         self.settle()
 
     def time_out(self, message: Message) -> None:
-        """Let the sender of a store call give up; the call itself may still arrive."""
+        """Give the sender of a store call an unknown outcome; the call itself may still arrive."""
         assert isinstance(message.content, StoreCall)
         self.network.deliver(
             Message(
-                source=STORE, destination=message.source, content=unknown_answer(message.content)
+                source=STORE, destination=message.source, content=unknown_response(message.content)
             )
         )
 
     def _on_fault(self, message: Message, mode: Mode) -> None:
         self.happened.append((message.source, Fate(message=message, word=mode.value)))
-        if mode in {Mode.LOSE, Mode.LOSE_ANSWER} and isinstance(message.content, StoreCall):
+        if mode in {Mode.LOSE, Mode.LOSE_RESPONSE} and isinstance(message.content, StoreCall):
             self.time_out(message)
 
     # --- effects ----------------------------------------------------------------------
@@ -395,9 +396,6 @@ class World:
                 case _:
                     self._send(me, effect)
 
-    def _is_closed_again(self, effect: ControllerEffect) -> bool:
-        return isinstance(effect, CloseSession) and effect.session_id in self._closed_sessions
-
     def _send(self, me: str, effect: ControllerEffect) -> None:
         if isinstance(effect, StoreCall):
             self.network.send(me, STORE, effect)
@@ -412,20 +410,20 @@ class World:
         return receive
 
     def _call_store(self, message: Message) -> None:
-        """Perform a call of a controller; the watches hear of a change before its response."""
+        """Perform a call of a controller; watches show a change before the call's response."""
         call = message.content
         assert isinstance(call, StoreCall)
-        answer = self.store.answer(call)
+        response = self.store.respond(call)
         if isinstance(call, StoreWrite):
-            self._show_written(answer)
-            if answer.outcome is not StoreOutcome.OK:
+            self._show_written(response)
+            if response.outcome is not StoreOutcome.OK:
                 self.happened.append((STORE, Fate(message=message, word="refused")))
         if isinstance(call, LoadCluster):
             self._node_at(message.source).watching = True
-        self.network.send(STORE, message.source, answer)
+        self.network.send(STORE, message.source, response)
 
-    def _show_written(self, answer: StoreAnswer) -> None:
-        match answer:
+    def _show_written(self, response: StoreResponse) -> None:
+        match response:
             case LeaseResponseReceived(lease=lease) if lease is not None:
                 self.show_lease()
             case PartitionResponseReceived(partition=partition) if partition is not None:
@@ -434,7 +432,7 @@ class World:
                 pass
 
     def show_lease(self) -> None:
-        """Show the Lease to every candidate; those watch nothing else."""
+        """Show the Lease to every node, because candidates watch the Lease alone."""
         for node in self.nodes.values():
             if not node.cut:
                 node.inbox.append(LeaseObserved(lease=self.store.lease))
@@ -444,7 +442,7 @@ class World:
         return found
 
     def _receive_at_broker(self, message: Message) -> None:
-        """Hand a controller's message to a core, if it came on the broker's present session."""
+        """Give a core a controller's message if it came on the broker's present session."""
         sent, broker_id = message.content, int(message.destination)
         assert isinstance(sent, FromController)
         node_id, session_id = self.sessions.get(broker_id, (-1, -1))
@@ -453,7 +451,7 @@ class World:
                 self.replication.step(broker_id, event)
 
     def _to_controller(self, broker: Broker, sent: FromBroker) -> None:
-        """Send what a core wants sent, on its session or else to the script's controller."""
+        """Send a core's message on its session, or to the scenario if it has none."""
         me = broker_address(broker.broker_id)
         if broker.broker_id not in self.sessions:
             self.network.send(me, SCRIPT, sent)
@@ -464,7 +462,7 @@ class World:
 
     # --- what was sent ----------------------------------------------------------------
 
-    def answers(self, node_id: int) -> list[ReplyAlterPartition]:
+    def alter_responses(self, node_id: int) -> list[ReplyAlterPartition]:
         return self.nodes[node_id].sent(ReplyAlterPartition)
 
     def states_sent(self, node_id: int, broker_id: int, number: int = 0) -> list[PartitionState]:

@@ -148,10 +148,7 @@ class BrokerApi:
         return request.done
 
     def _append(self, sent: SentBatch, slot: int, request: _Produce) -> None:
-        """Check one batch and hand it to the core, which decides whether it is appended.
-
-        Raises:  ProtocolError if the batch does not reach the core
-        """
+        """Check one batch and hand it to the core; ProtocolError if it does not reach the core."""
         shared = self._refused.shared(sent)
         if shared is not ErrorCode.NONE:
             raise ProtocolError(shared, problem="right behind a refused batch")

@@ -66,10 +66,7 @@ class ProbeServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self, port: int) -> int:
-        """Listen on all addresses and return the port; 0 takes any free one.
-
-        Raises:  OSError if the port is taken
-        """
+        """Listen on all addresses and return the port, a free one for 0; OSError if it is taken."""
         application = web.Application()
         application.router.add_get("/live", self._respond_live)
         application.router.add_get("/ready", self._respond_ready)

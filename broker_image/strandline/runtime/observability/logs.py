@@ -51,10 +51,7 @@ class BrokerLogFormatter(logging.Formatter):
 
 
 def configure(stream: TextIO = sys.stdout, level: int = logging.INFO) -> BrokerLogFormatter:
-    """Send all logs of the process to one stream as JSON lines.
-
-    Returns: the formatter, whose context can be extended
-    """
+    """Send all logs of the process to one stream as JSON lines; return their formatter."""
     formatter = BrokerLogFormatter()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(formatter)

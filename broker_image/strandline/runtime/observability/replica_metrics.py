@@ -19,41 +19,25 @@ from strandline.core.replicas import Replicas
 from strandline.core.views import PartitionView, RoleName
 from strandline.log.partition_log import PartitionLog
 from strandline.model import BrokerId, TopicPartition
-from strandline.names import Metric
+from strandline.names import Metric, MetricKind
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.storage.replica_store import ReplicaStore
 
 from .notice_reporters import CoreNoticeReporter
 
-SHOWN = (
-    names.PARTITION_LOG_START_OFFSET,
-    names.PARTITION_LOG_END_OFFSET,
-    names.PARTITION_HIGH_WATERMARK,
-    names.PARTITION_LEADER_EPOCH,
-    names.PARTITION_IS_LEADER,
-    names.PARTITION_LOG_SIZE_BYTES,
-    names.PARTITION_LOG_SEGMENTS,
-    names.PARTITION_REPLICAS,
-    names.PARTITION_ISR_SIZE,
-    names.PARTITION_MIN_INSYNC_REPLICAS,
-    names.PARTITION_PARTITION_EPOCH,
-    names.PARTITION_ISR_MEMBER,
-    names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS,
-    names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS,
-    names.REPLICA_LOG_END_OFFSET,
-    names.REPLICA_LAST_CAUGHT_UP_TIMESTAMP_SECONDS,
-    names.BROKER_LEADERS,
-    names.BROKER_PARTITIONS,
-    names.BROKER_UNDER_REPLICATED_PARTITIONS,
-    names.BROKER_UNDER_MIN_ISR_PARTITIONS,
-    names.BROKER_AT_MIN_ISR_PARTITIONS,
-    names.BROKER_OFFLINE_REPLICAS,
-    names.BROKER_FENCED,
-    names.CONTROLLER_EPOCH,
-    names.CONTROLLER_QUEUE_SIZE,
-    names.OFFLINE_PARTITIONS,
-    names.PURGATORY_SIZE,
+SET_AS_THEY_CHANGE = (
+    names.BROKER_EPOCH,
+    names.BROKER_START_TIMESTAMP_SECONDS,
+    names.LOG_DIRECTORY_FAILED,
+    names.CONTROLLER_ACTIVE,
+    names.WATCH_LAST_EVENT_TIMESTAMP_SECONDS,
 )
+SHOWN = tuple(
+    row
+    for row in names.ALL_METRICS
+    if row.kind is MetricKind.GAUGE and row not in SET_AS_THEY_CHANGE
+)
+"""The gauges that a scrape reads; `Metrics` holds the others."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -95,8 +95,6 @@ class BrokerService:
         self._tasks = BegunTasks()
         self._watches = BegunTasks()
 
-    # --- lifecycle.Service -----------------------------------------------------------------
-
     async def start(self) -> None:
         """Begin work."""
         self._store.start()
@@ -188,8 +186,7 @@ class BrokerService:
         # 1.85: RPCState of a pending grpc_server_request_call).
         self._begun.push_async_callback(server.stop, None)
 
-    # --- events for the machines: the parts that send them are made before their shells ---
-
+    # The parts that send these events are made before the shells that take them.
     def _step_replicas(self, event: CoreEvent) -> None:
         self._core_shell.submit(event)
 
@@ -202,8 +199,6 @@ class BrokerService:
     def _on_store_failed(self, error: StorageError) -> None:
         self._step_replicas(self._lose_directory(error))
 
-    # --- what went wrong -------------------------------------------------------------------
-
     def _lose_directory(self, error: StorageError) -> LogDirectoryLost:
         """End the process after its replicas have failed: other brokers must lead now."""
         asyncio.get_running_loop().call_soon(self._context.fail, error)
@@ -213,8 +208,6 @@ class BrokerService:
         violations = self._context.metrics.counter(names.INVARIANT_VIOLATIONS_TOTAL)
         violations.labels(violation.promise).inc()
         self._context.fail(violation)
-
-    # --- parts -----------------------------------------------------------------------------
 
     def _make_controller(self) -> Controller:
         own = self._registration

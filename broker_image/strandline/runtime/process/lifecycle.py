@@ -172,8 +172,6 @@ class BrokerProcess:
             return ExitCode.STOPPED
         return await self._serve(context, registered)
 
-    # --- start ---------------------------------------------------------------------------
-
     def _read_disk(self, directory: DataDirectory) -> tuple[FoundOnDisk, BrokerState]:
         """Read what the last process left, without changing it."""
         meta = directory.read_meta()
@@ -264,8 +262,6 @@ class BrokerProcess:
             self._is_latched = True
         return self._is_latched
 
-    # --- life ----------------------------------------------------------------------------
-
     async def _serve(self, context: Context, registered: Registered) -> ExitCode:
         """Run until something ends the process, then stop in order."""
         self._announce(registered)
@@ -334,8 +330,6 @@ class BrokerProcess:
                 return ExitCode.FAILED
         return ExitCode.STOPPED
 
-    # --- stop ----------------------------------------------------------------------------
-
     async def _stop_cleanly(
         self, directory: DataDirectory, service: Service, broker_epoch: BrokerEpoch
     ) -> None:
@@ -395,10 +389,7 @@ async def _close(service: Service) -> None:
 
 
 def _bound_socket(port: int, variable: str, *, shared: bool) -> socket.socket:
-    """Return a socket that holds a port and accepts no caller.
-
-    Raises:  ConfigError if the port is taken
-    """
+    """Return a socket that holds a port and accepts no caller; ConfigError if it is taken."""
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if shared:

@@ -96,7 +96,7 @@ class Registrar:
         highest = await self.store.highest_entry_epoch(identity.broker_id)
         decision = decide_registration(self.disk, stored, highest_entry_epoch=highest)
         loaded = await self._prepare_disk(decision)
-        if loaded.has_lost_records:
+        if loaded.found.lost:
             self._decision = decision = damaged(decision)
         registration = self._registration(decision)
         written = await self.store.put_broker_status(found, registration)

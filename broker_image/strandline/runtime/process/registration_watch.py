@@ -53,10 +53,7 @@ class RegistrationWatch:
         self._pauses = Pauses(config.kubernetes)
 
     async def run(self) -> None:
-        """Watch for ever.
-
-        Raises:  RegistrationSuperseded if another process holds the id
-        """
+        """Watch for ever; RegistrationSuperseded if another process holds the id."""
         while True:
             try:
                 await self._watch_until_odd()

@@ -108,14 +108,12 @@ class ControllerSessionShell:
             case effects.ProbeHolder():
                 self._calls.begin(self._probe(effect))
             case effects.ShutdownEnded():
-                self._end_shutdown(effect)
+                if effect.outcome is effects.ShutdownOutcome.STALLED:
+                    left = effect.remaining
+                    _log.warning("controlled shutdown stalled", extra=fields(remaining=left))
+                self._shutdown_ended.set()
             case _:
                 _report(effect)
-
-    def _end_shutdown(self, effect: effects.ShutdownEnded) -> None:
-        if effect.outcome is effects.ShutdownOutcome.STALLED:
-            _log.warning("controlled shutdown stalled", extra=fields(remaining=effect.remaining))
-        self._shutdown_ended.set()
 
     def _dial(self, effect: effects.DialHolder) -> None:
         session_id, endpoint = effect.session_id, effect.endpoint

@@ -114,8 +114,6 @@ class ControllerShell:
         """Wait until no store call is outstanding, the release of the Lease included."""
         await self._calls.all_done()
 
-    # --- effects -------------------------------------------------------------------------
-
     def _perform(self, performed: Sequence[effects.ControllerEffect]) -> None:
         for effect in performed:
             if isinstance(effect, ControllerNotice):
@@ -137,10 +135,8 @@ class ControllerShell:
                     effect.name, effect.resource_version, effect.state
                 )
                 outcome, stored = await _outcome(write, writes=True)
-                return _partition_response(request_id, outcome, stored)
             case effects.ReadStoredPartition(request_id=request_id, name=name):
                 outcome, stored = await _outcome(self._store.get_partition(name))
-                return _partition_response(request_id, outcome, stored)
             case effects.ReadBroker(request_id=request_id, broker_id=broker_id):
                 outcome, broker = await _outcome(self._store.find_broker(broker_id))
                 return store_events.BrokerRead(
@@ -154,6 +150,9 @@ class ControllerShell:
                 return await _probe(effect)
             case _:
                 return await self._response_to_election(effect)
+        return store_events.PartitionResponseReceived(
+            request_id=request_id, outcome=outcome, partition=stored
+        )
 
     async def _response_to_election(self, effect: effects.ControllerEffect) -> ControllerEvent:
         match effect:
@@ -223,8 +222,6 @@ class ControllerShell:
         return store_events.TopicsRead(
             request_id=request_id, outcome=outcome, topic_ids=ids, topics=topics.items
         )
-
-    # --- lists and watches ---------------------------------------------------------------
 
     async def _load(self, request_id: int) -> store_events.ClusterLoaded:
         self._watches.cancel()
@@ -302,14 +299,6 @@ async def _outcome(
     except CoordinationError as error:
         _log.debug("store call refused", extra=fields(cause=str(error)))
         return (StoreOutcome.CONFLICT if writes else StoreOutcome.UNKNOWN), None
-
-
-def _partition_response(
-    request_id: int, outcome: StoreOutcome, partition: StoredPartition | None
-) -> ControllerEvent:
-    return store_events.PartitionResponseReceived(
-        request_id=request_id, outcome=outcome, partition=partition
-    )
 
 
 async def _probe(effect: effects.ProbeBroker) -> ProbeResponseReceived:

@@ -64,8 +64,6 @@ class ReplicationTransport:
     _leaders: dict[BrokerId, _Leader] = field(default_factory=dict, init=False)
     _closing: BegunTasks = field(default_factory=BegunTasks, init=False)
 
-    # --- as a leader -----------------------------------------------------------------------
-
     def on_fetch(self, fetch: FollowerFetchReceived, stream: FollowerStream) -> None:
         """Hand a follower's fetch to the core, under a request id of our own."""
         request_id = self.next_request_id()
@@ -102,8 +100,6 @@ class ReplicationTransport:
         return self.store.logs[part.tp].read(
             from_offset=part.from_offset, up_to_offset=part.up_to_offset, max_bytes=max_bytes
         )
-
-    # --- as a follower ---------------------------------------------------------------------
 
     def send(self, effect: SendFetch) -> None:
         """Fetch from a leader; without its address, submit the failure after this step."""

@@ -28,11 +28,6 @@ class LoadedStore:
     environment: LogEnvironment
     found: LoadedLogs
 
-    @property
-    def has_lost_records(self) -> bool:
-        """Tell whether the disk holds less than it once did, so that the start is unclean."""
-        return bool(self.found.lost)
-
 
 def log_environment(config: StorageConfig, on_flush: Callable[[float], None]) -> LogEnvironment:
     """Return what all logs of a broker share; on_flush gets the seconds of each fsync."""

@@ -179,8 +179,6 @@ class ReplicaStore:
             self._recovery_points = {other: log.recovery_point for other, log in self.logs.items()}
             RecoveryPointCheckpoint(self.root).write(self._recovery_points)
 
-    # --- in the background -----------------------------------------------------------------
-
     async def _write_for_ever(self) -> None:
         try:
             while not self._stopping:
@@ -219,8 +217,6 @@ class ReplicaStore:
             tp, epochs = self._epochs.popitem()
             if (log := self.logs.get(tp)) is not None:
                 await asyncio.to_thread(EpochCheckpoint(log.folder).write, epochs)
-
-    # --- the end ---------------------------------------------------------------------------
 
     async def stop(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Bring everything to disk and close; StorageError means this stop is not a clean one.

@@ -1,0 +1,20 @@
+"""Small file systems for tests of full and read-only disks."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def mounted_tmpfs(path: Path, options: str) -> Iterator[Path]:
+    """Mount a tmpfs for the time of a context; permissions do not keep root from writing."""
+    path.mkdir(exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", options, "strandline-test", str(path)]
+    assert subprocess.run(command, check=False).returncode == 0, "mounting a tmpfs needs root"
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
