@@ -197,7 +197,7 @@ class SimulatedControllerShell:
         *,
         watch: Callable[[ControllerEvent], None] | None = None,
     ) -> None:
-        """Call the store; `fields` makes those of the event from the answer, None without one."""
+        """Call the store; `fields` turns what it found, or None, into fields of the event."""
 
         def answer(outcome: StoreOutcome, found: Any) -> None:
             self.step(event(request_id=effect.request_id, outcome=outcome, **fields(found)))
