@@ -199,10 +199,10 @@ class SimulatedControllerShell:
     ) -> None:
         """Call the store; `fields` turns what it found, or None, into fields of the event."""
 
-        def answer(outcome: StoreOutcome, found: Any) -> None:
+        def on_response(outcome: StoreOutcome, found: Any) -> None:
             self.step(event(request_id=effect.request_id, outcome=outcome, **fields(found)))
 
-        self._api.call(self._port.life, apply, answer, watch=watch)
+        self._api.call(self._port.life, apply, on_response, watch=watch)
 
     _performers: ClassVar[dict[type, Callable[[SimulatedControllerShell, Any], None]]] = {
         **dict.fromkeys(get_args(done.SessionEffect), _send),

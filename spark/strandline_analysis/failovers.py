@@ -64,8 +64,8 @@ def elections(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
     changes = _changes(_leaderships(facts, interval_ms=interval_ms))
     changes = _with_kinds(changes, facts, interval_ms=interval_ms)
     seen = changes.where(F.col("t_first_new_ms").between(start_ms, end_ms - 1))
-    answer = seen.unionByName(_unseen(seen))
-    return answer.select(*(F.col(field.name).cast(field.dataType) for field in ELECTIONS))
+    all_elections = seen.unionByName(_unseen(seen))
+    return all_elections.select(*(F.col(field.name).cast(field.dataType) for field in ELECTIONS))
 
 
 def _leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:

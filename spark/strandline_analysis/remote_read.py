@@ -43,7 +43,7 @@ LITERAL_BYTES_MAX: Final = 60
 
 
 class ReadFailed(Exception):
-    """Prometheus refused the request, or its answer is not what this client reads."""
+    """Prometheus refused the request, or its response is not what this client reads."""
 
 
 class _Retriable(Exception):
@@ -75,7 +75,7 @@ def read_series(
 ) -> list[Series]:
     """Return all series with these label values that have chunks in [start_ms, end_ms).
 
-    After a broken answer the whole request is repeated, so that no sample counts twice.
+    After a broken response the whole request is repeated, so that no sample counts twice.
 
     Raises:  ReadFailed when Prometheus refuses or every attempt failed
     """
@@ -99,11 +99,11 @@ def _attempt(url: str, body: bytes) -> list[Series]:
     }
     question = urllib.request.Request(url, data=body, headers=headers, method="POST")  # noqa: S310
     try:
-        with urllib.request.urlopen(question, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310
-            kind = answer.headers.get("Content-Type", "")
+        with urllib.request.urlopen(question, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
+            kind = response.headers.get("Content-Type", "")
             if not kind.startswith(STREAMED):
                 raise ReadFailed(f"{url}: answered {kind}, not {STREAMED}")
-            return merged(frames(answer))
+            return merged(frames(response))
     except urllib.error.HTTPError as error:
         with error:
             said = error.read(500).decode(errors="replace").strip()
@@ -125,16 +125,16 @@ def merged(messages: Iterable[bytes]) -> list[Series]:
     return [found[key] for key in sorted(found)]
 
 
-def frames(answer: BufferedIOBase) -> Iterator[bytes]:
+def frames(response: BufferedIOBase) -> Iterator[bytes]:
     """Yield the message of every frame: length, CRC-32C of the message, message.
 
     Raises:  _Retriable when the stream ends within a frame or a checksum differs
     """
-    while (size := _frame_size(answer)) is not None:
+    while (size := _frame_size(response)) is not None:
         if size > FRAME_BYTES_MAX:
             raise ReadFailed(f"a frame of {size} bytes, at most {FRAME_BYTES_MAX}")
-        stated = int.from_bytes(_exactly(answer, 4), "big")
-        message = _exactly(answer, size)
+        stated = int.from_bytes(_exactly(response, 4), "big")
+        message = _exactly(response, size)
         if crc32c.crc32c(message) != stated:
             raise _Retriable("a frame's checksum differs")
         yield message
@@ -206,23 +206,23 @@ def _expect_bytes(value: int | bytes) -> bytes:
     return value
 
 
-def _frame_size(answer: BufferedIOBase) -> int | None:
-    raw = answer.read(1)
+def _frame_size(response: BufferedIOBase) -> int | None:
+    raw = response.read(1)
     if not raw:
         return None
     while raw[-1] & 0x80:
         if len(raw) == 10:
             raise ReadFailed("a frame's length has no end")
-        raw += _exactly(answer, 1)
+        raw += _exactly(response, 1)
     return _read_uvarint(raw, 0)[0]
 
 
-def _exactly(answer: BufferedIOBase, size: int) -> bytes:
+def _exactly(response: BufferedIOBase, size: int) -> bytes:
     data = bytearray()
     while len(data) < size:
-        piece = answer.read(size - len(data))
+        piece = response.read(size - len(data))
         if not piece:
-            raise _Retriable(f"the answer ends after {len(data)} of {size} bytes of a frame")
+            raise _Retriable(f"the response ends after {len(data)} of {size} bytes of a frame")
         data += piece
     return bytes(data)
 

@@ -98,8 +98,8 @@ class ClusterStore:
                  it; StoreUnavailable if it may or may not have been written
         """
         status = partition_status(state, changed_at=format_micro_time(self.wall_time_us()))
-        answer = await self._put_status(PARTITIONS, "Partition", name, resource_version, status)
-        return partition_from_object(answer)
+        stored = await self._put_status(PARTITIONS, "Partition", name, resource_version, status)
+        return partition_from_object(stored)
 
     def watch_partitions(
         self, resource_version: str
@@ -184,10 +184,10 @@ class ClusterStore:
         if current is None or version != record.resource_version:
             raise StoreConflict(f"brokerclusters/{self.cluster} changed since it was read")
         status = {**(current.get("status") or {}), "controller": controller_status(record)}
-        answer = await self._put_status(
+        stored = await self._put_status(
             CLUSTERS, "BrokerCluster", self.cluster, record.resource_version, status
         )
-        return controller_record_from_object(answer)
+        return controller_record_from_object(stored)
 
     def _own_topic(self, item: Object) -> StoredTopic | None:
         return topic_from_object(item) if topic_cluster(item) == self.cluster else None

@@ -30,7 +30,7 @@ _config: Any = client_config
 
 @contextmanager
 def unavailable(what: str, *unusable: type[Exception]) -> Iterator[None]:
-    """Turn errors of a connection, and of an answer that is unusable, into StoreUnavailable."""
+    """Turn errors of a connection, and of a response that is unusable, into StoreUnavailable."""
     errors = (TimeoutError, aiohttp.ClientError, OSError, ConfigException)
     broken: tuple[type[Exception], ...] = (*errors, *unusable)
     try:
@@ -84,18 +84,18 @@ class Connection:
         content_type: str = "application/json",
         limits: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        """Send one request; return the answer, its body unread. StoreUnavailable if none came."""
+        """Send one request; return the response, its body unread. StoreUnavailable if none came."""
         with unavailable(f"{method} {path}"):
             headers = {"Accept": "application/json", "Content-Type": content_type}
             headers.update(await self._authorization())
-            answer = await self._rest.request(
+            raw = await self._rest.request(
                 method,
                 f"{self._configuration.host}{path}",
                 headers=headers,
                 body=body,
                 _request_timeout=limits,
             )
-            response: aiohttp.ClientResponse = answer.response
+            response: aiohttp.ClientResponse = raw.response
             return response
 
     async def _authorization(self) -> dict[str, str]:

@@ -92,11 +92,11 @@ class _Heartbeat(Pair):
 
 
 class _AlterPartitionAnswer(Pair):
-    """An answer may be without a stored state."""
+    """A response may be without a stored state."""
 
     def from_wire(self, wire: pb.AlterPartitionAnswer) -> Any:
-        answer = super().from_wire(wire)
-        return answer if wire.HasField("stored") else replace(answer, stored=None)
+        response = super().from_wire(wire)
+        return response if wire.HasField("stored") else replace(response, stored=None)
 
 
 class _Around(Pair):

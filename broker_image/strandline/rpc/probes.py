@@ -64,11 +64,11 @@ async def probe(
             response_deserializer=pb.ProbeAnswer.FromString,
         )
         try:
-            answer = await call(pb.ProbeRequest(broker_id=broker_id), timeout=deadline_ms / 1000)
+            response = await call(pb.ProbeRequest(broker_id=broker_id), timeout=deadline_ms / 1000)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE and "refused" in (error.details() or ""):
                 return ProbeVerdict.REFUSED
             return ProbeVerdict.NO_ANSWER
-    if answer.broker_id == broker_id and answer.incarnation == incarnation:
+    if response.broker_id == broker_id and response.incarnation == incarnation:
         return ProbeVerdict.ANSWERED
     return ProbeVerdict.OTHER_INCARNATION

@@ -52,13 +52,13 @@ class ReplicationClient(StreamClient):
         _log.warning("replication stream closed", extra=fields(cause=str(breach)))
 
     async def _read(self) -> None:
-        answer: list[RecordsFrame] = []
+        response: list[RecordsFrame] = []
         while (message := await self._call.read()) is not grpc.aio.EOF:
             for frame in decode(message):
                 if isinstance(frame, RecordsFrame):
-                    answer.append(frame)
+                    response.append(frame)
                 elif isinstance(frame, EndFrame):
-                    complete, answer = answer, []
+                    complete, response = response, []
                     self._on_response(frame.request_id, complete)
                 else:
                     raise BadFrame("a leader sent a fetch")

@@ -101,7 +101,7 @@ def _made_a_call(number: int) -> bool:
 def _channelz(function: Any, *arguments: int) -> dict[str, Any]:
     """Return gRPC's response; empty if gRPC has forgotten the object meanwhile."""
     try:
-        answer: dict[str, Any] = json.loads(function(*arguments))
+        response: dict[str, Any] = json.loads(function(*arguments))
     except ValueError:
         return {}
-    return answer
+    return response
