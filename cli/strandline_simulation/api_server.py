@@ -1,6 +1,6 @@
 """The API server as a process sees it: calls that are slow or lost, watches that are late.
 
-A call is applied once or never; its answer may be lost, and a call that was given up may
+A call is applied once or never; its response may be lost, and a call that was given up may
 still be applied up to two seconds later. Reads are quorum reads at the moment they arrive.
 A list takes its time to come back, as long as a watch may lag behind, so it may be old when it
 arrives. Watches deliver each change after a delay, sometimes twice, and not in order if so
@@ -146,13 +146,13 @@ class ApiServer:
         self,
         caller: ProcessLife,
         apply: Callable[[], Value | None],
-        answer: Callable[[StoreOutcome, Value | None], None],
+        on_response: Callable[[StoreOutcome, Value | None], None],
         *,
         watch: Callable[[ControllerEvent], None] | None = None,
     ) -> None:
         """Have a call applied and answered; None from apply means it was refused.
 
-        watch: takes the changes after the answer, which is a list of everything.
+        watch: takes the changes after the response, which is a list of everything.
         """
         now_ms, prng = self._virtual_time.now_ms, self._prng(caller.broker_id)
         conditions, fate = self._conditions.now, prng.draw()
@@ -162,19 +162,19 @@ class ApiServer:
         lost = fate % 1000 < conditions.api_loss
         if now_ms < self._unavailable_until_ms(caller.broker_id) or (lost and fate >> 16 & 3 == 0):
             # It never arrived.
-            self._time_out(caller, answer)
+            self._time_out(caller, on_response)
             return
         slow_ms = self._slow_until_ms.get(caller.broker_id, 0) - now_ms
         if slow_ms > self._timeout_ms:
             self._virtual_time.after(slow_ms, apply)
-            self._time_out(caller, answer)
+            self._time_out(caller, on_response)
             return
         if lost:
-            # The answer is lost: applied in time, or after the caller gave up.
+            # The response is lost: applied in time, or after the caller gave up.
             if fate >> 16 & 1:
                 there_ms = self._timeout_ms + late_ms
             self._virtual_time.after(there_ms, apply)
-            self._time_out(caller, answer)
+            self._time_out(caller, on_response)
             return
 
         def arrive() -> None:
@@ -187,18 +187,18 @@ class ApiServer:
             if watch is not None:
                 from_ms = self._virtual_time.now_ms + total_ms
                 self._watches[caller.broker_id] = self._new_watch(caller, watch, from_ms)
-            caller.deliver_after(total_ms, answer, outcome, found)
+            caller.deliver_after(total_ms, on_response, outcome, found)
 
         self._virtual_time.after(there_ms, arrive)
 
     def _time_out(
-        self, caller: ProcessLife, answer: Callable[[StoreOutcome, Value | None], None]
+        self, caller: ProcessLife, on_response: Callable[[StoreOutcome, Value | None], None]
     ) -> None:
         self._fault_counts[Anomaly.CALL_UNANSWERED] += 1
-        caller.deliver_after(self._timeout_ms, answer, StoreOutcome.UNKNOWN, None)
+        caller.deliver_after(self._timeout_ms, on_response, StoreOutcome.UNKNOWN, None)
 
     def _list_back_ms(self, broker_id: BrokerId, back_ms: int) -> int:
-        """Return how long the answer of a list takes; in time for a caller that waits for it."""
+        """Return how long the response to a list takes; in time for a caller that waits for it."""
         conditions, prng = self._conditions.now, self._prng(broker_id, "list")
         slow_ms = prng.between(1, conditions.watch_delay_max_ms)
         return max(back_ms, min(slow_ms, self._timeout_ms - conditions.api_delay_max_ms - 1))

@@ -97,9 +97,9 @@ def _attempt(url: str, body: bytes) -> list[Series]:
         "Content-Encoding": "snappy",
         "X-Prometheus-Remote-Read-Version": "0.1.0",
     }
-    question = urllib.request.Request(url, data=body, headers=headers, method="POST")  # noqa: S310
+    request = urllib.request.Request(url, data=body, headers=headers, method="POST")  # noqa: S310
     try:
-        with urllib.request.urlopen(question, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
             kind = response.headers.get("Content-Type", "")
             if not kind.startswith(STREAMED):
                 raise ReadFailed(f"{url}: answered {kind}, not {STREAMED}")

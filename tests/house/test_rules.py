@@ -355,6 +355,9 @@ OFFENCES = (
     Planted(
         vocabulary.repeated_classes, {LOG: "class A: ...\n", CORE: "class A: ...\n"}, "class A"
     ),
+    Planted(vocabulary.second_words, {LOG: "answer = 1\n"}, "answer, the word is response"),
+    Planted(vocabulary.second_words, {LOG: "def f(question): ...\n"}, "the word is request"),
+    Planted(vocabulary.second_words, {CORE: "def isr_request(): ...\n"}, "the word is proposal"),
     Planted(vocabulary.long_glossary, {"docs/glossary.md": "a\n" * 61}, "61 lines, at most 60"),
     Planted(vocabulary.long_glossary, {"docs/glossary.md": "| a | b | c |\n"}, "not four columns"),
     Planted(style.many_ways, {LOG: "log = logging.getLogger(__name__)\n"}, "is _log, not log"),
@@ -442,6 +445,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (references.dangling_names, {"pyproject.toml": CONTRACT + IGNORES, CORE: "", LOG: ""}),
     (vocabulary.retired_words, {LOG: "Officer\n", "CHANGELOG.md": "Offi" + "ce\n"}),
     (vocabulary.repeated_classes, {LOG: "class _A: ...\n", CORE: "class _A: ...\n"}),
+    (vocabulary.second_words, {LOG: "response = request.answered\n"}),
     (vocabulary.long_glossary, {"docs/glossary.md": "| a | b | c | d |\n" * 60}),
     (style.many_ways, {LOG: "_log = logging.getLogger(__name__)\nx = logging.getLogger('y')\n"}),
     (style.many_ways, {LOG: "from strandline.core.y import z\nfrom .y import a\n"}),

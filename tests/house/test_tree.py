@@ -65,6 +65,7 @@ RULES: tuple[Rule, ...] = (
     references.dangling_names,
     vocabulary.retired_words,
     vocabulary.repeated_classes,
+    vocabulary.second_words,
     vocabulary.long_glossary,
     style.many_ways,
     walks.broken_walks,

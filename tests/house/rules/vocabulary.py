@@ -48,6 +48,14 @@ RETIRED = {
 }
 """Our former identifiers, and the terms that replaced them."""
 
+SECOND_WORDS = {
+    "answer": "response",
+    "answers": "responses",
+    "question": "request",
+    "isr_request": "proposal",
+}
+"""Names for what has a word already; the value is that word."""
+
 REPEATED = {"Ticked": "an event of two machines; its name is a label value of a metric"}
 """Class names that may be used twice, with the reason."""
 
@@ -75,6 +83,27 @@ def repeated_classes(root: Path) -> list[str]:
         for name, paths in sorted(homes.items())
         if len(paths) > 1 and name not in REPEATED
     ]
+
+
+def second_words(root: Path) -> list[str]:
+    """Find values and parameters of shipped files whose name is a second word for a thing."""
+    return [
+        f"{path}:{node.lineno}: {name}, the word is {SECOND_WORDS[name]}"
+        for path in tree.shipped_files(root)
+        for node in ast.walk(tree.parse(root, path))
+        if isinstance(node, ast.Name | ast.arg | ast.FunctionDef)
+        if (name := _name_of(node)) in SECOND_WORDS
+    ]
+
+
+def _name_of(node: ast.Name | ast.arg | ast.FunctionDef) -> str:
+    match node:
+        case ast.Name():
+            return node.id
+        case ast.arg():
+            return node.arg
+        case ast.FunctionDef():
+            return node.name
 
 
 def long_glossary(root: Path) -> list[str]:
