@@ -19,6 +19,11 @@ from strandline.model import BrokerId
 
 from .history import History, Read, SendOutcome, Sent
 
+KINDS = (
+    *("lost", "duplicated", "out_of_order", "moved"),
+    *("diverged", "phantom", "unscanned", "misread"),
+)
+"""The kinds of anomalies; a verdict has a count by each of these names."""
 FINDINGS_LISTED_MAX = 20
 """A verdict counts all findings and lists at most this many of each kind."""
 
@@ -90,15 +95,8 @@ def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> Hist
         acked=outcomes.count(SendOutcome.ACKED),
         failed=outcomes.count(SendOutcome.FAILED),
         unknown=outcomes.count(SendOutcome.UNKNOWN),
-        lost=len(by_kind["lost"]),
-        duplicated=len(by_kind["duplicated"]),
-        out_of_order=len(by_kind["out_of_order"]),
-        moved=len(by_kind["moved"]),
-        diverged=len(by_kind["diverged"]),
-        phantom=len(by_kind["phantom"]),
-        unscanned=len(by_kind["unscanned"]),
+        **{kind: len(by_kind[kind]) for kind in KINDS},
         read=sum(len(reads) for reads in history.reads.values()),
-        misread=len(by_kind["misread"]),
         gaps_ms=longest_gaps(history.sends.values()),
         findings=tuple(
             finding for found in by_kind.values() for finding in found[:FINDINGS_LISTED_MAX]

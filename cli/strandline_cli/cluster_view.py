@@ -109,11 +109,11 @@ def differences(before: ClusterSeen, after: ClusterSeen, topic: str) -> list[str
         name = f"{topic}-{number}"
         if new.leader_epoch != old.leader_epoch:
             said.append(f"{name}: leader {old.leader} -> {new.leader}, epoch {new.leader_epoch}")
-        left, joined = set(old.isr) - set(new.isr), set(new.isr) - set(old.isr)
-        if left:
-            said.append(f"{name}: {_listed(left)} left the ISR, now {list(new.isr)}")
-        if joined:
-            said.append(f"{name}: {_listed(joined)} joined the ISR, now {list(new.isr)}")
+        was, now = set(old.isr), set(new.isr)
+        for moved, brokers in (("left", was - now), ("joined", now - was)):
+            if brokers:
+                listed = ", ".join(str(broker) for broker in sorted(brokers))
+                said.append(f"{name}: {listed} {moved} the ISR, now {list(new.isr)}")
     if after.controller_epoch != before.controller_epoch and after.controller >= 0:
         said.append(f"broker {after.controller} is controller, epoch {after.controller_epoch}")
     for name in sorted(before.pods.keys() | after.pods.keys()):
@@ -131,10 +131,6 @@ def _pod_changes(name: str, old: PodSeen | None, new: PodSeen | None) -> list[st
     if new.ready and not old.ready:
         return [f"pod {name} is ready"]
     return [f"pod {name} is not ready"] if old.ready and not new.ready else []
-
-
-def _listed(brokers: set[int]) -> str:
-    return ", ".join(str(broker) for broker in sorted(brokers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,12 +19,7 @@ from .kubectl import Kubernetes
 
 KINDS = ("kind", "hack", "current")
 KIND_NAME = "strandline"
-KIND_NEEDS = (
-    ("docker", "info"),
-    ("kind", "version"),
-    ("kubectl", "version", "--client"),
-    ("helm", "version"),
-)
+KIND_NEEDS = ("docker info", "kind version", "kubectl version --client", "helm version")
 WORKERS = 3
 STATE = "state.json"
 
@@ -107,7 +102,7 @@ def _kind_lacks() -> list[str]:
     lacks = []
     for command in KIND_NEEDS:
         try:
-            run(command, limit_seconds=20)
+            run(command.split(), limit_seconds=20)
         except CommandFailed as error:
             lacks.append(f"  - {error}")
     return lacks

@@ -40,7 +40,6 @@ from .virtual_time import VirtualTime
 
 Value = TypeVar("Value")
 
-
 OnStatusWritten = Callable[[BrokerId, StoredPartition, PartitionState], None]
 """Looks at a status write that was applied, before any watch shows it: writer, before, state."""
 
@@ -68,10 +67,7 @@ class ApiServer:
         on_status_written: Sequence[OnStatusWritten],
         on_status_refused: Callable[[StoredPartition, PartitionState], None],
     ) -> None:
-        """Begin without watches.
-
-        on_status_refused: takes a write of the current version that the CRD's rules refuse
-        """
+        """on_status_refused takes a write of the current version that the CRD's rules refuse."""
         self.store = store
         self._virtual_time = virtual_time
         self._fault_counts = fault_counts
@@ -86,8 +82,6 @@ class ApiServer:
         self._slow_until_ms: dict[BrokerId, int] = {}
         self._lease_watches: dict[BrokerId, _Watch[LeaseRecord]] = {}
         self._watches: dict[BrokerId, _Watch[ControllerEvent]] = {}
-
-    # --- faults ---------------------------------------------------------------------------
 
     def outage(self, until_ms: int) -> None:
         """Answer no call until then."""
@@ -115,8 +109,6 @@ class ApiServer:
         watch = self._watches.pop(broker_id, None)
         if watch is not None:
             watch.caller.deliver_after(1, watch.on_change, WatchLost())
-
-    # --- writes: None is a refusal --------------------------------------------------------
 
     def write_lease(self, lease: LeaseRecord) -> LeaseRecord | None:
         """Apply a write of the Lease and show it."""
@@ -149,8 +141,6 @@ class ApiServer:
             observe(writer, before, effect.state)
         self._notify_watches(PartitionObserved(partition=stored))
         return stored
-
-    # --- calls ----------------------------------------------------------------------------
 
     def call(
         self,
@@ -212,8 +202,6 @@ class ApiServer:
         conditions, prng = self._conditions.now, self._prng(broker_id, "list")
         slow_ms = prng.between(1, conditions.watch_delay_max_ms)
         return max(back_ms, min(slow_ms, self._timeout_ms - conditions.api_delay_max_ms - 1))
-
-    # --- watches --------------------------------------------------------------------------
 
     def watch_lease(self, caller: ProcessLife, on_change: Callable[[LeaseRecord], None]) -> None:
         """Give a process the Lease as a read shows it, and then each change."""

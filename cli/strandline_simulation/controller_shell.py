@@ -72,8 +72,6 @@ class SimulatedControllerShell:
         self._environment.trace.record(self._port.broker_id, event)
         self._driver.step(event)
 
-    # --- the server's end of sessions -----------------------------------------------------
-
     def on_broker_message(self, stream: int, message: BrokerMessage) -> None:
         """Take what a broker says; a hello opens its session."""
         if isinstance(message, Hello):
@@ -88,8 +86,6 @@ class SimulatedControllerShell:
         broker_id = self._sessions.pop(stream, None)
         if broker_id is not None:
             self.step(SessionBroken(session_id=stream, broker_id=broker_id))
-
-    # --- effects --------------------------------------------------------------------------
 
     def _perform(self, effects: Sequence[done.ControllerEffect]) -> None:
         for effect in effects:
@@ -126,8 +122,6 @@ class SimulatedControllerShell:
 
         self._prober.probe(effect.broker_id, effect.incarnation, effect.deadline_ms, on_verdict)
 
-    # --- effects: the store ---------------------------------------------------------------
-
     def _read_lease(self, effect: done.ReadLease) -> None:
         self._call(effect, lambda: self._store.lease, LeaseResponseReceived, "lease")
 
@@ -162,41 +156,22 @@ class SimulatedControllerShell:
         field: str,
     ) -> None:
         """Call the store; `field` is where the event has the object that was read or written."""
-
-        def on_response(outcome: StoreOutcome, found: Any) -> None:
-            self.step(event(request_id=effect.request_id, outcome=outcome, **{field: found}))
-
-        self._api.call(self._port.life, apply, on_response)
+        self._ask(effect, apply, event, lambda found: {field: found})
 
     def _read_floor(self, effect: done.ReadEpochFloor) -> None:
-        def on_response(outcome: StoreOutcome, found: Any) -> None:
+        def fields(found: Any) -> dict[str, Any]:
             epoch, record = found or (ControllerEpoch(0), None)
-            self.step(
-                EpochFloorRead(
-                    request_id=effect.request_id,
-                    outcome=outcome,
-                    partitions_epoch=epoch,
-                    record=record,
-                )
-            )
+            return {"partitions_epoch": epoch, "record": record}
 
         store = self._store
-        self._api.call(
-            self._port.life, lambda: (store.partitions_epoch(), store.record), on_response
-        )
+        self._ask(effect, lambda: (store.partitions_epoch(), store.record), EpochFloorRead, fields)
 
     def _read_topics(self, effect: done.ReadTopics) -> None:
-        def on_response(outcome: StoreOutcome, found: Any) -> None:
-            self.step(
-                TopicsRead(
-                    request_id=effect.request_id,
-                    outcome=outcome,
-                    topic_ids=frozenset(topic.topic_id for topic in found or ()),
-                    topics=found or (),
-                )
-            )
+        def fields(found: Any) -> dict[str, Any]:
+            topics = found or ()
+            return {"topic_ids": frozenset(each.topic_id for each in topics), "topics": topics}
 
-        self._api.call(self._port.life, lambda: (self._store.topic,), on_response)
+        self._ask(effect, lambda: (self._store.topic,), TopicsRead, fields)
 
     def _load(self, effect: done.LoadCluster) -> None:
         """List everything by quorum reads, and watch from there."""
@@ -205,24 +180,29 @@ class SimulatedControllerShell:
         def read() -> tuple[Any, ...]:
             return tuple(store.partitions.values()), tuple(store.brokers.values()), store.version
 
-        def on_response(outcome: StoreOutcome, found: Any) -> None:
+        def fields(found: Any) -> dict[str, Any]:
             partitions, brokers, version = found or ((), (), store.version)
             if version != store.version:
                 self._environment.fault_counts[Anomaly.LIST_STALE] += 1
-            self.step(
-                ClusterLoaded(
-                    request_id=effect.request_id,
-                    outcome=outcome,
-                    partitions=partitions,
-                    brokers=brokers,
-                    topics=(store.topic,),
-                )
-            )
+            return {"partitions": partitions, "brokers": brokers, "topics": (store.topic,)}
 
-        self._api.call(self._port.life, read, on_response, watch=self.step)
+        self._ask(effect, read, ClusterLoaded, fields, watch=self.step)
 
-    def _stop_watching(self, _: done.StopWatching) -> None:
-        self._api.stop_watching(self._port.life)
+    def _ask(
+        self,
+        effect: Any,
+        apply: Callable[[], Any],
+        event: Callable[..., ControllerEvent],
+        fields: Callable[[Any], dict[str, Any]],
+        *,
+        watch: Callable[[ControllerEvent], None] | None = None,
+    ) -> None:
+        """Call the store; `fields` turns what it found, or None, into fields of the event."""
+
+        def on_response(outcome: StoreOutcome, found: Any) -> None:
+            self.step(event(request_id=effect.request_id, outcome=outcome, **fields(found)))
+
+        self._api.call(self._port.life, apply, on_response, watch=watch)
 
     _performers: ClassVar[dict[type, Callable[[SimulatedControllerShell, Any], None]]] = {
         **dict.fromkeys(get_args(done.SessionEffect), _send),
@@ -238,6 +218,6 @@ class SimulatedControllerShell:
         done.ReadEpochFloor: _read_floor,
         done.ReadTopics: _read_topics,
         done.LoadCluster: _load,
-        done.StopWatching: _stop_watching,
+        done.StopWatching: lambda self, _: self._api.stop_watching(self._port.life),
         ControllerElected: _elected,
     }

@@ -89,8 +89,6 @@ class SimulatedCoreShell:
         self._environment.trace.record(self._port.broker_id, event)
         self._driver.step(event)
 
-    # --- streams --------------------------------------------------------------------------
-
     def on_fetch(self, stream: int, event: FollowerFetchReceived) -> None:
         """Take a follower's fetch."""
         request_id = next(self._request_ids)
@@ -115,8 +113,6 @@ class SimulatedCoreShell:
                 del self._leader_streams[leader]
                 if stream.request_id is not None:
                     self.step(FetchFailed(request_id=stream.request_id, leader=leader))
-
-    # --- effects: the disk ----------------------------------------------------------------
 
     def _perform(self, effects: Sequence[done.Effect]) -> None:
         for effect in effects:
@@ -164,8 +160,6 @@ class SimulatedCoreShell:
     def _delete(self, effect: done.DeleteReplica) -> None:
         self._disk.logs.pop(effect.tp, None)
         self._disk.persisted.pop(effect.tp, None)
-
-    # --- effects: the network -------------------------------------------------------------
 
     def _reply_fetch(self, effect: done.ReplyFetch) -> None:
         """Read the log now, send the response; a follower that is gone gets none."""

@@ -21,12 +21,10 @@ class DrivenMachine(Protocol[Event_contra, Effect_co]):
 
     def step(self, event: Event_contra, now_ms: int) -> Sequence[Effect_co]:
         """Take one event, return what is to be done."""
-        ...
 
     @property
     def next_wakeup_ms(self) -> int | None:
         """When the machine wants a tick, None if only events matter."""
-        ...
 
 
 class SimulatedDriver(Generic[Event, Effect]):

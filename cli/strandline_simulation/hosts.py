@@ -48,7 +48,7 @@ class Hosts:
         """End the process; the page cache survives. A new one starts later."""
         if self._end_process(broker_id):
             self._environment.network.end_process(broker_id)
-        self._start_after(away_ms, broker_id)
+        self._environment.virtual_time.after(away_ms, self._start, broker_id)
 
     def stop(self, broker_id: BrokerId, away_ms: int) -> None:
         """Stop the process in order; the host boots before a new one starts."""
@@ -76,7 +76,7 @@ class Hosts:
         self._end_process(broker_id)
         self._environment.network.power_off(broker_id)
         self._hosts[broker_id].boots += 1
-        self._start_after(away_ms, broker_id)
+        self._environment.virtual_time.after(away_ms, self._start, broker_id)
 
     def _end_process(self, broker_id: BrokerId) -> bool:
         """Return false if no process runs."""
@@ -84,9 +84,6 @@ class Hosts:
         if process is not None:
             process.end()
         return process is not None
-
-    def _start_after(self, delay_ms: int, broker_id: BrokerId) -> None:
-        self._environment.virtual_time.after(delay_ms, self._start, broker_id)
 
     def _start(self, broker_id: BrokerId) -> None:
         """Start a process unless one runs."""

@@ -18,7 +18,7 @@ registered. Of a process this module sees a `Replica`, never the process itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -80,21 +80,17 @@ class Replica(Protocol):
     @property
     def broker_id(self) -> BrokerId:
         """Its broker."""
-        ...
 
     @property
     def incarnation(self) -> str:
         """Its name among all processes of the schedule."""
-        ...
 
     @property
     def alive(self) -> bool:
         """Whether it has not ended."""
-        ...
 
     def view(self, tp: TopicPartition) -> PartitionView | None:
         """Return what its core has of a partition, None without a replica."""
-        ...
 
 
 @dataclass(slots=True)
@@ -163,7 +159,7 @@ class Invariants:
         if new.leader != NO_LEADER and (old is None or new.leader_epoch != old.leader_epoch):
             self.elections[tp] += 1
             trusted = (e.broker_id for e in new.isr if self._disks[e.broker_id].covers(e))
-            self._check_acknowledged(tp, self._logs(tp, trusted))
+            self._check_acknowledged(tp, trusted, all)
 
     def on_status_refused(self, before: StoredPartition, state: PartitionState) -> None:
         """Judge a status write of a current version that the CRD's rules refuse."""
@@ -185,7 +181,7 @@ class Invariants:
             self.on_truncated(broker_id, tp, 0 if log is None else log.end)
             if wiped:
                 self._accepted_epochs.pop((broker_id, tp), None)
-            self._check_acknowledged_somewhere(tp)
+            self._check_acknowledged(tp, self._disks, any)
 
     # --- processes ------------------------------------------------------------------------
 
@@ -229,9 +225,7 @@ class Invariants:
         view = self._view(replica, tp)
         visible, is_leader = view.high_watermark, view.role is RoleName.LEADER
         if is_leader and not self._holds_committed(replica.broker_id, tp, visible):
-            raise InvariantBroken(
-                Invariant.WATERMARK_WITHIN_LOG, leader=replica.incarnation, tp=tp, visible=visible
-            )
+            raise _broken(Invariant.WATERMARK_WITHIN_LOG, replica, tp, visible=visible)
 
     def _on_accepted_epoch(self, replica: Replica, tp: TopicPartition, epoch: LeaderEpoch) -> None:
         key = (replica.broker_id, tp)
@@ -244,21 +238,15 @@ class Invariants:
     def _on_leader(self, replica: Replica, tp: TopicPartition, epoch: LeaderEpoch) -> None:
         other = self._leaders.setdefault((tp, epoch), replica)
         if other is not replica:
+            leaders = (other.incarnation, replica.incarnation)
             raise InvariantBroken(
-                Invariant.ONE_LEADER_PER_EPOCH,
-                tp=tp,
-                epoch=epoch,
-                leaders=(other.incarnation, replica.incarnation),
+                Invariant.ONE_LEADER_PER_EPOCH, tp=tp, epoch=epoch, leaders=leaders
             )
         end = self.committed[tp].end_below(epoch)
         if not self._holds_committed(replica.broker_id, tp, end):
-            raise InvariantBroken(
-                Invariant.LEADER_IS_COMPLETE,
-                leader=replica.incarnation,
-                tp=tp,
-                epoch=epoch,
-                committed=end,
-                has=self._matching_ends[replica.broker_id, tp],
+            has = self._matching_ends[replica.broker_id, tp]
+            raise _broken(
+                Invariant.LEADER_IS_COMPLETE, replica, tp, epoch=epoch, committed=end, has=has
             )
         self._leaderships[replica.broker_id, tp] = ObservedLeadership(replica, epoch, 0)
         self._unchecked[tp] = None
@@ -267,25 +255,16 @@ class Invariants:
         log = self._disks[replica.broker_id].logs[tp]
         leadership = self._leaderships[replica.broker_id, tp]
         if not leadership.high_watermark <= offset <= log.end:
-            raise InvariantBroken(
-                Invariant.WATERMARK_WITHIN_LOG,
-                leader=replica.incarnation,
-                tp=tp,
-                before=leadership.high_watermark,
-                after=offset,
-                end=log.end,
+            before, end = leadership.high_watermark, log.end
+            raise _broken(
+                Invariant.WATERMARK_WITHIN_LOG, replica, tp, before=before, after=offset, end=end
             )
         leadership.high_watermark = offset
         committed = self.committed[tp]
         known = len(committed.values)
         if not self._holds_committed(replica.broker_id, tp, min(known, offset)):
-            raise InvariantBroken(
-                Invariant.COMMITTED_NEVER_CHANGES,
-                leader=replica.incarnation,
-                tp=tp,
-                epoch=leadership.epoch,
-                offset=self._matching_ends[replica.broker_id, tp],
-            )
+            epoch, end = leadership.epoch, self._matching_ends[replica.broker_id, tp]
+            raise _broken(Invariant.COMMITTED_NEVER_CHANGES, replica, tp, epoch=epoch, offset=end)
         if offset <= known:
             return
         added = log.values[known - log.start : offset - log.start]
@@ -299,14 +278,8 @@ class Invariants:
         for (broker_id, other), leadership in self._leaderships.items():
             later = other == tp and leadership.epoch > epoch and leadership.replica.alive
             if later and not self._holds_committed(broker_id, tp, end):
-                raise InvariantBroken(
-                    Invariant.LEADER_IS_COMPLETE,
-                    leader=leadership.replica.incarnation,
-                    tp=tp,
-                    epoch=leadership.epoch,
-                    committed=end,
-                    committed_by_epoch=epoch,
-                )
+                values = {"epoch": leadership.epoch, "committed": end, "committed_by_epoch": epoch}
+                raise _broken(Invariant.LEADER_IS_COMPLETE, leadership.replica, tp, **values)
 
     def on_acknowledged(
         self, replica: Replica, tp: TopicPartition, base_offset: int, values: tuple[int, ...]
@@ -314,12 +287,7 @@ class Invariants:
         """Judge an answer that says "committed"."""
         end = base_offset + len(values)
         if tuple(self.committed[tp].values[base_offset:end]) != values:
-            raise InvariantBroken(
-                Invariant.ACKNOWLEDGED_IS_COMMITTED,
-                leader=replica.incarnation,
-                tp=tp,
-                offset=base_offset,
-            )
+            raise _broken(Invariant.ACKNOWLEDGED_IS_COMMITTED, replica, tp, offset=base_offset)
         self.acknowledged[tp].update(enumerate(values, start=base_offset))
         if self.elections[tp] > 1:
             self.acknowledged_after[tp] += len(values)
@@ -329,9 +297,7 @@ class Invariants:
     ) -> None:
         """Judge what a consumer is given."""
         if values and self.committed[tp].values[position : position + len(values)] != values:
-            raise InvariantBroken(
-                Invariant.READS_ARE_COMMITTED, leader=replica.incarnation, tp=tp, offset=position
-            )
+            raise _broken(Invariant.READS_ARE_COMMITTED, replica, tp, offset=position)
 
     # --- whole states ---------------------------------------------------------------------
 
@@ -340,12 +306,9 @@ class Invariants:
         for entry in () if state is None else state.isr:
             excused = not self._disks[entry.broker_id].covers(entry)
             if not excused and not self._holds_committed(entry.broker_id, tp, end):
+                has = self._matching_ends[entry.broker_id, tp]
                 raise InvariantBroken(
-                    Invariant.ISR_IS_COMPLETE,
-                    tp=tp,
-                    member=entry,
-                    committed=end,
-                    has=self._matching_ends[entry.broker_id, tp],
+                    Invariant.ISR_IS_COMPLETE, tp=tp, member=entry, committed=end, has=has
                 )
 
     def _check_maximal_isr(self, tp: TopicPartition) -> None:
@@ -368,28 +331,21 @@ class Invariants:
         """Judge the end: every in-sync replica has what was acknowledged; offline, some disk."""
         state = self._store.state(tp)
         if state is None or state.leader == NO_LEADER:
-            self._check_acknowledged_somewhere(tp)
+            self._check_acknowledged(tp, self._disks, any)
         else:
-            self._check_acknowledged(tp, self._logs(tp, state.isr_ids))
+            self._check_acknowledged(tp, state.isr_ids, all)
 
-    def _logs(self, tp: TopicPartition, brokers: Iterable[BrokerId]) -> list[RecordLog]:
+    def _check_acknowledged(
+        self,
+        tp: TopicPartition,
+        brokers: Iterable[BrokerId],
+        enough: Callable[[Iterable[bool]], bool],
+    ) -> None:
+        """Judge that all or any of these brokers have each acknowledged record at its offset."""
         found = (self._disks[broker_id].logs.get(tp) for broker_id in brokers)
-        return [RecordLog() if log is None else log for log in found]
-
-    def _check_acknowledged(self, tp: TopicPartition, logs: Iterable[RecordLog]) -> None:
-        """Judge that each of these logs has every acknowledged record at its offset."""
-        for log in logs:
-            for offset, value in self.acknowledged[tp].items():
-                if log.value_at(offset) != value:
-                    raise InvariantBroken(
-                        Invariant.ACKNOWLEDGED_SURVIVES, tp=tp, offset=offset, value=value
-                    )
-
-    def _check_acknowledged_somewhere(self, tp: TopicPartition) -> None:
-        """Judge that each acknowledged record is at its offset on some disk."""
-        logs = self._logs(tp, self._disks)
+        logs = [RecordLog() if log is None else log for log in found]
         for offset, value in self.acknowledged[tp].items():
-            if all(log.value_at(offset) != value for log in logs):
+            if not enough(log.value_at(offset) == value for log in logs):
                 raise InvariantBroken(
                     Invariant.ACKNOWLEDGED_SURVIVES, tp=tp, offset=offset, value=value
                 )
@@ -423,6 +379,12 @@ class Invariants:
                 matching_end += 1
         self._matching_ends[key] = matching_end
         return matching_end >= end
+
+
+def _broken(
+    invariant: Invariant, leader: Replica, tp: TopicPartition, **values: object
+) -> InvariantBroken:
+    return InvariantBroken(invariant, leader=leader.incarnation, tp=tp, **values)
 
 
 def _check_leader_in_isr(tp: TopicPartition, state: PartitionState) -> None:

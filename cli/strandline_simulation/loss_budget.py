@@ -51,10 +51,9 @@ class LossBudget:
                 self.awaiting_rejoin_max = max(self.awaiting_rejoin_max, len(awaiting))
 
     def on_status_written(
-        self, writer: BrokerId, before: StoredPartition, state: PartitionState
+        self, _writer: BrokerId, before: StoredPartition, state: PartitionState
     ) -> None:
         """Take the brokers off that joined an ISR again."""
-        del writer
         rejoined = {
             each.broker_id for each in state.isr if self._disks[each.broker_id].covers(each)
         }

@@ -117,9 +117,6 @@ class Nemesis:
         return process
 
 
-# --- processes and hosts ------------------------------------------------------------------
-
-
 @_kind("crash", weight=4)
 def crash(nemesis: Nemesis, fault: Fault) -> None:
     """Kill the process; the page cache, and with it the log, survives."""
@@ -159,9 +156,6 @@ def stop(nemesis: Nemesis, fault: Fault) -> None:
     nemesis.hosts.stop(nemesis.process(fault).life.broker_id, fault.for_ms)
 
 
-# --- the network --------------------------------------------------------------------------
-
-
 @_kind("cut", weight=3)
 def cut(nemesis: Nemesis, fault: Fault) -> None:
     """Lose what the target sends to the peer, in this direction only."""
@@ -175,9 +169,6 @@ def isolate(nemesis: Nemesis, fault: Fault) -> None:
     network, target = nemesis.environment.network, nemesis.target(fault)
     network.cut(target, ANY_PEER, nemesis.until_ms(fault))
     network.cut(ANY_PEER, target, nemesis.until_ms(fault))
-
-
-# --- the API server -----------------------------------------------------------------------
 
 
 @_kind("api_outage")

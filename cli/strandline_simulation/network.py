@@ -42,7 +42,6 @@ class Receiver(Protocol):
 
     def receive(self, source: Address, value: object) -> None:
         """Take a value that arrived."""
-        ...
 
 
 class Channel(StrEnum):
@@ -113,7 +112,6 @@ class Network:
         conditions: PresentConditions,
         fault_counts: FaultCounts,
     ) -> None:
-        """Begin without hosts."""
         self._virtual_time = virtual_time
         self._fault_counts = fault_counts
         self._seed = plan.seed
@@ -128,8 +126,6 @@ class Network:
         self._streams: dict[int, _Stream] = {}
         self._stream_numbers = itertools.count(1)
         self._cut_until_ms: dict[tuple[int, int], int] = {}
-
-    # --- hosts ----------------------------------------------------------------------------
 
     def register(self, address: Address, receiver: Receiver) -> None:
         """Let a receiver listen at an address."""
@@ -160,8 +156,6 @@ class Network:
                     self._silence_detected_ms if is_hidden else DEATH_HEARD_AFTER_MS, number
                 )
 
-    # --- faults ---------------------------------------------------------------------------
-
     def cut(self, source: int, destination: int, until_ms: int) -> None:
         """Lose values in one direction; ANY_PEER stands for any host."""
         key = (source, destination)
@@ -181,8 +175,6 @@ class Network:
             or until_ms.get((source, ANY_PEER), 0) > now_ms
             or until_ms.get((ANY_PEER, destination), 0) > now_ms
         )
-
-    # --- values ---------------------------------------------------------------------------
 
     def send(self, source: Address, destination: Address, value: object, channel: Channel) -> None:
         """Send a value that belongs to no stream: it arrives once, or is lost without a word."""

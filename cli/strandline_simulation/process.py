@@ -55,16 +55,13 @@ class Process:
             if outcome is StoreOutcome.OK and found is not None:
                 self._register(*found)
             else:
-                self._retry()
+                self.life.deliver_after(RETRY_MS, self._read_stored)
 
         self._environment.api.call(
             self.life,
             lambda: (store.brokers[broker_id], store.highest_entry_epoch(broker_id)),
             on_read,
         )
-
-    def _retry(self) -> None:
-        self.life.deliver_after(RETRY_MS, self._read_stored)
 
     def _register(self, found: StoredBroker, highest_entry_epoch: BrokerEpoch) -> None:
         stored, api = found.registration, self._environment.api
@@ -76,7 +73,7 @@ class Process:
 
         def on_written(_: StoreOutcome, written: StoredBroker | None) -> None:
             if written is None:
-                self._retry()
+                self.life.deliver_after(RETRY_MS, self._read_stored)
             else:
                 self._serve(registration)
 

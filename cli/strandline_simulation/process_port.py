@@ -21,16 +21,12 @@ class ProcessPort(Replica, Protocol):
     @property
     def life(self) -> ProcessLife:
         """Its names, and its turns."""
-        ...
 
     def step_core(self, event: CoreEvent) -> None:
         """Step the replicas."""
-        ...
 
     def step_controller(self, event: ControllerEvent) -> None:
         """Step the controller."""
-        ...
 
     def step_session(self, event: SessionEvent) -> None:
         """Step the controller session."""
-        ...

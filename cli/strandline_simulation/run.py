@@ -12,11 +12,15 @@ from dataclasses import dataclass
 
 from strandline.errors import InvariantViolation
 
+from .clients import SimulatedClients
+from .environment import SimulatedEnvironment
 from .fault_counts import FaultCounts
+from .healing import Healing
+from .hosts import Hosts
 from .invariants import Invariant, InvariantBroken
+from .nemesis import Nemesis
 from .plan import Plan
 from .virtual_time import VirtualTime
-from .world import World
 
 SETTLED_CHECK_INTERVAL_MS = 50
 EVENTS_MAX = 200_000
@@ -55,6 +59,18 @@ class ScheduleResult:
     def is_vacuous(self) -> bool:
         """Whether too few records were acknowledged to prove anything about elections."""
         return self.acknowledged_after_election < VACUOUS_BELOW
+
+
+class World:
+    """Everything of one schedule, made from a plan and connected, from below upward."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.environment = SimulatedEnvironment(plan)
+        hosts = Hosts(self.environment)
+        clients = SimulatedClients(self.environment)
+        hosts.wake_all()
+        Nemesis(self.environment, hosts)
+        self.healing = Healing(self.environment, hosts, clients)
 
 
 def run(plan: Plan) -> ScheduleResult:

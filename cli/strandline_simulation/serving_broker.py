@@ -102,8 +102,6 @@ class ServingBroker:
         self.step_controller(ControllerEpochSeen(controller_epoch=self._disk.controller_epoch))
         environment.api.watch_lease(life, self._observe_lease)
 
-    # --- what is seen from outside --------------------------------------------------------
-
     @property
     def alive(self) -> bool:
         """Whether it has not ended."""
@@ -124,8 +122,6 @@ class ServingBroker:
     def active_epoch(self) -> ControllerEpoch | None:
         """The epoch of the active controller here, None while it is inactive."""
         return self._controller.epoch
-
-    # --- the network ----------------------------------------------------------------------
 
     def receive(self, source: Address, value: object) -> None:
         """Take a value that arrived here; later if the process is paused."""
@@ -149,8 +145,6 @@ class ServingBroker:
         """Take the controller Lease, as broker and as candidate."""
         self.step_session(HolderObserved(holder_identity=lease.holder_identity))
         self.step_controller(LeaseObserved(lease=lease))
-
-    # --- stop -----------------------------------------------------------------------------
 
     def stop(self, on_exit: Callable[[], None]) -> None:
         """Begin an orderly stop: leaders are moved first, within bounds."""

@@ -67,8 +67,6 @@ class SimulatedSessionShell:
         self._environment.trace.record(self._port.broker_id, event)
         self._driver.step(event)
 
-    # --- streams --------------------------------------------------------------------------
-
     def on_message(self, stream: int, message: ControllerMessage) -> None:
         """Take a message of a controller, also a late one."""
         session_id = self._session_ids[stream]
@@ -80,8 +78,6 @@ class SimulatedSessionShell:
         session_id = self._session_ids.get(stream)
         if session_id is not None:
             self.step(StreamBroken(session_id=session_id))
-
-    # --- effects --------------------------------------------------------------------------
 
     def _perform(self, effects: Sequence[done.Effect]) -> None:
         port, own, network = self._port, self._port.life.address, self._environment.network

@@ -32,7 +32,7 @@ TOPIC = TopicId("topic")
 
 
 class SimulatedStore:
-    """The objects of one cluster; version rises with every write."""
+    """The objects of one cluster; version rises with every write, a refused put returns None."""
 
     def __init__(self, plan: Plan) -> None:
         self.version = 0
@@ -109,8 +109,6 @@ class SimulatedStore:
         states = (found.state for found in self.partitions.values())
         epochs = (state.controller_epoch for state in states if state is not None)
         return max(epochs, default=ControllerEpoch(0))
-
-    # --- writes: None is a refusal --------------------------------------------------------
 
     def put_lease(self, lease: LeaseRecord) -> LeaseRecord | None:
         """Write the Lease; empty times are stamped."""

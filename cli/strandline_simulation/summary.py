@@ -40,7 +40,7 @@ class Summary:
 
     def table(self, seconds: float) -> str:
         """Return the figures as lines of text."""
-        count = len(self.results)
+        count, fault_counts = len(self.results), self.fault_counts
         rows: list[tuple[str, str]] = [
             ("schedules", f"{count}"),
             ("schedules per second", f"{count / max(seconds, 0.001):.1f}"),
@@ -49,7 +49,8 @@ class Summary:
             ("leader elections per schedule", _mean([o.elections for o in self.results])),
             ("controllers per schedule", _mean([o.controllers for o in self.results])),
             ("two brokers decided in", f"{100 * self.handed_over_share:.1f} %"),
-            *self._fault_count_rows(),
+            *((f"faults: {word}", f"{fault_counts[word]}") for word in drawn_kinds()),
+            *((kind.value, f"{fault_counts[kind]}") for kind in Anomaly),
             ("crashes with lost data", f"{sum(o.data_losses for o in self.results)}"),
             ("partitions left offline", f"{sum(o.offline for o in self.results)}"),
             ("records acknowledged per schedule", _mean([o.acknowledged for o in self.results])),
@@ -59,11 +60,6 @@ class Summary:
         ]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value:>10}" for name, value in rows)
-
-    def _fault_count_rows(self) -> list[tuple[str, str]]:
-        fault_counts = self.fault_counts
-        faults = [(f"faults: {word}", f"{fault_counts[word]}") for word in drawn_kinds()]
-        return faults + [(kind.value, f"{fault_counts[kind]}") for kind in Anomaly]
 
 
 def _mean(values: Sequence[int]) -> str:

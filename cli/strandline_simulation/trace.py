@@ -30,10 +30,9 @@ class Trace:
         self.digest = zlib.crc32(f"{now_ms} {who} {type(what).__name__}".encode(), self.digest)
 
     def on_status_written(
-        self, writer: BrokerId, before: StoredPartition, state: PartitionState
+        self, _writer: BrokerId, before: StoredPartition, state: PartitionState
     ) -> None:
         """Remember what was committed."""
-        del writer
         self.record(before.name, state)
 
     def lines(self) -> tuple[str, ...]:

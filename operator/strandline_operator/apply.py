@@ -83,10 +83,7 @@ class Applier:
                 raise failed
 
     async def _create_new(self, body: Object) -> PartitionNotCreated | None:
-        """Create a new Partition, with retries: it counts as new only in this pass.
-
-        Returns: an error when all attempts are used up
-        """
+        """Create a Partition, new in this pass alone; return the error if no attempt succeeds."""
         cause = ""
         for attempt in range(1, operator_config.CREATE_ATTEMPTS + 1):
             try:

@@ -28,7 +28,6 @@ _log = logging.getLogger(__name__)
 
 REFUSED: Final = 2
 """Exit code of a configuration that cannot work."""
-
 DRAIN_SECONDS: Final = 15
 """Time for the running passes at the end; below the pod's grace period of 30 s."""
 

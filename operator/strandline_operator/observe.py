@@ -146,9 +146,6 @@ def may_be_part(name: str, cluster: str) -> bool:
     return name == cluster or name.startswith(f"{cluster}-")
 
 
-# --- from dicts to values ----------------------------------------------------------------
-
-
 def read_topic(value: Object) -> DesiredTopic:
     """Read the spec of a ReplicatedTopic; the CRD fills in its defaults."""
     spec, metadata = value["spec"], value["metadata"]
@@ -232,7 +229,6 @@ def _ref(kind: Kind, value: Object) -> ObjectRef:
 
 
 def _is_terminating(value: Object) -> bool:
-    """Tell whether an object has a deletion time."""
     return value["metadata"].get("deletionTimestamp") is not None
 
 

@@ -38,9 +38,6 @@ class ControllerRef:
     uid: str
 
 
-# --- what users want ---------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredCluster:
     """A BrokerCluster's spec; config is by field of the spec, resources is Kubernetes' own."""
@@ -74,9 +71,6 @@ class DesiredTopic:
     partitions: int
     replication_factor: int
     config: Mapping[str, int]
-
-
-# --- what was last seen ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,24 +22,18 @@ FIELD_MANAGER: Final = "strandline-operator"
 
 WORKERS: Final = 4
 """Clusters and topics reconciled at once; each is mostly waiting for the API server."""
-
 BACKOFF: Final = Backoff(first_ms=100, max_ms=30_000)
 """Pauses between two tries of one cluster or topic; the work queue adds jitter."""
-
 SETTLE_MS: Final = 500
 """Changes that only move counts wait this long: one status write instead of many."""
-
 RESYNC_MS: Final = 300_000
 """Interval at which the operator lists everything again, with up to a fifth of jitter, to find a
 deletion that a watch missed."""
-
 CREATE_ATTEMPTS: Final = 40
 """Tries of one new Partition while the API server is away or the name is still taken. After
 them the Partition counts as lost, never as new."""
-
 CREATE_BACKOFF: Final = Backoff(first_ms=100, max_ms=2_000)
 """Pauses between these tries."""
-
 _KNOWN: Final = frozenset(
     {"brokerRole", "brokerImage", "brokerImagePullPolicy", "imagePullSecrets", "defaultCluster"}
 )

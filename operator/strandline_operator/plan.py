@@ -44,8 +44,6 @@ from .status import (
     topic_status,
 )
 
-# --- clusters ----------------------------------------------------------------------------
-
 
 def plan_cluster(
     desired: DesiredCluster, observed: ObservedCluster, config: OperatorConfig, *, now: str
@@ -91,9 +89,6 @@ def _why_apply(body: Object, part: tuple[Ownership, FoundObject] | None) -> str:
     if ownership is Ownership.ORPHAN:
         return "orphaned"
     return "" if ownership is Ownership.LEAVING or found.shows(body) else "changed"
-
-
-# --- topics ------------------------------------------------------------------------------
 
 
 def plan_topic(
@@ -209,9 +204,6 @@ def _topic_status_actions(
 ) -> list[Action]:
     status = topic_status(desired, observed, readiness, now=now)
     return _status_actions(desired.ref, observed.status, status, readiness)
-
-
-# --- both --------------------------------------------------------------------------------
 
 
 def _status_actions(

@@ -45,8 +45,6 @@ class Reconciler:
         self.queue = WorkQueue(self._work)
         self._applier = Applier(api, self.cache, namespace=config.namespace, now=now_text)
 
-    # --- changes -------------------------------------------------------------------------
-
     def on_change(self, kind: kinds.Kind, change: str, value: Object) -> None:
         """Remember a change and queue every cluster and topic that it may concern."""
         if change == _DELETED:
@@ -97,8 +95,6 @@ class Reconciler:
 
     def _add(self, kind: kinds.Kind, name: str, *, after_ms: int = 0) -> None:
         self.queue.add(ReconcileKey(kind=kind.kind, name=name), after_ms=after_ms)
-
-    # --- work ----------------------------------------------------------------------------
 
     async def _work(self, key: ReconcileKey) -> bool:
         """Make one pass; tell whether every action succeeded."""

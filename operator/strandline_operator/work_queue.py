@@ -96,9 +96,6 @@ class WorkQueue:
         elif task.result():
             self._failures.pop(key, None)
         else:
-            self._try_again(key)
-
-    def _try_again(self, key: ReconcileKey) -> None:
-        self._failures[key] = self._failures.get(key, 0) + 1
-        pause_ms = operator_config.BACKOFF.after_ms(self._failures[key])
-        self.add(key, after_ms=int(pause_ms * random.uniform(0.5, 1.0)))
+            self._failures[key] = self._failures.get(key, 0) + 1
+            pause_ms = operator_config.BACKOFF.after_ms(self._failures[key])
+            self.add(key, after_ms=int(pause_ms * random.uniform(0.5, 1.0)))

@@ -56,7 +56,7 @@ def election_table(elections: Sequence[Row]) -> str:
             row["kind"] or "not seen",
             row["cause"] or "",
         )
-        for row in _in_order(elections, "t_first_new_ms", "topic", "partition")
+        for row in sorted(elections, key=itemgetter("t_first_new_ms", "topic", "partition"))
     ]
     return table(header, lines)
 
@@ -75,7 +75,7 @@ def isr_table(intervals: Sequence[Row]) -> str:
             row["start_reason"],
             row["end_reason"],
         )
-        for row in _in_order(intervals, "start_ms", "topic", "partition", "replica")
+        for row in sorted(intervals, key=itemgetter("start_ms", "topic", "partition", "replica"))
     ]
     return table(header, lines)
 
@@ -159,10 +159,6 @@ def _bounds(row: Row) -> str:
     if row["no_leader_high_ms"] is None:
         return "unknown"
     return f"{duration(row['no_leader_low_ms'])} to {duration(row['no_leader_high_ms'])}"
-
-
-def _in_order(rows: Sequence[Row], *columns: str) -> list[Row]:
-    return sorted(rows, key=itemgetter(*columns))
 
 
 def _id(broker: int | None) -> str:

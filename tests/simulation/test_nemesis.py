@@ -10,9 +10,8 @@ from strandline.model import BrokerId
 from strandline_simulation.nemesis import KINDS, FaultKind, Nemesis
 from strandline_simulation.plan import Fault, Plan
 from strandline_simulation.plan_generator import draw_plan
-from strandline_simulation.run import run
+from strandline_simulation.run import World, run
 from strandline_simulation.summary import Summary
-from strandline_simulation.world import World
 from tests.simulation.directed import JOIN_BELOW_EPOCH_START
 
 

@@ -11,9 +11,8 @@ RUNS = 5
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--runs", type=whole_number(1), default=RUNS, metavar="N", help=f"how often ({RUNS})"
-    )
+    how_often = f"how often ({RUNS})"
+    parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help=how_often)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -16,11 +16,10 @@ def _brokers(text: str) -> tuple[int, ...]:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="histories, and scans of logs"
-    )
+    add = parser.add_argument
+    add("files", nargs="+", type=Path, metavar="FILE", help="histories, and scans of logs")
     holders = "the brokers that hold each partition, such as 0,1,2"
-    parser.add_argument("--replicas", required=True, type=_brokers, metavar="IDS", help=holders)
+    add("--replicas", required=True, type=_brokers, metavar="IDS", help=holders)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -9,12 +9,11 @@ from strandline_cli.command_line import Verb
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seeds", type=int, default=100, help="how many schedules (100)")
-    parser.add_argument("--first-seed", type=int, default=0, help="the first of them (0)")
-    parser.add_argument("--plan", type=Path, help="run the plan in this file instead")
-    parser.add_argument(
-        "--shrink-to", type=Path, help="write the first failing plan here, made small"
-    )
+    add = parser.add_argument
+    add("--seeds", type=int, default=100, help="how many schedules (100)")
+    add("--first-seed", type=int, default=0, help="the first of them (0)")
+    add("--plan", type=Path, help="run the plan in this file instead")
+    add("--shrink-to", type=Path, help="write the first failing plan here, made small")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -22,12 +21,7 @@ def _run(options: argparse.Namespace) -> int:
 
     if options.seeds < 1:
         raise argparse.ArgumentError(None, f"--seeds must be at least 1, not {options.seeds}")
-    return run_schedules(
-        first_seed=options.first_seed,
-        seeds=options.seeds,
-        plan=options.plan,
-        shrink_to=options.shrink_to,
-    )
+    return run_schedules(**vars(options))
 
 
 VERB = Verb(
