@@ -30,7 +30,7 @@ from strandline.errors import ErrorCode
 from strandline.model import BrokerId, Registration
 
 from .broker_api import SimulatedBrokerApi
-from .disk import RecordLog, StoredBatch, new_batch
+from .disk import StoredBatch, new_batch
 from .driver import SimulatedDriver
 from .environment import SimulatedEnvironment
 from .network import Address, Channel, Delivery
@@ -120,7 +120,7 @@ class SimulatedCoreShell:
         self._environment.invariants.after_step(self._port)
 
     def _create(self, effect: done.CreateReplica) -> None:
-        self._disk.logs.setdefault(effect.tp, RecordLog())
+        self._disk.create_log(effect.tp)
 
     def _persist(self, effect: done.PersistState) -> None:
         """Write the state file some time later, in order."""
@@ -128,7 +128,7 @@ class SimulatedCoreShell:
         delay_ms = self._prng.between(1, conditions.now.state_write_max_ms)
         done_ms = max(virtual_time.now_ms + delay_ms, self._last_state_write_ms)
         self._last_state_write_ms = done_ms
-        self._disk.state_writes.append(effect)
+        self._disk.begin_state_write(effect)
         virtual_time.at(done_ms, self._on_written, effect)
 
     def _on_written(self, effect: done.PersistState) -> None:
@@ -155,11 +155,10 @@ class SimulatedCoreShell:
         self._environment.invariants.on_truncated(self._port.broker_id, effect.tp, 0)
 
     def _write_high_watermarks(self, effect: done.WriteHighWatermarkCheckpoint) -> None:
-        self._disk.high_watermarks = dict(effect.high_watermarks)
+        self._disk.checkpoint(dict(effect.high_watermarks))
 
     def _delete(self, effect: done.DeleteReplica) -> None:
-        self._disk.logs.pop(effect.tp, None)
-        self._disk.persisted.pop(effect.tp, None)
+        self._disk.delete(effect.tp)
 
     def _reply_fetch(self, effect: done.ReplyFetch) -> None:
         """Read the log now, send the response; a follower that is gone gets none."""

@@ -9,7 +9,7 @@ way may have reached the disk or not.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -138,6 +138,36 @@ class SimulatedDisk:
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     state_writes: list[PersistState] = field(default_factory=list)
     unclean_up_to_epoch: BrokerEpoch = BrokerEpoch(-1)
+
+    def create_log(self, tp: TopicPartition) -> None:
+        """Have a log, an empty one if there is none."""
+        self.logs.setdefault(tp, RecordLog())
+
+    def delete(self, tp: TopicPartition) -> None:
+        """Forget a replica."""
+        self.logs.pop(tp, None)
+        self.persisted.pop(tp, None)
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write the high watermark checkpoint."""
+        self.high_watermarks = dict(high_watermarks)
+
+    def write_meta(self, broker_epoch: BrokerEpoch) -> None:
+        """Write the epoch under which this broker is about to register."""
+        self.meta_epoch = broker_epoch
+
+    def write_marker(self, broker_epoch: BrokerEpoch) -> None:
+        """Leave the marker of an orderly stop."""
+        self.marker_epoch = broker_epoch
+
+    def take_marker(self) -> BrokerEpoch | None:
+        """Return and remove the marker: it proves one start alone."""
+        found, self.marker_epoch = self.marker_epoch, None
+        return found
+
+    def begin_state_write(self, effect: PersistState) -> None:
+        """Note a write of the state file that is under way."""
+        self.state_writes.append(effect)
 
     def write_state(self, effect: PersistState) -> None:
         """Make one write of the state file durable."""

@@ -39,8 +39,8 @@ class Process:
         self._boot_id = boot_id
         key = key_of(environment.plan.seed, "process", broker_id, self.life.incarnation)
         self._prng = Prng(key)
-        # A marker proves one start: what runs from now on may end without an orderly stop.
-        self._marker_epoch, disk.marker_epoch = disk.marker_epoch, None
+        # What runs from now on may end without an orderly stop.
+        self._marker_epoch = disk.take_marker()
         self._read_stored()
 
     def end(self) -> None:
@@ -90,7 +90,7 @@ class Process:
             boot_id=self._boot_id,
         )
         epochs = decide_registration(found_on_disk, stored, highest_entry_epoch=highest_entry_epoch)
-        disk.meta_epoch = epochs.broker_epoch
+        disk.write_meta(epochs.broker_epoch)
         if disk.has_lost_logs():
             epochs = damaged(epochs)
         return Registration(

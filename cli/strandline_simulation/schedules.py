@@ -29,7 +29,7 @@ def run_schedules(*, first_seed: int, seeds: int, plan: Path | None, shrink_to: 
             if shrink_to is not None and not summary.broken:
                 smallest = Shrinker(each, result.broken_invariant).shrink()
                 shrink_to.write_text(to_json(smallest) + "\n")
-        summary.results.append(result)
+        summary.add(result)
     print(summary.table(time.monotonic() - begun))
     if len(summary.results) == 1:
         print(f"digest {summary.results[0].digest}")

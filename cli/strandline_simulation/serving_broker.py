@@ -163,8 +163,8 @@ class ServingBroker:
 
     def _exit(self) -> None:
         self._disk.flush()
-        self._disk.high_watermarks = dict(self._replicas.high_watermarks())
-        self._disk.marker_epoch = self._registration.broker_epoch
+        self._disk.checkpoint(dict(self._replicas.high_watermarks()))
+        self._disk.write_marker(self._registration.broker_epoch)
         self._on_exit()
 
 

@@ -16,6 +16,10 @@ class Summary:
 
     results: list[ScheduleResult] = field(default_factory=list)
 
+    def add(self, result: ScheduleResult) -> None:
+        """Count one more schedule."""
+        self.results.append(result)
+
     @property
     def broken(self) -> list[ScheduleResult]:
         """Return the schedules in which an invariant did not hold."""

@@ -47,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     layers.ambiguous_names,
     circles.import_circles,
     ownership.foreign_changes,
+    ownership.strayed_changes,
     ownership.broken_ownership,
     words.forbidden_words,
     registers.metric_names_elsewhere,

@@ -62,6 +62,10 @@ class ListenerState:
     """Set while there are no connections."""
     is_closing: bool = False
 
+    def close(self) -> None:
+        """From now on new connections are refused."""
+        self.is_closing = True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
@@ -290,7 +294,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 name = request.get("client_software_name", name)
             self._client_name = name[:CLIENT_NAME_MAX_CHARACTERS]
             outcome = HANDLERS[api.key](self._shared.context, header.version, request)
-            pending.handled_at = self._loop.time()
+            pending.handled(self._loop.time())
             if isinstance(outcome, Response):
                 self._ready(pending, outcome)
             else:
@@ -340,7 +344,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Complete the response when its result is done."""
         result: asyncio.Future[object] = asyncio.ensure_future(outcome.result)
         if outcome.may_cancel:
-            pending.result = result
+            pending.wait_for(result)
             self._fetch_count += 1
 
         def done(finished: asyncio.Future[object]) -> None:

@@ -50,6 +50,14 @@ class PendingResponse:
         """The name of the API, for logs and metrics."""
         return UNKNOWN_API if self.api is None else self.api.name
 
+    def handled(self, now: float) -> None:
+        """Note when the broker's part of the work was done."""
+        self.handled_at = now
+
+    def wait_for(self, result: asyncio.Future[object]) -> None:
+        """Note the future that gives the response; it may be cancelled."""
+        self.result = result
+
     def ready(self, response: Response, version: int, now: float) -> None:
         """Encode the response; from now on it may be sent."""
         self.error = response.error

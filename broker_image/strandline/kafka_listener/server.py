@@ -40,7 +40,7 @@ class KafkaListener:
     async def close(self, *, grace_ms: int = 0) -> None:
         """Accept no client any more, send responses for up to grace_ms, then cut the rest."""
         shared = self._shared
-        shared.is_closing = True
+        shared.close()
         self._server.close()
         self._sweeper.cancel()
         await asyncio.gather(self._sweeper, return_exceptions=True)

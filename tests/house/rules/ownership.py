@@ -43,6 +43,12 @@ CHANGES_IN_PLACE = {
 }  # fmt: skip
 """Methods that change lists, dicts, sets and deques."""
 
+CHANGED_ANYWHERE = {
+    "fault_counts": "a Counter: where a fault takes effect, it is counted",
+    "path": "of the module sys: what the bench adds to find itself",
+}
+"""Attributes that may be changed in several files, with the reason."""
+
 ONE_OWNER = tree.PURE
 """Folders in which only an object's own methods may change its attributes."""
 
@@ -137,6 +143,36 @@ def foreign_changes(root: Path) -> list[str]:
         for attribute in _changed(node)
         if not _is_of_self(attribute)
     ]
+
+
+def strayed_changes(root: Path) -> list[str]:
+    """Find shipped statements that change an attribute of a class of another file.
+
+    By name: an attribute that a class of this file has, too, counts as its own.
+    """
+    homes: defaultdict[str, set[Path]] = defaultdict(set)
+    paths = list(tree.shipped_files(root))
+    for path in paths:
+        for node in tree.nodes(root, path):
+            if isinstance(node, ast.ClassDef):
+                for name in _attributes(node):
+                    homes[name].add(path)
+    return [
+        f"{path}:{attribute.lineno}: changes {tree.dotted(attribute)}, which is not of this file"
+        for path in paths
+        for node in tree.nodes(root, path)
+        for attribute in _changed(node)
+        if homes[attribute.attr] and path not in homes[attribute.attr]
+        if not _is_of_self(attribute) and attribute.attr not in CHANGED_ANYWHERE
+    ]
+
+
+def _attributes(node: ast.ClassDef) -> Iterator[str]:
+    """Yield the fields that a class declares or gives to itself."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            yield each.target.id
+        yield from (changed.attr for changed in _changed(each) if _is_of_self(changed))
 
 
 def broken_ownership(root: Path) -> list[str]:
