@@ -28,6 +28,7 @@ from tests.house.rules import (
 from tests.house.test_tree import ROOT, RULES, Rule
 
 CORE = "broker_image/strandline/core/x.py"
+OWNER = "class A:\n    end: int\n    def f(self):\n        self.ends = []\n"
 LOG = "broker_image/strandline/log/x.py"
 SESSION = "broker_image/strandline/controller_session/x.py"
 ANALYSIS = "spark/strandline_analysis/x.py"
@@ -161,16 +162,8 @@ OFFENCES = (
     Planted(ownership.foreign_changes, {CORE: "a, role.state = 1, 2\n"}, "changes role.state"),
     Planted(ownership.foreign_changes, {CORE: "del a.delayed[tp]\n"}, "changes a.delayed"),
     Planted(ownership.foreign_changes, {SESSION: "self.a.b[0].pop()\n"}, "changes self.a.b"),
-    Planted(
-        ownership.strayed_changes,
-        {LOG: "class A:\n    end: int\n", CORE: "log.end = 1\n"},
-        "changes log.end, which is not of this file",
-    ),
-    Planted(
-        ownership.strayed_changes,
-        {LOG: "class A:\n    def f(self):\n        self.end = 1\n", CORE: "log.end.pop()\n"},
-        "changes log.end",
-    ),
+    Planted(ownership.strayed_changes, {LOG: OWNER, CORE: "log.end = 1\n"}, "changes log.end"),
+    Planted(ownership.strayed_changes, {LOG: OWNER, CORE: "log.ends.pop()\n"}, "not of this file"),
     Planted(conduct.unfinished, {LOG: "assert True\n"}, "assert"),
     Planted(conduct.unfinished, {LOG: "raise NotImplementedError\n"}, "NotImplementedError"),
     Planted(
@@ -389,11 +382,8 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (conduct.impure, {LOG: "print(open('x'))\nasync def f(): ...\n"}),
     (ownership.foreign_changes, {CORE: "self.a[0], b = 1, 2\nself.a.pop()\nb[0] = x.b.get(1)\n"}),
     (ownership.foreign_changes, {LOG: "self.log.end = 1\n"}),
-    (ownership.strayed_changes, {LOG: "class A:\n    end: int\ndef f(a):\n    a.end = 1\n"}),
-    (
-        ownership.strayed_changes,
-        {LOG: "class A:\n    end: int\n", CORE: "self.end = 1\nlog.other = log.end\n"},
-    ),
+    (ownership.strayed_changes, {LOG: OWNER + "def f(a):\n    a.end = 1\n"}),
+    (ownership.strayed_changes, {LOG: OWNER, CORE: "self.end = 1\nlog.other = log.end\n"}),
     (conduct.unfinished, {"tests/core/test_x.py": "assert True\n"}),
     (conduct.swallowing, {LOG: "try:\n    x\nexcept (OSError, KeyError):\n    y\n"}),
     (conduct.swallowing, {LOG: "try:\n    x\nexcept BaseException:\n    y\n    raise\n"}),
