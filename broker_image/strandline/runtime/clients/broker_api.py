@@ -31,7 +31,14 @@ from strandline.core.events import (
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.log.record_batch import read_client_batch
-from strandline.model import UNKNOWN_EPOCH_END, Acks, EpochEndOffset, LeaderEpoch, TopicPartition
+from strandline.model import (
+    UNKNOWN_EPOCH_END,
+    Acks,
+    BatchSpan,
+    EpochEndOffset,
+    LeaderEpoch,
+    TopicPartition,
+)
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.storage.replica_store import ReplicaStore
 
@@ -176,6 +183,16 @@ class BrokerApi:
                 sequence=sequence,
             )
         )
+        if isinstance(sequence, BatchSpan):
+            self._note_retry(sent, request.results[slot])
+
+    def _note_retry(self, sent: SentBatch, result: ProducedPartition | None) -> None:
+        """Remember the refusal of a batch that is in the log already; None means that it waits.
+
+        A timeout is no refusal: the batches behind this one waited, too.
+        """
+        if result is not None and result.error is not ErrorCode.REQUEST_TIMED_OUT:
+            self._refused.note(sent, result.error)
 
     def on_appended(self, effect: AppendAsLeader) -> None:
         """Note that the core has appended a batch."""
