@@ -219,18 +219,32 @@ def test_a_silent_api_server_costs_the_timeout_and_no_more(
     run(scenario())
 
 
-def test_a_watch_given_up_waits_for_no_server_to_close_its_connection(
-    control_plane: ControlPlane, connect: Connect, namespace: str
+async def give_up_a_watch(api: ApiClient, namespace: str, freeze: Callable[[], None]) -> None:
+    version = (await api.list(CONFIG_MAPS, namespace)).resource_version
+    async with aclosing(api.watch(CONFIG_MAPS, namespace, resource_version=version)) as watch:
+        await api.create(CONFIG_MAPS, namespace, config_map("a"))
+        assert (await past_bookmarks(watch)).type == "ADDED"
+        await asyncio.to_thread(freeze)
+
+
+async def give_up_a_request(api: ApiClient, namespace: str, freeze: Callable[[], None]) -> None:
+    assert await api.get(CONFIG_MAPS, namespace, "a") is None
+    await asyncio.to_thread(freeze)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await api.get(CONFIG_MAPS, namespace, "a")
+
+
+@pytest.mark.parametrize("give_up", [give_up_a_watch, give_up_a_request])
+def test_what_is_given_up_waits_for_no_server_to_close_its_connection(
+    control_plane: ControlPlane,
+    connect: Connect,
+    namespace: str,
+    give_up: Callable[[ApiClient, str, Callable[[], None]], Awaitable[None]],
 ) -> None:
     async def scenario() -> None:
         async with connect() as api:
-            version = (await api.list(CONFIG_MAPS, namespace)).resource_version
-            async with aclosing(
-                api.watch(CONFIG_MAPS, namespace, resource_version=version)
-            ) as watch:
-                await api.create(CONFIG_MAPS, namespace, config_map("a"))
-                assert (await past_bookmarks(watch)).type == "ADDED"
-                await asyncio.to_thread(control_plane.freeze_api)
+            await give_up(api, namespace, control_plane.freeze_api)
 
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

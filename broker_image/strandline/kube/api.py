@@ -235,11 +235,8 @@ class ApiClient:
             if response.status != 200:
                 raise _error(what, response.status, await _body_text(response, what))
             on_open()
-            try:
-                async for event in _events(response, what):
-                    yield event
-            finally:
-                _abort(response)
+            async for event in _events(response, what):
+                yield event
 
     async def _list_once(
         self, resource: Resource, path: str, selector: Mapping[str, str]
@@ -314,16 +311,6 @@ async def _events(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator
                 status = event.get("object") or {}
                 raise _error(what, int(status.get("code") or 500), json.dumps(status))
             yield WatchEvent(type=str(event["type"]), object=event["object"])
-
-
-def _abort(response: aiohttp.ClientResponse) -> None:
-    """Cut the connection of a response that was not read to its end.
-
-    TLS would close it in order, and wait for the API server, which sends events meanwhile.
-    """
-    connection = response.connection
-    if connection is not None and connection.transport is not None:
-        connection.transport.abort()
 
 
 async def _body_text(response: aiohttp.ClientResponse, what: str) -> bytes:

@@ -5,12 +5,15 @@ Uses the configuration and transport of the official client; called by `kube.api
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from kubernetes.aio import config as client_config
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
@@ -39,12 +42,32 @@ def unavailable(what: str, *unusable: type[Exception]) -> Iterator[None]:
         raise StoreUnavailable(f"{what}: {str(error) or type(error).__name__}") from error
 
 
+class _CutConnection(ResponseHandler):
+    """Closes at once what is given up: a watch, a cancelled request.
+
+    In an orderly close, TLS waits for the API server, which may send events meanwhile or be silent;
+    an event loop that ends before leaves the transport open.
+    """
+
+    def close(self) -> None:
+        """Abort."""
+        self.abort()
+
+
+class _RestClient(RESTClientObject):
+    def _create_connector(self) -> aiohttp.TCPConnector:
+        connector: Any = super()._create_connector()
+        # aiohttp has no public way to choose how a single connection is closed.
+        connector._factory = partial(_CutConnection, loop=asyncio.get_running_loop())  # noqa: SLF001
+        return cast("aiohttp.TCPConnector", connector)
+
+
 class Connection:
     """An authenticated HTTP connection pool to one API server."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._rest: Any = RESTClientObject(configuration)
+        self._rest: Any = _RestClient(configuration)
 
     @classmethod
     async def open(cls, settings: KubernetesConfig) -> Connection:
