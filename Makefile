@@ -57,7 +57,7 @@ images: ## build the images and save them as archives
 
 requirements: $(READY) ## pin the packages of each image and of the tests, with hashes
 	@for extra in broker operator analysis dev; do \
-		$(PY) -m uv $(COMPILE) pyproject.toml --extra $$extra -o requirements/$$extra.txt; done
+		$(PY) -m uv $(COMPILE) pyproject.toml --extra $$extra -o requirements/$$extra.txt || exit 1; done
 
 ##@ Run
 demo: $(READY) ## a real cluster, a topic under load, two faults, a verdict; CLUSTER=kind|hack|current

@@ -34,6 +34,11 @@ CREATE_ATTEMPTS: Final = 40
 them the Partition counts as lost, never as new."""
 CREATE_BACKOFF: Final = Backoff(first_ms=100, max_ms=2_000)
 """Pauses between these tries."""
+WATCH_SERVER_TIMEOUT_SECONDS: Final = 300
+WATCH_CLIENT_TIMEOUT_SECONDS: Final = 330
+REQUEST_TIMEOUT_SECONDS: Final = 10
+CONNECT_TIMEOUT_SECONDS: Final = 3
+
 _KNOWN: Final = frozenset(
     {"brokerRole", "brokerImage", "brokerImagePullPolicy", "imagePullSecrets", "defaultCluster"}
 )

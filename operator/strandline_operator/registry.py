@@ -15,7 +15,7 @@ import kopf
 
 from strandline.errors import ConfigError
 
-from . import kinds
+from . import kinds, operator_config
 from .reconcile import Reconciler
 
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -31,17 +31,17 @@ def make_registry(reconciler: Reconciler) -> kopf.OperatorRegistry:
 
 
 def make_kopf_settings() -> kopf.OperatorSettings:
-    """Return settings with our timeouts, in seconds, and without kopf's own writes."""
+    """Return settings with our timeouts and without kopf's own writes."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.scanning.disabled = True
     chosen.persistence.finalizer = "strandline.dev/operator"
-    chosen.networking.request_timeout = 10
-    chosen.networking.connect_timeout = 3
+    chosen.networking.request_timeout = operator_config.REQUEST_TIMEOUT_SECONDS
+    chosen.networking.connect_timeout = operator_config.CONNECT_TIMEOUT_SECONDS
     chosen.networking.error_backoffs = (0.1, 0.3, 1, 2, 5)
-    chosen.watching.server_timeout = 300
-    chosen.watching.client_timeout = 330
-    chosen.process.ultimate_exiting_timeout = 10
+    chosen.watching.server_timeout = operator_config.WATCH_SERVER_TIMEOUT_SECONDS
+    chosen.watching.client_timeout = operator_config.WATCH_CLIENT_TIMEOUT_SECONDS
+    chosen.process.ultimate_exiting_timeout = operator_config.REQUEST_TIMEOUT_SECONDS
     return chosen
 
 

@@ -50,7 +50,7 @@ class _CutConnection(ResponseHandler):
     """
 
     def close(self) -> None:
-        """Abort."""
+        """Close without the farewell of TLS."""
         self.abort()
 
 
