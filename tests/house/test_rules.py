@@ -344,6 +344,7 @@ OFFENCES = (
     ),
     Planted(references.dangling_names, {LOG: '"""As `Machine`."""\n'}, "no Machine"),
     Planted(references.dangling_names, {CONFIG: SETTING, "docs/x.md": "`b.ms: 1`"}, "no b.ms"),
+    Planted(references.dangling_names, {"docs/x.md": "| `b.ms` | | partial |"}, "no b.ms"),
     Planted(references.dangling_names, {CONFIG: SETTING, "docs/x.md": "set a.b.ms"}, "a.b.ms"),
     Planted(references.dangling_names, {**decided(), LOG: '"""See ADR 0002."""\n'}, "ADR 0002"),
     Planted(
@@ -447,6 +448,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
         references.dangling_names,
         {LISTING: "A = tree.BROKER / 'log/x.py', 'strandline.log.x'\n", LOG: ""},
     ),
+    (references.dangling_names, {"docs/acceptance/x.md": "| `b.ms` | | missing |\n"}),
     (references.dangling_names, {"pyproject.toml": CONTRACT + IGNORES, CORE: "", LOG: ""}),
     (vocabulary.retired_words, {LOG: "Officer\n", "CHANGELOG.md": "Offi" + "ce\n"}),
     (vocabulary.repeated_classes, {LOG: "class _A: ...\n", CORE: "class _A: ...\n"}),

@@ -29,6 +29,7 @@ SPELLED_LENGTH_MAX = 100
 
 OF_OTHERS = {
     "socket.connection.setup.timeout.ms",  # a setting of librdkafka
+    "fetch.min.bytes",  # of Kafka's consumers
     "spark.read.format",
     *("true", "false", "null"),
 }
