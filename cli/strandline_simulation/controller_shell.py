@@ -120,7 +120,13 @@ class SimulatedControllerShell:
                 )
             )
 
-        self._prober.probe(effect.broker_id, effect.incarnation, effect.deadline_ms, on_verdict)
+        self._prober.probe(
+            effect.broker_id,
+            effect.incarnation,
+            effect.deadline_ms,
+            on_verdict,
+            effect.introduction,
+        )
 
     def _read_lease(self, effect: done.ReadLease) -> None:
         self._call(effect, lambda: self._store.lease, LeaseResponseReceived, "lease")

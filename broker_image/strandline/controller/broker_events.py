@@ -10,7 +10,7 @@ from strandline.model import BrokerId, ControllerEpoch, TopicPartition
 
 from . import events
 from .active_controller import ActiveController
-from .broker_entry import InSession, session_id_of
+from .broker_entry import InSession, WithoutSession, session_id_of
 from .brokers import HelloVerdict
 from .effects import CloseSession, ControllerEffect
 from .elections import STATE_LOST
@@ -176,6 +176,8 @@ class BrokerEventHandler:
         session_id = session_id_of(active.brokers.entries.get(broker_id))
         dead = active.liveness.on_probe(event, now_ms)
         if dead is None:
+            if isinstance(active.brokers.entries.get(broker_id), WithoutSession):
+                active.queue_partitions_of(broker_id, now_ms)
             return []
         active.shutdowns.cancel(broker_id)
         active.queue_partitions_of(broker_id, now_ms)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.model import BrokerId, ControllerEpoch
+from strandline.model import BrokerId, ControllerEpoch, HolderIdentity
 
 from .active_controller import ActiveController
 from .broker_events import BrokerEventHandler, refuse
@@ -122,6 +122,7 @@ class Controller:
         if not isinstance(phase, Active):
             return effects
         active = ActiveController(
+            identity=HolderIdentity.parse(self._election.elector.identity),
             epoch=phase.epoch,
             timing=self._timing,
             new_request_id=self._new_request_id,

@@ -120,14 +120,27 @@ class ReadTopics(StoreRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Introduction:
+    """Who the active controller is and where it listens, for a broker without a session."""
+
+    holder_identity: str
+    controller_epoch: ControllerEpoch
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeBroker:
-    """Ask the gRPC listener for its incarnation; `ProbeResponseReceived` within deadline_ms."""
+    """Ask the gRPC listener for its incarnation; `ProbeResponseReceived` within deadline_ms.
+
+    With an introduction the probed process may open its session without the API server (ADR 0031).
+    """
 
     request_id: int
     broker_id: BrokerId
     endpoints: tuple[Endpoint, ...]
     incarnation: str
     deadline_ms: int
+    introduction: Introduction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

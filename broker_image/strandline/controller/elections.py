@@ -29,7 +29,16 @@ from strandline.model import (
     covers,
 )
 
-from .broker_entry import Awaited, BrokerEntry, Dead, InSession, Live, Unregistered, registration_of
+from .broker_entry import (
+    Awaited,
+    BrokerEntry,
+    Dead,
+    InSession,
+    Live,
+    Unregistered,
+    WithoutSession,
+    registration_of,
+)
 from .events import HostedReplica
 
 STATE_LOST = "StateLost"
@@ -160,6 +169,9 @@ def entries_kept(
         broker = brokers.get(entry.broker_id)
         dead = isinstance(broker, Dead) and entry.broker_epoch <= broker.broker_epoch
         leaving = isinstance(broker, Live) and broker.shutting_down and entry.broker_id != leader
+        if isinstance(broker, WithoutSession) and entry.broker_id == state.leader:
+            # It leads until it learns of the next leader, and fetches nothing.
+            leaving = leaving or state.leader != leader
         if not dead and not leaving and not _lost_data(entry, brokers):
             kept.append(entry)
     return tuple(kept)
@@ -190,12 +202,21 @@ def effective_min_isr(state: PartitionState, topic: StoredTopic | None) -> int:
 
 
 def _decide_led(state: PartitionState, inputs: ElectionInput) -> ElectionDecision | None:
-    """Move a leader that is leaving; else shrink and follow the configuration."""
+    """Move a leader that leaves, or that no message reaches; else shrink, follow the settings.
+
+    The second one stays where a move would put the partition under min ISR (ADR 0031).
+    """
     leader = inputs.brokers.get(state.leader)
     if isinstance(leader, Live) and leader.shutting_down:
         successor = choose_leader(state, inputs.brokers)
         if successor is not None:
             return _elect(state, inputs, successor, ElectionKind.CONTROLLED_SHUTDOWN)
+    if isinstance(leader, WithoutSession):
+        successor = choose_leader(state, inputs.brokers)
+        if isinstance(successor, InSession):
+            elected = _elect(state, inputs, successor, ElectionKind.OFFLINE)
+            if len(elected.state.isr) >= elected.state.min_insync_replicas:
+                return elected
     isr = entries_kept(state, inputs.brokers, state.leader)
     min_isr = effective_min_isr(state, inputs.topic)
     if isr == state.isr and min_isr == state.min_insync_replicas:

@@ -1,16 +1,20 @@
 """Probes and timeouts: when a broker stops counting as live.
 
 `Liveness` judges the brokers that count as live; it returns probes to send and brokers found dead.
-A stopped process still accepts TCP, so silence proves nothing before the session timeout; a probe
-that gets a response then restarts that timeout. `Brokers` keeps the verdicts.
+A stopped process still accepts TCP, so silence proves nothing before the session timeout; a
+response then restarts that timeout. A probe of a broker without a session introduces this
+controller; a broker that responds and opens no session for a whole timeout loses its leaderships
+(ADR 0031). `Brokers` keeps the verdicts.
 """
 
 from __future__ import annotations
 
-from .broker_entry import Live, ProbeDue, ProbeOut
+from strandline.model import GRPC_LISTENER
+
+from .broker_entry import Awaited, Live, ProbeDue, ProbeOut, registration_of
 from .context import ControllerContext
 from .death_probes import proves_death
-from .effects import ProbeBroker
+from .effects import Introduction, ProbeBroker
 from .events import ProbeResponseReceived, ProbeVerdict
 from .notices import BrokerDead
 
@@ -26,6 +30,8 @@ class Liveness:
     """Judges the brokers by their sessions and by probes during one controller epoch."""
 
     def __init__(self, context: ControllerContext) -> None:
+        self._identity = context.identity
+        self._epoch = context.epoch
         self._brokers = context.brokers
         self._timing = context.timing
         self._new_request_id = context.new_request_id
@@ -85,6 +91,8 @@ class Liveness:
                 refusals=probe.refusals + 1,
             )
             self._brokers.suspect(entry, again)
+        elif silent and isinstance(entry, Awaited):
+            self._brokers.give_up_waiting(entry, now_ms)
         elif silent:
             self._brokers.hear(entry, now_ms)
         else:
@@ -104,4 +112,20 @@ class Liveness:
             endpoints=entry.registration.endpoints,
             incarnation=entry.registration.incarnation,
             deadline_ms=self._timing.probe_deadline_ms,
+            introduction=self._introduction() if isinstance(entry, Awaited) else None,
+        )
+
+    def _introduction(self) -> Introduction | None:
+        """Return who this controller is; None while its own registration is unknown."""
+        identity = self._identity
+        if identity is None:
+            return None
+        own = registration_of(self._brokers.entries.get(identity.broker_id))
+        if own is None or own.incarnation != identity.incarnation:
+            return None
+        endpoint = own.endpoint(GRPC_LISTENER)
+        if endpoint is None:
+            return None
+        return Introduction(
+            holder_identity=str(identity), controller_epoch=self._epoch, endpoint=endpoint
         )

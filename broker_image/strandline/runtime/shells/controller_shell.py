@@ -310,6 +310,7 @@ async def _probe(effect: effects.ProbeBroker) -> ProbeResponseReceived:
                 broker_id=effect.broker_id,
                 incarnation=effect.incarnation,
                 deadline_ms=effect.deadline_ms,
+                introduction=effect.introduction,
             )
     return ProbeResponseReceived(
         request_id=effect.request_id, broker_id=effect.broker_id, verdict=verdict
