@@ -17,6 +17,7 @@ from .elections import STATE_LOST
 from .isr_changes import reply_alter_partition
 from .notices import BrokerRegistered, RequestFenced
 from .shutdowns import reply_controlled_shutdown
+from .silent_holder import SilentHolder
 from .store_events import BrokerObserved, BrokerRead, StoreOutcome
 
 
@@ -185,6 +186,14 @@ class BrokerEventHandler:
         if event.verdict is events.ProbeVerdict.OTHER_INCARNATION:
             effects.extend(active.read_brokers([broker_id]))
         return effects
+
+    def on_silent_holder(self, holder: SilentHolder, now_ms: int) -> list[ControllerEffect]:
+        """Judge the former controller at the take-over: it led partitions, too."""
+        dead = self._active.liveness.on_silent_holder(holder, now_ms)
+        if dead is None:
+            return []
+        self._active.queue_partitions_of(dead.broker_id, now_ms)
+        return [dead]
 
     def _on_isr_change(
         self, event: events.IsrChangeRequested, now_ms: int

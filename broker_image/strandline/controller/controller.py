@@ -138,7 +138,11 @@ class Controller:
             broker_count=len(event.brokers),
             takeover_ms=now_ms - phase.since_ms,
         )
-        return [*effects, elected, *objects.on_loaded(event, now_ms)]
+        effects += [elected, *objects.on_loaded(event, now_ms)]
+        silent = self._election.silence.proved
+        if silent is not None:
+            effects.extend(self._parts.brokers.on_silent_holder(silent, now_ms))
+        return effects
 
     def _follow_election(self) -> list[ControllerEffect]:
         """Stop deciding if the election is lost."""

@@ -144,6 +144,19 @@ class ProbeBroker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeLeaseHolder:
+    """Ask a holder that renews no longer for its incarnation; then `LeaseHolderProbed`.
+
+    The shell finds the address; a holder without one counts as answering: nothing is proved.
+    """
+
+    request_id: int
+    broker_id: BrokerId
+    incarnation: str
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloseSession:
     """Send the error with the highest known controller epoch, then end the stream.
 
@@ -252,6 +265,7 @@ ControllerEffect = (
     | ReadBroker
     | ReadTopics
     | ProbeBroker
+    | ProbeLeaseHolder
     | SessionEffect
     | ControllerNotice
 )

@@ -17,6 +17,7 @@ from .death_probes import proves_death
 from .effects import Introduction, ProbeBroker
 from .events import ProbeResponseReceived, ProbeVerdict
 from .notices import BrokerDead
+from .silent_holder import SilentHolder
 
 _REASONS = {
     ProbeVerdict.OTHER_INCARNATION: "other incarnation",
@@ -76,14 +77,7 @@ class Liveness:
         )
         answered = event.verdict is ProbeVerdict.ANSWERED
         if is_proved or (silent and not answered):
-            detect_ms = now_ms - probe.suspected_ms
-            self._brokers.declare_dead(entry, detect_ms=detect_ms)
-            return BrokerDead(
-                broker_id=entry.broker_id,
-                broker_epoch=entry.broker_epoch,
-                reason=_REASONS[event.verdict],
-                detect_ms=detect_ms,
-            )
+            return self._declare_dead(entry, event.verdict, now_ms - probe.suspected_ms)
         if event.verdict is ProbeVerdict.REFUSED:
             again = ProbeDue(
                 suspected_ms=probe.suspected_ms,
@@ -98,6 +92,27 @@ class Liveness:
         else:
             self._brokers.suspect(entry, None)
         return None
+
+    def on_silent_holder(self, holder: SilentHolder, now_ms: int) -> BrokerDead | None:
+        """Judge the former controller: its Lease ran out, and a probe failed (ADR 0031)."""
+        entry = self._brokers.entries.get(holder.identity.broker_id)
+        if not isinstance(entry, Awaited):
+            return None
+        if entry.registration.incarnation != holder.identity.incarnation:
+            return None
+        silent_ms = now_ms - holder.heard_ms
+        if silent_ms < self._timing.session_timeout_ms:
+            return None
+        return self._declare_dead(entry, ProbeVerdict.NO_ANSWER, silent_ms)
+
+    def _declare_dead(self, entry: Live, verdict: ProbeVerdict, detect_ms: int) -> BrokerDead:
+        self._brokers.declare_dead(entry, detect_ms=detect_ms)
+        return BrokerDead(
+            broker_id=entry.broker_id,
+            broker_epoch=entry.broker_epoch,
+            reason=_REASONS[verdict],
+            detect_ms=detect_ms,
+        )
 
     def _is_silent(self, entry: Live, now_ms: int) -> bool:
         return now_ms - entry.heard_ms >= self._timing.session_timeout_ms

@@ -238,6 +238,7 @@ class BrokerService:
             leases=context.leases,
             lease_name=self._lease_name,
             sessions=self._sessions,
+            live_broker=self._metadata.live_broker,
             clock=context.clock,
             kubernetes=context.config.kubernetes,
             on_notice=reporter.report,
