@@ -90,10 +90,8 @@ class Active(Holding):
 ElectionPhase = (
     Candidate | ReadingFloor | AwaitingLease | Recording | CheckingRecord | Loading | Active
 )
-"""The phases, in this order; Recording and CheckingRecord alternate.
-
-Every phase can fall back to Candidate. `ControllerElection` alone makes these.
-"""
+"""The phases, in this order; Recording and CheckingRecord alternate, every one can fall back to
+Candidate. `ControllerElection` alone makes these."""
 
 
 class ControllerElection:
