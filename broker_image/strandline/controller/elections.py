@@ -30,7 +30,6 @@ from strandline.model import (
 )
 
 from .broker_entry import (
-    Awaited,
     BrokerEntry,
     Dead,
     InSession,
@@ -40,6 +39,8 @@ from .broker_entry import (
     registration_of,
 )
 from .events import HostedReplica
+from .lost_partitions import have_all_reported, recovery_of
+from .unclean_elections import choose_unclean_leader
 
 STATE_LOST = "StateLost"
 """The object was lost while brokers hold its data (ADR 0004)."""
@@ -54,7 +55,8 @@ class ElectionInput:
     """What an election depends on, beside the stored partition itself.
 
     hosted: the partition's replicas on the disks of brokers in session. waited: a new partition has
-    waited long enough for its brokers. state_lost: a broker refused the partition as new.
+    waited long enough for its brokers. state_lost: a broker refused the partition as new. was_sent:
+    this controller sent a state of it. first_seen_ms: when the controller first saw the object.
     """
 
     brokers: Mapping[BrokerId, BrokerEntry]
@@ -63,6 +65,8 @@ class ElectionInput:
     controller_epoch: ControllerEpoch
     waited: bool = True
     state_lost: bool = False
+    was_sent: bool = False
+    first_seen_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +94,9 @@ def decide(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision |
 def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision | None:
     """Give a partition without status its first one.
 
-    All assigned brokers in session form the ISR; the first of them leads. A partition that must be
-    recovered, or that a broker has on disk, is lost, not new: it stays offline.
+    All assigned brokers in session form the ISR; the first of them leads. A partition that a broker
+    has on disk is lost, not new: it stays offline. So is one that must be recovered and that a
+    broker was told of. Any other that must be recovered waits for all its brokers (ADR 0035).
     """
     topic = inputs.topic
     configured = 1 if topic is None else topic.min_insync_replicas
@@ -105,15 +110,23 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
         controller_epoch=inputs.controller_epoch,
         reason=STATE_LOST,
     )
-    if stored.recover or inputs.hosted:
+    if inputs.hosted or (stored.recover and inputs.was_sent):
         return ElectionDecision(state=lost)
     assigned = [inputs.brokers.get(broker_id) for broker_id in stored.assigned]
     present = [each for each in assigned if isinstance(each, InSession) and not each.shutting_down]
-    to_come = [each for each in assigned if not isinstance(each, Dead)]
-    if topic is None or not present or (len(present) < len(to_come) and not inputs.waited):
+    if stored.recover:
+        may_begin = have_all_reported(
+            present, assigned_count=len(assigned), first_seen_ms=inputs.first_seen_ms
+        )
+    else:
+        to_come = [each for each in assigned if not isinstance(each, Dead)]
+        may_begin = bool(present) and (len(present) == len(to_come) or inputs.waited)
+    if topic is None or not may_begin:
         return None
     isr = tuple(_present_entry(broker) for broker in present)
-    first = replace(lost, isr=isr, leader=present[0].broker_id, reason="")
+    recovery = recovery_of(present) if stored.recover else Recovery.CLEAN
+    leader = present[0].broker_id
+    first = replace(lost, isr=isr, leader=leader, recovery=recovery, reason="")
     return ElectionDecision(state=first, kind=ElectionKind.NEW)
 
 
@@ -143,21 +156,6 @@ def choose_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]
         if covers(entry, clean_since_epoch=clean_since_epoch, broker_epoch=broker.broker_epoch):
             in_sync.append(broker)
     return min(in_sync, key=lambda broker: not isinstance(broker, InSession), default=None)
-
-
-def choose_unclean_leader(state: PartitionState, inputs: ElectionInput) -> Live | None:
-    """Return the broker with most data by (last epoch, log end offset); other data is lost.
-
-    Members of the last ISR go before other replicas. None while an awaited broker may have more.
-    """
-    for pool in (state.isr_ids, state.replicas):
-        found = [inputs.brokers.get(b) for b in state.replicas if b in pool]
-        usable = [each for each in found if isinstance(each, Live) and not each.shutting_down]
-        if any(isinstance(each, Awaited) for each in usable):
-            return None
-        if usable:
-            return max(usable, key=lambda each: _log_end(inputs.hosted.get(each.broker_id)))
-    return None
 
 
 def entries_kept(
@@ -229,7 +227,7 @@ def _decide_leaderless(state: PartitionState, inputs: ElectionInput) -> Election
     if chosen is not None:
         return _elect(state, inputs, chosen, ElectionKind.OFFLINE)
     if inputs.topic is not None and inputs.topic.unclean_leader_election:
-        chosen = choose_unclean_leader(state, inputs)
+        chosen = choose_unclean_leader(state, inputs.brokers, inputs.hosted)
         if chosen is not None:
             return _elect(state, inputs, chosen, ElectionKind.UNCLEAN)
     trusted = tuple(entry for entry in state.isr if not _lost_data(entry, inputs.brokers))
@@ -292,7 +290,3 @@ def _without_leader(
 
 def _present_entry(broker: Live) -> IsrEntry:
     return IsrEntry(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
-
-
-def _log_end(replica: HostedReplica | None) -> tuple[int, int]:
-    return (-1, -1) if replica is None else (replica.last_epoch, replica.log_end_offset)

@@ -11,6 +11,7 @@ from strandline.model import (
     ElectionKind,
     LeaderEpoch,
     PartitionEpoch,
+    Recovery,
     TopicPartition,
 )
 
@@ -93,6 +94,19 @@ class LeaderElected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionBegunAnew:
+    """A partition to recover is new, for no assigned broker has data of it.
+
+    recovery is UNCLEAN if one of these brokers once lost data, perhaps this partition's.
+    """
+
+    tp: TopicPartition
+    topic_name: str
+    replicas: tuple[BrokerId, ...]
+    recovery: Recovery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffline:
     """No replica may lead; reason is the word in `Partition.status`."""
 
@@ -170,6 +184,7 @@ ControllerNotice = (
     | BrokerWithoutSession
     | BrokerDead
     | LeaderElected
+    | PartitionBegunAnew
     | PartitionOffline
     | IsrAccepted
     | IsrRefused
