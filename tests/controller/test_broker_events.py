@@ -39,6 +39,7 @@ from strandline.controller.store_events import (
 from strandline.controller.timing import LeaseTiming
 from strandline.errors import ConfigError, ErrorCode
 from strandline.model import (
+    NO_LEADER,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -59,8 +60,11 @@ GHOST = TopicId("uid-ghost")
 def replica(found: TopicPartition, partition_epoch: int = 0) -> HostedReplica:
     return HostedReplica(
         tp=found,
+        leader=NO_LEADER,
         leader_epoch=LeaderEpoch(0),
         partition_epoch=PartitionEpoch(partition_epoch),
+        accepted_leader_epoch=LeaderEpoch(0),
+        accepted_partition_epoch=PartitionEpoch(partition_epoch),
         last_epoch=LeaderEpoch(0),
         log_end_offset=3,
     )

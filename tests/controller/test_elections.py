@@ -13,17 +13,17 @@ from strandline.controller.broker_entry import (
     InSession,
     Unregistered,
 )
+from strandline.controller.election_input import ElectionDecision, ElectionInput
 from strandline.controller.elections import (
     NO_LIVE_ISR_MEMBER,
     STATE_LOST,
     UNCLEAN_LAST_REPLICA,
-    ElectionDecision,
-    ElectionInput,
     decide,
     entries_above_registration,
 )
 from strandline.controller.events import HostedReplica
 from strandline.model import (
+    NO_LEADER,
     BrokerId,
     ControllerEpoch,
     ElectionKind,
@@ -65,8 +65,11 @@ def view(
 def hosted(last_epoch: int, log_end_offset: int) -> HostedReplica:
     return HostedReplica(
         tp=tp(),
+        leader=NO_LEADER,
         leader_epoch=LeaderEpoch(last_epoch),
         partition_epoch=PartitionEpoch(0),
+        accepted_leader_epoch=LeaderEpoch(last_epoch),
+        accepted_partition_epoch=PartitionEpoch(0),
         last_epoch=LeaderEpoch(last_epoch),
         log_end_offset=log_end_offset,
     )

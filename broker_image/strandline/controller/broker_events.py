@@ -135,13 +135,17 @@ class BrokerEventHandler:
         session = active.brokers.report_hosted(session, event.hosted, now_ms)
         active.topics.suspect_unknown(found.tp.topic_id for found in event.hosted)
         names = active.table.with_member(event.broker_id)
+        for name in names:
+            state = active.table.entries[name].stored.state
+            if state is not None and state.reason == STATE_LOST:
+                active.reconciler.queue(name, now_ms)
         expected = [active.table.entries[name].stored.tp for name in names]
         behind = [tp for tp in expected if self._is_behind(session, tp)]
         return active.propagator.resend(session, behind)
 
     def _is_behind(self, session: InSession, tp: TopicPartition) -> bool:
         sent, found = self._active.propagator.state_of(tp), session.hosted.get(tp)
-        if sent is None or sent.reason == STATE_LOST:
+        if sent is None:
             return False
         return found is None or found.partition_epoch < sent.partition_epoch
 

@@ -12,9 +12,10 @@ Source: Kafka PartitionLeaderElectionAlgorithms; KAFKA-708 for the last ISR memb
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from strandline.model import (
+    NO_EPOCH,
     NO_LEADER,
     BrokerId,
     ControllerEpoch,
@@ -30,7 +31,9 @@ from strandline.model import (
 )
 
 from .broker_entry import Awaited, BrokerEntry, Dead, InSession, Live, Unregistered, registration_of
+from .election_input import ElectionDecision, ElectionInput
 from .events import HostedReplica
+from .rebuild import fence, rebuild
 
 STATE_LOST = "StateLost"
 """The object was lost while brokers hold its data (ADR 0004)."""
@@ -40,39 +43,15 @@ NO_LIVE_ISR_MEMBER = "NoLiveIsrMember"
 """A member of the last ISR may come back with all data."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionInput:
-    """What an election depends on, beside the stored partition itself.
-
-    hosted: the partition's replicas on the disks of brokers in session. waited: a new partition has
-    waited long enough for its brokers. state_lost: a broker refused the partition as new.
-    """
-
-    brokers: Mapping[BrokerId, BrokerEntry]
-    topic: StoredTopic | None
-    hosted: Mapping[BrokerId, HostedReplica]
-    controller_epoch: ControllerEpoch
-    waited: bool = True
-    state_lost: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionDecision:
-    """The status to commit; kind is set when it elects a leader."""
-
-    state: PartitionState
-    kind: ElectionKind | None = None
-
-
 def decide(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision | None:
     """Return the status to commit now, None if the stored one stands."""
     state = stored.state
     if state is None:
         return decide_new(stored, inputs)
     if state.leader == NO_LEADER and state.reason == STATE_LOST:
-        return None
+        return rebuild(state, inputs, without=stored.rebuild_without)
     if inputs.state_lost:
-        return ElectionDecision(state=_without_leader(state, inputs, state.isr, STATE_LOST))
+        return fence(replace(state, reason=STATE_LOST), inputs)
     if may_keep_leader(state, inputs.brokers):
         return _decide_led(state, inputs)
     return _decide_leaderless(state, inputs)
@@ -82,7 +61,7 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
     """Give a partition without status its first one.
 
     All assigned brokers in session form the ISR; the first of them leads. A partition that must be
-    recovered, or that a broker has on disk, is lost, not new: it stays offline.
+    recovered, that a broker has on disk, or that had a state before, is lost, not new.
     """
     topic = inputs.topic
     configured = 1 if topic is None else topic.min_insync_replicas
@@ -96,8 +75,9 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
         controller_epoch=inputs.controller_epoch,
         reason=STATE_LOST,
     )
-    if stored.recover or inputs.hosted:
-        return ElectionDecision(state=lost)
+    if stored.recover or inputs.hosted or inputs.announced is not None:
+        before = replace(lost, leader_epoch=NO_EPOCH, partition_epoch=PartitionEpoch(-1))
+        return fence(before, inputs)
     assigned = [inputs.brokers.get(broker_id) for broker_id in stored.assigned]
     present = [each for each in assigned if isinstance(each, InSession) and not each.shutting_down]
     to_come = [each for each in assigned if not isinstance(each, Dead)]

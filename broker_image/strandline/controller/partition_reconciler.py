@@ -10,12 +10,15 @@ The states of one partition's call are drawn in `partition_entry`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from strandline.errors import ErrorCode
-from strandline.model import BrokerId, ElectionKind, PartitionState
+from strandline.model import BrokerId, ElectionKind, PartitionState, TopicPartition
 
 from .context import ControllerContext
 from .effects import ControllerEffect, ReadStoredPartition, WritePartitionStatus
-from .elections import ElectionInput, decide
+from .election_input import ElectionInput
+from .elections import decide
 from .events import IsrChangeRequested
 from .isr_changes import Commit, ReadFirst, RespondNow, judge, reply_alter_partition
 from .notices import StoreConflicted
@@ -27,7 +30,14 @@ from .write_notices import StatusWrite
 class PartitionReconciler:
     """Reconciles the partitions of the cluster during one controller epoch."""
 
-    def __init__(self, context: ControllerContext) -> None:
+    def __init__(
+        self,
+        context: ControllerContext,
+        *,
+        announced: Callable[[TopicPartition], PartitionState | None],
+    ) -> None:
+        """Announced tells the last state of a partition that brokers were sent."""
+        self._announced = announced
         self._brokers = context.brokers
         self._topics = context.topics
         self._timing = context.timing
@@ -89,6 +99,11 @@ class PartitionReconciler:
         entry.add_request(event)
         self.queue(entry.stored.name, now_ms)
 
+    def doubt_status(self, entry: PartitionEntry, now_ms: int) -> None:
+        """Read a partition again that a watch shows without its status."""
+        entry.doubt_status()
+        self.queue(entry.stored.name, now_ms)
+
     def refused_as_known(self, entry: PartitionEntry, now_ms: int) -> None:
         """Take a partition offline that a broker refused as new, for it has its data (ADR 0004)."""
         entry.mark_state_lost()
@@ -141,6 +156,7 @@ class PartitionReconciler:
             brokers=self._brokers.entries,
             topic=self._topics.known.get(entry.stored.tp.topic_id),
             hosted=self._brokers.hosting(entry.stored.tp),
+            announced=self._announced(entry.stored.tp),
             controller_epoch=self._epoch,
             waited=now_ms >= wait_until_ms,
             state_lost=entry.state_lost,
