@@ -69,6 +69,7 @@ def broker(number: int) -> InSession:
         ),
         heard_ms=0,
         session_id=number,
+        reported_ms=0,
     )
 
 

@@ -111,6 +111,9 @@ class FixedReplicas:
     def views(self) -> tuple[PartitionView, ...]:
         return self.shown
 
+    def view(self, tp: TopicPartition) -> PartitionView | None:
+        return next((each for each in self.shown if each.tp == tp), None)
+
     def lead(self) -> None:
         """Lead one partition from now on."""
         self.shown = (view(role=RoleName.LEADER),)

@@ -53,7 +53,7 @@ class ActiveController:
         )
         self.liveness = Liveness(context)
         self.propagator = Propagator(context, now_ms=now_ms)
-        self.reconciler = PartitionReconciler(context, announced=self.propagator.state_of)
+        self.reconciler = PartitionReconciler(context, sent_state_of=self.propagator.state_of)
         self.reload = _ClusterReload(context)
         self.shutdowns = Shutdowns(context, self.reconciler)
         self._new_request_id = new_request_id

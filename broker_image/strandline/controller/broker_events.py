@@ -137,7 +137,7 @@ class BrokerEventHandler:
         names = active.table.with_member(event.broker_id)
         for name in names:
             state = active.table.entries[name].stored.state
-            if state is not None and state.reason == STATE_LOST:
+            if state is None or state.reason == STATE_LOST:
                 active.reconciler.queue(name, now_ms)
         expected = [active.table.entries[name].stored.tp for name in names]
         behind = [tp for tp in expected if self._is_behind(session, tp)]

@@ -23,7 +23,8 @@ class ElectionInput:
 
     hosted: the partition's replicas on the disks of brokers in session. announced: the last state
     that this controller sent to brokers. waited: a new partition has waited long enough for its
-    brokers. state_lost: a broker refused the partition as new.
+    brokers. state_lost: a broker refused the partition as new. first_seen_ms: when the controller
+    first saw the object.
     """
 
     brokers: Mapping[BrokerId, BrokerEntry]
@@ -33,6 +34,7 @@ class ElectionInput:
     announced: PartitionState | None = None
     waited: bool = True
     state_lost: bool = False
+    first_seen_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

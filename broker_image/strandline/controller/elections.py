@@ -33,6 +33,7 @@ from strandline.model import (
 from .broker_entry import Awaited, BrokerEntry, Dead, InSession, Live, Unregistered, registration_of
 from .election_input import ElectionDecision, ElectionInput
 from .events import HostedReplica
+from .lost_partitions import have_all_reported, recovery_of
 from .rebuild import fence, rebuild
 
 STATE_LOST = "StateLost"
@@ -60,8 +61,9 @@ def decide(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision |
 def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision | None:
     """Give a partition without status its first one.
 
-    All assigned brokers in session form the ISR; the first of them leads. A partition that must be
-    recovered, that a broker has on disk, or that had a state before, is lost, not new.
+    All assigned brokers in session form the ISR; the first of them leads. A partition that a broker
+    has on disk, or was told of, is lost, not new (ADR 0004). Any other that must be recovered waits
+    for all its brokers (ADR 0035).
     """
     topic = inputs.topic
     configured = 1 if topic is None else topic.min_insync_replicas
@@ -75,16 +77,24 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
         controller_epoch=inputs.controller_epoch,
         reason=STATE_LOST,
     )
-    if stored.recover or inputs.hosted or inputs.announced is not None:
+    if inputs.hosted or inputs.announced is not None:
         before = replace(lost, leader_epoch=NO_EPOCH, partition_epoch=PartitionEpoch(-1))
         return fence(before, inputs)
     assigned = [inputs.brokers.get(broker_id) for broker_id in stored.assigned]
     present = [each for each in assigned if isinstance(each, InSession) and not each.shutting_down]
-    to_come = [each for each in assigned if not isinstance(each, Dead)]
-    if topic is None or not present or (len(present) < len(to_come) and not inputs.waited):
+    if stored.recover:
+        may_begin = have_all_reported(
+            present, assigned_count=len(assigned), first_seen_ms=inputs.first_seen_ms
+        )
+    else:
+        to_come = [each for each in assigned if not isinstance(each, Dead)]
+        may_begin = bool(present) and (len(present) == len(to_come) or inputs.waited)
+    if topic is None or not may_begin:
         return None
     isr = tuple(_present_entry(broker) for broker in present)
-    first = replace(lost, isr=isr, leader=present[0].broker_id, reason="")
+    recovery = recovery_of(present) if stored.recover else Recovery.CLEAN
+    leader = present[0].broker_id
+    first = replace(lost, isr=isr, leader=leader, recovery=recovery, reason="")
     return ElectionDecision(state=first, kind=ElectionKind.NEW)
 
 

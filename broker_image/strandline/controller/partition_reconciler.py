@@ -34,10 +34,10 @@ class PartitionReconciler:
         self,
         context: ControllerContext,
         *,
-        announced: Callable[[TopicPartition], PartitionState | None],
+        sent_state_of: Callable[[TopicPartition], PartitionState | None],
     ) -> None:
-        """Announced tells the last state of a partition that brokers were sent."""
-        self._announced = announced
+        """Take what is shared, and what tells the last state of a partition that brokers got."""
+        self._sent_state_of = sent_state_of
         self._brokers = context.brokers
         self._topics = context.topics
         self._timing = context.timing
@@ -156,10 +156,11 @@ class PartitionReconciler:
             brokers=self._brokers.entries,
             topic=self._topics.known.get(entry.stored.tp.topic_id),
             hosted=self._brokers.hosting(entry.stored.tp),
-            announced=self._announced(entry.stored.tp),
+            announced=self._sent_state_of(entry.stored.tp),
             controller_epoch=self._epoch,
             waited=now_ms >= wait_until_ms,
             state_lost=entry.state_lost,
+            first_seen_ms=entry.first_seen_ms,
         )
         decision = decide(entry.stored, inputs)
         if decision is not None:

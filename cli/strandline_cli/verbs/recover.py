@@ -43,9 +43,9 @@ VERB = Verb(
     name="recover",
     summary="rebuild a lost partition without brokers that do not come back",
     text="""\
-A partition whose object was lost has the reason StateLost until every broker that may have its data
-is in session; then the latest log leads, and no acknowledged record is lost. If a broker is gone for
-good, only a person can say so: records that this broker alone had are lost.""",
+A partition whose object was lost has the reason StateLost until every broker that may have its
+data is in session; then the latest log leads, and no acknowledged record is lost. If a broker is
+gone for good, only a person can say so: records that this broker alone had are lost.""",
     examples=(
         ("strandline recover orders-0 --without 2 -n shop", "broker 2's volume is gone for good"),
     ),
