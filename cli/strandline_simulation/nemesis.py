@@ -199,9 +199,8 @@ def watch_lost(nemesis: Nemesis, fault: Fault) -> None:
 def lose_partition(nemesis: Nemesis, fault: Fault) -> None:
     """Delete a Partition object; the operator makes it anew, to be recovered."""
     _, _, number = fault.target.partition(":")
-    name = f"topic-{number}"
-    store = nemesis.environment.api.store
-    if not number or store.partitions[name].state is None:
+    name = f"topic-{number or 0}"
+    if nemesis.environment.api.store.partitions[name].state is None:
         raise NoTarget
     nemesis.environment.api.lose_partition(name)
 
