@@ -46,6 +46,7 @@ from strandline.controller_session.holder_connection import (
 from strandline.controller_session.messages import Heartbeat, Hello, SessionRefused
 from strandline.errors import ErrorCode
 from strandline.model import (
+    NO_LEADER,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -72,8 +73,11 @@ from .setups import (
 
 HOSTED = HostedReplica(
     tp=TP,
+    leader=NO_LEADER,
     leader_epoch=LeaderEpoch(4),
     partition_epoch=PartitionEpoch(7),
+    accepted_leader_epoch=LeaderEpoch(4),
+    accepted_partition_epoch=PartitionEpoch(7),
     log_end_offset=99,
     last_epoch=LeaderEpoch(3),
 )
