@@ -13,7 +13,9 @@ from strandline.broker_interface import Broker
 from strandline.errors import ErrorCode
 from strandline.model import LeaderEpoch
 
+from .budget import Budget
 from .listener_settings import ListenerSettings
+from .response_memory import ResponseMemory
 from .wire import Message
 
 
@@ -24,6 +26,14 @@ class RequestContext:
     broker: Broker
     listener_name: str
     settings: ListenerSettings
+    response_memory: Budget
+    """Bytes of the large responses that clients have not taken yet."""
+
+    def new_response_memory(self) -> ResponseMemory:
+        """Return the memory of a response, which holds nothing yet."""
+        return ResponseMemory(
+            self.response_memory, small_max_bytes=self.settings.write_buffer_high_bytes
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +54,14 @@ class DeferredResponse:
 
     may_cancel says whether a disconnect of the client cancels `result`: it cancels a read, but
     no append. acks_count is the number of partitions whose acknowledgement `result` awaits.
+    memory is what `result` asks for before it reads.
     """
 
     result: Awaitable[Any]
     finish: Callable[[Any], Response]
     may_cancel: bool
     acks_count: int = 0
+    memory: ResponseMemory | None = None
 
 
 def per_partition(

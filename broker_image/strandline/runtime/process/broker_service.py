@@ -105,6 +105,7 @@ class BrokerService:
         self._begun.callback(self._core_shell.stop)
         self._begun.push_async_callback(self._controller_shell.stop)
         self._begun.push_async_callback(self._watches.close)
+        self._begun.callback(self._broker_api.close)
         self._begun.push_async_callback(self._end_clients)
         seen = ControllerEpochSeen(controller_epoch=self._loaded.state.controller_epoch)
         self._controller_shell.submit(seen)
@@ -268,6 +269,7 @@ class BrokerService:
             metadata=self._metadata,
             producer_ids=ProducerIds(own.broker_id, own.broker_epoch),
             clock=self._context.clock,
+            consumer_reads=self._context.config.consumer_reads,
             submit=self._step_replicas,
             next_request_id=self._next_request_id,
             on_produced=self._throughput.produced,
