@@ -6,13 +6,14 @@ Shared by `apis` and `connection`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.broker_interface import Broker
 from strandline.errors import ErrorCode
 from strandline.model import LeaderEpoch
 
+from .addresses import MetadataView, MetadataViews
 from .budget import Budget
 from .listener_settings import ListenerSettings
 from .response_memory import ResponseMemory
@@ -28,6 +29,11 @@ class RequestContext:
     settings: ListenerSettings
     response_memory: Budget
     """Bytes of the large responses that clients have not taken yet."""
+    views: MetadataViews = field(default_factory=MetadataViews)
+
+    def metadata(self) -> MetadataView:
+        """Return the cluster as clients of this listener see it now."""
+        return self.views.of(self.broker.metadata(self.listener_name))
 
     def new_response_memory(self) -> ResponseMemory:
         """Return the memory of a response, which holds nothing yet."""

@@ -81,7 +81,7 @@ def _response(
              that of the whole request
     """
     outcomes = iter(fetched)
-    hints = LeaderHints(context)
+    hints = LeaderHints(context.metadata)
     is_committed = request["isolation_level"] == READ_COMMITTED
 
     def entry_for(topic_name: str, partition: Message) -> Message:
