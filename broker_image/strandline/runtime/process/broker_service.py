@@ -297,7 +297,7 @@ class BrokerService:
     def _make_core_shell(self) -> CoreShell:
         context = self._context
         reporter = CoreNoticeReporter(context.metrics, context.clock)
-        context.metrics.registry.register(
+        context.metrics.add_section(
             ReplicaMetrics(
                 broker_id=self._registration.broker_id,
                 replicas=self._replicas,
@@ -307,7 +307,7 @@ class BrokerService:
                 reporter=reporter,
                 clock=context.clock,
                 detail_max=context.config.observability.partition_detail_max,
-            )
+            ).pieces
         )
         return CoreShell(
             self._replicas,
