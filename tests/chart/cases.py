@@ -243,10 +243,11 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "spec.config.messageMaxBytes": _MESSAGE,
         **{
             f"spec.resources.{group}.{name}": {
-                keyword: tuple(
-                    Also(value=value, others={f"spec.resources.{other}": GONE}) for value in values
+                keyword: (
+                    Also(value=good, others={f"spec.resources.{other}": GONE}),
+                    Also(value=bad, others={f"spec.resources.{other}": GONE}),
                 )
-                for keyword, values in bounds.items()
+                for keyword, (good, bad) in bounds.items()
             }
             for group, other in (("requests", "limits"), ("limits", "requests"))
             for name, bounds in _RESOURCE.items()
