@@ -258,7 +258,10 @@ LEASE_EPOCHS = st.integers(0, (1 << 31) - 1)
 
 
 @given(
-    holder=words, duration=st.integers(1, 99), transitions=st.integers(0, 99), epoch=lease_epochs
+    holder=words,
+    duration=st.integers(1, 99),
+    transitions=st.integers(0, 99),
+    epoch=LEASE_EPOCHS,
 )
 def test_a_lease_comes_back_as_it_was_written(
     holder: str, duration: int, transitions: int, epoch: int
