@@ -19,6 +19,7 @@ from strandline.controller.partition_entry import (
     WriteInFlight,
 )
 from strandline.controller.partition_table import PartitionTable
+from strandline.controller.rebuild import KnownEpochs
 from strandline.controller.write_notices import StatusWrite
 from strandline.errors import InvariantViolation
 from strandline.model import (
@@ -74,9 +75,15 @@ def request(broker_id: int = 0) -> IsrChangeRequested:
     )
 
 
+UNKNOWN = KnownEpochs()
 WRITING = WriteInFlight(request_id=7, write=WRITE)
-READING = ReadInFlight(request_id=7, write=WRITE)
-OPEN = (WRITING, READING, ReadInFlight(request_id=7, write=None), Superseded(request_id=7))
+READING = ReadInFlight(request_id=7, write=WRITE, accepted=UNKNOWN)
+OPEN = (
+    WRITING,
+    READING,
+    ReadInFlight(request_id=7, write=None, accepted=UNKNOWN),
+    Superseded(request_id=7),
+)
 
 
 @pytest.mark.parametrize("call", OPEN, ids=lambda call: type(call).__name__)
@@ -84,7 +91,7 @@ def test_second_call_of_a_partition_is_refused(call: StoreCall) -> None:
     entry = at(call)
     assert entry.open_request_id == 7
     with pytest.raises(InvariantViolation, match="one store call"):
-        entry.begin_read(8)
+        entry.begin_read(8, UNKNOWN)
     with pytest.raises(InvariantViolation, match="one store call"):
         entry.begin_write(8, WRITE)
     assert entry.call == call
@@ -93,15 +100,15 @@ def test_second_call_of_a_partition_is_refused(call: StoreCall) -> None:
 @pytest.mark.parametrize(
     ("call", "reading"),
     [
-        (NoCall(), ReadInFlight(request_id=8, write=None)),
-        (InDoubt(write=None), ReadInFlight(request_id=8, write=None)),
-        (InDoubt(write=WRITE), ReadInFlight(request_id=8, write=WRITE)),
+        (NoCall(), ReadInFlight(request_id=8, write=None, accepted=UNKNOWN)),
+        (InDoubt(write=None), ReadInFlight(request_id=8, write=None, accepted=UNKNOWN)),
+        (InDoubt(write=WRITE), ReadInFlight(request_id=8, write=WRITE, accepted=UNKNOWN)),
     ],
 )
 def test_read_keeps_the_write_in_doubt(call: StoreCall, reading: ReadInFlight) -> None:
     entry = at(call)
     assert entry.open_request_id is None
-    entry.begin_read(8)
+    entry.begin_read(8, UNKNOWN)
     assert entry.call == reading
 
 
@@ -112,7 +119,7 @@ def test_read_keeps_the_write_in_doubt(call: StoreCall, reading: ReadInFlight) -
         (READING, AFTER, True, 0),
         (READING, BEFORE, False, 2),
         (READING, None, False, 2),
-        (ReadInFlight(request_id=7, write=None), AFTER, False, 2),
+        (ReadInFlight(request_id=7, write=None, accepted=UNKNOWN), AFTER, False, 2),
     ],
 )
 def test_read_proves_the_write_that_it_shows(
@@ -131,7 +138,7 @@ def test_read_proves_the_write_that_it_shows(
         (WRITING, 0, WRITE, 0),  # after the first failed write the read comes at once
         (WRITING, 1, WRITE, 1_100),
         (READING, 0, WRITE, 1_050),
-        (ReadInFlight(request_id=7, write=None), 2, None, 1_200),
+        (ReadInFlight(request_id=7, write=None, accepted=UNKNOWN), 2, None, 1_200),
         (Superseded(request_id=7), 0, None, 1_050),
     ],
 )
@@ -190,7 +197,7 @@ def test_response_about_a_replaced_object_proves_nothing_of_the_present_one() ->
     table.adopt(stored(), 0)
     former = table.entries["orders-0"]
     former.add_request(request())
-    former.begin_read(7)
+    former.begin_read(7, UNKNOWN)
     table.adopt(stored(None, topic="uid-again"), 5)
     entry = table.entries["orders-0"]
     assert (entry.call, entry.first_seen_ms) == (Superseded(request_id=7), 5)
@@ -202,3 +209,22 @@ def test_response_about_a_replaced_object_proves_nothing_of_the_present_one() ->
 
 def test_object_replaced_while_no_call_is_open_is_decided_about_at_once() -> None:
     assert at(InDoubt(write=WRITE)).replaced_by(stored(None, topic="uid-again"), 5).call == NoCall()
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "partition_epoch", "is_lost"),
+    [(0, 1, False), (0, 2, True), (1, 1, True), (-1, -1, False)],
+)
+def test_read_below_what_brokers_had_accepted_before_shows_a_store_that_went_back(
+    leader_epoch: int, partition_epoch: int, is_lost: bool
+) -> None:
+    entry = at(NoCall())
+    entry.adopt(stored(state(partition_epoch=5)))
+    accepted = KnownEpochs(
+        leader_epoch=LeaderEpoch(leader_epoch), partition_epoch=PartitionEpoch(partition_epoch)
+    )
+    entry.begin_read(8, accepted)
+    entry.end_call(stored(state(partition_epoch=1)))
+    assert entry.state_lost == is_lost
+    # A read that began before a newer watch event is merely late.
+    assert entry.stored.state == state(partition_epoch=1 if is_lost else 5)

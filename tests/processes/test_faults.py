@@ -176,6 +176,28 @@ def test_a_frozen_controller_that_leads_is_replaced_in_both_roles_when_its_lease
     load.judged(silent=[old])
 
 
+def test_a_lease_with_an_odd_epoch_annotation_stops_no_controller(group: BrokerGroup) -> None:
+    old = group.controller()
+    epoch = group.get("brokerclusters", "demo")["status"]["controller"]["epoch"]
+    group.brokers[old].freeze()
+    group.control_plane.kubectl(
+        "annotate",
+        "lease",
+        "demo-controller",
+        f"--namespace={group.namespace}",
+        "--overwrite",
+        "strandline.dev/controller-epoch=broken",
+    )
+    group.wait_controller(other_than=old)
+    group.brokers[old].thaw()
+    record = group.get("brokerclusters", "demo")["status"]["controller"]
+    assert record["epoch"] > epoch
+    lease = group.get("leases", "demo-controller")
+    assert lease["metadata"]["annotations"]["strandline.dev/controller-epoch"] == str(
+        record["epoch"]
+    )
+
+
 def produces_refused(group: BrokerGroup, brokers: list[int]) -> float:
     """Return how many produce requests these brokers refused with NOT_ENOUGH_REPLICAS."""
     labels = {"api": "Produce", "error": ErrorCode.NOT_ENOUGH_REPLICAS.name}

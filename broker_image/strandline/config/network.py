@@ -69,6 +69,13 @@ class GrpcConfig:
     """Control messages queued on one session; beyond them the session ends, and the next one
     starts with the full state."""
 
+    session_message_max_bytes: int = integer(
+        "grpc.session.message.max.bytes", 64 * _MIB, (_MIB, (1 << 31) - 1)
+    )
+    """A larger message of a session, in parts up to grpc.frame.max.bytes, ends the session. A hello
+    takes about 80 bytes for each replica, a full state up to 500 for each partition of the cluster:
+    10,000 partitions need 5 MiB."""
+
     keepalive_time_ms: int = integer("grpc.keepalive.time.ms", 10_000, (100, 3_600_000))
     """Silence after which gRPC pings a connection: a lost node sends no FIN. Long, because
     session heartbeats notice a lost node sooner; the ping only frees its connection."""

@@ -15,10 +15,13 @@ from .brokers import HelloVerdict
 from .effects import CloseSession, ControllerEffect
 from .elections import STATE_LOST
 from .isr_changes import reply_alter_partition
-from .notices import BrokerRegistered, BrokerWithoutSession, RequestFenced
+from .notices import BrokerRegistered, BrokerWithoutSession, RequestFenced, StatesRefused
 from .shutdowns import reply_controlled_shutdown
 from .silent_holder import SilentHolder
 from .store_events import BrokerObserved, BrokerRead, StoreOutcome
+
+_HIGHER_EPOCH_KNOWN = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION)
+"""A broker refuses a state with these if it has accepted a newer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +251,14 @@ class BrokerEventHandler:
                 active.reconciler.refused_as_known(entry, now_ms)
         if event.error is ErrorCode.STALE_BROKER_EPOCH:
             return active.read_brokers([event.broker_id])
-        return []
+        refused = [tp for tp, error in event.partitions if error in _HIGHER_EPOCH_KNOWN]
+        for tp in refused:
+            entry = active.table.entry_of(tp)
+            if entry is not None:
+                active.reconciler.doubt_status(entry, now_ms)
+        if not refused:
+            return []
+        return [StatesRefused(broker_id=event.broker_id, partition_count=len(refused))]
 
     def resign(self) -> list[ControllerEffect]:
         """End the streams whose hello still waits."""

@@ -169,6 +169,14 @@ class RequestFenced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatesRefused:
+    """A broker refused states of partitions, for it has accepted higher epochs of them."""
+
+    broker_id: BrokerId
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDeletionConfirmed:
     """A quorum list confirmed that no topic has that uid; the brokers delete its logs."""
 
@@ -191,5 +199,6 @@ ControllerNotice = (
     | MinIsrChanged
     | StoreConflicted
     | RequestFenced
+    | StatesRefused
     | TopicDeletionConfirmed
 )

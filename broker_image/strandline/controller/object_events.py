@@ -68,6 +68,10 @@ class ObjectEventHandler:
             effects.extend(self._forget_partition(name))
         for partition in sorted(event.partitions, key=lambda found: found.tp):
             effects.extend(self._on_partition(partition, now_ms))
+            known = active.table.entry_of(partition.tp)
+            if known is not None and known.stored.resource_version != partition.resource_version:
+                # The list is older than what was known, or the store went back: a read tells.
+                active.reconciler.doubt_status(known, now_ms)
         return effects
 
     def _on_partition(self, partition: StoredPartition, now_ms: int) -> list[ControllerEffect]:

@@ -14,6 +14,7 @@ from strandline.model import BrokerId, ElectionKind, PartitionState, StoredParti
 
 from .elections import STATE_LOST
 from .events import IsrChangeRequested
+from .rebuild import KnownEpochs, is_behind
 from .write_notices import StatusWrite
 
 
@@ -39,10 +40,14 @@ class InDoubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadInFlight:
-    """A quorum read is out; it shows whether the write that was in doubt is stored."""
+    """A quorum read is out; it shows whether the write that was in doubt is stored.
+
+    accepted was known before the read: a response below it shows that the store went back.
+    """
 
     request_id: int
     write: StatusWrite | None
+    accepted: KnownEpochs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +133,7 @@ class PartitionEntry:
         return True
 
     def doubt_status(self) -> None:
-        """Go to InDoubt: a watch shows the object without the status that was read before."""
+        """Go to InDoubt: the stored status may be another than the known one."""
         if isinstance(self.call, NoCall):
             self.call = InDoubt(write=None)
 
@@ -155,11 +160,11 @@ class PartitionEntry:
         """Remember when the partition was queued."""
         self.since_ms = now_ms
 
-    def begin_read(self, request_id: int) -> None:
+    def begin_read(self, request_id: int, accepted: KnownEpochs) -> None:
         """Go to ReadInFlight."""
         write = self.call.write if isinstance(self.call, InDoubt) else None
         self._check_call_is_not_open()
-        self.call = ReadInFlight(request_id=request_id, write=write)
+        self.call = ReadInFlight(request_id=request_id, write=write, accepted=accepted)
 
     def begin_write(self, request_id: int, write: StatusWrite) -> None:
         """Go to WriteInFlight."""
@@ -179,7 +184,8 @@ class PartitionEntry:
             case WriteInFlight(write=write):
                 self.failures = 0
                 return Finished(entry=self, partition=partition, written=write)
-            case ReadInFlight(write=doubted):
+            case ReadInFlight(write=doubted, accepted=accepted):
+                self._judge_read(partition, accepted)
                 self.requests = {
                     broker_id: replace(request, read_since=True)
                     for broker_id, request in self.requests.items()
@@ -192,6 +198,14 @@ class PartitionEntry:
             case _:
                 self.call = InDoubt(write=None)
                 return None
+
+    def _judge_read(self, partition: StoredPartition | None, accepted: KnownEpochs) -> None:
+        """Take a state for lost that a quorum read shows below what brokers accepted (ADR 0032)."""
+        if partition is None or partition.tp != self.stored.tp or partition.state is None:
+            return
+        if is_behind(partition.state, accepted):
+            self.stored = partition
+            self.state_lost = True
 
     def fail_call(self, now_ms: int, retry: Backoff) -> None:
         """Take a conflict or an unknown outcome; after a first failed write, read at once."""

@@ -18,11 +18,12 @@ from strandline.model import BrokerId, ElectionKind, PartitionState, TopicPartit
 from .context import ControllerContext
 from .effects import ControllerEffect, ReadStoredPartition, WritePartitionStatus
 from .election_input import ElectionInput
-from .elections import decide
+from .elections import STATE_LOST, decide
 from .events import IsrChangeRequested
 from .isr_changes import Commit, ReadFirst, RespondNow, judge, reply_alter_partition
 from .notices import StoreConflicted
 from .partition_entry import Finished, InDoubt, PartitionEntry
+from .rebuild import KnownEpochs, is_behind, known_epochs
 from .store_events import PartitionResponseReceived, StoreOutcome
 from .write_notices import StatusWrite
 
@@ -100,7 +101,7 @@ class PartitionReconciler:
         self.queue(entry.stored.name, now_ms)
 
     def doubt_status(self, entry: PartitionEntry, now_ms: int) -> None:
-        """Read a partition again that a watch shows without its status."""
+        """Read a partition again whose stored status may be another than the known one."""
         entry.doubt_status()
         self.queue(entry.stored.name, now_ms)
 
@@ -151,6 +152,10 @@ class PartitionReconciler:
         """Read if the last read is in doubt, else write what must change, else serve requests."""
         if isinstance(entry.call, InDoubt):
             return self._read(entry)
+        state = entry.stored.state
+        is_known_lost = entry.state_lost or (state is not None and state.reason == STATE_LOST)
+        if state and not is_known_lost and is_behind(state, self._accepted(entry)):
+            return self._read(entry)
         wait_until_ms = entry.first_seen_ms + self._timing.new_partition_wait_ms
         inputs = ElectionInput(
             brokers=self._brokers.entries,
@@ -170,6 +175,11 @@ class PartitionReconciler:
         if not entry.requests:
             entry.forgive()
         return self._serve(entry)
+
+    def _accepted(self, entry: PartitionEntry) -> KnownEpochs:
+        """Return the epochs that brokers reported, and the last that was sent to them."""
+        tp = entry.stored.tp
+        return known_epochs(self._brokers.hosting(tp).values(), self._sent_state_of(tp))
 
     def _serve(self, entry: PartitionEntry) -> list[ControllerEffect]:
         """Judge the pending requests until one needs the store."""
@@ -202,7 +212,7 @@ class PartitionReconciler:
 
     def _read(self, entry: PartitionEntry) -> list[ControllerEffect]:
         request_id = self._new_call(entry)
-        entry.begin_read(request_id)
+        entry.begin_read(request_id, self._accepted(entry))
         return [ReadStoredPartition(request_id=request_id, name=entry.stored.name)]
 
     def _write(

@@ -78,6 +78,18 @@ def known_epochs(hosted: Iterable[HostedReplica], announced: PartitionState | No
     return KnownEpochs(leader_epoch=max(leader_epochs), partition_epoch=max(partition_epochs))
 
 
+def is_behind(state: PartitionState, accepted: KnownEpochs) -> bool:
+    """Tell whether brokers have accepted a state newer than the stored one.
+
+    Each state is stored before a broker hears of it: unless the read of the store is older than the
+    report, the store went back to a backup. Its ISR is old, too, and elects no leader (ADR 0032).
+    """
+    return (
+        accepted.leader_epoch > state.leader_epoch
+        or accepted.partition_epoch > state.partition_epoch
+    )
+
+
 def fenced(
     state: PartitionState, known: KnownEpochs, *, controller_epoch: ControllerEpoch
 ) -> PartitionState:

@@ -7,6 +7,7 @@ matters: without it, a PUT of a Lease that was deleted meanwhile would create it
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field
@@ -14,12 +15,14 @@ from typing import Final
 
 from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import StoreConflict, StoreNotFound
+from strandline.log_fields import fields
 from strandline.model import LeaseRecord
 
 from .api import ApiClient, Object, Resource
 from .objects import CONTROLLER_EPOCH_ANNOTATION, lease_from_object, lease_spec
 from .watch import Change, change_of, follow
 
+_log = logging.getLogger(__name__)
 LEASES: Final = Resource(group="coordination.k8s.io", version="v1", plural="leases")
 
 
@@ -92,6 +95,12 @@ class LeaseStore:
 
     def _remembered(self, found: Object) -> LeaseRecord:
         record = lease_from_object(found)
+        annotations = found["metadata"].get("annotations") or {}
+        written = annotations.get(CONTROLLER_EPOCH_ANNOTATION, "")
+        if written and written != str(record.controller_epoch):
+            cause = "not a controller epoch, 0 to 2147483647"
+            ignored = {"name": record.name, "annotation": CONTROLLER_EPOCH_ANNOTATION}
+            _log.warning("annotation ignored", extra=fields(**ignored, value=written, cause=cause))
         # The API server keeps managedFields itself: a PUT must not overwrite them.
         self._metadata = {k: v for k, v in found["metadata"].items() if k != "managedFields"}
         return record

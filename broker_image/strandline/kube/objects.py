@@ -6,6 +6,7 @@ raises `ObjectMalformed` with the object's name and the field: no epoch is ever 
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -36,6 +37,9 @@ Object = dict[str, Any]
 
 API_VERSION: Final = "strandline.dev/v1alpha1"
 CONTROLLER_EPOCH_ANNOTATION: Final = "strandline.dev/controller-epoch"
+_EPOCH_TEXT: Final = re.compile("[0-9]{1,10}")
+_EPOCH_MAX: Final = (1 << 31) - 1
+"""The greatest controller epoch that a Partition may have."""
 CLUSTER_LABEL: Final = "strandline.dev/cluster"
 """On every object the operator makes for a cluster: the name of the BrokerCluster."""
 DEFAULT_CLUSTER: Final = "default"
@@ -307,7 +311,11 @@ def controller_status(record: ControllerRecord) -> Object:
 
 
 def lease_from_object(value: Object) -> LeaseRecord:
-    """Read a Lease; the operator creates it without a spec, so every field may be absent."""
+    """Read a Lease; the operator creates it without a spec, so every field may be absent.
+
+    An annotation that is no controller epoch counts as absent: the controller record and the
+    Partitions hold the floor of the next epoch, too (ADR 0003).
+    """
     root, metadata = _opened(value, "Lease")
     spec = root.fields("spec") if root.has("spec") else _Fields({}, "Lease.spec")
     return LeaseRecord(
@@ -327,11 +335,9 @@ def lease_from_object(value: Object) -> LeaseRecord:
 def _annotated_epoch(metadata: _Fields) -> ControllerEpoch:
     if not metadata.has("annotations"):
         return ControllerEpoch(0)
-    annotations = metadata.fields("annotations")
-    written = annotations.optional_text(CONTROLLER_EPOCH_ANNOTATION) or "0"
-    if written.isascii() and written.isdigit():
-        return ControllerEpoch(int(written))
-    raise annotations.malformed(CONTROLLER_EPOCH_ANNOTATION, "an integer that is not negative")
+    written = metadata.fields("annotations").optional_text(CONTROLLER_EPOCH_ANNOTATION)
+    is_usable = _EPOCH_TEXT.fullmatch(written) is not None and int(written) <= _EPOCH_MAX
+    return ControllerEpoch(int(written) if is_usable else 0)
 
 
 def lease_spec(record: LeaseRecord) -> Object:

@@ -18,6 +18,7 @@ from strandline.log_fields import fields
 from strandline_api.v1 import controller_pb2 as pb
 
 from . import convert
+from .session_parts import PartJoiner, parts_of
 from .streams import StreamClient, write_message
 
 _log = logging.getLogger(__name__)
@@ -45,13 +46,19 @@ class SessionClient(StreamClient):
             response_deserializer=pb.ControllerMessage.FromString,
         )
         self._on_message = on_message
+        self._settings = settings
         # A full queue means that the controller does not read: the session ends.
         self._outgoing: asyncio.Queue[pb.BrokerMessage] = asyncio.Queue(settings.session_queue_max)
 
     def send(self, message: BrokerMessage) -> None:
         """Send a message behind all earlier ones."""
+        parts = parts_of(convert.BROKER_MESSAGE.encode(message), self._settings)
+        if parts is None:
+            self._given_up.set()
+            return
         try:
-            self._outgoing.put_nowait(convert.BROKER_MESSAGE.encode(message))
+            for part in parts:
+                self._outgoing.put_nowait(part)
         except asyncio.QueueFull:
             self._given_up.set()
 
@@ -66,5 +73,8 @@ class SessionClient(StreamClient):
             await write_message(self._call.write, await self._outgoing.get())
 
     async def _read(self) -> None:
-        while (message := await self._call.read()) is not grpc.aio.EOF:
-            self._on_message(convert.CONTROLLER_MESSAGE.decode(message))
+        joiner = PartJoiner(pb.ControllerMessage, self._settings)
+        while (received := await self._call.read()) is not grpc.aio.EOF:
+            message = joiner.take(received)
+            if message is not None:
+                self._on_message(convert.CONTROLLER_MESSAGE.decode(message))

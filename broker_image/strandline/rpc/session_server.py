@@ -26,6 +26,7 @@ from strandline.model import BrokerId
 from strandline_api.v1 import controller_pb2 as pb
 
 from . import convert
+from .session_parts import PartJoiner, parts_of
 from .streams import until_one_ends, write_message
 
 _log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class SessionServer:
         on_event: Callable[[ControllerEvent], None],
     ) -> None:
         self._broker_id = broker_id
-        self._queue_max = settings.session_queue_max
+        self._settings = settings
         self._on_event = on_event
         self._sessions: dict[int, _Session] = {}
         self._ids = itertools.count(1)
@@ -88,7 +89,12 @@ class SessionServer:
         if session is None:
             return
         for message in messages_of(effect, controller_id=self._broker_id):
-            session.put(convert.CONTROLLER_MESSAGE.encode(message))
+            parts = parts_of(convert.CONTROLLER_MESSAGE.encode(message), self._settings)
+            if parts is None:
+                session.given_up.set()
+                return
+            for part in parts:
+                session.put(part)
         if isinstance(effect, CloseSession):
             session.closed_by_us = True
             session.put(None)
@@ -98,7 +104,7 @@ class SessionServer:
     ) -> None:
         if len(self._sessions) >= SESSIONS_MAX:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many sessions")
-        session = _Session(next(self._ids), queue_max=self._queue_max)
+        session = _Session(next(self._ids), queue_max=self._settings.session_queue_max)
         self._sessions[session.session_id] = session
 
         def on_end() -> None:
@@ -123,8 +129,12 @@ class SessionServer:
         context: grpc.aio.ServicerContext[pb.BrokerMessage, pb.ControllerMessage],
         session: _Session,
     ) -> None:
+        joiner = PartJoiner(pb.BrokerMessage, self._settings)
         while (received := await context.read()) is not grpc.aio.EOF:
-            message = convert.BROKER_MESSAGE.decode(received)
+            whole = joiner.take(received)
+            if whole is None:
+                continue
+            message = convert.BROKER_MESSAGE.decode(whole)
             if isinstance(message, Hello):
                 if session.broker_id is not None:
                     raise ValueError("a second hello on one stream")

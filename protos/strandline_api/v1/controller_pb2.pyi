@@ -470,6 +470,30 @@ class CommandAnswer(_message.Message):
 Global___CommandAnswer: _TypeAlias = CommandAnswer  # noqa: Y015
 
 @_typing.final
+class Part(_message.Message):
+    """A piece of a serialized message that is too large for one gRPC message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENT_FIELD_NUMBER: _builtins.int
+    IS_LAST_FIELD_NUMBER: _builtins.int
+    content: _builtins.bytes
+    is_last: _builtins.bool
+    def __init__(
+        self,
+        *,
+        content: _builtins.bytes = ...,
+        is_last: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "is_last", b"is_last"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Part: _TypeAlias = Part  # noqa: Y015
+
+@_typing.final
 class BrokerMessage(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -478,6 +502,7 @@ class BrokerMessage(_message.Message):
     ALTER_PARTITION_FIELD_NUMBER: _builtins.int
     CONTROLLED_SHUTDOWN_FIELD_NUMBER: _builtins.int
     COMMAND_ANSWER_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -488,6 +513,8 @@ class BrokerMessage(_message.Message):
     def controlled_shutdown(self) -> Global___ControlledShutdown: ...
     @_builtins.property
     def command_answer(self) -> Global___CommandAnswer: ...
+    @_builtins.property
+    def part(self) -> Global___Part: ...
     def __init__(
         self,
         *,
@@ -496,12 +523,13 @@ class BrokerMessage(_message.Message):
         alter_partition: Global___AlterPartition | None = ...,
         controlled_shutdown: Global___ControlledShutdown | None = ...,
         command_answer: Global___CommandAnswer | None = ...,
+        part: Global___Part | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_partition", b"alter_partition", "command_answer", b"command_answer", "controlled_shutdown", b"controlled_shutdown", "heartbeat", b"heartbeat", "hello", b"hello", "message", b"message"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_partition", b"alter_partition", "command_answer", b"command_answer", "controlled_shutdown", b"controlled_shutdown", "heartbeat", b"heartbeat", "hello", b"hello", "message", b"message", "part", b"part"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_partition", b"alter_partition", "command_answer", b"command_answer", "controlled_shutdown", b"controlled_shutdown", "heartbeat", b"heartbeat", "hello", b"hello", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_partition", b"alter_partition", "command_answer", b"command_answer", "controlled_shutdown", b"controlled_shutdown", "heartbeat", b"heartbeat", "hello", b"hello", "message", b"message", "part", b"part"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "heartbeat", "alter_partition", "controlled_shutdown", "command_answer"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "heartbeat", "alter_partition", "controlled_shutdown", "command_answer", "part"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -704,6 +732,7 @@ class ControllerMessage(_message.Message):
     ALTER_PARTITION_ANSWER_FIELD_NUMBER: _builtins.int
     CONTROLLED_SHUTDOWN_ANSWER_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader_and_isr(self) -> Global___LeaderAndIsr: ...
     @_builtins.property
@@ -716,6 +745,8 @@ class ControllerMessage(_message.Message):
     def controlled_shutdown_answer(self) -> Global___ControlledShutdownAnswer: ...
     @_builtins.property
     def refused(self) -> Global___SessionRefused: ...
+    @_builtins.property
+    def part(self) -> Global___Part: ...
     def __init__(
         self,
         *,
@@ -725,12 +756,13 @@ class ControllerMessage(_message.Message):
         alter_partition_answer: Global___AlterPartitionAnswer | None = ...,
         controlled_shutdown_answer: Global___ControlledShutdownAnswer | None = ...,
         refused: Global___SessionRefused | None = ...,
+        part: Global___Part | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_partition_answer", b"alter_partition_answer", "controlled_shutdown_answer", b"controlled_shutdown_answer", "leader_and_isr", b"leader_and_isr", "message", b"message", "refused", b"refused", "stop_replica", b"stop_replica", "update_metadata", b"update_metadata"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_partition_answer", b"alter_partition_answer", "controlled_shutdown_answer", b"controlled_shutdown_answer", "leader_and_isr", b"leader_and_isr", "message", b"message", "part", b"part", "refused", b"refused", "stop_replica", b"stop_replica", "update_metadata", b"update_metadata"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_partition_answer", b"alter_partition_answer", "controlled_shutdown_answer", b"controlled_shutdown_answer", "leader_and_isr", b"leader_and_isr", "message", b"message", "refused", b"refused", "stop_replica", b"stop_replica", "update_metadata", b"update_metadata"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_partition_answer", b"alter_partition_answer", "controlled_shutdown_answer", b"controlled_shutdown_answer", "leader_and_isr", b"leader_and_isr", "message", b"message", "part", b"part", "refused", b"refused", "stop_replica", b"stop_replica", "update_metadata", b"update_metadata"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["leader_and_isr", "stop_replica", "update_metadata", "alter_partition_answer", "controlled_shutdown_answer", "refused"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["leader_and_isr", "stop_replica", "update_metadata", "alter_partition_answer", "controlled_shutdown_answer", "refused", "part"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 

@@ -16,6 +16,7 @@ from strandline.controller.effects import (
     WriteLease,
     WritePartitionStatus,
 )
+from strandline.controller.elections import STATE_LOST
 from strandline.controller.store_events import (
     BrokerRead,
     ClusterLoaded,
@@ -117,7 +118,8 @@ class FakeStore:
         assert set(new.isr_ids) <= set(new.replicas)
         if old is None:
             return
-        assert new.partition_epoch == old.partition_epoch + 1
+        is_fence = new.reason == STATE_LOST and new.partition_epoch > old.partition_epoch
+        assert new.partition_epoch == old.partition_epoch + 1 or is_fence
         assert new.leader_epoch >= old.leader_epoch
         assert new.leader == old.leader or new.leader_epoch > old.leader_epoch
 

@@ -183,6 +183,7 @@ LINES: Final[dict[type, tuple[int, str]]] = {
     controller_notices.MinIsrChanged: (logging.INFO, "min isr changed"),
     controller_notices.StoreConflicted: (logging.INFO, "store conflicted"),
     controller_notices.RequestFenced: (logging.WARNING, "request fenced"),
+    controller_notices.StatesRefused: (logging.WARNING, "states refused"),
     controller_notices.TopicDeletionConfirmed: (logging.INFO, "topic deletion confirmed"),
 }
 """Level and message of each notice of the controller; an unclean election is a warning."""
