@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from strandline_operator import kinds
+from strandline_operator.observed import DesiredCluster, ObjectRef
+from strandline_operator.resources import PORTS, labels
 from tests.chart import rendered
 from tests.chart.cases import BOUNDS, COMPLETE, REQUIRED, leaves
 from tests.chart.rules import RULES
@@ -153,6 +156,60 @@ def test_changed_values_replace_the_operator_pod() -> None:
     assert digest() != digest("--set=broker.image.tag=v8")
 
 
+BROKERS = {"app.kubernetes.io/name": "strandline", "app.kubernetes.io/component": "broker"}
+
+
+def entries(*values: str) -> dict[str, Any]:
+    """Return the peers that reach each port of a broker; None for everyone."""
+    spec = find("NetworkPolicy", "strandline-broker", *values)["spec"]
+    assert spec["podSelector"] == {"matchLabels": BROKERS}
+    assert spec["policyTypes"] == ["Ingress"], "name resolution and the API server stay open"
+    return {rule["ports"][0]["port"]: rule.get("from") for rule in spec["ingress"]}
+
+
+def test_only_brokers_and_the_operator_reach_the_grpc_port() -> None:
+    operator = find("Deployment", "strandline-operator")["spec"]["template"]["metadata"]["labels"]
+    assert entries() == {
+        "grpc": [
+            {"podSelector": {"matchLabels": BROKERS}},
+            {"podSelector": {"matchLabels": operator}},
+        ],
+        "kafka": None,
+        "http": None,
+    }
+
+
+def test_the_policy_names_ports_and_pods_as_the_operator_makes_them() -> None:
+    cluster = DesiredCluster(
+        ref=ObjectRef(kind=kinds.CLUSTER, name="c", uid="u"),
+        generation=1,
+        is_terminating=False,
+        replicas=3,
+        timing="safe",
+        storage_size="1Gi",
+        storage_class=None,
+        config={},
+        resources={},
+    )
+    assert labels(cluster).items() >= BROKERS.items()
+    assert set(entries()) == set(PORTS)
+
+
+def test_clients_and_readers_of_metrics_are_limited_by_values() -> None:
+    found = entries(
+        '--set-json=networkPolicy.clients=[{"namespaceSelector": {}}]',
+        '--set-json=networkPolicy.metrics=[{"podSelector": {}}]',
+    )
+    assert found["kafka"] == [{"namespaceSelector": {}}]
+    assert found["http"] == [{"podSelector": {}}]
+    assert len(found["grpc"]) == 2
+
+
+def test_the_policy_can_be_left_out() -> None:
+    kinds_made = {item["kind"] for item in rendered.render("--set=networkPolicy.enabled=false")}
+    assert "NetworkPolicy" not in kinds_made
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -164,6 +221,9 @@ def test_changed_values_replace_the_operator_pod() -> None:
         "defaultCluster.spec.replicas=0",
         "defaultCluster.spec.storage.size=much",
         "operator.logLevel=LOUD",
+        "networkPolicy.enabled=maybe",
+        "networkPolicy.clients=everyone",
+        "networkPolicy.metrics[0].host=x",
     ],
 )
 def test_wrong_values_are_refused(wrong: str) -> None:

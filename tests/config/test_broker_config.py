@@ -160,6 +160,8 @@ def test_the_allowance_holds_every_frame_of_a_response() -> None:
         ("GRPC_PORT", "65536"),
         ("HTTP_PORT", "-1"),
         ("INTERNAL_PORT", "http"),
+        ("POD_IP", "somewhere"),
+        ("POD_IP", "10.0.0.1:9092"),
     ],
 )
 def test_a_bad_environment_is_refused_by_name(tmp_path: Path, name: str, value: str) -> None:

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,7 +75,8 @@ class BrokerIdentity:
     pod_uid: str
     """POD_UID: first half of the incarnation."""
     pod_ip: str
-    """POD_IP: the address that other brokers dial."""
+    """POD_IP: the address that other brokers and clients dial; the ports are open there alone, and
+    the HTTP port also on loopback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,8 +217,19 @@ def _identity_from(variables: Mapping[str, str]) -> BrokerIdentity:
         namespace=required(variables, "NAMESPACE"),
         pod_name=pod_name,
         pod_uid=required(variables, "POD_UID"),
-        pod_ip=required(variables, "POD_IP"),
+        pod_ip=_address_from(variables, "POD_IP"),
     )
+
+
+def _address_from(variables: Mapping[str, str], name: str) -> str:
+    """Return the IP address in a variable of the environment; ConfigError if it holds none."""
+    written = required(variables, name)
+    try:
+        return str(ip_address(written))
+    except ValueError:
+        raise ConfigError(
+            f"{name}: {written!r} is not accepted; give an IPv4 or IPv6 address"
+        ) from None
 
 
 def _ports_from(variables: Mapping[str, str]) -> Ports:

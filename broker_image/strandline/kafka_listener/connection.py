@@ -391,11 +391,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _look_for_untaken(self) -> None:
         """Give memory back if the kernel has taken all, else learn when it has."""
-        if isinstance(self._state, Lost) or self._transport.is_closing():
+        is_gone = isinstance(self._state, Lost) or self._transport.is_closing()
+        if is_gone or not self._responses.has_untaken:
             return
-        if self._transport.get_write_buffer_size() == 0:
+        left = self._transport.get_write_buffer_size()
+        if left == 0:
             self._responses.taken()
         else:
+            self._responses.left(left)
             # Blocks the responses now; `resume_writing` comes when the buffer is empty.
             self._transport.set_write_buffer_limits(high=0, low=0)
 

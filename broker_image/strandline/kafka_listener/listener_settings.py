@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from strandline.config.network import KafkaListenerConfig
 
-RESPONSES_AT_ONCE_MIN = 8
-"""The memory of all responses holds at least this many of the greatest size."""
+RESPONSES_AT_ONCE_MIN = 64
+"""The memory of all responses holds at least this many of the greatest size. By default that is
+2 MiB, which the kernel takes mostly even for a client that does not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

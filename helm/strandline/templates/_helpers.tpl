@@ -31,6 +31,12 @@ app.kubernetes.io/instance: {{ (first .).Release.Name }}
 app.kubernetes.io/component: {{ last . }}
 {{- end }}
 
+{{- /* The labels of every broker's pod, whatever its cluster; the operator sets them. */ -}}
+{{- define "strandline.brokerPods" -}}
+app.kubernetes.io/name: strandline
+app.kubernetes.io/component: broker
+{{- end }}
+
 {{- /* Gives a ServiceAccount the Role of the same name, from (list . NAME). */ -}}
 {{- define "strandline.roleBinding" -}}
 apiVersion: rbac.authorization.k8s.io/v1

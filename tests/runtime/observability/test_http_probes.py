@@ -55,12 +55,42 @@ def responses_to(*sent: bytes) -> list[bytes]:
 
     async def scenario() -> list[bytes]:
         probes = ProbeServer(Metrics(), ready=lambda: True)
-        port = await probes.start(0)
+        port = await probes.start("127.0.0.1", 0)
         responses = [await asyncio.to_thread(ask, port, data) for data in sent]
         await probes.stop()
         return responses
 
     return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("host", "others"),
+    [
+        ("127.0.0.2", {"127.0.0.1": True, "127.0.0.3": False}),
+        ("127.0.0.1", {"127.0.0.3": False}),
+        ("::1", {"127.0.0.1": False}),
+    ],
+)
+def test_the_port_is_open_at_the_pods_address_and_on_loopback_alone(
+    host: str, others: dict[str, bool]
+) -> None:
+    async def is_open(address: str, port: int) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(address, port)
+        except ConnectionRefusedError:
+            return False
+        writer.close()
+        await writer.wait_closed()
+        return True
+
+    async def scenario() -> None:
+        probes = ProbeServer(Metrics(), ready=lambda: True)
+        port = await probes.start(host, 0)
+        for address, expected in {host: True, **others}.items():
+            assert await is_open(address, port) is expected, address
+        await probes.stop()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

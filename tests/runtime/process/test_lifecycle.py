@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from strandline.config.broker import load_broker_config
-from strandline.errors import StorageError
+from strandline.errors import ConfigError, StorageError
 from strandline.model import Registration
 from strandline.runtime.observability.logs import BrokerLogFormatter
 from strandline.runtime.process.broker_service import BrokerService
@@ -20,6 +20,7 @@ from strandline.runtime.process.lifecycle import (
     Context,
     ExitCode,
     ServiceFactory,
+    _bound_socket,
 )
 from strandline.runtime.storage.loaded_store import LoadedStore
 from tests.runtime.conftest import MakeBroker
@@ -30,6 +31,24 @@ pytestmark = pytest.mark.processes
 
 LIFE_LIMIT_SECONDS = 20
 CONNECT_LIMIT_SECONDS = 5
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "::1"])
+def test_a_port_is_held_at_the_pods_address_alone(host: str) -> None:
+    bound = _bound_socket(host, 0, "GRPC_PORT", shared=True)
+    bound.listen()
+    port = bound.getsockname()[1]
+    socket.create_connection((host, port), CONNECT_LIMIT_SECONDS).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), CONNECT_LIMIT_SECONDS)
+    with pytest.raises(ConfigError, match=f"INTERNAL_PORT {port} on POD_IP {host}: "):
+        _bound_socket(host, port, "INTERNAL_PORT", shared=False)
+    bound.close()
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"GRPC_PORT 0 on POD_IP 192\.0\.2\.1: "):
+        _bound_socket("192.0.2.1", 0, "GRPC_PORT", shared=True)
 
 
 class Recorder:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Final
 
 from aiohttp import web
@@ -21,6 +22,8 @@ from strandline.log_fields import fields
 
 from .metrics import Metrics
 
+LOOPBACK: Final = {4: "127.0.0.1", 6: "::1"}
+"""By the version of IP."""
 HEADER_BYTES_MAX: Final = 8 << 10
 SHUTDOWN_SECONDS: Final = 0.2
 REASON_SHOWN_CHARACTERS: Final = 200
@@ -65,8 +68,13 @@ class ProbeServer:
         self._ready = ready
         self._runner: web.AppRunner | None = None
 
-    async def start(self, port: int) -> int:
-        """Listen on all addresses and return the port, a free one for 0; OSError if it is taken."""
+    async def start(self, host: str, port: int) -> int:
+        """Listen on an address and on loopback; return the port, a free one for 0.
+
+        Loopback is for `kubectl port-forward`, which connects from inside the pod.
+
+        Raises:  OSError if the port is taken
+        """
         application = web.Application()
         application.router.add_get("/live", self._respond_live)
         application.router.add_get("/ready", self._respond_ready)
@@ -80,9 +88,12 @@ class ProbeServer:
             shutdown_timeout=SHUTDOWN_SECONDS,
         )
         await self._runner.setup()
-        await web.TCPSite(self._runner, "0.0.0.0", port).start()
-        address = self._runner.addresses[0]
-        return int(address[1])
+        await web.TCPSite(self._runner, host, port).start()
+        taken = int(self._runner.addresses[0][1])
+        loopback = LOOPBACK[ip_address(host).version]
+        if host != loopback:
+            await web.TCPSite(self._runner, loopback, taken).start()
+        return taken
 
     async def stop(self) -> None:
         """Close the port."""

@@ -189,8 +189,8 @@ class BrokerService:
                 not_served(),
             )
         )
-        port = self._context.grpc_socket.getsockname()[1]
-        server.add_insecure_port(f"0.0.0.0:{port}")
+        host, port = self._context.grpc_socket.getsockname()[:2]
+        server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         await server.start()
         # The server must stop before the event loop ends. Otherwise the loop drops the task that
         # waits for the next call, and gRPC's threads write that call into freed memory (grpcio

@@ -24,6 +24,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -186,10 +187,10 @@ class BrokerProcess:
 
     def _open_ports(self, stack: AsyncExitStack) -> tuple[socket.socket, socket.socket]:
         """Bind the ports to register; they accept no caller before there is a service."""
-        ports = self._config.ports
-        grpc_socket = _bound_socket(ports.grpc, "GRPC_PORT", shared=True)
+        ports, host = self._config.ports, self._config.identity.pod_ip
+        grpc_socket = _bound_socket(host, ports.grpc, "GRPC_PORT", shared=True)
         stack.callback(grpc_socket.close)
-        internal_socket = _bound_socket(ports.internal, "INTERNAL_PORT", shared=False)
+        internal_socket = _bound_socket(host, ports.internal, "INTERNAL_PORT", shared=False)
         stack.callback(internal_socket.close)
         return grpc_socket, internal_socket
 
@@ -197,7 +198,7 @@ class BrokerProcess:
         probes = ProbeServer(self._metrics, ready=self._is_ready)
         stack.push_async_callback(probes.stop)
         try:
-            port = await probes.start(self._config.ports.http)
+            port = await probes.start(self._config.identity.pod_ip, self._config.ports.http)
         except OSError as error:
             raise ConfigError(f"HTTP_PORT: {error.strerror}") from error
         interval_ms = self._config.observability.loop_lag_interval_ms
@@ -388,17 +389,21 @@ async def _close(service: Service) -> None:
         _log.error("closed badly", exc_info=error)
 
 
-def _bound_socket(port: int, variable: str, *, shared: bool) -> socket.socket:
-    """Return a socket that holds a port and accepts no caller; ConfigError if it is taken."""
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+def _bound_socket(host: str, port: int, variable: str, *, shared: bool) -> socket.socket:
+    """Return a socket that holds a port of the pod's address and accepts no caller.
+
+    Raises:  ConfigError if the port is taken or the address is not this machine's
+    """
+    family = socket.AF_INET if ip_address(host).version == 4 else socket.AF_INET6
+    bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if shared:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
-        bound.bind(("0.0.0.0", port))
+        bound.bind((host, port))
     except OSError as error:
         bound.close()
-        raise ConfigError(f"{variable} {port}: {error.strerror}") from error
+        raise ConfigError(f"{variable} {port} on POD_IP {host}: {error.strerror}") from error
     bound.setblocking(False)
     return bound
 
