@@ -68,13 +68,14 @@ class Applier:
             case _:
                 assert_never(action)
 
-    async def _apply(self, body: Object, *, subresource: str = "") -> None:
+    async def _apply(self, body: Object, *, subresource: str = "") -> Object:
         resource = kinds.KIND_OF[body["kind"]].resource
-        await self._api.apply(resource, self._namespace, body, subresource=subresource)
+        return await self._api.apply(resource, self._namespace, body, subresource=subresource)
 
     async def _initialise(self, action: InitialisePartitions) -> None:
         """Raise the number, then create the new Partitions, in this order and in one pass."""
-        await self._apply(action.status_body, subresource="status")
+        raised = await self._apply(action.status_body, subresource="status")
+        self._cache.put(kinds.TOPIC, raised)
         limit = asyncio.Semaphore(CREATES_AT_ONCE)
 
         async def create(body: Object) -> PartitionNotCreated | None:

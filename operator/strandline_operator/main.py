@@ -1,7 +1,7 @@
 """Entry of the operator process: configuration, logs, kopf's watches, the work queue.
 
-On SIGTERM the process ends after its running passes: a topic whose new Partitions are being
-created must get them all.
+Passes begin only while this process holds the operator's Lease. On SIGTERM the process ends after
+its running passes: a topic whose new Partitions are being created must get them all.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from strandline.kube.api import ApiClient
 from strandline.log_fields import fields, fields_of
 
 from .operator_config import FIELD_MANAGER, OperatorConfig, load_operator_config
+from .operator_lease import OperatorLease
 from .reconcile import Reconciler
 from .registry import make_kopf_settings, make_registry
 
@@ -30,6 +31,10 @@ REFUSED: Final = 2
 """Exit code of a configuration that cannot work."""
 DRAIN_SECONDS: Final = 15
 """Time for the running passes at the end; below the pod's grace period of 30 s."""
+
+
+RELEASE_SECONDS: Final = 5
+"""Time to give the Lease up; an operator that cannot is waited for as if it had died."""
 
 
 class OperatorLogFormatter(logging.Formatter):
@@ -70,9 +75,19 @@ async def run(config: OperatorConfig) -> None:
     """
     async with await ApiClient.open(KubernetesConfig(), field_manager=FIELD_MANAGER) as api:
         reconciler = Reconciler(api, config)
+        reconciler.queue.pause()
+        lease = OperatorLease(
+            api,
+            namespace=config.namespace,
+            identity=config.identity,
+            on_held=reconciler.queue.resume,
+            on_lost=reconciler.queue.pause,
+        )
+        candidate = asyncio.create_task(lease.run())
         work = asyncio.create_task(reconciler.queue.run())
         ended = asyncio.Event()
-        work.add_done_callback(lambda _: ended.set())
+        for task in (work, candidate):
+            task.add_done_callback(lambda _: ended.set())
         resync = asyncio.create_task(reconciler.resync())
         port = config.http_port
         try:
@@ -91,3 +106,14 @@ async def run(config: OperatorConfig) -> None:
                 await asyncio.wait_for(work, DRAIN_SECONDS)
             except TimeoutError:
                 _log.error("passes under way were cut off", extra=fields(seconds=DRAIN_SECONDS))
+            finally:
+                await _leave(lease, candidate)
+
+
+async def _leave(lease: OperatorLease, candidate: asyncio.Task[None]) -> None:
+    """Release the Lease after the last pass, so that the next operator need not wait."""
+    lease.release()
+    try:
+        await asyncio.wait_for(candidate, RELEASE_SECONDS)
+    except TimeoutError:
+        _log.warning("lease not released", extra=fields(seconds=RELEASE_SECONDS))

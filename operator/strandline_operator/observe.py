@@ -58,7 +58,7 @@ class Cache:
 
         Raises:  ObjectMalformed; the cache then keeps the earlier object
         """
-        self._by_kind[kind.kind][name_of(value)] = _read(kind, value)
+        self._by_kind[kind.kind][name_of(value)] = self._newer(kind, value)
 
     def put_new(self, kind: Kind, value: Object) -> None:
         """Remember an object that the operator just created, unless a watch was faster."""
@@ -71,9 +71,18 @@ class Cache:
 
     def replace(self, kind: Kind, values: Iterable[Object]) -> None:
         """Remember exactly these objects of a kind."""
-        read = {name_of(value): _read(kind, value) for value in values}
+        read = {name_of(value): self._newer(kind, value) for value in values}
         self._by_kind[kind.kind].clear()
         self._by_kind[kind.kind].update(read)
+
+    def _newer(self, kind: Kind, value: Object) -> object:
+        """Read an object; return the known topic if this one is from before its initialisation."""
+        read, known = _read(kind, value), self._topics.get(name_of(value))
+        if kind is not kinds.TOPIC or known is None:
+            return read
+        topic = read_topic(value)
+        is_same = known[0].ref.uid == topic.ref.uid
+        return known if is_same and known[0].is_initialised and not topic.is_initialised else read
 
     def has(self, kind: Kind, name: str) -> bool:
         """Tell whether an object is known."""
@@ -162,6 +171,7 @@ def read_topic(value: Object) -> DesiredTopic:
         generation=metadata.get("generation", 0),
         is_terminating=_is_terminating(value),
         created_at=str(metadata["creationTimestamp"]),
+        is_initialised=_status(value).get("partitionsInitialised") is not None,
         cluster=topic_cluster(value),
         topic_name=str(spec.get("topicName") or name_of(value)),
         partitions=int(spec["partitions"]),

@@ -60,12 +60,16 @@ class DesiredCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredTopic:
-    """A ReplicatedTopic's spec; topic_name is what clients use, config is by field of the spec."""
+    """A ReplicatedTopic's spec; topic_name is what clients use, config is by field of the spec.
+
+    is_initialised tells whether the operator began to create its Partitions: it has the name then.
+    """
 
     ref: ObjectRef
     generation: int
     is_terminating: bool
     created_at: str
+    is_initialised: bool
     cluster: str
     topic_name: str
     partitions: int

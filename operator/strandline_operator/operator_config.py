@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import yaml
 from strandline.backoff import Backoff
 from strandline.config.broker import port_from, required
 from strandline.config.declaration import refuse_unknown_keys
+from strandline.controller.timing import LeaseTiming
 from strandline.errors import ConfigError
 
 FIELD_MANAGER: Final = "strandline-operator"
@@ -34,6 +36,11 @@ CREATE_ATTEMPTS: Final = 40
 them the next pass creates it to be recovered, never as new."""
 CREATE_BACKOFF: Final = Backoff(first_ms=100, max_ms=2_000)
 """Pauses between these tries."""
+LEASE_TIMING: Final = LeaseTiming(
+    lease_duration_ms=15_000, renew_deadline_ms=10_000, retry_period_ms=2_000
+)
+"""The operator's Lease, as Kubernetes' own controllers keep theirs. A second operator works at
+least 15 s after the last renewal of one that died, and at once after one that ended."""
 WATCH_SERVER_TIMEOUT_SECONDS: Final = 300
 WATCH_CLIENT_TIMEOUT_SECONDS: Final = 330
 REQUEST_TIMEOUT_SECONDS: Final = 10
@@ -50,6 +57,8 @@ class OperatorConfig:
 
     namespace: str
     """NAMESPACE of the environment: the only namespace that the operator watches."""
+    identity: str
+    """POD_NAME of the environment, without it the host's name: who holds the operator's Lease."""
     broker_role: str
     """brokerRole: name of the Role for every cluster's ServiceAccount."""
     broker_image: str
@@ -65,7 +74,7 @@ class OperatorConfig:
 
 
 def load_operator_config(environ: Mapping[str, str] | None = None) -> OperatorConfig:
-    """Read CONFIG_FILE, NAMESPACE and HTTP_PORT.
+    """Read CONFIG_FILE, NAMESPACE, POD_NAME and HTTP_PORT.
 
     Raises:  ConfigError naming the variable or key
     """
@@ -83,6 +92,7 @@ def load_operator_config(environ: Mapping[str, str] | None = None) -> OperatorCo
         raise ConfigError("defaultCluster: must be the spec of a BrokerCluster")
     return OperatorConfig(
         namespace=required(variables, "NAMESPACE"),
+        identity=variables.get("POD_NAME") or socket.gethostname(),
         broker_role=_text(values, "brokerRole"),
         broker_image=_text(values, "brokerImage"),
         broker_image_pull_policy=_text(values, "brokerImagePullPolicy", default="IfNotPresent"),

@@ -122,7 +122,8 @@ def _obstacle(desired: DesiredTopic, observed: ObservedTopic) -> Readiness | Non
     """Return why a topic must wait for a user or for a deletion, None if it need not."""
     older = _older_of_same_name(desired, observed.topics)
     if older is not None:
-        message = f"{older.ref} is older and has the name {desired.topic_name} already"
+        is_older = "is older and " if older.created_at < desired.created_at else ""
+        message = f"{older.ref} {is_older}has the name {desired.topic_name} already"
         return Readiness(reason=CONFLICT, message=message, refused=True)
     cluster, factor = observed.cluster, desired.replication_factor
     if cluster is not None and factor > cluster.replicas:
@@ -141,14 +142,17 @@ def _obstacle(desired: DesiredTopic, observed: ObservedTopic) -> Readiness | Non
 def _older_of_same_name(
     desired: DesiredTopic, topics: tuple[DesiredTopic, ...]
 ) -> DesiredTopic | None:
-    """Return the oldest topic of the same cluster that already has the name."""
+    """Return the topic of the same cluster that has the name, None if it is this one.
+
+    The one that has Partitions keeps it; else the oldest gets it, of one second the lower uid.
+    """
     rivals = [
         topic
         for topic in topics
         if (topic.cluster, topic.topic_name) == (desired.cluster, desired.topic_name)
     ]
-    oldest = min(rivals, key=lambda topic: (topic.created_at, topic.ref.uid))
-    return None if oldest.ref.uid == desired.ref.uid else oldest
+    first = min(rivals, key=lambda each: (not each.is_initialised, each.created_at, each.ref.uid))
+    return None if first.ref.uid == desired.ref.uid else first
 
 
 def _plan_without_cluster(

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from datetime import UTC, datetime
+from weakref import WeakValueDictionary
 
 from strandline.errors import CoordinationError
 from strandline.kube.api import ApiClient, Object
@@ -43,6 +44,7 @@ class Reconciler:
         self._config = config
         self.cache = Cache()
         self.queue = WorkQueue(self._work)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._applier = Applier(api, self.cache, namespace=config.namespace, now=now_text)
 
     def on_change(self, kind: kinds.Kind, change: str, value: Object) -> None:
@@ -85,8 +87,8 @@ class Reconciler:
 
     def _object_changed(self, change: str, found: FoundObject) -> None:
         """Queue the clusters that the object may be a part of, by its name: labels may be lost."""
-        is_owned = found.controller is not None and found.cluster
-        if found.ref.kind is kinds.LEASE and change == _MODIFIED and is_owned:
+        is_marked = found.is_applied and found.cluster
+        if found.ref.kind is kinds.LEASE and change == _MODIFIED and is_marked:
             # Renewals of Leases are most of the changes, and never concern a plan.
             return
         pause = 0 if change == _DELETED else operator_config.SETTLE_MS
@@ -98,6 +100,16 @@ class Reconciler:
         self.queue.add(ReconcileKey(kind=kind.kind, name=name), after_ms=after_ms)
 
     async def _work(self, key: ReconcileKey) -> bool:
+        """Make one pass; of topics with one name one after the other: one alone gets the name."""
+        topic = self.cache.topic(key.name) if key.kind == kinds.TOPIC.kind else None
+        if topic is None:
+            return await self._pass(key)
+        name = f"{topic[0].cluster}/{topic[0].topic_name}"
+        turn = self._turns.setdefault(name, asyncio.Lock())
+        async with turn:
+            return await self._pass(key)
+
+    async def _pass(self, key: ReconcileKey) -> bool:
         """Make one pass; tell whether every action succeeded."""
         for action in self._plan(key):
             try:

@@ -39,6 +39,16 @@ class WorkQueue:
         self._changed = asyncio.Event()
         self._bug: BaseException | None = None
         self._stopping = False
+        self._paused = False
+
+    def pause(self) -> None:
+        """Begin no work until `resume`; what runs goes on, and keys are still queued."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Begin work again."""
+        self._paused = False
+        self._changed.set()
 
     def add(self, key: ReconcileKey, *, after_ms: int = 0) -> None:
         """Queue a key for after a pause; if it waits already, the earlier time holds."""
@@ -71,7 +81,7 @@ class WorkQueue:
         self._changed.set()
 
     def _next_keys(self, now: float) -> list[ReconcileKey]:
-        free = operator_config.WORKERS - len(self._running)
+        free = 0 if self._paused else operator_config.WORKERS - len(self._running)
         due = [(at, key) for key, at in self._due.items() if at <= now]
         ready = [key for _, key in sorted(due) if key not in self._running]
         return ready[: max(0, free)]
@@ -79,7 +89,7 @@ class WorkQueue:
     async def _wait(self, now: float) -> None:
         """Wait for a change, or for the next key's time if a worker is free for it."""
         waiting = [at for key, at in self._due.items() if key not in self._running]
-        full = len(self._running) >= operator_config.WORKERS
+        full = self._paused or len(self._running) >= operator_config.WORKERS
         timeout = None if full or not waiting else max(0.0, min(waiting) - now)
         try:
             await asyncio.wait_for(self._changed.wait(), timeout)

@@ -108,6 +108,7 @@ def test_the_operator_may_do_exactly_this() -> None:
             "leases poddisruptionbudgets rolebindings",
             "get list watch create patch",
         )
+        | of("leases", "update")
     )
 
 

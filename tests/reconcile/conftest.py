@@ -58,6 +58,7 @@ class OperatorProcess:
             "NAMESPACE": namespace,
             "CONFIG_FILE": str(self._config),
             "HTTP_PORT": str(self.http_port),
+            "POD_NAME": "operator-1",
         }
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -71,6 +72,10 @@ class OperatorProcess:
     def kubeconfig(self) -> Path:
         """Return the kubeconfig that the process uses."""
         return Path(self._env["KUBECONFIG"])
+
+    def use_pod_name(self, name: str) -> None:
+        """Be another pod from the next start on."""
+        self._env["POD_NAME"] = name
 
     def use_kubeconfig(self, kubeconfig: Path) -> None:
         """Reach the API server in another way from the next start on."""
@@ -108,6 +113,11 @@ class OperatorProcess:
         """Return the sentences of all actions that the operator has done so far."""
         lines = [json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{"]
         return [line["action"] for line in lines if line["message"] == "action done"]
+
+    def messages(self) -> list[str]:
+        """Return the messages of all log lines so far."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{"]
+        return [line["message"] for line in lines]
 
     def failures(self) -> list[str]:
         """Return the causes of all actions that failed so far."""

@@ -24,6 +24,7 @@ NOW = "2026-01-02T03:04:05Z"
 LATER = "2026-01-02T03:09:05Z"
 CONFIG = OperatorConfig(
     namespace="here",
+    identity="me",
     broker_role="strandline-broker",
     broker_image="strandline/broker:1",
     default_cluster={"replicas": 3, "timing": "demo"},

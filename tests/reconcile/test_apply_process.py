@@ -46,7 +46,9 @@ class ApplierHarness:
                 self.cache.put(kind, value)
         found = self.cache.topic("orders")
         assert found is not None
-        config = OperatorConfig(namespace=namespace, broker_role="r", broker_image="i")
+        config = OperatorConfig(
+            namespace=namespace, identity="me", broker_role="r", broker_image="i"
+        )
         (action,) = plan_topic(*found, config, now=now_text())
         assert isinstance(action, InitialisePartitions)
         self.action = action

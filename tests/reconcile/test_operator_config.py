@@ -26,8 +26,11 @@ def environment(tmp_path: Path, text: str = GOOD, **variables: str) -> dict[str,
 
 
 def test_every_setting_of_the_chart_is_read(tmp_path: Path) -> None:
-    assert load_operator_config(environment(tmp_path, HTTP_PORT="0")) == OperatorConfig(
+    assert load_operator_config(
+        environment(tmp_path, HTTP_PORT="0", POD_NAME="me")
+    ) == OperatorConfig(
         namespace="here",
+        identity="me",
         broker_role="strandline-broker",
         broker_image="strandline/broker:1",
         broker_image_pull_policy="Never",

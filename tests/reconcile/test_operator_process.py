@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from strandline_operator.operator_lease import NAME as OPERATOR_LEASE
 from tests.reconcile.conftest import OperatorProcess
-from tests.support.api_proxy import ApiProxy
+from tests.support.api_proxy import ApiProxy, Write
 from tests.support.commands import REPOSITORY
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
@@ -68,6 +69,7 @@ def versions(operator: OperatorProcess) -> dict[str, str]:
     return {
         f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["resourceVersion"]
         for item in operator.list(kinds)
+        if item["metadata"]["name"] != OPERATOR_LEASE
     }
 
 
@@ -88,7 +90,7 @@ def settle(operator: OperatorProcess) -> dict[str, str]:
 def test_one_topic_brings_up_a_whole_cluster(operator: OperatorProcess) -> None:
     apply_orders(operator)
     assert names(operator, "brokers.strandline.dev") == [f"default-{n}" for n in range(3)]
-    assert names(operator, "leases") == ["default-controller"]
+    assert names(operator, "leases") == ["default-controller", OPERATOR_LEASE]
     assert names(operator, "services") == ["default-bootstrap", "default-brokers"]
     assert {"default-config"} <= set(names(operator, "configmaps"))
     assert {"default-broker"} <= set(names(operator, "serviceaccounts"))
@@ -299,6 +301,12 @@ def test_impossible_topics_are_refused_with_a_reason_and_an_event(
     assert operator.list("partitions.strandline.dev") == []
 
 
+def kill_after(operator: OperatorProcess, write: Write) -> None:
+    """Kill the operator after a write that is not about its Lease."""
+    if not (write.plural == "leases" and write.is_about(OPERATOR_LEASE)):
+        operator.kill()
+
+
 def is_killed_or(process: subprocess.Popen[bytes], other: Callable[[], bool]) -> bool:
     return process.poll() is not None or other()
 
@@ -309,7 +317,7 @@ def test_an_operator_killed_after_each_of_its_writes_brings_up_a_whole_cluster(
 ) -> None:
     operator.kill()
     proxy = ApiProxy(operator.kubeconfig, tmp_path)
-    proxy.after = lambda _: operator.kill()
+    proxy.after = partial(kill_after, operator)
     proxy.start()
     operator.use_kubeconfig(proxy.kubeconfig)
     operator.kubectl("apply", "-f", "-", stdin=topic("orders", partitions=2))
@@ -385,6 +393,53 @@ def test_the_operator_outlives_an_outage_of_the_api_server(operator: OperatorPro
     )
     assert operator.process is not None
     assert operator.process.poll() is None
+
+
+def test_a_second_operator_waits_and_says_so_until_the_first_ends(
+    operator: OperatorProcess, tmp_path: Path
+) -> None:
+    apply_orders(operator)
+    folder = tmp_path / "second"
+    folder.mkdir()
+    second = OperatorProcess(operator.plane, operator.namespace, folder)
+    second.use_pod_name("operator-2")
+    second.start()
+    try:
+        sentence = "another operator works in this namespace, so this one waits"
+        second.wait_for("the sentence", lambda: sentence in second.messages())
+        operator.kubectl("apply", "-f", "-", stdin=topic("later", partitions=1))
+        first = "create Partition later-0"
+        operator.wait_for("the first one's work", lambda: first in operator.actions())
+        assert second.actions() == []
+        operator.stop()
+        operator.kubectl("delete", "service", "default-bootstrap")
+        second.wait_for(
+            "the second one's turn", lambda: operator.get("service", "default-bootstrap"), 10_000
+        )
+        assert second.actions() == ["apply Service default-bootstrap: it is missing"]
+    finally:
+        second.kill()
+
+
+def test_two_topics_of_one_second_and_one_name_get_partitions_once(
+    operator: OperatorProcess,
+) -> None:
+    pairs = range(5)
+    manifests = [
+        json.loads(topic(f"{side}-{pair}", topicName=f"pair-{pair}", partitions=1))
+        for pair in pairs
+        for side in "ab"
+    ]
+    whole = {"apiVersion": "v1", "kind": "List", "items": manifests}
+    operator.kubectl("create", "-f", "-", stdin=json.dumps(whole))
+
+    def settled() -> bool:
+        reasons = [{reason(operator, f"{side}-{pair}") for side in "ab"} for pair in pairs]
+        return reasons == [{"Conflict", "PartitionsOffline"}] * len(pairs)
+
+    operator.wait_for("one of each pair", settled)
+    names_of = [item["spec"]["topicName"] for item in operator.list("partitions.strandline.dev")]
+    assert sorted(names_of) == [f"pair-{pair}" for pair in pairs]
 
 
 def test_liveness_probe_succeeds(operator: OperatorProcess) -> None:

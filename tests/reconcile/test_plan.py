@@ -188,7 +188,7 @@ def test_the_first_topic_without_a_cluster_creates_the_default_one() -> None:
         ("other", CONFIG),
         (
             "default",
-            OperatorConfig(namespace="here", broker_role="r", broker_image="i"),
+            OperatorConfig(namespace="here", identity="me", broker_role="r", broker_image="i"),
         ),
     ],
 )
@@ -201,6 +201,20 @@ def test_any_other_missing_cluster_is_reported(reference: str, config: OperatorC
             "or a topic without spec.clusterRef"
         ),
     ]
+
+
+def test_of_two_topics_of_one_second_the_one_with_partitions_keeps_the_name() -> None:
+    later = topic("a-later", topicName="orders")
+    world = World(cluster(), topic())
+    world.perform(topic_plan(world))
+    world.put(later)
+    assert later["metadata"]["uid"] < "uid-orders"
+    assert later["metadata"]["creationTimestamp"] == "2026-01-01T00:00:00Z"
+    plan = topic_plan(world, "a-later")
+    assert sentences(plan)[0] == "status of ReplicatedTopic a-later: Conflict"
+    assert sentences(topic_plan(world)) == ["status of ReplicatedTopic orders: PartitionsOffline"]
+    world.put(topic())
+    assert sentences(topic_plan(world, "a-later"))[0].endswith("a-later: Conflict")
 
 
 def test_a_cluster_that_brokers_have_partitions_of_is_not_created_by_the_operator() -> None:

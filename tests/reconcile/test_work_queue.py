@@ -14,6 +14,29 @@ B = ReconcileKey(kind="ReplicatedTopic", name="b")
 LIMIT_MS = 10_000
 
 
+def test_a_paused_queue_begins_nothing_and_forgets_nothing() -> None:
+    async def scenario() -> None:
+        begun = []
+
+        async def work(key: ReconcileKey) -> bool:
+            begun.append(key)
+            return True
+
+        queue = WorkQueue(work)
+        queue.pause()
+        running = asyncio.create_task(queue.run())
+        queue.add(A)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert begun == []
+        queue.resume()
+        await aeventually(lambda: begun == [A], LIMIT_MS, "begun")
+        queue.stop()
+        await running
+
+    asyncio.run(scenario())
+
+
 def test_a_key_is_never_worked_on_twice_at_once_and_nothing_is_forgotten() -> None:
     async def scenario() -> None:
         gate, begun, active = asyncio.Event(), [], set()

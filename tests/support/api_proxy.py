@@ -42,6 +42,10 @@ class Write:
         parts = self.path.split("/")
         return parts[parts.index("namespaces") + 2] if "namespaces" in parts else parts[-1]
 
+    def is_about(self, name: str) -> bool:
+        """Tell whether the write names this object; a create names none."""
+        return name in self.path.split("/")
+
 
 class _CutConnection(ResponseHandler):
     """Closes at once."""
