@@ -92,6 +92,7 @@ class ReplicaStore:
     def start(self) -> None:
         """Begin to write state and checkpoints in the background."""
         self._writer = asyncio.create_task(self._write_for_ever(), name="state writer")
+        self._writer.add_done_callback(_raise_unexpected)
 
     def perform(self, effect: DiskEffect) -> None:
         """Perform one disk effect; StorageError means it counts as not done."""
@@ -135,6 +136,7 @@ class ReplicaStore:
             effect.settings,
             environment=self._environment,
         )
+        self._lower_recovery_point(effect.tp)
 
     def _truncate(self, effect: TruncateTo) -> None:
         log = self.logs[effect.tp]
@@ -171,7 +173,7 @@ class ReplicaStore:
         self._wake.set()
 
     def _lower_recovery_point(self, tp: TopicPartition) -> None:
-        """Write the checkpoint if it lies above the truncated log, before new records come.
+        """Write the checkpoint if it lies above a truncated or new log, before new records come.
 
         An unclean start does not check records below the checkpoint.
         """
@@ -235,6 +237,13 @@ class ReplicaStore:
         await self._write_once()
         for log in self.logs.values():
             log.close()
+
+
+def _raise_unexpected(writer: asyncio.Task[None]) -> None:
+    """Hand an error to the event loop, whose handler ends the process; a StorageError is told."""
+    error = None if writer.cancelled() else writer.exception()
+    if error is not None and not isinstance(error, StorageError):
+        raise error
 
 
 def _held(records: RecordsHandle, kind: type[Checked]) -> Checked:
