@@ -17,6 +17,7 @@ from strandline.log.checkpoint import (
     RecoveryPointCheckpoint,
 )
 from strandline.log.recovery import LoadedLogs, load_logs
+from strandline.log.trash import Trash, TrashLimits
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -375,17 +376,6 @@ def test_a_clean_start_fails_if_its_fsync_fails(
         load(workshop, state(TP), clean=True)
 
 
-@pytest.mark.parametrize("left", ["half a folder", "no folder"])
-def test_a_log_whose_deletion_was_cut_short_is_not_lost(workshop: Workshop, left: str) -> None:
-    filled(workshop)
-    HighWatermarkCheckpoint(workshop.root).write({TP: 4, OTHER: 1})
-    if left == "half a folder":
-        (workshop.root / f"{OTHER}.deleted").mkdir()
-    loaded = load(workshop, state(TP), state(OTHER))
-    assert loaded.lost == ([] if left == "half a folder" else [OTHER])
-    assert load(workshop, state(TP), state(OTHER)).lost == []
-
-
 def test_damage_is_a_loss_even_when_the_start_seemed_clean(workshop: Workshop) -> None:
     filled(workshop)
     change_byte(segments(workshop)[1], 16)
@@ -464,12 +454,18 @@ def test_strange_folders_are_reported_and_kept_and_unfinished_ones_removed(
     for name in strange:
         (workshop.root / name).mkdir()
     (workshop.root / str(OTHER)).mkdir()
-    for name in (f"{TOPIC_ID}-8.deleted", f"{TOPIC_ID}-9.new"):
-        (workshop.root / name).mkdir()
-        (workshop.root / name / "0.log").write_text("x")
+    (workshop.root / f"{TOPIC_ID}-9.new").mkdir()
+    (workshop.root / f"{TOPIC_ID}-9.new" / "0.log").write_text("x")
     loaded = load(workshop, state(TP))
     assert list(loaded.logs) == [TP]
     assert all((workshop.root / name).is_dir() for name in [*strange, str(OTHER)])
     assert not list(workshop.root.glob("*.new"))
-    assert not list(workshop.root.glob(f"{TOPIC_ID}*.deleted"))
-    assert len(loaded.warnings) == len(strange) + 1 + 2
+    assert len(loaded.warnings) == len(strange) + 1 + 1
+
+
+def test_what_lies_in_the_trash_is_not_loaded(workshop: Workshop) -> None:
+    filled(workshop)
+    trash = Trash(workshop.root, TrashLimits(retention_ms=1, retention_bytes=0))
+    trash.put([workshop.folder], now_ms=5)
+    loaded = load(workshop)
+    assert (loaded.logs, loaded.lost, loaded.warnings) == ({}, [], [])

@@ -1,14 +1,13 @@
 """Load every log of a data directory at start.
 
 This happens once, before the broker registers: a partition is not served before its log is loaded.
-Loading reports unknown folders and keeps them. It deletes only folders of unfinished deletions and
-creations, and the batches that `log_validation` cuts.
+Loading reports unknown folders and keeps them. It deletes only folders of unfinished creations, and
+the batches that `log_validation` cuts. It does not look into the trash.
 
 A start may die at any moment before it registers, and must take no evidence from the next one. So
 a loss is told to the caller, who writes it down, before the load removes its traces: it cuts a
-log, or lowers a checkpoint to the logs' ends. The checkpoints are lowered before folders of
-unfinished deletions go: without the folder, an offset for it would look like a lost log. The logs
-of a clean start are fsynced: the start before may have died of an error that it could not tell.
+log, or lowers a checkpoint to the logs' ends. The logs of a clean start are fsynced: the start
+before may have died of an error that it could not tell.
 
 Epochs come from the batches, which every load walks. Loading reports an epoch checkpoint that
 differs: an empty or stale file must never pass for "no epochs", which would bring truncation by
@@ -21,7 +20,7 @@ Source: Kafka LogManager.loadLogs, LogLoader.load, KIP-101.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,8 +44,9 @@ from .checkpoint import (
 )
 from .files import disk_failed
 from .log_segments import LogEnvironment
-from .partition_folder import DELETED_SUFFIX, NEW_SUFFIX, parse_folder_name
+from .partition_folder import NEW_SUFFIX, parse_folder_name
 from .partition_log import EPOCH_MAX, PartitionLog
+from .trash import TRASH_FOLDER
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,8 +87,7 @@ def load_logs(
     loaded = LoadedLogs(before_loss=before_loss)
     high_watermarks = _read_hint(HighWatermarkCheckpoint(root), loaded)
     recovery_points = _read_hint(RecoveryPointCheckpoint(root), loaded)
-    folders, unfinished = _folders(root)
-    for folder in folders:
+    for folder in _folders(root, loaded):
         tp = parse_folder_name(folder.name)
         if tp is None:
             loaded.warnings.append(f"{folder}: not the folder of a partition")
@@ -109,13 +108,10 @@ def load_logs(
             continue
         loaded.logs[tp] = log
         _add_hosted(loaded, log, state, high_watermarks.get(tp, 0))
-    gone = {tp for tp, _ in unfinished}
-    known = {tp: state for tp, state in persisted.items() if tp not in gone}
-    _report_missing(loaded, known, high_watermarks, recovery_points)
+    _report_missing(loaded, persisted, high_watermarks, recovery_points)
     if clean and not loaded.lost:
         _fsync(loaded.logs, recovery_points, environment)
     _lower_checkpoints(root, loaded.logs, high_watermarks, recovery_points)
-    _remove([path for _, path in unfinished], loaded)
     return loaded
 
 
@@ -160,33 +156,22 @@ def _read_hint(checkpoint: OffsetCheckpoint, loaded: LoadedLogs) -> dict[TopicPa
         return {}
 
 
-def _folders(root: Path) -> tuple[list[Path], list[tuple[TopicPartition, Path]]]:
-    """List the folders to load, in order, and those of deletions and creations cut short."""
+def _folders(root: Path, loaded: LoadedLogs) -> list[Path]:
+    """List the folders to load, in order, and remove those of creations cut short."""
     folders = []
-    unfinished = []
     try:
         for path in sorted(root.iterdir()):
-            if path.is_symlink() or not path.is_dir():
+            if path.is_symlink() or not path.is_dir() or path.name == TRASH_FOLDER:
                 continue
-            name = path.name.removesuffix(DELETED_SUFFIX).removesuffix(NEW_SUFFIX)
-            tp = parse_folder_name(name)
-            if name != path.name and tp is not None:
-                unfinished.append((tp, path))
+            unfinished = path.name.removesuffix(NEW_SUFFIX)
+            if unfinished != path.name and parse_folder_name(unfinished) is not None:
+                shutil.rmtree(path)
+                loaded.warnings.append(f"{path}: unfinished, removed")
             else:
                 folders.append(path)
     except OSError as error:
         raise disk_failed(root, "list", error) from error
-    return folders, unfinished
-
-
-def _remove(unfinished: Iterable[Path], loaded: LoadedLogs) -> None:
-    """Finish deletions and creations that were cut short."""
-    for path in unfinished:
-        try:
-            shutil.rmtree(path)
-        except OSError as error:
-            raise disk_failed(path, "delete", error) from error
-        loaded.warnings.append(f"{path}: unfinished, removed")
+    return folders
 
 
 def _add_hosted(

@@ -32,18 +32,16 @@ from strandline.model import (
     PartitionEpoch,
     Registration,
     StoredBroker,
-    TopicPartition,
 )
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.process.registration import Registrar
 from strandline.runtime.storage.loaded_store import LoadedStore, load_store
 from strandline.start_decision import FoundOnDisk, StartEvidence
-from tests.log.support.logs import SMALL_INDEX, TOPIC_ID, TP, Workshop, fill
+from tests.log.support.logs import SMALL_INDEX, TP, Workshop, fill
 
 LOG_DIR_ID = "11111111-2222-4333-8444-555555555555"
 EPOCH = BrokerEpoch(5)
 CLEAN_SINCE = BrokerEpoch(2)
-DELETED = TopicPartition(topic_id=TOPIC_ID, partition=8)
 OPERATIONS_MAX = 200
 MEANT_OPERATIONS = 5
 """A start that does no more was not killed anywhere."""
@@ -119,7 +117,6 @@ def killed_behind(operation: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[l
             patched.setattr(os, name, counted(name, getattr(os, name)))
         for name in ("rename", "unlink"):
             patched.setattr(Path, name, counted(name, getattr(Path, name)))
-        patched.setattr(shutil, "rmtree", counted("rmtree", shutil.rmtree))
         yield done
 
 
@@ -183,7 +180,7 @@ def fill_directory(root: Path) -> None:
         partition_epoch=PartitionEpoch(1),
         isr=(),
     )
-    state = BrokerState(controller_epoch=ControllerEpoch(1), partitions={TP: entry, DELETED: entry})
+    state = BrokerState(controller_epoch=ControllerEpoch(1), partitions={TP: entry})
     with opened(root) as directory:
         directory.write_meta(written)
         directory.write_state(state)
@@ -204,11 +201,6 @@ def with_failed_mark(root: Path) -> None:
     with opened(root) as directory:
         directory.read_meta()
         assert directory.mark_failed()
-
-
-def with_half_a_deletion(root: Path) -> None:
-    (root / f"{DELETED}.deleted").mkdir()
-    HighWatermarkCheckpoint(root).write({TP: 20, DELETED: 7})
 
 
 def without_the_tail(root: Path) -> None:
@@ -238,7 +230,6 @@ def from_a_snapshot(root: Path) -> None:
     [
         pytest.param(as_it_was, "boot-1", True, id="killed on one boot"),
         pytest.param(with_marker, "boot-2", True, id="stopped in order, then a reboot"),
-        pytest.param(with_half_a_deletion, "boot-1", True, id="killed in a deletion"),
         pytest.param(as_it_was, "boot-2", False, id="power lost"),
         pytest.param(with_failed_mark, "boot-1", False, id="an fsync had failed"),
         pytest.param(without_the_tail, "boot-1", False, id="below the high watermark"),
