@@ -21,6 +21,7 @@ from strandline.controller.events import HostedReplica, SessionOpened
 from strandline.controller.notices import BrokerDead
 from strandline.errors import InvariantViolation
 from strandline.model import (
+    NO_LEADER,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -34,8 +35,11 @@ from tests.support.world.values import registration, tp
 ONE = BrokerId(1)
 HOSTED = HostedReplica(
     tp=tp(),
+    leader=NO_LEADER,
     leader_epoch=LeaderEpoch(0),
     partition_epoch=PartitionEpoch(0),
+    accepted_leader_epoch=LeaderEpoch(0),
+    accepted_partition_epoch=PartitionEpoch(0),
     last_epoch=LeaderEpoch(0),
     log_end_offset=1,
 )
@@ -93,7 +97,11 @@ def test_higher_registration_ends_a_live_process_and_its_session(
     state: type[BrokerEntry], ended: list[int], closed_sessions: list[int]
 ) -> None:
     active = ActiveController(
-        epoch=ControllerEpoch(1), timing=demo_timing(), new_request_id=lambda: 1, now_ms=0
+        identity=None,
+        epoch=ControllerEpoch(1),
+        timing=demo_timing(),
+        new_request_id=lambda: 1,
+        now_ms=0,
     )
     brokers_in(state, active.brokers)
     effects = active.register_broker(stored(2), 100)

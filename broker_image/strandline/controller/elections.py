@@ -12,9 +12,10 @@ Source: Kafka PartitionLeaderElectionAlgorithms; KAFKA-708 for the last ISR memb
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from strandline.model import (
+    NO_EPOCH,
     NO_LEADER,
     BrokerId,
     ControllerEpoch,
@@ -29,9 +30,19 @@ from strandline.model import (
     covers,
 )
 
-from .broker_entry import Awaited, BrokerEntry, Dead, InSession, Live, Unregistered, registration_of
-from .events import HostedReplica
+from .broker_entry import (
+    BrokerEntry,
+    Dead,
+    InSession,
+    Live,
+    Unregistered,
+    WithoutSession,
+    registration_of,
+)
+from .election_input import ElectionDecision, ElectionInput
 from .lost_partitions import have_all_reported, recovery_of
+from .rebuild import fence, rebuild
+from .unclean_elections import choose_unclean_leader
 
 STATE_LOST = "StateLost"
 """The object was lost while brokers hold its data (ADR 0004)."""
@@ -41,42 +52,15 @@ NO_LIVE_ISR_MEMBER = "NoLiveIsrMember"
 """A member of the last ISR may come back with all data."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionInput:
-    """What an election depends on, beside the stored partition itself.
-
-    hosted: the partition's replicas on the disks of brokers in session. waited: a new partition has
-    waited long enough for its brokers. state_lost: a broker refused the partition as new. was_sent:
-    this controller sent a state of it. first_seen_ms: when the controller first saw the object.
-    """
-
-    brokers: Mapping[BrokerId, BrokerEntry]
-    topic: StoredTopic | None
-    hosted: Mapping[BrokerId, HostedReplica]
-    controller_epoch: ControllerEpoch
-    waited: bool = True
-    state_lost: bool = False
-    was_sent: bool = False
-    first_seen_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionDecision:
-    """The status to commit; kind is set when it elects a leader."""
-
-    state: PartitionState
-    kind: ElectionKind | None = None
-
-
 def decide(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision | None:
     """Return the status to commit now, None if the stored one stands."""
     state = stored.state
     if state is None:
         return decide_new(stored, inputs)
     if state.leader == NO_LEADER and state.reason == STATE_LOST:
-        return None
+        return rebuild(state, inputs, without=stored.rebuild_without)
     if inputs.state_lost:
-        return ElectionDecision(state=_without_leader(state, inputs, state.isr, STATE_LOST))
+        return fence(replace(state, reason=STATE_LOST), inputs)
     if may_keep_leader(state, inputs.brokers):
         return _decide_led(state, inputs)
     return _decide_leaderless(state, inputs)
@@ -86,8 +70,8 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
     """Give a partition without status its first one.
 
     All assigned brokers in session form the ISR; the first of them leads. A partition that a broker
-    has on disk is lost, not new: it stays offline. So is one that must be recovered and that a
-    broker was told of. Any other that must be recovered waits for all its brokers (ADR 0035).
+    has on disk, or was told of, is lost, not new (ADR 0004). Any other that must be recovered waits
+    for all its brokers (ADR 0035).
     """
     topic = inputs.topic
     configured = 1 if topic is None else topic.min_insync_replicas
@@ -101,8 +85,9 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
         controller_epoch=inputs.controller_epoch,
         reason=STATE_LOST,
     )
-    if inputs.hosted or (stored.recover and inputs.was_sent):
-        return ElectionDecision(state=lost)
+    if inputs.hosted or inputs.announced is not None:
+        before = replace(lost, leader_epoch=NO_EPOCH, partition_epoch=PartitionEpoch(-1))
+        return fence(before, inputs)
     assigned = [inputs.brokers.get(broker_id) for broker_id in stored.assigned]
     present = [each for each in assigned if isinstance(each, InSession) and not each.shutting_down]
     if stored.recover:
@@ -149,21 +134,6 @@ def choose_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]
     return min(in_sync, key=lambda broker: not isinstance(broker, InSession), default=None)
 
 
-def choose_unclean_leader(state: PartitionState, inputs: ElectionInput) -> Live | None:
-    """Return the broker with most data by (last epoch, log end offset); other data is lost.
-
-    Members of the last ISR go before other replicas. None while an awaited broker may have more.
-    """
-    for pool in (state.isr_ids, state.replicas):
-        found = [inputs.brokers.get(b) for b in state.replicas if b in pool]
-        usable = [each for each in found if isinstance(each, Live) and not each.shutting_down]
-        if any(isinstance(each, Awaited) for each in usable):
-            return None
-        if usable:
-            return max(usable, key=lambda each: _log_end(inputs.hosted.get(each.broker_id)))
-    return None
-
-
 def entries_kept(
     state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry], leader: BrokerId
 ) -> tuple[IsrEntry, ...]:
@@ -173,6 +143,9 @@ def entries_kept(
         broker = brokers.get(entry.broker_id)
         dead = isinstance(broker, Dead) and entry.broker_epoch <= broker.broker_epoch
         leaving = isinstance(broker, Live) and broker.shutting_down and entry.broker_id != leader
+        if isinstance(broker, WithoutSession) and entry.broker_id == state.leader:
+            # It leads until it learns of the next leader, and fetches nothing.
+            leaving = leaving or state.leader != leader
         if not dead and not leaving and not _lost_data(entry, brokers):
             kept.append(entry)
     return tuple(kept)
@@ -203,12 +176,21 @@ def effective_min_isr(state: PartitionState, topic: StoredTopic | None) -> int:
 
 
 def _decide_led(state: PartitionState, inputs: ElectionInput) -> ElectionDecision | None:
-    """Move a leader that is leaving; else shrink and follow the configuration."""
+    """Move a leader that leaves, or that no message reaches; else shrink, follow the settings.
+
+    The second one stays where a move would put the partition under min ISR (ADR 0031).
+    """
     leader = inputs.brokers.get(state.leader)
     if isinstance(leader, Live) and leader.shutting_down:
         successor = choose_leader(state, inputs.brokers)
         if successor is not None:
             return _elect(state, inputs, successor, ElectionKind.CONTROLLED_SHUTDOWN)
+    if isinstance(leader, WithoutSession):
+        successor = choose_leader(state, inputs.brokers)
+        if isinstance(successor, InSession):
+            elected = _elect(state, inputs, successor, ElectionKind.OFFLINE)
+            if len(elected.state.isr) >= elected.state.min_insync_replicas:
+                return elected
     isr = entries_kept(state, inputs.brokers, state.leader)
     min_isr = effective_min_isr(state, inputs.topic)
     if isr == state.isr and min_isr == state.min_insync_replicas:
@@ -221,7 +203,7 @@ def _decide_leaderless(state: PartitionState, inputs: ElectionInput) -> Election
     if chosen is not None:
         return _elect(state, inputs, chosen, ElectionKind.OFFLINE)
     if inputs.topic is not None and inputs.topic.unclean_leader_election:
-        chosen = choose_unclean_leader(state, inputs)
+        chosen = choose_unclean_leader(state, inputs.brokers, inputs.hosted)
         if chosen is not None:
             return _elect(state, inputs, chosen, ElectionKind.UNCLEAN)
     trusted = tuple(entry for entry in state.isr if not _lost_data(entry, inputs.brokers))
@@ -284,7 +266,3 @@ def _without_leader(
 
 def _present_entry(broker: Live) -> IsrEntry:
     return IsrEntry(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
-
-
-def _log_end(replica: HostedReplica | None) -> tuple[int, int]:
-    return (-1, -1) if replica is None else (replica.last_epoch, replica.log_end_offset)
