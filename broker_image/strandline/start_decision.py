@@ -1,14 +1,18 @@
 """Under which epochs a starting broker registers, and why its start is clean or not (ADR 0002).
 
-Pure. `runtime.process.registration` calls it for real processes, the simulator for simulated ones.
+Pure. `runtime.process.registration` and `log.recovery` call it for real processes, the simulator
+for simulated ones. What speaks against a clean start is on disk before the start removes its
+traces: `StartDecision.clean_since_epoch` goes to meta, and only then is a log cut or a checkpoint
+lowered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from .model import BrokerEpoch, Registration
+from .model import BrokerEpoch, Registration, TopicPartition
 
 
 class StartEvidence(Enum):
@@ -20,6 +24,7 @@ class StartEvidence(Enum):
     NO_REGISTRATION = "NoRegistration"
     OTHER_LOG_DIRECTORY = "OtherLogDirectory"
     META_BEHIND = "MetaBehind"
+    UNREGISTERED_LOSS = "UnregisteredLoss"
     NO_PROOF = "NoProof"
     LOGS_DAMAGED = "LogsDamaged"
     STORAGE_FAILED = "StorageFailed"
@@ -41,7 +46,9 @@ class FoundOnDisk:
 
     A new directory has a new log_dir_id and meta_epoch None. boot_id "" means unknown;
     marker_epoch None means that the last process did not stop in an orderly way.
-    storage_failed means that an earlier process saw a write or fsync fail: the kernel may have
+    meta_clean_since_epoch is what the last start meant to register; higher than what is registered,
+    it tells of a loss that a start found before it died.
+    failed_epoch is that of a process which saw a read, write or fsync fail: the kernel may have
     dropped those pages from its cache, so the same boot proves nothing.
     """
 
@@ -49,7 +56,8 @@ class FoundOnDisk:
     meta_epoch: BrokerEpoch | None
     marker_epoch: BrokerEpoch | None
     boot_id: str
-    storage_failed: bool = False
+    meta_clean_since_epoch: BrokerEpoch = BrokerEpoch(0)
+    failed_epoch: BrokerEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +98,10 @@ def _evidence(disk: FoundOnDisk, stored: Registration | None, *, first: bool) ->
     # meta.json is written before the registration: a lower epoch in it means an older disk.
     if disk.meta_epoch < stored.broker_epoch:
         return StartEvidence.META_BEHIND
-    if disk.storage_failed:
+    if disk.meta_clean_since_epoch > stored.clean_since_epoch:
+        return StartEvidence.UNREGISTERED_LOSS
+    # Nothing removes the mark in the same moment as the registration takes account of it.
+    if disk.failed_epoch is not None and disk.failed_epoch >= stored.clean_since_epoch:
         return StartEvidence.STORAGE_FAILED
     if disk.boot_id and disk.boot_id == stored.boot_id:
         return StartEvidence.SAME_BOOT
@@ -105,3 +116,34 @@ def damaged(decision: StartDecision) -> StartDecision:
     return replace(
         decision, clean_since_epoch=decision.broker_epoch, evidence=StartEvidence.LOGS_DAMAGED
     )
+
+
+def holds_less_than_before(
+    *, log_end_offset: int | None, high_watermark: int, recovery_point: int
+) -> bool:
+    """Tell whether a log lost records, by the checkpoints that lie beside it.
+
+    log_end_offset None means that there is no log: a loss only if a checkpoint knows records of
+    it, because the state file names a partition before its log is made. The recovery point of an
+    existing log proves nothing: a truncation cuts the log first.
+
+    Units:  exclusive offsets; 0 for what no checkpoint names
+    """
+    if log_end_offset is None:
+        return max(high_watermark, recovery_point) > 0
+    return high_watermark > log_end_offset
+
+
+def clamped_checkpoint(
+    offsets: Mapping[TopicPartition, int], log_end_offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return a checkpoint that claims nothing beyond the logs that exist.
+
+    A start writes it before it registers. With the higher offsets still on disk, a start after
+    the next kill would find the same loss again, and void ISR entries that lost nothing.
+    """
+    return {
+        tp: min(offset, log_end_offsets[tp])
+        for tp, offset in offsets.items()
+        if tp in log_end_offsets
+    }

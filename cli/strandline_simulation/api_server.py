@@ -105,10 +105,11 @@ class ApiServer:
         return max(self._outage_until_ms, self._cut_until_ms.get(broker_id, 0))
 
     def expire_watches(self, broker_id: BrokerId) -> None:
-        """End a broker's watches with 410 Gone."""
+        """End a broker's watches with 410 Gone; a watch begins, and so ends, behind its list."""
         watch = self._watches.pop(broker_id, None)
         if watch is not None:
-            watch.caller.deliver_after(1, watch.on_change, WatchLost())
+            delay_ms = max(0, watch.from_ms - self._virtual_time.now_ms) + 1
+            watch.caller.deliver_after(delay_ms, watch.on_change, WatchLost())
 
     def write_lease(self, lease: LeaseRecord) -> LeaseRecord | None:
         """Apply a write of the Lease and show it."""

@@ -28,6 +28,7 @@ from strandline.model import (
     PartitionEpoch,
     TopicPartition,
 )
+from strandline.start_decision import StartDecision, clamped_checkpoint, holds_less_than_before
 
 
 class StoredBatch(NamedTuple):
@@ -131,6 +132,7 @@ class SimulatedDisk:
 
     log_dir_id: str
     meta_epoch: BrokerEpoch | None = None
+    meta_clean_since_epoch: BrokerEpoch = BrokerEpoch(0)
     marker_epoch: BrokerEpoch | None = None
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
     persisted: dict[TopicPartition, PersistedPartition] = field(default_factory=dict)
@@ -152,18 +154,23 @@ class SimulatedDisk:
         """Write the high watermark checkpoint."""
         self.high_watermarks = dict(high_watermarks)
 
-    def write_meta(self, broker_epoch: BrokerEpoch) -> None:
-        """Write the epoch under which this broker is about to register."""
-        self.meta_epoch = broker_epoch
+    def clamp_checkpoint(self) -> None:
+        """Let the high watermark checkpoint claim nothing beyond the logs."""
+        ends = {tp: log.end for tp, log in self.logs.items()}
+        self.high_watermarks = clamped_checkpoint(self.high_watermarks, ends)
+
+    def write_meta(self, decision: StartDecision) -> None:
+        """Write the epochs under which this broker is about to register."""
+        self.meta_epoch = decision.broker_epoch
+        self.meta_clean_since_epoch = decision.clean_since_epoch
 
     def write_marker(self, broker_epoch: BrokerEpoch) -> None:
         """Leave the marker of an orderly stop."""
         self.marker_epoch = broker_epoch
 
-    def take_marker(self) -> BrokerEpoch | None:
-        """Return and remove the marker: it proves one start alone."""
-        found, self.marker_epoch = self.marker_epoch, None
-        return found
+    def remove_marker(self) -> None:
+        """Remove the marker: what runs from now on may end without an orderly stop."""
+        self.marker_epoch = None
 
     def begin_state_write(self, effect: PersistState) -> None:
         """Note a write of the state file that is under way."""
@@ -191,6 +198,7 @@ class SimulatedDisk:
         self._mark_unclean()
         self.log_dir_id = log_dir_id
         self.meta_epoch = self.marker_epoch = None
+        self.meta_clean_since_epoch = BrokerEpoch(0)
         self.controller_epoch = ControllerEpoch(0)
         self.persisted.clear()
         self.logs.clear()
@@ -213,8 +221,13 @@ class SimulatedDisk:
     def has_lost_logs(self) -> bool:
         """Tell whether there is less than this broker once had."""
         ends = {tp: log.end for tp, log in self.logs.items()}
-        return not self.persisted.keys() <= ends.keys() or any(
-            offset > ends.get(tp, offset) for tp, offset in self.high_watermarks.items()
+        return any(
+            holds_less_than_before(
+                log_end_offset=ends.get(tp),
+                high_watermark=self.high_watermarks.get(tp, 0),
+                recovery_point=0,
+            )
+            for tp in ends.keys() | self.persisted.keys()
         )
 
     def hosted(self) -> list[HostedPartition]:

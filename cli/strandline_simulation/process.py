@@ -1,7 +1,8 @@
 """One process of a broker: it registers, then serves, and ends with its host or by itself.
 
 It registers as the runtime does: read, decide, write meta, write, or retry. The deciding is
-`start_decision`, the same as in a real broker.
+`start_decision`, the same as in a real broker. A start that dies before it is registered takes
+nothing from the next one.
 """
 
 from __future__ import annotations
@@ -35,12 +36,10 @@ class Process:
         self.life = ProcessLife(environment.virtual_time, broker_id=broker_id, number=number)
         self.broker: ServingBroker | None = None
         self._environment = environment
-        self._disk = disk = environment.disks[broker_id]
+        self._disk = environment.disks[broker_id]
         self._boot_id = boot_id
         key = key_of(environment.plan.seed, "process", broker_id, self.life.incarnation)
         self._prng = Prng(key)
-        # What runs from now on may end without an orderly stop.
-        self._marker_epoch = disk.take_marker()
         self._read_stored()
 
     def end(self) -> None:
@@ -86,13 +85,15 @@ class Process:
         found_on_disk = FoundOnDisk(
             log_dir_id=disk.log_dir_id,
             meta_epoch=disk.meta_epoch,
-            marker_epoch=self._marker_epoch,
+            marker_epoch=disk.marker_epoch,
             boot_id=self._boot_id,
+            meta_clean_since_epoch=disk.meta_clean_since_epoch,
         )
         epochs = decide_registration(found_on_disk, stored, highest_entry_epoch=highest_entry_epoch)
-        disk.write_meta(epochs.broker_epoch)
         if disk.has_lost_logs():
             epochs = damaged(epochs)
+        disk.write_meta(epochs)
+        disk.clamp_checkpoint()
         return Registration(
             broker_id=broker_id,
             broker_epoch=epochs.broker_epoch,
@@ -107,5 +108,6 @@ class Process:
         )
 
     def _serve(self, registration: Registration) -> None:
+        self._disk.remove_marker()
         self.broker = ServingBroker(self._environment, self.life, registration)
         self.broker.begin()

@@ -28,7 +28,9 @@ from strandline.model import (
 )
 
 META = MetaProperties(
-    log_dir_id="11111111-2222-4333-8444-555555555555", broker_epoch=BrokerEpoch(4)
+    log_dir_id="11111111-2222-4333-8444-555555555555",
+    broker_epoch=BrokerEpoch(4),
+    clean_since_epoch=BrokerEpoch(3),
 )
 TOPIC_ID = TopicId("aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee")
 
@@ -87,11 +89,35 @@ def test_the_marker_stays_until_it_is_removed(directory: DataDirectory) -> None:
 def test_a_failed_directory_stays_marked_until_the_mark_is_removed(
     directory: DataDirectory,
 ) -> None:
-    assert not directory.is_marked_failed()
-    directory.mark_failed()
-    assert directory.is_marked_failed()
+    directory.write_meta(META)
+    assert directory.read_failed_mark() is None
+    assert directory.mark_failed()
+    assert directory.read_failed_mark() == META.broker_epoch
     directory.remove_failed_mark()
-    assert not directory.is_marked_failed()
+    assert directory.read_failed_mark() is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"brokerEpoch": 0}'])
+def test_a_malformed_failed_mark_stands_for_the_last_process(
+    directory: DataDirectory, content: bytes
+) -> None:
+    directory.write_meta(META)
+    (directory.path / data_directory.FAILED_FILE).write_bytes(content)
+    assert directory.read_failed_mark() == META.broker_epoch
+
+
+def test_a_failed_mark_that_cannot_be_written_is_no_mark(directory: DataDirectory) -> None:
+    (directory.path / (data_directory.FAILED_FILE + ".tmp")).mkdir()
+    assert not directory.mark_failed()
+    assert directory.read_failed_mark() is None
+
+
+def test_meta_of_an_earlier_version_knows_of_no_loss(directory: DataDirectory) -> None:
+    directory.write_meta(META)
+    (directory.path / data_directory.META_FILE).write_text('{"logDirId": "x", "brokerEpoch": 4}')
+    meta = directory.read_meta()
+    assert meta is not None
+    assert (meta.broker_epoch, meta.clean_since_epoch) == (4, 0)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"brokerEpoch": "9"}', b'{"a": 1}'])
@@ -276,4 +302,4 @@ def test_an_unreadable_boot_id_is_unknown(tmp_path: Path) -> None:
 def test_meta_is_json_that_people_can_read(directory: DataDirectory) -> None:
     directory.write_meta(META)
     content = json.loads((directory.path / data_directory.META_FILE).read_text())
-    assert content == {"logDirId": META.log_dir_id, "brokerEpoch": 4}
+    assert content == {"logDirId": META.log_dir_id, "brokerEpoch": 4, "cleanSinceEpoch": 3}

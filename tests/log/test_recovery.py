@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from strandline.core.effects import PersistedPartition
+from strandline.errors import LogDirectoryFailed
 from strandline.log.checkpoint import (
     EpochCheckpoint,
     HighWatermarkCheckpoint,
@@ -233,13 +237,17 @@ def test_index_that_breaks_while_running_is_rebuilt_when_it_is_read(workshop: Wo
 
 
 def load(
-    workshop: Workshop, *states: tuple[TopicPartition, PersistedPartition], clean: bool = False
+    workshop: Workshop,
+    *states: tuple[TopicPartition, PersistedPartition],
+    clean: bool = False,
+    before_loss: Callable[[], None] = lambda: None,
 ) -> LoadedLogs:
     return load_logs(
         workshop.root,
         clean=clean,
         persisted=dict(states),
         environment=workshop.environment,
+        before_loss=before_loss,
     )
 
 
@@ -283,6 +291,89 @@ def test_end_below_the_high_watermark_is_a_loss(workshop: Workshop) -> None:
     loaded = load(workshop, state(TP), clean=True)
     assert loaded.hosted[0].high_watermark == 40
     assert loaded.lost == [TP]
+
+
+def test_the_next_start_finds_a_loss_no_second_time(workshop: Workshop) -> None:
+    filled(workshop)
+    HighWatermarkCheckpoint(workshop.root).write({TP: 41, OTHER: 9})
+    losses: list[dict[TopicPartition, int]] = []
+
+    def before_loss() -> None:
+        losses.append(HighWatermarkCheckpoint(workshop.root).read())
+
+    first = load(workshop, state(TP), before_loss=before_loss)
+    assert losses == [{TP: 41, OTHER: 9}], "the loss is told before its traces are removed"
+    assert HighWatermarkCheckpoint(workshop.root).read() == {TP: 40}
+    first.logs[TP].close()
+    again = load(workshop, state(TP))
+    assert again.lost == []
+    assert again.hosted[0].high_watermark == 40
+
+
+def test_damage_is_told_before_the_log_is_cut(workshop: Workshop) -> None:
+    filled(workshop)
+    segments(workshop)[1].unlink()
+    there = segments(workshop)
+    seen: list[list[Path]] = []
+    loaded = load(workshop, state(TP), before_loss=lambda: seen.append(segments(workshop)))
+    assert seen[0] == there
+    assert segments(workshop) == there[:1]
+    assert loaded.lost == [TP]
+
+
+def test_a_torn_write_is_no_loss_to_tell_of(workshop: Workshop) -> None:
+    filled(workshop)
+    with segments(workshop)[-1].open("ab") as file:
+        file.write(b"half")
+
+    def before_loss() -> None:
+        raise AssertionError("nothing was lost")
+
+    load(workshop, state(TP), before_loss=before_loss)
+
+
+def test_a_recovery_point_above_the_end_is_lowered_before_records_come(workshop: Workshop) -> None:
+    filled(workshop, flush=True)
+    RecoveryPointCheckpoint(workshop.root).write({TP: 40})
+    segments(workshop)[-1].write_bytes(b"")
+    end = int(segments(workshop)[-1].stem)
+    log = load(workshop, state(TP)).logs[TP]
+    assert log.log_end_offset == end
+    assert RecoveryPointCheckpoint(workshop.root).read() == {TP: end}
+    fill(log, batches=5, epoch=3)
+    log.close()
+    change_byte(segments(workshop)[-1], 70)
+    assert load(workshop, state(TP)).logs[TP].log_end_offset == end
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_clean_start_fsyncs_what_no_start_before_it_did(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, clean: bool
+) -> None:
+    filled(workshop)
+    count = len(segments(workshop))
+    workshop.create(OTHER).close()
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    loaded = load(workshop, state(TP), state(OTHER), clean=clean)
+    assert len(synced) == (count if clean else 0)
+    assert loaded.logs[TP].recovery_point == (40 if clean else 0)
+    synced.clear()
+    load(workshop, state(TP), state(OTHER), clean=True)
+    assert len(synced) == (0 if clean else count)
+
+
+def test_a_clean_start_fails_if_its_fsync_fails(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(workshop)
+
+    def failing(_: int) -> None:
+        raise OSError(errno.EIO, "the disk lost it")
+
+    monkeypatch.setattr(os, "fdatasync", failing)
+    with pytest.raises(LogDirectoryFailed, match="fsync: EIO"):
+        load(workshop, state(TP), clean=True)
 
 
 def test_damage_is_a_loss_even_when_the_start_seemed_clean(workshop: Workshop) -> None:

@@ -40,6 +40,7 @@ from strandline.model import BrokerId, IsrEntry, PartitionState, StoredPartition
 from strandline_simulation.core_shell import SimulatedCoreShell
 from strandline_simulation.disk import SimulatedDisk
 from strandline_simulation.invariants import Invariant
+from strandline_simulation.process import Process
 from strandline_simulation.store import SimulatedStore
 
 
@@ -217,6 +218,15 @@ def _state_file_keeps_first_epochs(self: SimulatedDisk, effect: PersistState) ->
         self.persisted.setdefault(tp, entry)
 
 
+_read_stored = Process._read_stored
+
+
+def _read_stored_without_marker(self: Process) -> None:
+    """Take the marker for used up as soon as a process has begun."""
+    self._disk.remove_marker()
+    _read_stored(self)
+
+
 WATERMARK_OVER_COMMITTED_ISR = Mutant(
     "high watermark over the committed ISR only",
     LeaderReplica,
@@ -335,6 +345,20 @@ EVERY_START_IS_UNCLEAN = Mutant(
     SimulatedDisk,
     "has_lost_logs",
     lambda _: True,
+    Invariant.OFFLINE_NEEDS_LOSS,
+)
+CHECKPOINT_ABOVE_THE_LOG = Mutant(
+    "an unclean start leaves the checkpoint as it was",
+    SimulatedDisk,
+    "clamp_checkpoint",
+    lambda _: None,
+    Invariant.OFFLINE_NEEDS_LOSS,
+)
+MARKER_GONE_BEFORE_REGISTRATION = Mutant(
+    "a start that dies before it is registered uses up the clean-shutdown marker",
+    Process,
+    "_read_stored",
+    _read_stored_without_marker,
     Invariant.OFFLINE_NEEDS_LOSS,
 )
 

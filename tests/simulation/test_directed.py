@@ -12,11 +12,13 @@ from strandline_simulation.run import run
 from strandline_simulation.summary import failure_report
 from tests.simulation import directed
 from tests.simulation.mutants import (
+    CHECKPOINT_ABOVE_THE_LOG,
     EVERY_START_IS_UNCLEAN,
     FOUND_BY_SEARCH,
     JOIN_BEFORE_EPOCH_START,
     LEADER_OUTSIDE_ISR,
     LEAVERS_STOP_COUNTING,
+    MARKER_GONE_BEFORE_REGISTRATION,
     NEVER_DIAL_AGAIN,
     NO_ANSWER_MEANS_NOT_APPLIED,
     NO_OWN_ENTRY_CHECK,
@@ -26,6 +28,10 @@ from tests.simulation.mutants import (
 )
 
 KEPT_PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
+
+
+def kept(name: str) -> Plan:
+    return from_json((Path(__file__).parent / "plans" / f"{name}.json").read_text())
 
 
 @pytest.mark.parametrize(
@@ -94,6 +100,16 @@ PLANTED = {
     "unclean starts": (
         directed.CLEAN_RESTART_OF_ALL_BROKERS,
         EVERY_START_IS_UNCLEAN,
+        Invariant.OFFLINE_NEEDS_LOSS,
+    ),
+    "killed before the next checkpoint": (
+        kept("killed_before_the_next_checkpoint"),
+        CHECKPOINT_ABOVE_THE_LOG,
+        Invariant.OFFLINE_NEEDS_LOSS,
+    ),
+    "marker of a killed start": (
+        kept("marker_of_a_killed_start"),
+        MARKER_GONE_BEFORE_REGISTRATION,
         Invariant.OFFLINE_NEEDS_LOSS,
     ),
     "no dialling": (

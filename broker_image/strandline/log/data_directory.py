@@ -1,9 +1,9 @@
 """The data directory of a broker: its lock, and the small files beside the logs.
 
-`meta.json` holds the id of the directory and the last broker epoch that a start intended to use;
-the clean-shutdown marker says under which epoch all logs were fsynced; the failed mark says that a
-write or fsync failed; the state file keeps the epochs that the broker accepted, so that after a
-restart it still refuses older ones. Every function here blocks on the disk.
+`meta.json` holds the id of the directory and the epochs that the last start meant to register;
+the clean-shutdown marker says under which epoch all logs were fsynced; the failed mark says under
+which epoch a read, write or fsync failed; the state file keeps the epochs that the broker accepted,
+so that after a restart it still refuses older ones. Every function here blocks on the disk.
 Invariant: an initialised directory has meta and state file; if one is missing or malformed,
 `CheckpointMalformed` is raised.
 """
@@ -62,10 +62,11 @@ _REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """Content of meta.json; broker_epoch is that of the last start, registered or not."""
+    """Content of meta.json: the epochs of the last start, registered or not."""
 
     log_dir_id: str
     broker_epoch: BrokerEpoch
+    clean_since_epoch: BrokerEpoch = BrokerEpoch(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,7 @@ class DataDirectory:
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
         self._lock = lock
+        self._broker_epoch = BrokerEpoch(0)
 
     @classmethod
     def open(cls, path: Path) -> DataDirectory:
@@ -118,7 +120,9 @@ class DataDirectory:
         """
         content = self._read(META_FILE, SMALL_FILE_BYTES_MAX)
         if content is not None:
-            return _meta_from(content, self.path / META_FILE)
+            meta = _meta_from(content, self.path / META_FILE)
+            self._broker_epoch = meta.broker_epoch
+            return meta
         if self._holds_logs():
             raise CheckpointMalformed(
                 f"{self.path / META_FILE} is missing although logs exist: restore it from a "
@@ -130,8 +134,13 @@ class DataDirectory:
         """Replace meta.json, fsynced; in a new directory, write the empty state file first."""
         if not (self.path / META_FILE).exists():
             self.write_state(BrokerState())
-        content = {"logDirId": meta.log_dir_id, "brokerEpoch": meta.broker_epoch}
+        content = {
+            "logDirId": meta.log_dir_id,
+            "brokerEpoch": meta.broker_epoch,
+            "cleanSinceEpoch": meta.clean_since_epoch,
+        }
         self._write(META_FILE, json.dumps(content).encode())
+        self._broker_epoch = meta.broker_epoch
 
     def read_clean_shutdown_marker(self) -> BrokerEpoch | None:
         """Return the epoch of the marker, None without one.
@@ -139,30 +148,33 @@ class DataDirectory:
         A malformed marker counts as none: the start is then unclean, which is always safe.
         """
         content = self._read(MARKER_FILE, SMALL_FILE_BYTES_MAX)
-        if content is None:
-            return None
-        with suppress(ValueError, KeyError, TypeError):
-            epoch = json.loads(content)["brokerEpoch"]
-            if type(epoch) is int and epoch > 0:
-                return BrokerEpoch(epoch)
-        return None
+        return None if content is None else _epoch_from(content)
 
     def remove_clean_shutdown_marker(self) -> None:
-        """Delete the marker durably: from now on this start may change the logs."""
+        """Delete the marker durably: what this registered process writes is not in it."""
         self._remove(MARKER_FILE)
 
     def write_clean_shutdown_marker(self, broker_epoch: BrokerEpoch) -> None:
         """Tell the next start that nothing was lost; call it only after all logs are fsynced."""
         self._write(MARKER_FILE, json.dumps({"brokerEpoch": broker_epoch}).encode())
 
-    def mark_failed(self) -> None:
-        """Tell the next start that a write or fsync failed, if the disk can still be written."""
+    def mark_failed(self) -> bool:
+        """Tell the next start that a read, write or fsync failed; False if that fails, too."""
         with suppress(StorageError):
-            self._write(FAILED_FILE, b"")
+            self._write(FAILED_FILE, json.dumps({"brokerEpoch": self._broker_epoch}).encode())
+            return True
+        return False
 
-    def is_marked_failed(self) -> bool:
-        """Tell whether an earlier process saw this directory fail."""
-        return self._read(FAILED_FILE, SMALL_FILE_BYTES_MAX) is not None
+    def read_failed_mark(self) -> BrokerEpoch | None:
+        """Return the epoch of the process that saw this directory fail, None without a mark.
+
+        A malformed mark stands for the last process.
+        """
+        content = self._read(FAILED_FILE, SMALL_FILE_BYTES_MAX)
+        if content is None:
+            return None
+        meta = self.read_meta()
+        return _epoch_from(content) or (BrokerEpoch(0) if meta is None else meta.broker_epoch)
 
     def remove_failed_mark(self) -> None:
         """Forget the failure: the start that took account of it is registered."""
@@ -234,15 +246,29 @@ def _failures_of(path: Path) -> Generator[None]:
         raise LogDirectoryFailed(f"data directory {path} {remedy}") from error
 
 
+def _epoch_from(content: bytes) -> BrokerEpoch | None:
+    """Read the marker or the mark; None if it is malformed."""
+    with suppress(ValueError, KeyError, TypeError):
+        epoch = json.loads(content)["brokerEpoch"]
+        if type(epoch) is int and epoch > 0:
+            return BrokerEpoch(epoch)
+    return None
+
+
 def _meta_from(content: bytes, path: Path) -> MetaProperties:
     try:
         value = json.loads(content)
         log_dir_id, epoch = value["logDirId"], value["brokerEpoch"]
-    except (ValueError, KeyError, TypeError) as error:
+        clean_since_epoch = _integer(value.get("cleanSinceEpoch", 0))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointMalformed(f"{path}: not the promised form: {error}") from error
     if not (isinstance(log_dir_id, str) and log_dir_id and type(epoch) is int and epoch >= 0):
         raise CheckpointMalformed(f"{path}: logDirId must be a text, brokerEpoch an integer")
-    return MetaProperties(log_dir_id=log_dir_id, broker_epoch=BrokerEpoch(epoch))
+    return MetaProperties(
+        log_dir_id=log_dir_id,
+        broker_epoch=BrokerEpoch(epoch),
+        clean_since_epoch=BrokerEpoch(clean_since_epoch),
+    )
 
 
 def _state_body(state: BrokerState) -> dict[str, Any]:

@@ -83,6 +83,7 @@ class LogSegments:
         with_crc: bool,
         epoch_max: int,
         visit: Callable[[BatchHeader], None],
+        before_loss: Callable[[], None],
     ) -> LogValidation:
         """Check the segments in the folder; see `validate_segments`."""
 
@@ -100,6 +101,7 @@ class LogSegments:
             epoch_max=epoch_max,
             visit=visit,
             sealed=sealed,
+            before_loss=before_loss,
         )
         if not self._segments:
             self.add(0)

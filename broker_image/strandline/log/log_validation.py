@@ -36,12 +36,14 @@ def validate_segments(
     epoch_max: int,
     visit: Callable[[BatchHeader], None],
     sealed: Callable[[Segment], None],
+    before_loss: Callable[[], None],
 ) -> tuple[list[Segment], LogValidation]:
     """Validate segments in order; return those to keep, the last one open for writing.
 
     Shape:   segments ascend by base offset; CRCs are checked from the segment that holds the
              offset crc_from on, or not at all if it is None
-    Calls:   visit for each good batch, sealed for each kept segment but the last
+    Calls:   visit for each good batch, sealed for each kept segment but the last, before_loss
+             before a damaged log is cut
     """
     kept: list[Segment] = []
     last_epoch = -1
@@ -49,6 +51,7 @@ def validate_segments(
         later = segments[index + 1 :]
         if kept and segment.base_offset != kept[-1].end_offset:
             problem = f"segment {segment.base_offset} does not follow {kept[-1].end_offset}"
+            before_loss()
             return kept, _cut(kept[-1], segments[index:], problem, damaged=True)
         if kept:
             sealed(kept[-1])
@@ -62,6 +65,8 @@ def validate_segments(
         last_epoch = end.last_epoch
         if end.kind is not EndKind.COMPLETE:
             torn = end.kind is EndKind.TORN and not later
+            if not torn:
+                before_loss()
             return kept, _cut(segment, later, end.problem, damaged=not torn)
         if later:
             segment.write_index()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from strandline.broker_interface import Buffer
@@ -108,20 +108,26 @@ class PartitionLog:
         recovery_point: int,
         environment: LogEnvironment,
         epoch_max: LeaderEpoch = EPOCH_MAX,
+        before_loss: Callable[[], None] = lambda: None,
     ) -> PartitionLog:
         """Open a log found on disk and check it.
 
         It walks all headers, which yields epochs, producers and indexes, cuts the log at the first
         bad batch and deletes later segments. Unless `clean`, it also checks the CRC of every batch,
         from the segment that holds the recovery point on. `validation` holds the result. epoch_max
-        is the highest leader epoch that this broker ever accepted for this partition.
+        is the highest leader epoch that this broker ever accepted for this partition. before_loss
+        is called before a damaged log is cut.
 
         Raises:  CheckpointMalformed if partition.metadata is missing or wrong
         """
         try:
             log = cls(folder, read_metadata(folder), settings, environment)
             log.validation = log._segments.load(
-                recovery_point, with_crc=not clean, epoch_max=epoch_max, visit=log._note_batch
+                recovery_point,
+                with_crc=not clean,
+                epoch_max=epoch_max,
+                visit=log._note_batch,
+                before_loss=before_loss,
             )
         except OSError as error:
             raise disk_failed(folder, "open", error) from error

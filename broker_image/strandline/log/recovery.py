@@ -4,6 +4,11 @@ This happens once, before the broker registers: a partition is not served before
 Loading reports unknown folders and keeps them. It deletes only folders of unfinished creations, and
 the batches that `log_validation` cuts. It does not look into the trash.
 
+A start may die at any moment before it registers, and must take no evidence from the next one. So
+a loss is told to the caller, who writes it down, before the load removes its traces: it cuts a
+log, or lowers a checkpoint to the logs' ends. The logs of a clean start are fsynced: the start
+before may have died of an error that it could not tell.
+
 Epochs come from the batches, which every load walks. Loading reports an epoch checkpoint that
 differs: an empty or stale file must never pass for "no epochs", which would bring truncation by
 high watermark back. An epoch without a batch, from an election after which nothing was written,
@@ -15,7 +20,8 @@ Source: Kafka LogManager.loadLogs, LogLoader.load, KIP-101.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +34,7 @@ from strandline.model import (
     TopicPartition,
     TopicSettings,
 )
+from strandline.start_decision import clamped_checkpoint, holds_less_than_before
 
 from .checkpoint import (
     EpochCheckpoint,
@@ -51,10 +58,16 @@ class LoadedLogs:
     partition is lost, this start is not clean, even if marker or boot id say so.
     """
 
+    before_loss: Callable[[], None] = lambda: None
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     hosted: list[HostedPartition] = field(default_factory=list)
     lost: list[TopicPartition] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    def add_lost(self, tp: TopicPartition) -> None:
+        """Note a loss, here and where a later start finds it."""
+        self.before_loss()
+        self.lost.append(tp)
 
 
 def load_logs(
@@ -63,13 +76,15 @@ def load_logs(
     clean: bool,
     persisted: Mapping[TopicPartition, PersistedPartition],
     environment: LogEnvironment,
+    before_loss: Callable[[], None] = lambda: None,
 ) -> LoadedLogs:
     """Open every log of a data directory, with default settings until the controller sends some.
 
     Shape:   persisted is the state file's content
+    Calls:   before_loss for each loss, before its traces are removed
     Raises:  LogDirectoryFailed if reading or writing fails
     """
-    loaded = LoadedLogs()
+    loaded = LoadedLogs(before_loss=before_loss)
     high_watermarks = _read_hint(HighWatermarkCheckpoint(root), loaded)
     recovery_points = _read_hint(RecoveryPointCheckpoint(root), loaded)
     for folder in _folders(root, loaded):
@@ -86,14 +101,50 @@ def load_logs(
                 recovery_point=recovery_points.get(tp, 0),
                 environment=environment,
                 epoch_max=EPOCH_MAX if state is None else state.leader_epoch,
+                before_loss=before_loss,
             )
         except CheckpointMalformed as error:
             loaded.warnings.append(str(error))
             continue
         loaded.logs[tp] = log
-        _add_hosted(loaded, log, state, high_watermarks.get(tp))
-    _report_missing(loaded, persisted, (high_watermarks, recovery_points))
+        _add_hosted(loaded, log, state, high_watermarks.get(tp, 0))
+    _report_missing(loaded, persisted, high_watermarks, recovery_points)
+    if clean and not loaded.lost:
+        _fsync(loaded.logs, recovery_points, environment)
+    _lower_checkpoints(root, loaded.logs, high_watermarks, recovery_points)
     return loaded
+
+
+def _fsync(
+    logs: Mapping[TopicPartition, PartitionLog],
+    recovery_points: Mapping[TopicPartition, int],
+    environment: LogEnvironment,
+) -> None:
+    """Bring to disk what earlier processes left in the page cache, several logs at a time."""
+    unproven = [log for tp, log in logs.items() if recovery_points.get(tp, 0) < log.log_end_offset]
+    with ThreadPoolExecutor(environment.limits.fsyncs_at_once_max) as threads:
+        for done in [threads.submit(log.flush) for log in unproven]:
+            done.result()
+
+
+def _lower_checkpoints(
+    root: Path,
+    logs: Mapping[TopicPartition, PartitionLog],
+    high_watermarks: Mapping[TopicPartition, int],
+    recovery_points: Mapping[TopicPartition, int],
+) -> None:
+    """Let the checkpoints say what these logs hold, and what of them was fsynced.
+
+    A recovery point above the end would let the recovery of records that are appended there later
+    skip their CRCs.
+    """
+    ends = {tp: log.log_end_offset for tp, log in logs.items()}
+    lowered = clamped_checkpoint(high_watermarks, ends)
+    if lowered != high_watermarks:
+        HighWatermarkCheckpoint(root).write(lowered)
+    points = {tp: log.recovery_point for tp, log in logs.items()}
+    if points != recovery_points:
+        RecoveryPointCheckpoint(root).write(points)
 
 
 def _read_hint(checkpoint: OffsetCheckpoint, loaded: LoadedLogs) -> dict[TopicPartition, int]:
@@ -127,7 +178,7 @@ def _add_hosted(
     loaded: LoadedLogs,
     log: PartitionLog,
     state: PersistedPartition | None,
-    high_watermark: int | None,
+    high_watermark: int,
 ) -> None:
     """Add a partition and its findings; its high watermark is limited to the log."""
     start, end, found = log.log_start_offset, log.log_end_offset, log.validation
@@ -135,8 +186,10 @@ def _add_hosted(
         loaded.warnings.append(
             f"{log.folder}: cut at offset {found.cut_at_offset}: {found.problem}"
         )
-    if found.damaged or (high_watermark is not None and high_watermark > end):
-        loaded.lost.append(log.tp)
+    if found.damaged or holds_less_than_before(
+        log_end_offset=end, high_watermark=high_watermark, recovery_point=0
+    ):
+        loaded.add_lost(log.tp)
     if state is None:
         loaded.warnings.append(f"{log.folder}: the state file does not know it")
         state = PersistedPartition(
@@ -155,7 +208,7 @@ def _add_hosted(
             isr=state.isr,
             log_start_offset=start,
             log_end_offset=end,
-            high_watermark=min(max(high_watermark or 0, start), end),
+            high_watermark=min(max(high_watermark, start), end),
             epochs=log.epochs,
         )
     )
@@ -177,16 +230,17 @@ def _compare_epochs(loaded: LoadedLogs, log: PartitionLog) -> None:
 def _report_missing(
     loaded: LoadedLogs,
     persisted: Mapping[TopicPartition, PersistedPartition],
-    checkpoints: tuple[Mapping[TopicPartition, int], ...],
+    high_watermarks: Mapping[TopicPartition, int],
+    recovery_points: Mapping[TopicPartition, int],
 ) -> None:
-    """Report partitions of the state file that have no log.
-
-    The state file is written before a folder is made, so a missing folder is a lost log only if
-    a checkpoint has an offset above 0 for it.
-    """
+    """Report partitions of the state file that have no log."""
     for tp in sorted(persisted):
         if tp in loaded.logs:
             continue
-        if any(offsets.get(tp, 0) > 0 for offsets in checkpoints):
-            loaded.lost.append(tp)
+        if holds_less_than_before(
+            log_end_offset=None,
+            high_watermark=high_watermarks.get(tp, 0),
+            recovery_point=recovery_points.get(tp, 0),
+        ):
+            loaded.add_lost(tp)
         loaded.warnings.append(f"{tp}: in the state file, but there is no log of it")

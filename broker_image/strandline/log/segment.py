@@ -44,6 +44,8 @@ class LogLimits:
     """A full index rolls its segment (log.index.size.max.bytes)."""
     unflushed_segments_max: int = 8
     """Sealed segments of a log that may wait for an fsync; beyond it, the oldest is synced."""
+    fsyncs_at_once_max: int = 8
+    """Logs that a start brings to disk at a time."""
 
     def new_index(self) -> OffsetIndex:
         """Make an empty index with these bounds."""

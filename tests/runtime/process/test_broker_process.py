@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from strandline.log.partition_folder import PartitionMetadataFile, write_metadata
+from strandline.model import TopicId, TopicPartition
 from tests.runtime.conftest import MakeBroker
 from tests.support import strandline_objects as objects
 from tests.support.broker_process import BrokerProgram
@@ -243,6 +245,32 @@ def test_a_stop_while_waiting_keeps_the_marker(
         control_plane.start_api()
     broker.boot(2)
     assert restarted(broker)["evidence"] == "CleanShutdown"
+
+
+def test_a_start_that_cannot_read_a_log_is_remembered_by_the_next_one(
+    control_plane: ControlPlane, prepared: str, make_broker: MakeBroker
+) -> None:
+    broker = make_broker()
+    restarted(broker)
+    broker.kill()
+    folder = broker.data_dir / "6f1ed002-ab59-4d60-8a05-7f1c0e9a1b2c-0"
+    folder.mkdir()
+    metadata = PartitionMetadataFile(
+        tp=TopicPartition(topic_id=TopicId(folder.name[:-2]), partition=0), topic_name="orders"
+    )
+    write_metadata(folder, metadata)
+    segment = folder / ("0" * 20 + ".log")
+    segment.mkdir()
+    broker.start()
+    assert broker.exit_status() == 2
+    refusal = broker.last_line("refusing to start")
+    assert refusal
+    assert "EISDIR" in refusal["cause"]
+    segment.rmdir()
+    assert restarted(broker)["evidence"] == "StorageFailed"
+    assert epochs(stored_status(control_plane, prepared)) == (3, 3)
+    broker.kill()
+    assert restarted(broker)["evidence"] == "SameBoot"
 
 
 def test_no_permission_refuses_to_start(

@@ -7,11 +7,13 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from strandline.config.broker import load_broker_config
 from strandline.errors import ConfigError, StorageError
+from strandline.log.data_directory import FAILED_FILE
 from strandline.model import Registration
 from strandline.runtime.observability.logs import BrokerLogFormatter
 from strandline.runtime.process.broker_service import BrokerService
@@ -159,6 +161,56 @@ def test_error_that_no_task_awaited_ends_a_broker_unless_tls_had_it(
     recorder = Disturbed(at_start=stop_by_signal if end is ExitCode.STOPPED else lambda: None)
     assert live(lambda *_: recorder) is end
     assert recorder.calls == calls
+
+
+@pytest.fixture
+def unmarkable(prepared: str, make_broker: MakeBroker) -> Path:
+    """Provide the data directory of the broker; the failed mark cannot be written into it."""
+    data_dir = make_broker().data_dir
+    (data_dir / (FAILED_FILE + ".tmp")).mkdir(parents=True)
+    return data_dir
+
+
+def stored_boot_id(control_plane: ControlPlane, namespace: str) -> str:
+    status = control_plane.get("broker/demo-0", "-n", namespace)["status"]
+    return str(status.get("bootId", ""))
+
+
+@pytest.mark.parametrize("fails_in", ["start", "stop"])
+def test_a_storage_failure_leaves_a_mark_for_the_next_start(
+    control_plane: ControlPlane, prepared: str, live: Live, fails_in: str, make_broker: MakeBroker
+) -> None:
+    recorder = Recorder(fails_in=fails_in, at_start=stop_by_signal)
+    assert live(lambda *_: recorder) is ExitCode.FAILED
+    assert (make_broker().data_dir / FAILED_FILE).exists()
+    assert stored_boot_id(control_plane, prepared) == "boot-1"
+
+
+def test_a_storage_failure_behind_an_orderly_stop_leaves_a_mark(
+    prepared: str, live: Live, make_broker: MakeBroker
+) -> None:
+    contexts: list[Context] = []
+
+    class FailsWhileStopping(Recorder):
+        async def stop(self) -> None:
+            await super().stop()
+            contexts[0].fail(StorageError("an fsync failed"))
+
+    def make_service(context: Context, *_: object) -> FailsWhileStopping:
+        contexts.append(context)
+        return FailsWhileStopping(at_start=stop_by_signal)
+
+    assert live(make_service) is ExitCode.FAILED
+    assert (make_broker().data_dir / FAILED_FILE).exists()
+
+
+def test_where_no_mark_can_be_written_the_registration_loses_its_boot_id(
+    control_plane: ControlPlane, prepared: str, live: Live, unmarkable: Path
+) -> None:
+    recorder = Recorder(fails_in="start", at_start=lambda: None)
+    assert live(lambda *_: recorder) is ExitCode.FAILED
+    assert not (unmarkable / FAILED_FILE).exists()
+    assert stored_boot_id(control_plane, prepared) == ""
 
 
 def test_service_of_a_superseded_broker_is_closed_without_a_stop(

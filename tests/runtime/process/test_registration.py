@@ -19,14 +19,16 @@ def disk(
     marker: int | None = None,
     boot: str = "boot-1",
     log_dir: str = OURS,
-    failed: bool = False,
+    failed: int | None = None,
+    meta_clean_since: int = 0,
 ) -> FoundOnDisk:
     return FoundOnDisk(
         log_dir_id=log_dir,
         meta_epoch=None if meta is None else BrokerEpoch(meta),
         marker_epoch=None if marker is None else BrokerEpoch(marker),
         boot_id=boot,
-        storage_failed=failed,
+        meta_clean_since_epoch=BrokerEpoch(meta_clean_since),
+        failed_epoch=None if failed is None else BrokerEpoch(failed),
     )
 
 
@@ -63,11 +65,39 @@ def registration(
             id="orderly stop, then a reboot",
         ),
         pytest.param(
-            disk(failed=True),
+            disk(failed=5),
             registration(),
             5,
             (6, 6, StartEvidence.STORAGE_FAILED),
             id="an fsync failed, then a restart on one boot",
+        ),
+        pytest.param(
+            disk(meta=6, failed=6),
+            registration(),
+            5,
+            (7, 7, StartEvidence.STORAGE_FAILED),
+            id="a read failed in a start that did not register",
+        ),
+        pytest.param(
+            disk(failed=4),
+            registration(clean_since=5),
+            5,
+            (6, 5, StartEvidence.SAME_BOOT),
+            id="a failure that the registration took account of",
+        ),
+        pytest.param(
+            disk(meta=6, meta_clean_since=6, marker=5),
+            registration(),
+            5,
+            (7, 7, StartEvidence.UNREGISTERED_LOSS),
+            id="died after it had found a loss",
+        ),
+        pytest.param(
+            disk(meta=6, meta_clean_since=2, boot="boot-2", marker=5),
+            registration(),
+            5,
+            (7, 2, StartEvidence.CLEAN_SHUTDOWN),
+            id="died after it had found a marker",
         ),
         pytest.param(
             disk(boot="boot-2", marker=4),

@@ -26,7 +26,11 @@ from strandline.core.effects import (
 from strandline.core.events import NO_RECORDS, RecordsHandle
 from strandline.errors import InvariantViolation, ProtocolError, StorageError
 from strandline.log import record_batch
-from strandline.log.checkpoint import EpochCheckpoint, HighWatermarkCheckpoint
+from strandline.log.checkpoint import (
+    EpochCheckpoint,
+    HighWatermarkCheckpoint,
+    RecoveryPointCheckpoint,
+)
 from strandline.log.data_directory import BrokerState, DataDirectory
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.partition_folder import folder_of
@@ -67,7 +71,10 @@ class Opened:
         if (folder / "broker-state").exists():
             state = self.directory.read_state()
         environment = LogEnvironment(pool=SegmentPool(open_segments_max=128), limits=SMALL_INDEX)
-        loaded = load_store(self.directory, state, environment, clean=True)
+        loaded = load_store(
+            self.directory, state, environment, clean=True, before_loss=lambda: None
+        )
+        self.loaded_store = loaded
         self.loaded = loaded.found
         self.now_ms = 1_700_000_000_000
         self.store = ReplicaStore(
@@ -411,6 +418,54 @@ def test_a_stop_brings_states_epochs_and_high_watermarks_to_disk(tmp_path: Path)
         assert HighWatermarkCheckpoint(tmp_path).read() == {TP: 0}
 
     with_store(tmp_path, stopped)
+
+
+def test_a_writer_that_dies_of_a_bug_is_heard_of(tmp_path: Path) -> None:
+    heard: list[object] = []
+
+    async def dying(one: Opened) -> None:
+        def handler(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+            heard.append(context["exception"])
+
+        asyncio.get_running_loop().set_exception_handler(handler)
+        tokens: dict[int, None] = {}
+        store = ReplicaStore(
+            one.loaded_store,
+            config=DEFAULTS,
+            wall_time_us=lambda: 0,
+            on_persisted=tokens.__getitem__,
+            on_failure=one.failures.append,
+        )
+        store.start()
+        store.perform(persist_state(1))
+        await one.until(lambda: heard != [], "the event loop heard of it")
+
+    with_store(tmp_path, dying)
+    assert [type(error) for error in heard] == [KeyError]
+
+
+def test_a_replica_made_again_starts_with_a_recovery_point_of_its_own(tmp_path: Path) -> None:
+    """The checkpoint still names the offset of the log that was deleted."""
+
+    async def made(one: Opened) -> None:
+        one.perform(persist_state(1, TP))
+        await one.until(lambda: one.persisted == [1], "state on disk")
+        one.perform(created(TP))
+        fetched = record_batch.read_fetched(batch([b"v"], leader_epoch=0))
+        one.perform(AppendAsFollower(tp=TP, records=RecordsHandle(fetched), batch_count=1))
+        await one.store.stop({TP: 1})
+
+    with_store(tmp_path, made)
+    assert RecoveryPointCheckpoint(tmp_path).read() == {TP: 1}
+
+    async def deleted_and_made(one: Opened) -> None:
+        one.perform(DeleteReplica(tp=TP))
+        one.perform(persist_state(2, TP))
+        await one.until(lambda: one.persisted == [2], "state on disk")
+        one.perform(created(TP))
+        assert RecoveryPointCheckpoint(tmp_path).read() == {TP: 0}
+
+    with_store(tmp_path, deleted_and_made)
 
 
 def test_a_state_file_that_cannot_be_written_is_reported_and_makes_the_stop_fail(

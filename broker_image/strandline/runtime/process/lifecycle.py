@@ -32,6 +32,7 @@ from strandline import names
 from strandline.config.broker import BrokerConfig
 from strandline.errors import (
     ConfigError,
+    LogDirectoryFailed,
     RegistrationSuperseded,
     StorageError,
     StoreForbidden,
@@ -51,6 +52,7 @@ from strandline.runtime.observability.metrics import Metrics
 from strandline.runtime.storage.loaded_store import LoadedStore, load_store, log_environment
 from strandline.start_decision import FoundOnDisk, StartEvidence
 
+from .failure_record import record_failure
 from .registration import Registered, Registrar
 from .registration_watch import RegistrationWatch
 
@@ -167,7 +169,11 @@ class BrokerProcess:
         stack.push_async_callback(api.close)
         context = self._context(api, grpc_socket, internal_socket)
         registrar = self._registrar(context, directory, disk, state)
-        registered = await self._unless_stopped(registrar.register())
+        try:
+            registered = await self._unless_stopped(registrar.register())
+        except LogDirectoryFailed:
+            await record_failure(directory, context.store, self._config)
+            raise
         if registered is None:
             _log.info("stopped before registration")
             return ExitCode.STOPPED
@@ -181,7 +187,8 @@ class BrokerProcess:
             meta_epoch=meta.broker_epoch if meta else None,
             marker_epoch=directory.read_clean_shutdown_marker(),
             boot_id=read_boot_id(Path(self._config.storage.boot_id_path)),
-            storage_failed=directory.is_marked_failed(),
+            meta_clean_since_epoch=meta.clean_since_epoch if meta else BrokerEpoch(0),
+            failed_epoch=directory.read_failed_mark(),
         )
         return found, directory.read_state()
 
@@ -237,9 +244,14 @@ class BrokerProcess:
         flushes = self._metrics.histogram(names.LOG_FLUSH_SECONDS)
         environment = log_environment(self._config.storage, flushes.observe)
 
-        async def load(evidence: StartEvidence) -> LoadedStore:
+        async def load(evidence: StartEvidence, before_loss: Callable[[], None]) -> LoadedStore:
             return await asyncio.to_thread(
-                load_store, directory, state, environment, clean=evidence.clean
+                load_store,
+                directory,
+                state,
+                environment,
+                clean=evidence.clean,
+                before_loss=before_loss,
             )
 
         return Registrar(
@@ -267,6 +279,8 @@ class BrokerProcess:
         """Run until something ends the process, then stop in order."""
         self._announce(registered)
         registration, directory = registered.registration, registered.loaded.directory
+        # The registration took account of both; the marker goes before the first append.
+        await asyncio.to_thread(directory.remove_clean_shutdown_marker)
         await asyncio.to_thread(directory.remove_failed_mark)
         service = self._make_service(context, registration, registered.loaded)
         registration_watch = RegistrationWatch(
@@ -285,7 +299,7 @@ class BrokerProcess:
             _log.error("failed", extra=fields(cause=str(error)))
             end = ExitCode.FAILED
             if isinstance(error, StorageError):
-                await asyncio.to_thread(directory.mark_failed)
+                await record_failure(directory, context.store, self._config)
         finally:
             await end_all([watching])
             await _close(service)
@@ -343,6 +357,8 @@ class BrokerProcess:
         except TimeoutError:
             _log.warning("controlled shutdown incomplete", extra=fields(seconds=limit_seconds))
         await service.stop()
+        if isinstance(self._failure_seen, StorageError):
+            raise self._failure_seen
         if self._failure_seen is not None:
             raise StopNotClean(f"a part failed while stopping: {self._failure_seen}")
         await asyncio.to_thread(directory.write_clean_shutdown_marker, broker_epoch)

@@ -2,8 +2,8 @@
 
 `Registrar` reads with quorum what `start_decision` needs and commits the decision by
 compare-and-swap on the Broker object. `lifecycle` calls it once per process. The order must hold:
-the intended epoch is in meta, fsynced, before logs are loaded, and logs are loaded before the
-registration is written.
+the intended epochs are in meta, fsynced, before logs are loaded; a loss that the load finds is in
+meta before the load removes its traces; and logs are loaded before the registration is written.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ class Registrar:
     incarnation: str
     endpoints: tuple[Endpoint, ...]
     software_version: str
-    load: Callable[[StartEvidence], Awaitable[LoadedStore]]
+    load: Callable[[StartEvidence, Callable[[], None]], Awaitable[LoadedStore]]
     _loaded: LoadedStore | None = field(default=None, init=False)
     _decision: StartDecision | None = field(default=None, init=False)
+    _loss_found: bool = field(default=False, init=False)
     _forbidden_since_ms: int | None = field(default=None, init=False)
 
     async def register(self) -> Registered:
@@ -95,28 +96,40 @@ class Registrar:
             )
         highest = await self.store.highest_entry_epoch(identity.broker_id)
         decision = decide_registration(self.disk, stored, highest_entry_epoch=highest)
-        loaded = await self._prepare_disk(decision)
-        if loaded.found.lost:
-            self._decision = decision = damaged(decision)
+        loaded, decision = await self._prepare_disk(decision)
         registration = self._registration(decision)
         written = await self.store.put_broker_status(found, registration)
         return Registered(
             stored=written, registration=registration, evidence=decision.evidence, loaded=loaded
         )
 
-    async def _prepare_disk(self, decision: StartDecision) -> LoadedStore:
-        """Record the intended epoch durably, then load the logs, once per process.
+    async def _prepare_disk(self, decision: StartDecision) -> tuple[LoadedStore, StartDecision]:
+        """Record the intended epochs durably, then load the logs, once per process.
 
-        This is the first change to the directory: a start that ended earlier takes nothing
-        from the next start.
+        The clean-shutdown marker and the failed mark stay until the broker is registered: a start
+        that ends earlier takes nothing from the next one.
         """
-        self._decision = decision
-        await asyncio.to_thread(self.directory.remove_clean_shutdown_marker)
-        meta = MetaProperties(log_dir_id=self.disk.log_dir_id, broker_epoch=decision.broker_epoch)
-        await asyncio.to_thread(self.directory.write_meta, meta)
+        await asyncio.to_thread(self._intend, damaged(decision) if self._loss_found else decision)
         if self._loaded is None:
-            self._loaded = await self.load(decision.evidence)
-        return self._loaded
+            self._loaded = await self.load(decision.evidence, lambda: self._note_loss(decision))
+        return self._loaded, damaged(decision) if self._loss_found else decision
+
+    def _note_loss(self, decision: StartDecision) -> None:
+        """Record a loss durably; the load calls this, in its thread, before it cuts anything."""
+        if not self._loss_found:
+            self._loss_found = True
+            self._intend(damaged(decision))
+
+    def _intend(self, decision: StartDecision) -> None:
+        """Write what this start means to register; blocking."""
+        self._decision = decision
+        self.directory.write_meta(
+            MetaProperties(
+                log_dir_id=self.disk.log_dir_id,
+                broker_epoch=decision.broker_epoch,
+                clean_since_epoch=decision.clean_since_epoch,
+            )
+        )
 
     def _registration(self, decision: StartDecision) -> Registration:
         return Registration(

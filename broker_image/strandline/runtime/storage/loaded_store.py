@@ -42,11 +42,20 @@ def log_environment(config: StorageConfig, on_flush: Callable[[float], None]) ->
 
 
 def load_store(
-    directory: DataDirectory, state: BrokerState, environment: LogEnvironment, *, clean: bool
+    directory: DataDirectory,
+    state: BrokerState,
+    environment: LogEnvironment,
+    *,
+    clean: bool,
+    before_loss: Callable[[], None],
 ) -> LoadedStore:
-    """Open every log; blocking. Findings are logged, and their files kept."""
+    """Open every log; blocking. Findings are logged, and their files kept; see `load_logs`."""
     found = load_logs(
-        directory.path, clean=clean, persisted=state.partitions, environment=environment
+        directory.path,
+        clean=clean,
+        persisted=state.partitions,
+        environment=environment,
+        before_loss=before_loss,
     )
     for warning in found.warnings:
         _log.warning("log loaded with a finding", extra=fields(finding=warning))

@@ -144,6 +144,8 @@ class ReplicaStore:
             asyncio.create_task(self._run(self._write_checkpoints()), name="checkpoint writer"),
             asyncio.create_task(self._run(self._clean_trash()), name="trash cleaner"),
         ]
+        for task in self._tasks:
+            task.add_done_callback(_raise_unexpected)
 
     async def _run(self, task: Coroutine[None, None, None]) -> None:
         try:
@@ -207,6 +209,7 @@ class ReplicaStore:
                     "a replica's folder is made with its state", partition=str(effect.tp)
                 )
             self.logs[effect.tp] = self._made.pop(effect.tp)
+            self._lower_recovery_point(effect.tp)
         self.logs[effect.tp].apply_settings(effect.settings)
 
     def _truncate(self, effect: TruncateTo) -> None:
@@ -248,7 +251,7 @@ class ReplicaStore:
         self._state_wake.set()
 
     def _lower_recovery_point(self, tp: TopicPartition) -> None:
-        """Write the checkpoint if it lies above the truncated log, before new records come.
+        """Write the checkpoint if it lies above a truncated or new log, before new records come.
 
         An unclean start does not check records below the checkpoint.
         """
@@ -411,6 +414,13 @@ def _write_epochs(folder: Path, epochs: tuple[EpochStart, ...]) -> None:
     except LogDirectoryFailed:
         if folder.exists():
             raise
+
+
+def _raise_unexpected(task: asyncio.Task[None]) -> None:
+    """Hand an error to the event loop, whose handler ends the process; a StorageError is told."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, StorageError):
+        raise error
 
 
 def _held(records: RecordsHandle, kind: type[Checked]) -> Checked:
