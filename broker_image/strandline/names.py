@@ -306,6 +306,18 @@ LOG_DIRECTORY_FAILED = _broker_gauge(
     "1 once the log directory can no longer be read or written.",
     kafka="kafka.log:LogManager OfflineLogDirectoryCount",
 )
+LOG_DIRECTORY_TOTAL_BYTES = _broker_gauge(
+    "strandline_log_directory_total_bytes",
+    "Size of the volume of the log directory.",
+)
+LOG_DIRECTORY_FREE_BYTES = _broker_gauge(
+    "strandline_log_directory_free_bytes",
+    "Bytes of that volume that are free.",
+)
+LOG_DIRECTORY_FULL = _broker_gauge(
+    "strandline_log_directory_full",
+    "1 while records of clients are refused because the volume is filled beyond log.dir.fill.max.",
+)
 INVARIANT_VIOLATIONS_TOTAL = _broker_counter(
     "strandline_invariant_violations_total",
     "Promises of our own code found broken; the broker stops.",

@@ -17,11 +17,19 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from strandline.broker_interface import Buffer
 from strandline.core.events import SequenceCheck
-from strandline.errors import ErrorCode, InvariantViolation, LogDirectoryFailed, ProtocolError
+from strandline.errors import (
+    CorruptBatch,
+    ErrorCode,
+    InvariantViolation,
+    LogDirectoryFailed,
+    LogDirectoryFull,
+    ProtocolError,
+)
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 
 from .files import disk_failed, sync_folder
@@ -248,8 +256,12 @@ class PartitionLog:
         self._refuse_if_failed()
         try:
             self._segments.append(buffers, batches, segment_max_bytes=self._settings.segment_bytes)
-        except OSError as error:
-            raise self._fail("append", error) from error
+        except (OSError, CorruptBatch) as error:
+            failure = self._fail("append", error)
+            if isinstance(failure, LogDirectoryFull):
+                with suppress(OSError):
+                    self._segments.active.cut_file()
+            raise failure from error
         for header in batches:
             self._note_batch(header)
 
@@ -300,7 +312,7 @@ class PartitionLog:
             self._epochs = [entry for entry in self._epochs if entry.start_offset < end]
             incomplete = self._producers.truncate_to(end)
             self._producers.refill(incomplete, self._segments.headers_backwards())
-        except OSError as error:
+        except (OSError, CorruptBatch) as error:
             raise self._fail("truncate", error) from error
         return end
 
@@ -321,7 +333,7 @@ class PartitionLog:
         The first batch may begin before from_offset, and may exceed max_bytes.
 
         Raises:  ProtocolError(OFFSET_OUT_OF_RANGE) below the log start or above the log end;
-                 CorruptBatch if the file no longer holds batches there
+                 LogDirectoryFailed also if the file no longer holds batches there
         """
         if not self.log_start_offset <= from_offset <= self.log_end_offset:
             raise ProtocolError(
@@ -336,14 +348,14 @@ class PartitionLog:
                 up_to_offset=min(up_to_offset, self.log_end_offset),
                 max_bytes=max_bytes,
             )
-        except OSError as error:
+        except (OSError, CorruptBatch) as error:
             raise self._fail("read", error) from error
 
     def _refuse_if_failed(self) -> None:
         if self._failure is not None:
             raise self._failure
 
-    def _fail(self, operation: str, error: OSError) -> LogDirectoryFailed:
+    def _fail(self, operation: str, error: OSError | CorruptBatch) -> LogDirectoryFailed:
         """Remember the first failure: from then on the log refuses changes."""
         self._failure = self._failure or disk_failed(self.folder, operation, error)
         return self._failure

@@ -29,7 +29,7 @@ from strandline.core.events import (
     RequestCancelled,
 )
 from strandline.core.replicas import Replicas
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.log.record_batch import read_client_batch
 from strandline.model import (
     UNKNOWN_EPOCH_END,
@@ -40,6 +40,7 @@ from strandline.model import (
     TopicPartition,
 )
 from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.storage.disk_space import DiskSpace
 from strandline.runtime.storage.replica_store import ReplicaStore
 
 from .producer_ids import ProducerIds
@@ -99,6 +100,7 @@ class BrokerApi:
         clock: Clock,
         submit: Callable[[Event], None],
         next_request_id: Callable[[], int],
+        space: DiskSpace,
         on_produced: Callable[[str, int, int], None],
         on_fetched: Callable[[str, int], None],
     ) -> None:
@@ -109,6 +111,7 @@ class BrokerApi:
         self._clock = clock
         self._submit = submit
         self._next_request_id = next_request_id
+        self._space = space
         self._on_produced = on_produced
         self._on_fetched = on_fetched
         self._refused = RefusedBatches()
@@ -169,6 +172,9 @@ class BrokerApi:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, partition=str(tp))
         log.check_client_batch(sent.batch, codec_max=request.codec_max)
         sequence = log.check_sequence(sent.batch.header)
+        is_new, size = sequence is ErrorCode.NONE, sent.batch.header.size_bytes
+        if is_new and not self._space.admit_from_client(size):
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, problem="the volume is full")
         request.slots[tp] = slot
         if isinstance(sequence, ErrorCode):
             request.unappended[tp] = sent
@@ -308,6 +314,9 @@ class BrokerApi:
                 )
             except ProtocolError as refusal:
                 error = refusal.code
+            except StorageError as failure:
+                self._store.fail(failure)
+                error = ErrorCode.KAFKA_STORAGE_ERROR
         return ConsumerFetchedPartition(
             error=error,
             high_watermark=allowed.high_watermark,

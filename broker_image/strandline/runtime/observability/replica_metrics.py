@@ -21,6 +21,7 @@ from strandline.log.partition_log import PartitionLog
 from strandline.model import BrokerId, TopicPartition
 from strandline.names import Metric, MetricKind
 from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.storage.disk_space import DiskSpace
 from strandline.runtime.storage.replica_store import ReplicaStore
 
 from .notice_reporters import CoreNoticeReporter
@@ -47,6 +48,7 @@ class ReplicaMetrics(Collector):
     broker_id: BrokerId
     replicas: Replicas
     store: ReplicaStore
+    space: DiskSpace
     metadata: MetadataCache
     controller: Controller
     reporter: CoreNoticeReporter
@@ -69,6 +71,9 @@ class ReplicaMetrics(Collector):
             if view.role is RoleName.LEADER:
                 self._show_leader(view, show)
         self._show_broker(views, show)
+        show(names.LOG_DIRECTORY_TOTAL_BYTES, self.space.total_bytes)
+        show(names.LOG_DIRECTORY_FREE_BYTES, self.space.free_bytes)
+        show(names.LOG_DIRECTORY_FULL, self.space.is_full)
         for operation, size in self.replicas.purgatory_sizes().items():
             show(names.PURGATORY_SIZE, size, operation)
         return families.values()

@@ -47,6 +47,7 @@ from strandline.runtime.shells.controller_shell import ControllerShell
 from strandline.runtime.shells.core_shell import CoreShell
 from strandline.runtime.shells.lease_watch import watch_lease
 from strandline.runtime.shells.replication_transport import ReplicationTransport
+from strandline.runtime.storage.disk_space import DiskSpace
 from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.runtime.storage.replica_store import ReplicaStore
 
@@ -79,6 +80,12 @@ class BrokerService:
         )
         self._store = ReplicaStore(
             loaded, on_persisted=self._on_persisted, on_failure=self._on_store_failed
+        )
+        self._space = DiskSpace(
+            self._store.root,
+            fill_max=context.config.storage.fill_max,
+            now_ms=context.clock.now_ms,
+            on_change=lambda _is_full: None,
         )
         self._sessions = SessionServer(
             registration.broker_id, context.config.grpc, on_event=self._step_controller
@@ -118,6 +125,7 @@ class BrokerService:
         self._watches.begin(lease_changes)
         self._tasks.begin(self._serve_clients())
         self._tasks.begin(log_silent_connections())
+        self._tasks.begin(self._space.watch())
 
     def ready(self) -> bool:
         """Tell whether the first full state was applied and clients are served."""
@@ -270,6 +278,7 @@ class BrokerService:
             clock=self._context.clock,
             submit=self._step_replicas,
             next_request_id=self._next_request_id,
+            space=self._space,
             on_produced=self._throughput.produced,
             on_fetched=self._throughput.fetched,
         )
@@ -279,6 +288,7 @@ class BrokerService:
         return ReplicationTransport(
             registration=self._registration,
             store=self._store,
+            space=self._space,
             live_broker=self._metadata.live_broker,
             submit=self._step_replicas,
             next_request_id=self._next_request_id,
@@ -296,6 +306,7 @@ class BrokerService:
                 broker_id=self._registration.broker_id,
                 replicas=self._replicas,
                 store=self._store,
+                space=self._space,
                 metadata=self._metadata,
                 controller=self._controller,
                 reporter=reporter,

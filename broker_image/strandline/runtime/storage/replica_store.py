@@ -9,9 +9,10 @@ all changes that queued meanwhile share the next write.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from strandline.core.effects import (
     AppendAsFollower,
@@ -25,7 +26,7 @@ from strandline.core.effects import (
     WriteHighWatermarkCheckpoint,
 )
 from strandline.core.events import RecordsHandle
-from strandline.errors import InvariantViolation, StorageError
+from strandline.errors import InvariantViolation, LogDirectoryFull, StorageError
 from strandline.log.checkpoint import (
     EpochCheckpoint,
     HighWatermarkCheckpoint,
@@ -35,10 +36,15 @@ from strandline.log.data_directory import BrokerState
 from strandline.log.partition_folder import PartitionMetadataFile
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import ClientBatch, FetchedBatches
+from strandline.log.reserve import give_up_reserve
+from strandline.log_fields import fields
 from strandline.model import EpochStart, TopicPartition
 
 from .loaded_store import LoadedStore
 
+_log = logging.getLogger(__name__)
+SPACE_RETRY_SECONDS: Final = 1.0
+"""Pause between tries to write a small file on a full volume."""
 Checked = TypeVar("Checked", ClientBatch, FetchedBatches)
 
 DiskEffect = (
@@ -55,7 +61,7 @@ DiskEffect = (
 
 
 class ReplicaStore:
-    """One data directory; on_persisted gets tokens in order, on_failure at most one error."""
+    """One data directory; on_persisted gets tokens in order, on_failure the first errors."""
 
     def __init__(
         self,
@@ -88,6 +94,10 @@ class ReplicaStore:
     def root(self) -> Path:
         """The data directory."""
         return self._directory.path
+
+    def fail(self, error: StorageError) -> None:
+        """Report an error that a reader of the logs met: it fails the directory like any other."""
+        self._on_failure(error)
 
     def start(self) -> None:
         """Begin to write state and checkpoints in the background."""
@@ -184,10 +194,24 @@ class ReplicaStore:
             while not self._stopping:
                 await self._wake.wait()
                 self._wake.clear()
-                await self._write_once()
+                try:
+                    await self._write_once()
+                except LogDirectoryFull as error:
+                    await self._wait_for_space(error)
         except StorageError as error:
             self._on_failure(error)
             raise
+
+    async def _wait_for_space(self, error: LogDirectoryFull) -> None:
+        """Try again soon: a small file is replaced whole or not at all, so its former one stands.
+
+        What the core waits for stays due; a checkpoint is left out, and another one follows.
+        """
+        _log.warning("no space for a small file", extra=fields(cause=str(error)))
+        if not await asyncio.to_thread(give_up_reserve, self.root):
+            await asyncio.sleep(SPACE_RETRY_SECONDS)
+        if self._state_dirty:
+            self._wake.set()
 
     async def _write_once(self) -> None:
         if self._state_dirty:
@@ -196,7 +220,11 @@ class ReplicaStore:
             )
             tokens, self._tokens = self._tokens, []
             self._state_dirty = False
-            await asyncio.to_thread(self._directory.write_state, state)
+            try:
+                await asyncio.to_thread(self._directory.write_state, state)
+            except LogDirectoryFull:
+                self._state_dirty, self._tokens = True, tokens + self._tokens
+                raise
             for token in tokens:
                 self._on_persisted(token)
         pending_deletes, self._pending_deletes = self._pending_deletes, []
