@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -58,6 +59,7 @@ from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.runtime.storage.replica_store import DiskEffect, ReplicaStore
 from tests.log.support.batches import batch
 from tests.log.support.logs import SMALL_INDEX
+from tests.support.counted_calls import calls_of
 from tests.support.eventually import aeventually
 from tests.support.volumes import mounted_tmpfs
 
@@ -428,6 +430,30 @@ def counting(calls: Counter[str], function: Callable[..., Any]) -> Callable[...,
         return function(*arguments)
 
     return counted
+
+
+@pytest.mark.parametrize("topic", [TOPIC, "absent"], ids=["waiting", "refused"])
+def test_the_work_of_a_produce_request_is_proportional_to_its_partitions(
+    tmp_path: Path, topic: str
+) -> None:
+    """One partition exists; the others are refused, each with a step of the same cost."""
+
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0, others=(OTHER,))
+        small, large = (
+            calls_of(partial(_produce_to, node, topic, partitions)) for partitions in (100, 1_000)
+        )
+        assert large < 11 * small
+
+    with_node(tmp_path, scenario)
+
+
+def _produce_to(node: Node, topic: str, partitions: int) -> None:
+    sent = [
+        ProducePartition(topic_name=topic, partition=each, batch=batch([b"v"]))
+        for each in range(partitions)
+    ]
+    node.broker_api.produce(sent, acks=Acks.ALL, timeout_ms=LIMIT_MS, codec_max=4)
 
 
 @pytest.mark.parametrize("keep_bytes", [0, 40], ids=["short", "cut header"])
