@@ -347,7 +347,7 @@ CONTROLLER_EVENT_SECONDS = _controller_histogram(
 )
 LEADER_ELECTIONS_TOTAL = _controller_counter(
     "strandline_leader_elections_total",
-    "Elections; kind is new, offline, controlled_shutdown or unclean.",
+    "Elections; kind is new, offline, controlled_shutdown, volume_full or unclean.",
     "kind",
     kafka="kafka.controller:ControllerStats LeaderElectionRateAndTimeMs, "
     "UncleanLeaderElectionsPerSec",

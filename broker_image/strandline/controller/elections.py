@@ -104,7 +104,8 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
     if topic is None or not present or (len(present) < len(to_come) and not inputs.waited):
         return None
     isr = tuple(_present_entry(broker) for broker in present)
-    first = replace(lost, isr=isr, leader=present[0].broker_id, reason="")
+    leader = min(present, key=_reluctance).broker_id
+    first = replace(lost, isr=isr, leader=leader, reason="")
     return ElectionDecision(state=first, kind=ElectionKind.NEW)
 
 
@@ -124,7 +125,10 @@ def may_keep_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerEntr
 
 
 def choose_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]) -> Live | None:
-    """Return the first in-sync replica that is in session, else awaited; none that shuts down."""
+    """Return the first in-sync replica in session with room on its volume.
+
+    Else one in session, else an awaited one; none that shuts down.
+    """
     in_sync = []
     for broker_id in state.replicas:
         broker, entry = brokers.get(broker_id), state.entry_of(broker_id)
@@ -133,7 +137,11 @@ def choose_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]
         clean_since_epoch = broker.registration.clean_since_epoch
         if covers(entry, clean_since_epoch=clean_since_epoch, broker_epoch=broker.broker_epoch):
             in_sync.append(broker)
-    return min(in_sync, key=lambda broker: not isinstance(broker, InSession), default=None)
+    return min(in_sync, key=_reluctance, default=None)
+
+
+def _reluctance(broker: Live) -> tuple[bool, bool]:
+    return not isinstance(broker, InSession), broker.is_full
 
 
 def choose_unclean_leader(state: PartitionState, inputs: ElectionInput) -> Live | None:
@@ -190,12 +198,14 @@ def effective_min_isr(state: PartitionState, topic: StoredTopic | None) -> int:
 
 
 def _decide_led(state: PartitionState, inputs: ElectionInput) -> ElectionDecision | None:
-    """Move a leader that is leaving; else shrink and follow the configuration."""
-    leader = inputs.brokers.get(state.leader)
-    if isinstance(leader, Live) and leader.shutting_down:
-        successor = choose_leader(state, inputs.brokers)
-        if successor is not None:
+    """Move a leader that is leaving or full; else shrink and follow the configuration."""
+    leader, successor = inputs.brokers.get(state.leader), choose_leader(state, inputs.brokers)
+    if isinstance(leader, Live) and successor is not None:
+        if leader.shutting_down:
             return _elect(state, inputs, successor, ElectionKind.CONTROLLED_SHUTDOWN)
+        has_room = isinstance(successor, InSession) and not successor.is_full
+        if leader.is_full and has_room:
+            return _elect(state, inputs, successor, ElectionKind.VOLUME_FULL)
     isr = entries_kept(state, inputs.brokers, state.leader)
     min_isr = effective_min_isr(state, inputs.topic)
     if isr == state.isr and min_isr == state.min_insync_replicas:

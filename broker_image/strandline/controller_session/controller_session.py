@@ -81,6 +81,8 @@ class ControllerSession:
                 return self.connection.on_stream_broken(event)
             case events.HolderProbed():
                 return self.connection.on_holder_probed(event, now_ms)
+            case events.VolumeChanged(is_full=is_full):
+                return self.connection.on_volume_changed(is_full=is_full)
             case events.ShutdownBegun():
                 epoch, timing = self._broker_epoch, self._timing
                 self._shutdown = ControlledShutdown(epoch, timing, now_ms=now_ms)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from strandline.backoff import Backoff
 from strandline.controller.death_probes import proves_death
-from strandline.controller.events import ProbeVerdict
+from strandline.controller.events import HostedReplica, ProbeVerdict
 from strandline.controller.store_events import HolderDied
 from strandline.model import GRPC_LISTENER, Endpoint, HolderIdentity, Registration
 
@@ -111,6 +111,7 @@ class HolderConnection:
         self._replicas = replicas
         self._timing = timing
         self._holder_identity = ""
+        self._is_full = False
         self.state: ConnectionState = NoHolder()
         self._redial_pauses = Backoff(first_ms=timing.redial_ms, max_ms=timing.redial_max_ms)
         self._redials = 0
@@ -132,6 +133,11 @@ class HolderConnection:
         if not isinstance(state, Open):
             return []
         return [effects.SendMessage(session_id=state.session_id, message=message)]
+
+    def on_volume_changed(self, *, is_full: bool) -> list[Effect]:
+        """Say so at once; every later heartbeat repeats it."""
+        self._is_full = is_full
+        return self._send_heartbeat(hosted=None)
 
     def on_holder_observed(self, identity: str) -> list[Effect]:
         """Follow the Lease: a new holder ends lookup, stream and probe of the former one."""
@@ -179,7 +185,8 @@ class HolderConnection:
             highest_controller_epoch=self._replicas.controller_epoch,
             hosted=hosted_by(self._replicas),
         )
-        return [dial, *self.send(hello)]
+        full = self._send_heartbeat(hosted=None) if self._is_full else []
+        return [dial, *self.send(hello), *full]
 
     def _redial(self, now_ms: int) -> None:
         """Look the holder up again after a pause, which grows each time."""
@@ -256,7 +263,13 @@ class HolderConnection:
             hosted = hosted_by(self._replicas)
             state = replace(state, report_due_ms=now_ms + self._timing.hosted_report_interval_ms)
         self.state = replace(state, due_ms=now_ms + self._timing.heartbeat_interval_ms)
-        return self.send(Heartbeat(broker_epoch=self._registration.broker_epoch, hosted=hosted))
+        return self._send_heartbeat(hosted=hosted)
+
+    def _send_heartbeat(self, *, hosted: tuple[HostedReplica, ...] | None) -> list[Effect]:
+        broker_epoch = self._registration.broker_epoch
+        return self.send(
+            Heartbeat(broker_epoch=broker_epoch, hosted=hosted, is_full=self._is_full)
+        )
 
     def _next_id(self) -> int:
         self._last_id += 1

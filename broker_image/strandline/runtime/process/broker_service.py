@@ -19,6 +19,7 @@ from strandline.controller.controller import Controller
 from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen
 from strandline.controller_session.controller_session import ControllerSession
+from strandline.controller_session.events import VolumeChanged
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.events import Event as CoreEvent
 from strandline.core.events import LogDirectoryLost, ReplicaLoaded, StatePersisted
@@ -85,7 +86,7 @@ class BrokerService:
             self._store.root,
             fill_max=context.config.storage.fill_max,
             now_ms=context.clock.now_ms,
-            on_change=lambda _is_full: None,
+            on_change=self._on_volume_changed,
         )
         self._sessions = SessionServer(
             registration.broker_id, context.config.grpc, on_event=self._step_controller
@@ -116,6 +117,7 @@ class BrokerService:
         seen = ControllerEpochSeen(controller_epoch=self._loaded.state.controller_epoch)
         self._controller_shell.submit(seen)
         self._controller_shell.start()
+        self._on_volume_changed(self._space.is_full)
         lease_changes = watch_lease(
             self._context.leases,
             self._lease_name,
@@ -203,6 +205,9 @@ class BrokerService:
 
     def _on_persisted(self, token: int) -> None:
         self._step_replicas(StatePersisted(token=token))
+
+    def _on_volume_changed(self, is_full: bool) -> None:
+        self._session_shell.submit(VolumeChanged(is_full=is_full))
 
     def _on_store_failed(self, error: StorageError) -> None:
         self._step_replicas(self._lose_directory(error))
