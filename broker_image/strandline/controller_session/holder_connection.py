@@ -267,9 +267,7 @@ class HolderConnection:
 
     def _send_heartbeat(self, *, hosted: tuple[HostedReplica, ...] | None) -> list[Effect]:
         broker_epoch = self._registration.broker_epoch
-        return self.send(
-            Heartbeat(broker_epoch=broker_epoch, hosted=hosted, is_full=self._is_full)
-        )
+        return self.send(Heartbeat(broker_epoch=broker_epoch, hosted=hosted, is_full=self._is_full))
 
     def _next_id(self) -> int:
         self._last_id += 1

@@ -206,7 +206,7 @@ class BrokerService:
     def _on_persisted(self, token: int) -> None:
         self._step_replicas(StatePersisted(token=token))
 
-    def _on_volume_changed(self, is_full: bool) -> None:
+    def _on_volume_changed(self, is_full: bool) -> None:  # noqa: FBT001  a callback of one value
         self._session_shell.submit(VolumeChanged(is_full=is_full))
 
     def _on_store_failed(self, error: StorageError) -> None:
