@@ -318,6 +318,9 @@ LOG_DIRECTORY_FULL = _broker_gauge(
     "strandline_log_directory_full",
     "1 while records of clients are refused because the volume is filled beyond log.dir.fill.max.",
 )
+LOG_TRASH_BYTES = _broker_gauge(
+    "strandline_log_trash_bytes", "Bytes of deleted logs that can still be brought back."
+)
 INVARIANT_VIOLATIONS_TOTAL = _broker_counter(
     "strandline_invariant_violations_total",
     "Promises of our own code found broken; the broker stops.",

@@ -15,6 +15,7 @@ import pytest
 from strandline import component_settings
 from strandline.broker_interface import ConsumerFetchPartition, ProducePartition
 from strandline.config.replication import ReplicationConfig
+from strandline.config.storage import StorageConfig
 from strandline.config.timing import TimingConfig
 from strandline.controller_session.messages import MetadataUpdate
 from strandline.controller_session.metadata_cache import MetadataCache
@@ -108,6 +109,8 @@ class Node:
                 ),
                 found=LoadedLogs(),
             ),
+            config=StorageConfig(),
+            wall_time_us=clock.wall_time_us,
             on_persisted=lambda token: self._driver.submit(StatePersisted(token=token)),
             on_failure=lambda error: self._driver.submit(self._lose_directory(error)),
         )

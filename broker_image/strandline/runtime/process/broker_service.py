@@ -80,7 +80,11 @@ class BrokerService:
             controller_epoch=loaded.state.controller_epoch,
         )
         self._store = ReplicaStore(
-            loaded, on_persisted=self._on_persisted, on_failure=self._on_store_failed
+            loaded,
+            config=context.config.storage,
+            wall_time_us=context.clock.wall_time_us,
+            on_persisted=self._on_persisted,
+            on_failure=self._on_store_failed,
         )
         self._space = DiskSpace(
             self._store.root,
