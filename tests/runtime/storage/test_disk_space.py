@@ -54,12 +54,23 @@ def test_clients_fill_a_volume_up_to_the_bound_and_followers_half_of_the_rest(
     space = volume.space
     assert (space.total_bytes, space.free_bytes) == (TOTAL, TOTAL)
     assert space.admit_from_client(15 * MIB)
+    volume.fill_to(15 * MIB)
     assert not space.admit_from_client(2 * MIB)
     assert not space.admit_from_client(1)
     assert space.is_full
     assert volume.changes == [True]
-    assert space.admit_from_leader(3 * MIB - 1)
-    assert not space.admit_from_leader(MIB)
+    assert space.admit_from_leader(3 * MIB)
+    assert not space.admit_from_leader(3 * MIB + 1)
+
+
+def test_what_was_admitted_counts_once_it_is_written(volume: Volume) -> None:
+    """A batch that the core refuses afterwards takes no room from the next one."""
+    space = volume.space
+    for _ in range(10):
+        assert space.admit_from_client(10 * MIB)
+    volume.fill_to(10 * MIB)
+    assert not space.admit_from_client(10 * MIB), "the figures are not too old"
+    assert volume.changes == [True]
 
 
 def test_what_other_programs_write_counts(volume: Volume) -> None:

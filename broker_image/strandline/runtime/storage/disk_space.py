@@ -48,6 +48,8 @@ class DiskSpace:
         self._now_ms = now_ms
         self._on_change = on_change
         self._look_due_ms = 0
+        self._admitted_bytes = 0
+        """Since the last look; some of it was never written."""
         self.total_bytes = 0
         self.free_bytes = 0
         self.is_full = False
@@ -64,32 +66,41 @@ class DiskSpace:
         return self._kept_from_clients / 2
 
     def admit_from_client(self, size_bytes: int) -> bool:
-        """Tell whether a client's records may be appended, and count them if so."""
-        self._look()
-        if not self.is_full and self.free_bytes - size_bytes < self._kept_from_clients:
+        """Tell whether a client's records may be appended."""
+        self._look_if_due()
+        if self.is_full:
+            return False
+        has_room = self._has_room(size_bytes, kept_bytes=self._kept_from_clients)
+        if not has_room:
             self._set_full(is_full=True)
-        if not self.is_full:
-            self.free_bytes -= size_bytes
-        return not self.is_full
+        return has_room
 
     def admit_from_leader(self, size_bytes: int) -> bool:
-        """Tell whether records of a leader may be appended, and count them if so."""
-        self._look()
-        if self.free_bytes - size_bytes < self._kept_from_followers:
-            return False
-        self.free_bytes -= size_bytes
-        return True
+        """Tell whether records of a leader may be appended."""
+        self._look_if_due()
+        return self._has_room(size_bytes, kept_bytes=self._kept_from_followers)
 
     async def watch(self) -> None:
         """Notice changes also while no record comes."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL_SECONDS)
+            self._look_if_due()
+
+    def _has_room(self, size_bytes: int, *, kept_bytes: float) -> bool:
+        """Look again before a refusal: some of what was admitted may never have been written."""
+        if self.free_bytes - self._admitted_bytes - size_bytes < kept_bytes:
+            self._look()
+        has_room = self.free_bytes - size_bytes >= kept_bytes
+        if has_room:
+            self._admitted_bytes += size_bytes
+        return has_room
+
+    def _look_if_due(self) -> None:
+        if self._now_ms() >= self._look_due_ms:
             self._look()
 
     def _look(self) -> None:
-        """Read the figures if they are too old, and judge them."""
-        if self._now_ms() < self._look_due_ms:
-            return
+        """Read the figures and judge them."""
         with suppress(OSError):
             self._read()
         if self.is_full:
@@ -102,6 +113,7 @@ class DiskSpace:
     def _read(self) -> None:
         volume = os.statvfs(self._root)
         self._look_due_ms = self._now_ms() + LOOK_INTERVAL_MS
+        self._admitted_bytes = 0
         self.free_bytes = volume.f_bavail * volume.f_frsize
         # As df counts: blocks that only root may use are not part of the volume.
         unusable = volume.f_bfree - volume.f_bavail
