@@ -195,6 +195,22 @@ def test_failed_fsync_before_the_ack_fails_the_append(
     log.close()
 
 
+def test_a_roll_that_fails_is_no_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Workshop(tmp_path, TopicSettings(segment_bytes=400)).create()
+    append(log, value=b"v" * 300)
+
+    def failing(*_: object) -> int:
+        raise OSError(errno.EIO, "the disk is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", failing)
+        with pytest.raises(LogDirectoryFailed, match="append: EIO") as caught:
+            append(log, value=b"v" * 300)
+    assert not isinstance(caught.value, LogDirectoryFull)
+    refuses_all_changes(log)
+    log.close()
+
+
 def test_file_cut_by_another_process_fails_the_read(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path, BIG)
     log = workshop.create()

@@ -24,6 +24,7 @@ SMALL = "size=24m"
 GROWN = "size=96m"
 MORE_THAN_FITS = 400
 """Records for each of three partitions."""
+MORE_THAN_ONE_VOLUME = 2_000
 SEVERAL_SEGMENTS = 150
 FULL, SPACE = "volume full, clients refused", "volume has space, clients served"
 
@@ -105,6 +106,28 @@ def test_all_volumes_full_at_once_and_grown_lose_nothing(on_volumes: OnVolumes) 
     for broker in group.brokers:
         assert broker.runs()
         assert broker.last_line(SPACE) is not None
+        broker.check_log()
+
+
+def test_a_leader_with_a_full_volume_gives_way_stays_up_and_comes_back(
+    on_volumes: OnVolumes,
+) -> None:
+    group = on_volumes({0: SMALL})
+    leader = group.brokers[0]
+    group.create_topic("handed")
+    group.wait_full_isr("handed")
+    assert group.wait_leader("handed") == 0
+    sent = SentRecords(producer_of(group.bootstrap()), "handed")
+    send(sent, MORE_THAN_ONE_VOLUME)
+    sent.settle()
+    assert group.wait_leader("handed", other_than=0) in (1, 2)
+    assert leader.last_line(FULL) is not None
+    assert leader.runs()
+    remount(leader.data_dir, GROWN)
+    group.wait_full_isr("handed")
+    assert read_all(group.bootstrap(), "handed", MORE_THAN_ONE_VOLUME) == sent.offsets
+    for broker in group.brokers:
+        assert broker.runs()
         broker.check_log()
 
 
