@@ -63,7 +63,8 @@ def test_all_volumes_full_at_once_and_grown_lose_nothing(on_volumes: OnVolumes) 
     group = on_volumes(dict.fromkeys(range(3), SMALL))
     group.create_topic("full", partitions=3)
     group.wait_full_isr("full", 3)
-    producer = producer_of(group.bootstrap())
+    # Megabytes that are refused ten times a second leave a slow machine no time for reads.
+    producer = producer_of(group.bootstrap(), retry_max_ms=1_000)
     everything = [SentRecords(producer, "full", partition=number) for number in range(3)]
     for sent in everything:
         send(sent, MORE_THAN_FITS)
