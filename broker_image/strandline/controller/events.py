@@ -96,6 +96,14 @@ class ProbeResponseReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseHolderProbed:
+    """Response to `ProbeLeaseHolder`."""
+
+    request_id: int
+    verdict: ProbeVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChangeRequested(SessionEvent):
     """AlterPartition of one partition; then `ReplyAlterPartition` with the same ids."""
 
@@ -160,6 +168,7 @@ ElectionEvent = (
     store_events.LeaseObserved
     | store_events.LeaseResponseReceived
     | store_events.HolderDied
+    | LeaseHolderProbed
     | store_events.EpochFloorRead
     | store_events.ControllerRecordResponseReceived
     | store_events.ControllerEpochSeen

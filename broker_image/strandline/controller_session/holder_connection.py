@@ -12,7 +12,8 @@ nothing.
     Lease released                     Redialling <------verdict------- Probing
                                           ^-------------------------------'
 
-A Lease that changes hands leads from every state to LookingUp (or NoHolder).
+A Lease that changes hands leads from every state to LookingUp (or NoHolder). Each redialling reads
+the Lease, too. A controller that introduces itself is dialled at once, from every state but Open.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from dataclasses import dataclass, replace
 
 from strandline.backoff import Backoff
 from strandline.controller.death_probes import proves_death
-from strandline.controller.events import HostedReplica, ProbeVerdict
+from strandline.controller.effects import Introduction
+from strandline.controller.events import ProbeVerdict
 from strandline.controller.store_events import HolderDied
 from strandline.model import GRPC_LISTENER, Endpoint, HolderIdentity, Registration
 
 from . import effects
 from .effects import Effect
 from .events import HolderLookedUp, HolderProbed, StreamBroken
-from .hosting import HostedReplicas, hosted_by
-from .messages import BrokerMessage, Heartbeat, Hello
+from .hosting import HostedReplicas, hello_of, hosted_by
+from .messages import BrokerMessage, Heartbeat
 from .timing import ControllerSessionTiming
 
 
@@ -134,10 +136,10 @@ class HolderConnection:
             return []
         return [effects.SendMessage(session_id=state.session_id, message=message)]
 
-    def on_volume_changed(self, *, is_full: bool) -> list[Effect]:
-        """Say so at once; every later heartbeat repeats it."""
+    def on_volume_changed(self, now_ms: int, *, is_full: bool) -> list[Effect]:
+        """Say so with a heartbeat at once; every later one repeats it."""
         self._is_full = is_full
-        return self._send_heartbeat(hosted=None)
+        return self._beat(self.state, now_ms) if isinstance(self.state, Open) else []
 
     def on_holder_observed(self, identity: str) -> list[Effect]:
         """Follow the Lease: a new holder ends lookup, stream and probe of the former one."""
@@ -148,6 +150,28 @@ class HolderConnection:
         if isinstance(self.state, Open):
             return [effects.CloseStream(session_id=self.state.session_id), *self._look_up()]
         return self._look_up()
+
+    def on_holder_read(self, identity: str) -> list[Effect]:
+        """Follow a read of the Lease, unless a session is open: the read may be older."""
+        return [] if self.is_open else self.on_holder_observed(identity)
+
+    def on_introduced(self, found: Introduction, now_ms: int) -> list[Effect]:
+        """Dial the controller that says it has no session with this broker (ADR 0031).
+
+        An open session ends only for a controller of a higher epoch than this broker has obeyed.
+        """
+        state, obeyed = self.state, self._replicas.controller_epoch
+        identity = HolderIdentity.parse(found.holder_identity)
+        if identity is None or found.controller_epoch < obeyed:
+            return []
+        closing: list[Effect] = []
+        if isinstance(state, Open):
+            if state.holder.identity == identity or found.controller_epoch == obeyed:
+                return []
+            closing.append(effects.CloseStream(session_id=state.session_id))
+        self._holder_identity = found.holder_identity
+        self._redials = 0
+        return closing + self._dial(Holder(identity=identity, endpoint=found.endpoint), now_ms)
 
     def _look_up(self) -> list[Effect]:
         identity = HolderIdentity.parse(self._holder_identity)
@@ -167,26 +191,23 @@ class HolderConnection:
         if holder is None:
             self._redial(now_ms)
             return []
-        session_id, registration = self._next_id(), self._registration
-        self.state = Open(
-            session_id=session_id,
+        return self._dial(holder, now_ms)
+
+    def _dial(self, holder: Holder, now_ms: int) -> list[Effect]:
+        """Open a stream, and say hello."""
+        self.state = opened = Open(
+            session_id=self._next_id(),
             holder=holder,
             due_ms=now_ms + self._timing.heartbeat_interval_ms,
             report_due_ms=now_ms + self._timing.hosted_report_interval_ms,
         )
         dial = effects.DialHolder(
-            session_id=session_id, broker_id=holder.identity.broker_id, endpoint=holder.endpoint
+            session_id=opened.session_id,
+            broker_id=holder.identity.broker_id,
+            endpoint=holder.endpoint,
         )
-        hello = Hello(
-            broker_id=registration.broker_id,
-            broker_epoch=registration.broker_epoch,
-            clean_since_epoch=registration.clean_since_epoch,
-            incarnation=registration.incarnation,
-            highest_controller_epoch=self._replicas.controller_epoch,
-            hosted=hosted_by(self._replicas),
-        )
-        full = self._send_heartbeat(hosted=None) if self._is_full else []
-        return [dial, *self.send(hello), *full]
+        hello = self.send(hello_of(self._registration, self._replicas))
+        return [dial, *hello, *(self._beat(opened, now_ms) if self._is_full else [])]
 
     def _redial(self, now_ms: int) -> None:
         """Look the holder up again after a pause, which grows each time."""
@@ -255,7 +276,8 @@ class HolderConnection:
             return self._beat(state, now_ms)
         if isinstance(state, Probing):
             return self._probe(state.holder, refusals=state.refusals)
-        return self._look_up()
+        # The watch of the Lease may be broken without an error.
+        return [effects.ReadHolder(), *self._look_up()]
 
     def report_with_next_heartbeat(self) -> None:
         """Let the next heartbeat carry a hosted report."""
@@ -270,9 +292,6 @@ class HolderConnection:
             hosted = hosted_by(self._replicas)
             state = replace(state, report_due_ms=now_ms + self._timing.hosted_report_interval_ms)
         self.state = replace(state, due_ms=now_ms + self._timing.heartbeat_interval_ms)
-        return self._send_heartbeat(hosted=hosted)
-
-    def _send_heartbeat(self, *, hosted: tuple[HostedReplica, ...] | None) -> list[Effect]:
         broker_epoch = self._registration.broker_epoch
         return self.send(Heartbeat(broker_epoch=broker_epoch, hosted=hosted, is_full=self._is_full))
 
