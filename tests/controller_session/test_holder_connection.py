@@ -346,7 +346,7 @@ def test_a_change_of_the_volume_is_told_at_once_and_by_every_heartbeat_and_to_th
 ):
     session = opened()
     (told,) = session.step(VolumeChanged(is_full=True), 100)
-    (repeated,) = session.step(TimePassed(), 500)
+    (repeated,) = session.step(TimePassed(), 600)
     for effect in (told, repeated):
         assert isinstance(effect, SendMessage)
         assert effect.message == Heartbeat(broker_epoch=EPOCH, hosted=None, is_full=True)
