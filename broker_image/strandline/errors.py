@@ -81,6 +81,10 @@ class LogDirectoryFailed(StorageError):
     """Reading or writing a log directory failed; carries the directory and the cause."""
 
 
+class LogDirectoryFull(LogDirectoryFailed):
+    """A write found no space; nothing that was written before it is in doubt."""
+
+
 class CheckpointMalformed(StorageError):
     """A checkpoint or state file does not have the promised form."""
 

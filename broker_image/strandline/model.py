@@ -46,6 +46,7 @@ class ElectionKind(Enum):
     NEW = "new"
     OFFLINE = "offline"
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
+    VOLUME_FULL = "volume_full"
     UNCLEAN = "unclean"
 
 

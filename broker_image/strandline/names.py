@@ -306,6 +306,18 @@ LOG_DIRECTORY_FAILED = _broker_gauge(
     "1 once the log directory can no longer be read or written.",
     kafka="kafka.log:LogManager OfflineLogDirectoryCount",
 )
+LOG_DIRECTORY_TOTAL_BYTES = _broker_gauge(
+    "strandline_log_directory_total_bytes",
+    "Size of the volume of the log directory.",
+)
+LOG_DIRECTORY_FREE_BYTES = _broker_gauge(
+    "strandline_log_directory_free_bytes",
+    "Bytes of that volume that are free.",
+)
+LOG_DIRECTORY_FULL = _broker_gauge(
+    "strandline_log_directory_full",
+    "1 while records of clients are refused because the volume is filled beyond log.dir.fill.max.",
+)
 LOG_TRASH_BYTES = _broker_gauge(
     "strandline_log_trash_bytes", "Bytes of deleted logs that can still be brought back."
 )
@@ -338,7 +350,7 @@ CONTROLLER_EVENT_SECONDS = _controller_histogram(
 )
 LEADER_ELECTIONS_TOTAL = _controller_counter(
     "strandline_leader_elections_total",
-    "Elections; kind is new, offline, controlled_shutdown or unclean.",
+    "Elections; kind is new, offline, controlled_shutdown, volume_full or unclean.",
     "kind",
     kafka="kafka.controller:ControllerStats LeaderElectionRateAndTimeMs, "
     "UncleanLeaderElectionsPerSec",

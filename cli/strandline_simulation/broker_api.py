@@ -46,7 +46,11 @@ class SimulatedBrokerApi:
         return bool(self._consumes)
 
     def on_produce(self, client: Address, request: ProduceRequest) -> None:
-        """Take a producer's batch."""
+        """Take a producer's batch; refuse it without room on the volume."""
+        if self._environment.disks[self._port.broker_id].is_full:
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+            self._respond(client, ClientResponse(request_id=request.request_id, error=error))
+            return
         request_id = next(self._request_ids)
         self._produces[request_id] = (client, request)
         self._port.step_core(

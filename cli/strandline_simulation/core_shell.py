@@ -96,8 +96,13 @@ class SimulatedCoreShell:
         self.step(replace(event, request_id=request_id))
 
     def on_fetch_response(self, response: FetchResponseReceived) -> None:
-        """Take a leader's response, also a late one."""
+        """Take a leader's response, also a late one; without room for it, the fetch has failed."""
         stream = self._leader_streams.get(response.leader)
+        if self._disk.is_full and any(fetched.batches for fetched in response.partitions):
+            if stream is not None:
+                del self._leader_streams[response.leader]
+            self.step(FetchFailed(request_id=response.request_id, leader=response.leader))
+            return
         if stream is not None and stream.request_id == response.request_id:
             stream.request_id = None
         self.step(response)

@@ -140,6 +140,16 @@ class SimulatedDisk:
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     state_writes: list[PersistState] = field(default_factory=list)
     unclean_up_to_epoch: BrokerEpoch = BrokerEpoch(-1)
+    is_full: bool = False
+    """Whether there is no room for records; state and checkpoints have theirs (ADR 0024)."""
+
+    def fill(self) -> None:
+        """Have no room for records."""
+        self.is_full = True
+
+    def grow(self) -> None:
+        """Have room for records again."""
+        self.is_full = False
 
     def create_log(self, tp: TopicPartition) -> None:
         """Have a log, an empty one if there is none."""

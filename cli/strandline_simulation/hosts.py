@@ -38,8 +38,9 @@ class Hosts:
         return {broker.broker_id: broker for broker in brokers if broker.is_listening}
 
     def wake_all(self) -> None:
-        """Let every paused process go on, and start what does not run."""
+        """Let every paused process go on, start what does not run, and let all volumes grow."""
         for broker_id, host in self._hosts.items():
+            self._grow_volume(broker_id)
             if host.process is not None:
                 host.process.life.resume()
             self._start(broker_id)
@@ -71,6 +72,21 @@ class Hosts:
         self._power_off(broker_id, away_ms)
         log_dir_id = f"dir-{broker_id}-{self._hosts[broker_id].boots}"
         self._environment.disks[broker_id].wipe(log_dir_id)
+
+    def fill_volume(self, broker_id: BrokerId, for_ms: int) -> None:
+        """Let the volume have no room for records for a time."""
+        self._environment.disks[broker_id].fill()
+        self._tell_volume(broker_id)
+        self._environment.virtual_time.after(for_ms, self._grow_volume, broker_id)
+
+    def _grow_volume(self, broker_id: BrokerId) -> None:
+        self._environment.disks[broker_id].grow()
+        self._tell_volume(broker_id)
+
+    def _tell_volume(self, broker_id: BrokerId) -> None:
+        process = self._hosts[broker_id].process
+        if process is not None and process.broker is not None:
+            process.broker.note_volume()
 
     def _power_off(self, broker_id: BrokerId, away_ms: int) -> None:
         self._end_process(broker_id)

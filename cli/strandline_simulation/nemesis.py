@@ -189,6 +189,13 @@ def api_slow(nemesis: Nemesis, fault: Fault) -> None:
     nemesis.environment.api.hold_back(nemesis.target(fault), nemesis.until_ms(fault))
 
 
+@_kind("volume_full")
+def volume_full(nemesis: Nemesis, fault: Fault) -> None:
+    """Leave no room for records on the volume of the target; then let it grow."""
+    target = nemesis.target(fault)
+    nemesis.hosts.fill_volume(target, fault.for_ms)
+
+
 @_kind("watch_lost")
 def watch_lost(nemesis: Nemesis, fault: Fault) -> None:
     """End the target's watches with 410 Gone."""

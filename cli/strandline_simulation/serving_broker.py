@@ -17,6 +17,7 @@ from strandline.controller_session.events import (
     ControllerIntroduced,
     HolderObserved,
     ShutdownBegun,
+    VolumeChanged,
 )
 from strandline.controller_session.events import Event as SessionEvent
 from strandline.controller_session.messages import BrokerMessage, ControllerMessage
@@ -105,6 +106,7 @@ class ServingBroker:
             self.step_core(ReplicaLoaded(hosted=hosted))
         self.step_controller(ControllerEpochSeen(controller_epoch=self._disk.controller_epoch))
         environment.api.watch_lease(life, self._observe_lease)
+        self.note_volume()
 
     @property
     def alive(self) -> bool:
@@ -126,6 +128,10 @@ class ServingBroker:
     def active_epoch(self) -> ControllerEpoch | None:
         """The epoch of the active controller here, None while it is inactive."""
         return self._controller.epoch
+
+    def note_volume(self) -> None:
+        """Look whether the volume has room, as a real broker does twice a second."""
+        self.life.deliver(self.step_session, VolumeChanged(is_full=self._disk.is_full))
 
     def receive(self, source: Address, value: object) -> None:
         """Take a value that arrived here; later if the process is paused."""

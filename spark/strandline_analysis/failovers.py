@@ -45,6 +45,7 @@ observed.
 KINDS: Final = {
     "unclean": "unclean",
     "controlled_shutdown": "controlled",
+    "volume_full": "controlled",
     "offline": "broker_failure",
 }
 """Kind by the label `kind` of the controllers' counter; `new` is no failover."""

@@ -71,6 +71,11 @@ def test_a_single_value_overrides_its_profile_and_leaves_the_rest(tmp_path: Path
     assert config.timing.broker_session_timeout_ms == DEMO.broker_session_timeout_ms
 
 
+def test_a_fraction_may_be_written_as_an_integer(tmp_path: Path) -> None:
+    assert load(tmp_path, "log.dir.fill.max: 1\n").storage.fill_max == 1.0
+    assert load(tmp_path, "log.dir.fill.max: 0.5\n").storage.fill_max == 0.5
+
+
 def test_the_environment_names_data_directory_and_ports(tmp_path: Path) -> None:
     config = load(tmp_path, "log.dir: /elsewhere\n", DATA_DIR="/data", GRPC_PORT="0")
     assert config.storage.data_dir == "/data"
@@ -87,6 +92,10 @@ def test_the_environment_names_data_directory_and_ports(tmp_path: Path) -> None:
         ("replica.lag.time.max.ms: '5000'", ("replica.lag.time.max.ms", "an integer")),
         ("replica.lag.time.max.ms: null", ("replica.lag.time.max.ms", "an integer")),
         ("log.segment.bytes: 13", ("log.segment.bytes", "from 14 to 2147483647")),
+        ("log.dir.fill.max: 1.5", ("log.dir.fill.max", "a fraction from 0.1 to 1.0")),
+        ("log.dir.fill.max: 0", ("log.dir.fill.max", "a fraction from 0.1 to 1.0")),
+        ("log.dir.fill.max: .nan", ("log.dir.fill.max", "a fraction")),
+        ("log.dir.fill.max: '0.9'", ("log.dir.fill.max", "a fraction")),
         ("log.dir: ''", ("log.dir", "1 to 4096 characters")),
         ("timing: fast", ("timing", "demo, safe")),
         ("timing: demo\ntiming: safe", ("timing", "twice")),

@@ -31,6 +31,7 @@ from strandline.controller_session.events import (
     MessageReceived,
     StreamBroken,
     TimePassed,
+    VolumeChanged,
 )
 from strandline.controller_session.holder_connection import (
     ConnectionState,
@@ -338,6 +339,29 @@ def test_heartbeats_are_sent_and_carry_what_is_hosted_now_and_then() -> None:
     assert session.step(TimePassed(), 1_500) == heartbeat(HOSTED)
     assert session.step(TimePassed(), 2_000) == heartbeat()
     assert session.step(TimePassed(), 2_700) == heartbeat(HOSTED)
+
+
+def test_a_change_of_the_volume_is_told_at_once_and_by_every_heartbeat_and_to_the_next_holder() -> (
+    None
+):
+    session = opened()
+    (told,) = session.step(VolumeChanged(is_full=True), 100)
+    (repeated,) = session.step(TimePassed(), 600)
+    for effect in (told, repeated):
+        assert isinstance(effect, SendMessage)
+        assert effect.message == Heartbeat(broker_epoch=EPOCH, hosted=None, is_full=True)
+    assert session.step(VolumeChanged(is_full=False)) == heartbeat()
+    session.step(VolumeChanged(is_full=True))
+    session.step(HolderObserved(holder_identity="broker-3/uid/three"))
+    assert session.step(VolumeChanged(is_full=True)) == [], "no session is open"
+    (find,) = session.step(HolderObserved(holder_identity=SIGNED))
+    assert isinstance(find, FindHolder)
+    effects = session.step(
+        HolderLookedUp(lookup_id=find.lookup_id, registration=registration(find.broker_id))
+    )
+    messages = [each.message for each in effects if isinstance(each, SendMessage)]
+    assert [type(message) for message in messages] == [Hello, Heartbeat]
+    assert messages[1] == Heartbeat(broker_epoch=EPOCH, hosted=None, is_full=True)
 
 
 def test_refused_session_is_closed_and_the_holder_dialled_again_without_a_probe() -> None:

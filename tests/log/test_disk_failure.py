@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.errors import LogDirectoryFailed
+from strandline.errors import LogDirectoryFailed, LogDirectoryFull
 from strandline.log.checkpoint import EpochCheckpoint
 from strandline.log.partition_log import PartitionLog
 from strandline.log.recovery import load_logs
@@ -58,6 +58,8 @@ def test_full_disk_fails_the_append_and_keeps_what_was_written(small_disk: Path)
     log = workshop.create()
     failure = fill_until_refused(log)
     assert str(failure) == f"{workshop.folder}: append: ENOSPC"
+    assert isinstance(failure, LogDirectoryFull)
+    assert next(workshop.folder.glob("*.log")).stat().st_size == log.size_bytes
     written = log.log_end_offset
     assert written > 50
     refuses_all_changes(log)
@@ -90,6 +92,27 @@ def test_full_disk_fails_the_creation(small_disk: Path) -> None:
     with pytest.raises(LogDirectoryFailed, match="create: ENOSPC"):
         workshop.create()
     assert not workshop.folder.exists()
+
+
+def test_a_full_disk_serves_reads_of_a_log_without_indexes(small_disk: Path) -> None:
+    workshop = Workshop(small_disk, TopicSettings(segment_bytes=30_000))
+    log = workshop.create()
+    fill_until_refused(log)
+    wanted, end = content(log), log.log_end_offset
+    log.close()
+    for index in workshop.folder.glob("*.index"):
+        index.unlink()
+    with pytest.raises(OSError, match="No space left"):
+        (small_disk / "ballast").write_bytes(bytes(2 << 20))
+    again = workshop.open()
+    assert (again.log_end_offset, content(again)) == (end, wanted)
+    workshop.pool.close()
+    for index in workshop.folder.glob("*.index"):
+        index.unlink()
+    with pytest.raises(OSError, match="No space left"):
+        (small_disk / "more").write_bytes(bytes(2 << 20))
+    assert content(again) == wanted
+    again.close()
 
 
 def test_disk_turned_read_only_fails_open_and_checkpoint(small_disk: Path) -> None:
@@ -132,21 +155,24 @@ def test_write_cut_short_by_the_system_is_not_counted(tmp_path: Path) -> None:
     assert next(workshop.folder.glob("*.log")).stat().st_size == size
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
 def test_failed_fsync_is_never_retried_into_success(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
+    """An fsync that finds no space (a thin volume, NFS) has lost pages like any other."""
     log = Workshop(tmp_path, BIG).create()
     append(log)
     log.flush()
     append(log)
 
     def failing(_: int) -> None:
-        raise OSError(errno.EIO, "the disk lost it")
+        raise OSError(number, "the disk lost it")
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", failing)
-        with pytest.raises(LogDirectoryFailed, match="fsync: EIO"):
+        with pytest.raises(LogDirectoryFailed, match="fsync: E") as caught:
             log.flush()
+    assert not isinstance(caught.value, LogDirectoryFull)
     assert log.recovery_point == 1
     refuses_all_changes(log)
     log.close()
@@ -169,6 +195,22 @@ def test_failed_fsync_before_the_ack_fails_the_append(
     log.close()
 
 
+def test_a_roll_that_fails_is_no_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Workshop(tmp_path, TopicSettings(segment_bytes=400)).create()
+    append(log, value=b"v" * 300)
+
+    def failing(*_: object) -> int:
+        raise OSError(errno.EIO, "the disk is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", failing)
+        with pytest.raises(LogDirectoryFailed, match="append: EIO") as caught:
+            append(log, value=b"v" * 300)
+    assert not isinstance(caught.value, LogDirectoryFull)
+    refuses_all_changes(log)
+    log.close()
+
+
 def test_file_cut_by_another_process_fails_the_read(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path, BIG)
     log = workshop.create()
@@ -176,6 +218,19 @@ def test_file_cut_by_another_process_fails_the_read(tmp_path: Path) -> None:
     os.truncate(next(workshop.folder.glob("*.log")), 100)
     with pytest.raises(LogDirectoryFailed, match="read: EIO"):
         content(log)
+
+
+def test_changed_bytes_fail_the_read(tmp_path: Path) -> None:
+    """A leader that cannot read what it wrote may not go on leading."""
+    workshop = Workshop(tmp_path, BIG)
+    log = workshop.create()
+    append(log, value=VALUE)
+    append(log, value=VALUE)
+    with next(workshop.folder.glob("*.log")).open("r+b") as file:
+        file.write(b"\xff" * 32)
+    with pytest.raises(LogDirectoryFailed, match="read: CORRUPT_MESSAGE"):
+        log.read(from_offset=0, up_to_offset=1, max_bytes=1)
+    refuses_all_changes(log)
 
 
 def test_data_directory_that_is_gone_fails_the_load(tmp_path: Path) -> None:

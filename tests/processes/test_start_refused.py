@@ -87,19 +87,27 @@ def test_a_read_only_directory_is_refused_with_its_remedy(
     assert cause.startswith(f"data directory {path} is read-only: mount the volume writable")
 
 
-def test_a_full_directory_is_refused_with_its_remedy_and_taken_once_there_is_space(
+def test_a_broker_on_a_full_volume_waits_with_the_remedy_and_goes_on_once_there_is_space(
     volume: Mount, without_api: BrokerProgram
 ) -> None:
     path = volume("size=64k")
     filler = path / "filler"
     with pytest.raises(OSError, match="No space left"):
         filler.write_bytes(bytes(128 << 10))
-    cause = refusal_of(without_api, path)
-    assert cause.startswith(f"data directory {path} is full: free space")
-    assert filler.exists()
-    filler.unlink()
     without_api.start(data_dir=path)
-    without_api.wait_for("waiting")
+    waiting = without_api.wait_for("waiting")
+    assert waiting["waiting_for"] == "space"
+    assert waiting["cause"] == f"data directory {path} is full: free space or let the volume grow"
+    assert without_api.get("/live")[0] == 200
+    filler.unlink()
+
+    def waits_for_registration() -> bool:
+        line = without_api.last_line("waiting")
+        assert line is not None
+        assert line["waiting_for"] == "registration", line
+        return True
+
+    eventually(waits_for_registration, TWO_REPORTS_LIMIT_MS, "the wait for the API server")
 
 
 def test_a_waiting_broker_logs_what_it_waits_for_every_ten_seconds(

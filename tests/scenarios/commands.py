@@ -83,6 +83,8 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "heartbeat broker=1 controller=0 session=2 broker_epoch=7",
         ),
         Command(controller_commands.report, "report broker=1"),
+        Command(controller_commands.fill_volume, "fill_volume broker=1"),
+        Command(controller_commands.grow_volume, "grow_volume broker=1"),
         Command(controller_commands.shutdown, "shutdown broker=1"),
         Command(controller_commands.stop, "stop controller=0"),
         Command(controller_commands.freeze, "freeze controller=0"),

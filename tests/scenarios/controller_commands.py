@@ -138,6 +138,24 @@ def heartbeat(
     story.world.deliver(controller, event)
 
 
+def fill_volume(story: Story, *, broker: int) -> None:
+    """Let a broker's volume have no room for records; its heartbeats say so from now on."""
+    story.world.full.add(broker)
+    _tell_volume(story, broker)
+
+
+def grow_volume(story: Story, *, broker: int) -> None:
+    """Let a broker's volume have room again."""
+    story.world.full.remove(broker)
+    _tell_volume(story, broker)
+
+
+def _tell_volume(story: Story, broker: int) -> None:
+    heartbeat = story.world.heartbeat_of(broker)
+    if broker in story.world.sessions and heartbeat is not None:
+        story.world.deliver(story.world.sessions[broker][0], heartbeat)
+
+
 def shutdown(story: Story, *, broker: int, broker_epoch: int | None = None) -> None:
     """Let a broker announce that its process will end."""
     node_id, session_id = story.world.sessions[broker]

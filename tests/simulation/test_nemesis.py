@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.model import BrokerId
+from strandline.model import NO_LEADER, BrokerId
 from strandline_simulation.nemesis import KINDS, FaultKind, Nemesis
 from strandline_simulation.plan import Fault, Plan
 from strandline_simulation.plan_generator import draw_plan
@@ -60,6 +60,40 @@ def test_with_one_replica_in_sync_no_broker_may_lose_data() -> None:
     world = _world(plan=replace(JOIN_BELOW_EPOCH_START, min_insync_replicas=1))
     assert not world.environment.loss_budget.may_lose(BrokerId(1))
     assert world.environment.loss_budget.may_lose(BrokerId(0)), "it hosts nothing"
+
+
+def test_a_full_volume_moves_the_leadership_and_no_member_leaves_the_isr_for_it() -> None:
+    world = _world(Fault(at_ms=1_500, kind="volume_full", target="leader:0", for_ms=10_000))
+
+    def leader_and_isr_at(ms: int) -> tuple[BrokerId, set[BrokerId]]:
+        _run_until(world, ms)
+        found = world.environment.api.store.partitions["topic-0"].state
+        assert found is not None
+        return found.leader, set(found.isr_ids)
+
+    before, isr_before = leader_and_isr_at(1_400)
+    after, isr_after = leader_and_isr_at(1_900)
+    assert after in isr_before - {before}
+    assert before in isr_after
+    assert world.environment.disks[before].is_full
+
+
+def test_all_volumes_full_at_once_keep_their_leaders_and_acknowledge_nothing() -> None:
+    faults = [
+        Fault(at_ms=1_500, kind="volume_full", target=str(broker), for_ms=2_000)
+        for broker in (1, 2, 3)
+    ]
+    world = _world(*faults)
+
+    def acknowledged_at(ms: int) -> int:
+        _run_until(world, ms)
+        found = world.environment.api.store.partitions["topic-0"].state
+        assert found is not None
+        assert found.leader != NO_LEADER
+        return sum(len(each) for each in world.environment.invariants.acknowledged.values())
+
+    while_full = acknowledged_at(2_000)
+    assert acknowledged_at(3_400) == while_full
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -22,8 +22,11 @@ READ_LIMIT_MS = 30_000
 SILENT_BROKER_MS = 2_000
 
 
-def producer_of(bootstrap: str, *, acks: str = "all") -> Producer:
-    """Return a producer that notices failovers quickly; idempotent if acks is all."""
+def producer_of(bootstrap: str, *, acks: str = "all", retry_max_ms: int = 100) -> Producer:
+    """Return a producer that notices failovers quickly; idempotent if acks is all.
+
+    It tries a refused batch again at least once in retry_max_ms.
+    """
     return Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -31,7 +34,7 @@ def producer_of(bootstrap: str, *, acks: str = "all") -> Producer:
             "enable.idempotence": acks == "all",
             "linger.ms": 2,
             "retry.backoff.ms": 20,
-            "retry.backoff.max.ms": 100,
+            "retry.backoff.max.ms": retry_max_ms,
             "delivery.timeout.ms": DELIVERY_LIMIT_SECONDS * 1000,
             # A frozen leader keeps its connections open: only this timeout ends the wait for it.
             "socket.timeout.ms": SILENT_BROKER_MS,

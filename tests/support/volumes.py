@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,3 +19,23 @@ def mounted_tmpfs(path: Path, options: str) -> Iterator[Path]:
         yield path
     finally:
         subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def remount(path: Path, options: str) -> None:
+    """Change the bounds of a mounted tmpfs, as a volume that grows."""
+    subprocess.run(["mount", "-o", f"remount,{options}", str(path)], check=True)
+
+
+def used_inodes(path: Path) -> int:
+    """Return how many files and folders a file system holds."""
+    volume = os.statvfs(path)
+    return volume.f_files - volume.f_ffree
+
+
+def fill_volume(path: Path, name: str = "filler") -> Path:
+    """Write a file until there is no space, and return it."""
+    filler = path / name
+    with filler.open("wb", buffering=0) as file:
+        while os.statvfs(path).f_bavail:
+            file.write(bytes(4096))
+    return filler

@@ -1,6 +1,6 @@
 """How a setting is declared and checked: key, type, accepted range.
 
-A concern is a frozen dataclass whose fields are made with `integer` or `text`. Loading
+A concern is a frozen dataclass whose fields are made with `integer`, `fraction` or `text`. Loading
 refuses unknown keys: a misspelt key must not silently leave a default in place, because
 several defaults decide about durability.
 """
@@ -19,8 +19,8 @@ _METADATA_KEY = "strandline.setting"
 INT64_MAX: Final = (1 << 63) - 1
 TEXT_MAX: Final = 4096
 
-Value = int | str
-Plain = TypeVar("Plain", int, str)
+Value = int | float | str
+Plain = TypeVar("Plain", int, float, str)
 Concern = TypeVar("Concern")
 
 
@@ -31,15 +31,17 @@ class Setting:
     key: str
     """Key in the configuration file; Kafka's where Kafka has one."""
     kind: type
-    """int or str."""
-    minimum: int = 0
-    maximum: int = 0
+    """int, float or str."""
+    minimum: float = 0
+    maximum: float = 0
     choices: tuple[str, ...] = ()
 
     def accepted(self) -> str:
         """Return the accepted values in words, for an error message."""
         if self.kind is int:
             return f"an integer from {self.minimum} to {self.maximum}"
+        if self.kind is float:
+            return f"a fraction from {self.minimum} to {self.maximum}"
         if self.choices:
             return "one of " + ", ".join(self.choices)
         return f"a text of {self.minimum} to {self.maximum} characters"
@@ -47,12 +49,14 @@ class Setting:
     def check(self, value: object) -> Value:
         """Return an accepted value; otherwise ConfigError names the key and the accepted values."""
         # bool is a subclass of int: `true` must not pass as the number 1.
+        if self.kind is float and type(value) is int:
+            value = float(value)
         if type(value) is self.kind and self._in_range(value):
-            return value  # type: ignore[return-value]  # kind is int or str
+            return value  # type: ignore[return-value]  # kind is int, float or str
         raise ConfigError(f"{self.key}: {value!r} is not accepted; give {self.accepted()}")
 
     def _in_range(self, value: object) -> bool:
-        if isinstance(value, int):
+        if isinstance(value, int | float):
             return self.minimum <= value <= self.maximum
         if self.choices:
             return value in self.choices
@@ -62,6 +66,11 @@ class Setting:
 def integer(key: str, default: int, bounds: tuple[int, int]) -> int:
     """Declare an integer field; bounds are the smallest and the largest accepted value."""
     return _declare(Setting(key=key, kind=int, minimum=bounds[0], maximum=bounds[1]), default)
+
+
+def fraction(key: str, default: float, bounds: tuple[float, float]) -> float:
+    """Declare a part of a whole; bounds are the smallest and the largest accepted value."""
+    return _declare(Setting(key=key, kind=float, minimum=bounds[0], maximum=bounds[1]), default)
 
 
 def text(key: str, default: str, *, minimum: int = 0) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .declaration import INT64_MAX, integer, text
+from .declaration import INT64_MAX, fraction, integer, text
 
 _MIB = 1 << 20
 
@@ -37,6 +37,11 @@ class StorageConfig:
     """File that names the boot of the machine. In the same boot the page cache survived, so a
     killed broker lost nothing. If the file is unreadable or empty, every start without a
     clean-shutdown marker counts as unclean."""
+
+    fill_max: float = fraction("log.dir.fill.max", 0.9, (0.1, 1.0))
+    """Part of the volume that may be full before records of clients are refused; followers go on
+    up to the middle between it and a full volume. Brokers that share a file system share its
+    figure. Kafka has no such bound: there a full disk fails the log directory."""
 
     index_interval_bytes: int = integer("log.index.interval.bytes", 4096, (64, 1 << 30))
     """Bytes of log between two entries of an offset index. Kafka's key and default."""

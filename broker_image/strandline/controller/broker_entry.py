@@ -72,11 +72,15 @@ class RegisteredBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live(RegisteredBroker):
-    """What Awaited and InSession share: each counts as live."""
+    """What Awaited and InSession share: each counts as live.
+
+    is_full: by its last heartbeat, the broker refuses records of clients.
+    """
 
     heard_ms: int
     suspicion: Suspicion | None = None
     shutting_down: bool = False
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,7 +154,10 @@ class BrokerEventHandler:
         return found is None or found.partition_epoch < sent.partition_epoch
 
     def _on_heartbeat(self, event: events.HeartbeatReceived, now_ms: int) -> list[ControllerEffect]:
-        """Count a sign of life; fence one of another broker epoch."""
+        """Count a sign of life; fence one of another broker epoch.
+
+        Leaderships move away from a broker whose volume is full, and to one that has room again.
+        """
         active = self._active
         session = active.brokers.in_session(event.broker_id, event.session_id)
         if session is None:
@@ -164,7 +167,12 @@ class BrokerEventHandler:
             return active.close(event.session_id, ErrorCode.NOT_CONTROLLER)
         if event.broker_epoch != session.broker_epoch:
             return self._fence(event, "heartbeat of another process")
-        active.brokers.hear(session, now_ms)
+        full_changed = event.is_full != session.is_full
+        active.brokers.note_volume(session, is_full=event.is_full)
+        heard = active.brokers.in_session(event.broker_id, event.session_id)
+        active.brokers.hear(heard or session, now_ms)
+        if full_changed:
+            active.queue_partitions_of(event.broker_id, now_ms)
         return []
 
     def _on_broken(self, event: events.SessionBroken, now_ms: int) -> list[ControllerEffect]:

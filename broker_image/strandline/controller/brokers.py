@@ -115,6 +115,7 @@ class Brokers:
             reported_ms=now_ms,
             hosted={replica.tp: replica for replica in hello.hosted},
             shutting_down=isinstance(entry, Live) and entry.shutting_down,
+            is_full=isinstance(entry, Live) and entry.is_full,
         )
         self.entries[hello.broker_id] = session
         return session
@@ -126,6 +127,7 @@ class Brokers:
             heard_ms=now_ms,
             suspicion=ProbeDue(suspected_ms=now_ms, due_ms=now_ms),
             shutting_down=session.shutting_down,
+            is_full=session.is_full,
         )
         self.entries[session.broker_id] = awaited
 
@@ -147,6 +149,10 @@ class Brokers:
     def begin_shutdown(self, session: InSession) -> None:
         """Mark a broker that is about to stop: elections choose it no more."""
         self.entries[session.broker_id] = replace(session, shutting_down=True)
+
+    def note_volume(self, session: InSession, *, is_full: bool) -> None:
+        """Note whether a broker takes records of clients: elections prefer those that do."""
+        self.entries[session.broker_id] = replace(session, is_full=is_full)
 
     def hear(self, live: Live, now_ms: int) -> None:
         """Count a sign of life, which ends every suspicion."""

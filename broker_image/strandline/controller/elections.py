@@ -101,7 +101,7 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
         return None
     isr = tuple(_present_entry(broker) for broker in present)
     recovery = recovery_of(present) if stored.recover else Recovery.CLEAN
-    leader = present[0].broker_id
+    leader = min(present, key=_reluctance).broker_id
     first = replace(lost, isr=isr, leader=leader, recovery=recovery, reason="")
     return ElectionDecision(state=first, kind=ElectionKind.NEW)
 
@@ -122,7 +122,10 @@ def may_keep_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerEntr
 
 
 def choose_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]) -> Live | None:
-    """Return the first in-sync replica that is in session, else awaited; none that shuts down."""
+    """Return the first in-sync replica in session with room on its volume.
+
+    Else one in session, else an awaited one; none that shuts down.
+    """
     in_sync = []
     for broker_id in state.replicas:
         broker, entry = brokers.get(broker_id), state.entry_of(broker_id)
@@ -131,7 +134,11 @@ def choose_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]
         clean_since_epoch = broker.registration.clean_since_epoch
         if covers(entry, clean_since_epoch=clean_since_epoch, broker_epoch=broker.broker_epoch):
             in_sync.append(broker)
-    return min(in_sync, key=lambda broker: not isinstance(broker, InSession), default=None)
+    return min(in_sync, key=_reluctance, default=None)
+
+
+def _reluctance(broker: Live) -> tuple[bool, bool]:
+    return not isinstance(broker, InSession), broker.is_full
 
 
 def entries_kept(
@@ -176,18 +183,17 @@ def effective_min_isr(state: PartitionState, topic: StoredTopic | None) -> int:
 
 
 def _decide_led(state: PartitionState, inputs: ElectionInput) -> ElectionDecision | None:
-    """Move a leader that leaves, or that no message reaches; else shrink, follow the settings.
+    """Move a leader that leaves, is full, or that no message reaches; else shrink, follow settings.
 
-    The second one stays where a move would put the partition under min ISR (ADR 0031).
+    The last one stays where a move would put the partition under min ISR (ADR 0031).
     """
-    leader = inputs.brokers.get(state.leader)
-    if isinstance(leader, Live) and leader.shutting_down:
-        successor = choose_leader(state, inputs.brokers)
-        if successor is not None:
-            return _elect(state, inputs, successor, ElectionKind.CONTROLLED_SHUTDOWN)
-    if isinstance(leader, WithoutSession):
-        successor = choose_leader(state, inputs.brokers)
-        if isinstance(successor, InSession):
+    leader, successor = inputs.brokers.get(state.leader), choose_leader(state, inputs.brokers)
+    if isinstance(leader, Live) and leader.shutting_down and successor is not None:
+        return _elect(state, inputs, successor, ElectionKind.CONTROLLED_SHUTDOWN)
+    if isinstance(leader, Live) and isinstance(successor, InSession):
+        if leader.is_full and not successor.is_full:
+            return _elect(state, inputs, successor, ElectionKind.VOLUME_FULL)
+        if isinstance(leader, WithoutSession):
             elected = _elect(state, inputs, successor, ElectionKind.OFFLINE)
             if len(elected.state.isr) >= elected.state.min_insync_replicas:
                 return elected

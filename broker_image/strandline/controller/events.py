@@ -75,9 +75,10 @@ class SessionOpened(SessionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatReceived(SessionEvent):
-    """A broker is alive."""
+    """A broker is alive; is_full: its volume has no room for records of clients."""
 
     broker_epoch: BrokerEpoch
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,10 +75,8 @@ class ControllerSession:
                 return self._on_command_performed(event)
             case events.HolderObserved(holder_identity=identity):
                 return self.connection.on_holder_observed(identity)
-            case events.HolderRead(holder_identity=identity):
-                return self.connection.on_holder_read(identity)
-            case events.ControllerIntroduced(found=found):
-                return self.connection.on_introduced(found, now_ms)
+            case events.HolderRead() | events.ControllerIntroduced() | events.VolumeChanged():
+                return self._on_news(event, now_ms)
             case events.HolderLookedUp():
                 return self.connection.on_holder_looked_up(event, now_ms)
             case events.StreamBroken():
@@ -91,6 +89,19 @@ class ControllerSession:
                 return self._on_shutdown_time(now_ms)
             case _:
                 assert_never(event)
+
+    def _on_news(
+        self,
+        event: events.HolderRead | events.ControllerIntroduced | events.VolumeChanged,
+        now_ms: int,
+    ) -> list[Effect]:
+        match event:
+            case events.HolderRead(holder_identity=identity):
+                return self.connection.on_holder_read(identity)
+            case events.ControllerIntroduced(found=found):
+                return self.connection.on_introduced(found, now_ms)
+            case events.VolumeChanged(is_full=is_full):
+                return self.connection.on_volume_changed(now_ms, is_full=is_full)
 
     def _on_message(self, event: events.MessageReceived, now_ms: int) -> list[Effect]:
         """Take a message, also a late one: its epochs fence it, not its session."""

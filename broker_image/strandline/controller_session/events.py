@@ -88,6 +88,13 @@ class ShutdownBegun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeChanged:
+    """From now on the volume of this broker has no room for records of clients, or has it again."""
+
+    is_full: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimePassed:
     """Sent at or after `ControllerSession.next_wakeup_ms`."""
 
@@ -104,4 +111,5 @@ Event = (
     | StreamBroken
     | HolderProbed
     | ShutdownBegun
+    | VolumeChanged
 )

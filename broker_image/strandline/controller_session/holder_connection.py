@@ -30,8 +30,8 @@ from strandline.model import GRPC_LISTENER, Endpoint, HolderIdentity, Registrati
 from . import effects
 from .effects import Effect
 from .events import HolderLookedUp, HolderProbed, StreamBroken
-from .hosting import HostedReplicas, hosted_by
-from .messages import BrokerMessage, Heartbeat, Hello
+from .hosting import HostedReplicas, hello_of, hosted_by
+from .messages import BrokerMessage, Heartbeat
 from .timing import ControllerSessionTiming
 
 
@@ -113,6 +113,7 @@ class HolderConnection:
         self._replicas = replicas
         self._timing = timing
         self._holder_identity = ""
+        self._is_full = False
         self.state: ConnectionState = NoHolder()
         self._redial_pauses = Backoff(first_ms=timing.redial_ms, max_ms=timing.redial_max_ms)
         self._redials = 0
@@ -134,6 +135,11 @@ class HolderConnection:
         if not isinstance(state, Open):
             return []
         return [effects.SendMessage(session_id=state.session_id, message=message)]
+
+    def on_volume_changed(self, now_ms: int, *, is_full: bool) -> list[Effect]:
+        """Say so with a heartbeat at once; every later one repeats it."""
+        self._is_full = is_full
+        return self._beat(self.state, now_ms) if isinstance(self.state, Open) else []
 
     def on_holder_observed(self, identity: str) -> list[Effect]:
         """Follow the Lease: a new holder ends lookup, stream and probe of the former one."""
@@ -189,25 +195,19 @@ class HolderConnection:
 
     def _dial(self, holder: Holder, now_ms: int) -> list[Effect]:
         """Open a stream, and say hello."""
-        session_id, registration = self._next_id(), self._registration
-        self.state = Open(
-            session_id=session_id,
+        self.state = opened = Open(
+            session_id=self._next_id(),
             holder=holder,
             due_ms=now_ms + self._timing.heartbeat_interval_ms,
             report_due_ms=now_ms + self._timing.hosted_report_interval_ms,
         )
         dial = effects.DialHolder(
-            session_id=session_id, broker_id=holder.identity.broker_id, endpoint=holder.endpoint
+            session_id=opened.session_id,
+            broker_id=holder.identity.broker_id,
+            endpoint=holder.endpoint,
         )
-        hello = Hello(
-            broker_id=registration.broker_id,
-            broker_epoch=registration.broker_epoch,
-            clean_since_epoch=registration.clean_since_epoch,
-            incarnation=registration.incarnation,
-            highest_controller_epoch=self._replicas.controller_epoch,
-            hosted=hosted_by(self._replicas),
-        )
-        return [dial, *self.send(hello)]
+        hello = self.send(hello_of(self._registration, self._replicas))
+        return [dial, *hello, *(self._beat(opened, now_ms) if self._is_full else [])]
 
     def _redial(self, now_ms: int) -> None:
         """Look the holder up again after a pause, which grows each time."""
@@ -292,7 +292,8 @@ class HolderConnection:
             hosted = hosted_by(self._replicas)
             state = replace(state, report_due_ms=now_ms + self._timing.hosted_report_interval_ms)
         self.state = replace(state, due_ms=now_ms + self._timing.heartbeat_interval_ms)
-        return self.send(Heartbeat(broker_epoch=self._registration.broker_epoch, hosted=hosted))
+        broker_epoch = self._registration.broker_epoch
+        return self.send(Heartbeat(broker_epoch=broker_epoch, hosted=hosted, is_full=self._is_full))
 
     def _next_id(self) -> int:
         self._last_id += 1

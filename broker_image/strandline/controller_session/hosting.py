@@ -8,7 +8,9 @@ from strandline.controller.events import HostedReplica
 from strandline.core.effects import ReplyLeaderAndIsr
 from strandline.core.views import PartitionView, RoleName
 from strandline.errors import ErrorCode
-from strandline.model import NO_EPOCH, NO_LEADER, ControllerEpoch, TopicPartition
+from strandline.model import NO_EPOCH, NO_LEADER, ControllerEpoch, Registration, TopicPartition
+
+from .messages import Hello
 
 _TOO_LOW = {
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -69,3 +71,15 @@ def waits_for_rebuild(replicas: HostedReplicas, response: ReplyLeaderAndIsr) -> 
         if view is not None and view.leader == NO_LEADER:
             return True
     return False
+
+
+def hello_of(registration: Registration, replicas: HostedReplicas) -> Hello:
+    """Return the first message of a session."""
+    return Hello(
+        broker_id=registration.broker_id,
+        broker_epoch=registration.broker_epoch,
+        clean_since_epoch=registration.clean_since_epoch,
+        incarnation=registration.incarnation,
+        highest_controller_epoch=replicas.controller_epoch,
+        hosted=hosted_by(replicas),
+    )

@@ -84,10 +84,14 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """This broker is alive; hosted is None unless a hosted report is due."""
+    """This broker is alive; hosted is None unless a hosted report is due.
+
+    is_full: this broker refuses records of clients, for its volume has no room (ADR 0024).
+    """
 
     broker_epoch: BrokerEpoch
     hosted: tuple[HostedReplica, ...] | None
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

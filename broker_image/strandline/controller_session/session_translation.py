@@ -45,9 +45,12 @@ def events_of(
 ) -> Iterator[ControllerEvent]:
     """Yield what a broker's message means to the controller."""
     match message:
-        case Heartbeat(broker_epoch=broker_epoch, hosted=hosted):
+        case Heartbeat(broker_epoch=broker_epoch, hosted=hosted, is_full=is_full):
             yield HeartbeatReceived(
-                session_id=session_id, broker_id=broker_id, broker_epoch=broker_epoch
+                session_id=session_id,
+                broker_id=broker_id,
+                broker_epoch=broker_epoch,
+                is_full=is_full,
             )
             if hosted is not None:
                 yield HostedReported(session_id=session_id, broker_id=broker_id, hosted=hosted)

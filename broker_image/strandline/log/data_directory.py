@@ -22,7 +22,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.core.effects import PersistedPartition
-from strandline.errors import CheckpointMalformed, LogDirectoryFailed, StorageError
+from strandline.errors import (
+    CheckpointMalformed,
+    LogDirectoryFailed,
+    LogDirectoryFull,
+    StorageError,
+)
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -34,8 +39,9 @@ from strandline.model import (
     TopicPartition,
 )
 
-from .files import replace_file, sync_folder
+from .files import is_full, replace_file, sync_folder
 from .partition_folder import parse_folder_name
+from .reserve import give_up_reserve, keep_reserve
 
 LOCK_FILE: Final = ".lock"
 META_FILE: Final = "meta.json"
@@ -53,8 +59,8 @@ _REMEDIES: Final = {
     errno.EROFS: "is read-only: mount the volume writable",
     errno.EACCES: "may not be written by this user: correct its owner, or the pod's fsGroup",
     errno.EPERM: "may not be written by this user: correct its owner, or the pod's fsGroup",
-    errno.ENOSPC: "is full: free space or let the volume grow, then start the broker again",
-    errno.EDQUOT: "is over its quota: free space or raise the quota, then start the broker again",
+    errno.ENOSPC: "is full: free space or let the volume grow",
+    errno.EDQUOT: "is over its quota: free space or raise the quota",
     errno.ENOTDIR: "is not a directory: set log.dir to one",
     errno.EIO: "has a failing disk: move the broker to another volume",
 }
@@ -87,16 +93,17 @@ class DataDirectory:
 
     @classmethod
     def open(cls, path: Path) -> DataDirectory:
-        """Lock a directory, creating it if need be; LogDirectoryFailed names a remedy."""
+        """Lock a directory, creating it if need be; LogDirectoryFailed names a remedy.
+
+        Raises:  LogDirectoryFull if there is no space, not even that of the reserve
+        """
         with _failures_of(path):
             path.mkdir(parents=True, exist_ok=True)
             lock = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with _failures_of(path):
-                # A full or failing disk shows here, before registration.
-                replace_file(path / PROBE_FILE, bytes(PROBE_BYTES))
-                (path / PROBE_FILE).unlink()
+                _probe(path)
         except BlockingIOError as error:
             os.close(lock)
             raise LogDirectoryFailed(
@@ -236,6 +243,18 @@ def read_boot_id(path: Path) -> str:
     return boot_id if len(boot_id) <= BOOT_ID_LENGTH_MAX else ""
 
 
+def _probe(path: Path) -> None:
+    """Write a little: a full or failing disk shows here, before registration."""
+    try:
+        replace_file(path / PROBE_FILE, bytes(PROBE_BYTES))
+    except OSError as error:
+        if not (is_full(error) and give_up_reserve(path)):
+            raise
+        replace_file(path / PROBE_FILE, bytes(PROBE_BYTES))
+    (path / PROBE_FILE).unlink()
+    keep_reserve(path)
+
+
 @contextmanager
 def _failures_of(path: Path) -> Generator[None]:
     """Turn an error of the operating system into one that names the remedy."""
@@ -243,7 +262,8 @@ def _failures_of(path: Path) -> Generator[None]:
         yield
     except OSError as error:
         remedy = _REMEDIES.get(error.errno or 0, f"failed: {error.strerror}")
-        raise LogDirectoryFailed(f"data directory {path} {remedy}") from error
+        kind = LogDirectoryFull if is_full(error) else LogDirectoryFailed
+        raise kind(f"data directory {path} {remedy}") from error
 
 
 def _epoch_from(content: bytes) -> BrokerEpoch | None:

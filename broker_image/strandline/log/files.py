@@ -12,17 +12,51 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from strandline.broker_interface import Buffer
-from strandline.errors import LogDirectoryFailed
+from strandline.errors import CorruptBatch, LogDirectoryFailed, LogDirectoryFull
 
 BUFFERS_PER_WRITE_MAX = 1024
 """Linux takes at most this many buffers in one pwritev (IOV_MAX)."""
 FILE_MODE = 0o640
 
 
-def disk_failed(directory: Path, operation: str, error: OSError) -> LogDirectoryFailed:
+class FsyncFailed(OSError):
+    """The kernel may have dropped pages of this file, whatever the errno says."""
+
+
+def is_full(error: BaseException) -> bool:
+    """Tell whether a call found no space or no quota, and so changed nothing.
+
+    An fsync that finds no space has lost what was written before (thin volumes, NFS).
+    """
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return full and not isinstance(error, FsyncFailed)
+
+
+def disk_failed(
+    directory: Path, operation: str, error: OSError | CorruptBatch
+) -> LogDirectoryFailed:
     """Make the error that takes a log directory offline: directory, operation, errno name."""
+    if isinstance(error, CorruptBatch):
+        return LogDirectoryFailed(f"{directory}: {operation}: {error}")
     name = errno.errorcode.get(error.errno or 0, type(error).__name__)
-    return LogDirectoryFailed(f"{directory}: {operation}: {name}")
+    kind = LogDirectoryFull if is_full(error) else LogDirectoryFailed
+    return kind(f"{directory}: {operation}: {name}")
+
+
+def sync_data(fd: int) -> None:
+    """Make the content of a file durable; FsyncFailed if that fails."""
+    try:
+        os.fdatasync(fd)
+    except OSError as error:
+        raise FsyncFailed(error.errno, error.strerror) from error
+
+
+def sync_file(fd: int) -> None:
+    """Make a file or folder durable; FsyncFailed if that fails."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise FsyncFailed(error.errno, error.strerror) from error
 
 
 def write_all(fd: int, buffers: Sequence[Buffer], position: int) -> None:
@@ -52,7 +86,7 @@ def sync_folder(folder: Path) -> None:
     """Make creations, renames and removals in a folder durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(fd)
+        sync_file(fd)
     finally:
         os.close(fd)
 
@@ -66,7 +100,7 @@ def replace_file(path: Path, content: bytes) -> None:
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
     try:
         write_all(fd, [content], 0)
-        os.fsync(fd)
+        sync_file(fd)
     finally:
         os.close(fd)
     temporary.rename(path)

@@ -17,11 +17,19 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from strandline.broker_interface import Buffer
 from strandline.core.events import SequenceCheck
-from strandline.errors import ErrorCode, InvariantViolation, LogDirectoryFailed, ProtocolError
+from strandline.errors import (
+    CorruptBatch,
+    ErrorCode,
+    InvariantViolation,
+    LogDirectoryFailed,
+    LogDirectoryFull,
+    ProtocolError,
+)
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 
 from .files import disk_failed
@@ -246,8 +254,12 @@ class PartitionLog:
         self._refuse_if_failed()
         try:
             self._segments.append(buffers, batches, segment_max_bytes=self._settings.segment_bytes)
-        except OSError as error:
-            raise self._fail("append", error) from error
+        except (OSError, CorruptBatch) as error:
+            failure = self._fail("append", error)
+            if isinstance(failure, LogDirectoryFull):
+                with suppress(OSError):
+                    self._segments.active.cut_file()
+            raise failure from error
         for header in batches:
             self._note_batch(header)
 
@@ -298,7 +310,7 @@ class PartitionLog:
             self._epochs = [entry for entry in self._epochs if entry.start_offset < end]
             incomplete = self._producers.truncate_to(end)
             self._producers.refill(incomplete, self._segments.headers_backwards())
-        except OSError as error:
+        except (OSError, CorruptBatch) as error:
             raise self._fail("truncate", error) from error
         return end
 
@@ -321,7 +333,7 @@ class PartitionLog:
         The first batch may begin before from_offset; any_size lets it exceed max_bytes.
 
         Raises:  ProtocolError(OFFSET_OUT_OF_RANGE) below the log start or above the log end;
-                 CorruptBatch if the file no longer holds batches there
+                 LogDirectoryFailed also if the file no longer holds batches there
         """
         self._refuse_out_of_range(from_offset)
         try:
@@ -331,7 +343,7 @@ class PartitionLog:
                 max_bytes=max_bytes,
                 any_size=any_size,
             )
-        except OSError as error:
+        except (OSError, CorruptBatch) as error:
             raise self._fail("read", error) from error
 
     def part(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> LogPart:
@@ -346,7 +358,7 @@ class PartitionLog:
                 up_to_offset=min(up_to_offset, self.log_end_offset),
                 max_bytes=max_bytes,
             )
-        except OSError as error:
+        except (OSError, CorruptBatch) as error:
             raise self._fail("read", error) from error
 
     def finish_read(self, part: LogPart, read: LogRead) -> tuple[memoryview, ...]:
@@ -354,14 +366,12 @@ class PartitionLog:
 
         Raises:  ProtocolError(NOT_LEADER_OR_FOLLOWER) after a cut: only a log that another broker
                  leads is cut, and its reader must ask there;
-                 CorruptBatch if the file no longer holds batches there
+                 LogDirectoryFailed also if the file no longer holds batches there
         """
         if part.changes != self._segments.changes:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition=str(self.tp))
-        if isinstance(read.error, OSError):
-            raise self._fail("read", read.error) from read.error
         if read.error is not None:
-            raise read.error
+            raise self._fail("read", read.error) from read.error
         for segment, index in read.loaded:
             segment.adopt_index(index)
         return read.records
@@ -372,7 +382,10 @@ class PartitionLog:
 
     def size_between(self, from_offset: int, up_to_offset: int) -> int:
         """Return the bytes between two offsets of the last segment; reads two index intervals."""
-        return self._segments.size_between(from_offset, min(up_to_offset, self.log_end_offset))
+        try:
+            return self._segments.size_between(from_offset, min(up_to_offset, self.log_end_offset))
+        except (OSError, CorruptBatch) as error:
+            raise self._fail("read", error) from error
 
     def is_recent(self, offset: int, *, within_bytes: int) -> bool:
         """Tell whether all from an offset on is in the last segment and within its last bytes."""
@@ -406,7 +419,7 @@ class PartitionLog:
         if self._failure is not None:
             raise self._failure
 
-    def _fail(self, operation: str, error: OSError) -> LogDirectoryFailed:
+    def _fail(self, operation: str, error: OSError | CorruptBatch) -> LogDirectoryFailed:
         """Remember the first failure: from then on the log refuses changes."""
         self._failure = self._failure or disk_failed(self.folder, operation, error)
         return self._failure

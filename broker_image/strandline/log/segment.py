@@ -20,7 +20,7 @@ from pathlib import Path
 from strandline.broker_interface import Buffer
 
 from .batch_scan import ScanEnd, Window, check_batches, headers
-from .files import FILE_MODE, replace_file, write_all
+from .files import FILE_MODE, is_full, replace_file, sync_data, write_all
 from .index import RELATIVE_MAX, OffsetIndex
 from .record_batch import HEADER_BYTES, BatchHeader
 from .segment_part import OpenFile, SegmentPart
@@ -167,7 +167,10 @@ class Segment:
         os.ftruncate(self._file().fd, self.size_bytes)
 
     def write_index(self) -> None:
-        """Write the index in memory to its file, without fsync: a lost index is rebuilt."""
+        """Write the index in memory to its file, without fsync: a lost index is rebuilt.
+
+        Without space there is none.
+        """
         path = self.path.with_suffix(INDEX_SUFFIX)
         content = self._file().index.to_bytes()
         try:
@@ -175,7 +178,12 @@ class Segment:
                 return
         except FileNotFoundError:
             pass
-        path.write_bytes(content)
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            path.unlink(missing_ok=True)
 
     def release(self) -> None:
         """Close the file; a sealed segment is opened again when it is read."""
@@ -200,7 +208,7 @@ class Segment:
     def sync(self) -> None:
         """Make the content durable; a segment that is not open for writing is durable already."""
         if self._writer is not None:
-            os.fdatasync(self._writer.fd)
+            sync_data(self._writer.fd)
 
     def _file(self) -> OpenFile:
         if self._writer is not None:
@@ -227,7 +235,12 @@ class Segment:
             pass
         for position, header in headers(fd, start=0, end=self.size_bytes):
             index.note(header.base_offset - self.base_offset, position)
-        replace_file(path, index.to_bytes())
+        try:
+            replace_file(path, index.to_bytes())
+        except OSError as error:
+            # A full disk still serves reads; the next read builds the index again.
+            if not is_full(error):
+                raise
         return index
 
     def has_room(self, header: BatchHeader, *, position: int, segment_max_bytes: int) -> bool:

@@ -338,8 +338,11 @@ class Heartbeat(_message.Message):
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     HOSTED_FIELD_NUMBER: _builtins.int
     CARRIES_HOSTED_FIELD_NUMBER: _builtins.int
+    IS_FULL_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     carries_hosted: _builtins.bool
+    is_full: _builtins.bool
+    """the broker refuses records of clients: its volume has no room for them"""
     @_builtins.property
     def hosted(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hosted]:
         """filled at intervals, so that the controller notices a lost command"""
@@ -350,10 +353,11 @@ class Heartbeat(_message.Message):
         broker_epoch: _builtins.int = ...,
         hosted: _abc.Iterable[Global___Hosted] | None = ...,
         carries_hosted: _builtins.bool = ...,
+        is_full: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "carries_hosted", b"carries_hosted", "hosted", b"hosted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "carries_hosted", b"carries_hosted", "hosted", b"hosted", "is_full", b"is_full"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,7 +17,7 @@ DUMP_LOG = "strandline.dump_log"
 DUMP_LOG_ENTRY = "strandline.dump_log.__main__"
 CONFIG = tree.BROKER / "config"
 BROKER_CONFIG = "BrokerConfig"
-DECLARERS = {"integer", "text"}
+DECLARERS = {"fraction", "integer", "text"}
 NOT_READERS = {"check"}
 """Methods of a concern that check a setting and do not use it otherwise."""
 

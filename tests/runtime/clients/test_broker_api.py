@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -12,16 +13,22 @@ from typing import Any, NoReturn
 import pytest
 
 from strandline import component_settings
-from strandline.broker_interface import ProducePartition
+from strandline.broker_interface import ConsumerFetchPartition, ProducePartition
 from strandline.config.replication import ReplicationConfig
 from strandline.config.storage import ConsumerReadConfig, StorageConfig
 from strandline.config.timing import TimingConfig
 from strandline.controller_session.messages import MetadataUpdate
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.effects import AppendAsLeader, CompleteFetch, Effect, ReplyProduce
-from strandline.core.events import Event, LeaderAndIsrReceived, StatePersisted, Ticked
+from strandline.core.events import (
+    Event,
+    LeaderAndIsrReceived,
+    LogDirectoryLost,
+    StatePersisted,
+    Ticked,
+)
 from strandline.core.replicas import Replicas
-from strandline.errors import ErrorCode
+from strandline.errors import ErrorCode, StorageError
 from strandline.kafka_listener.apis.produce import produce
 from strandline.kafka_listener.budget import Budget
 from strandline.kafka_listener.listener_settings import ListenerSettings
@@ -49,12 +56,14 @@ from strandline.runtime.clients.broker_api import BrokerApi
 from strandline.runtime.clients.producer_ids import ProducerIds
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.event_loop.driver import Driver
+from strandline.runtime.storage.disk_space import LOOK_INTERVAL_MS, DiskSpace
 from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.runtime.storage.replica_store import DiskEffect, ReplicaStore
 from tests.log.support.batches import batch
 from tests.log.support.logs import SMALL_INDEX
 from tests.support.counted_calls import calls_of
 from tests.support.eventually import aeventually
+from tests.support.volumes import mounted_tmpfs
 
 TP = TopicPartition(topic_id=TopicId("00000000-0000-4000-8000-000000000001"), partition=0)
 TOPIC = "orders"
@@ -77,18 +86,20 @@ class Node:
 
     def __init__(self, folder: Path, consumer_reads: ConsumerReadConfig = DEFAULT_READS) -> None:
         self.directory = DataDirectory.open(folder)
+        self.failures: list[StorageError] = []
         self._metadata = MetadataCache("cluster")
         self._last_request_id = 0
         self._replicas = Replicas(
             ME, EPOCH, EPOCH, component_settings.core(TimingConfig(), ReplicationConfig())
         )
         clock = Clock()
+        self._looked_ms = 0
         self._driver: Driver[Event, Effect] = Driver(
             self._replicas,
             perform=self._perform,
             tick=Ticked(),
             now_ms=clock.now_ms,
-            on_storage_error=_fail,
+            on_storage_error=self._lose_directory,
             on_broken_promise=_fail,
         )
         self.store = ReplicaStore(
@@ -103,7 +114,7 @@ class Node:
             config=StorageConfig(),
             wall_time_us=clock.wall_time_us,
             on_persisted=lambda token: self._driver.submit(StatePersisted(token=token)),
-            on_failure=_fail,
+            on_failure=lambda error: self._driver.submit(self._lose_directory(error)),
         )
         self.store.start()
         self.broker_api = BrokerApi(
@@ -115,9 +126,26 @@ class Node:
             consumer_reads=consumer_reads,
             submit=self._driver.submit,
             next_request_id=self._next_request_id,
+            space=DiskSpace(
+                folder, fill_max=0.5, now_ms=lambda: self._looked_ms, on_change=lambda _: None
+            ),
             on_produced=lambda *_: None,
             on_fetched=lambda *_: None,
         )
+
+    @property
+    def segment(self) -> Path:
+        """The file of the partition's only segment."""
+        return next(self.directory.path.glob("*-0/*.log"))
+
+    def fill_volume(self, content: bytes) -> None:
+        """Replace what another program keeps on the volume, and let the next batch look again."""
+        (self.directory.path / "filler").write_bytes(content)
+        self._looked_ms += LOOK_INTERVAL_MS
+
+    def _lose_directory(self, error: StorageError) -> LogDirectoryLost:
+        self.failures.append(error)
+        return LogDirectoryLost(reason=str(error))
 
     def _next_request_id(self) -> int:
         self._last_request_id += 1
@@ -442,3 +470,37 @@ def _produce_to(node: Node, topic: str, partitions: int) -> None:
         for each in range(partitions)
     ]
     node.broker_api.produce(sent, acks=Acks.ALL, timeout_ms=LIMIT_MS, codec_max=4)
+
+
+@pytest.mark.parametrize("keep_bytes", [0, 40], ids=["short", "cut header"])
+def test_a_read_that_fails_ends_the_leadership(tmp_path: Path, keep_bytes: int) -> None:
+    """Else consumers fail for ever while this broker goes on leading."""
+
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        assert await node.send(0) == [NONE]
+        os.truncate(node.segment, keep_bytes)
+        wanted = ConsumerFetchPartition(
+            topic_name=TOPIC, partition=0, fetch_offset=0, max_bytes=1 << 20
+        )
+        (found,) = await node.broker_api.fetch([wanted], max_wait_ms=0, min_bytes=1, max_bytes=99)
+        assert (found.error, found.records) == (ErrorCode.KAFKA_STORAGE_ERROR, ())
+        assert [str(failure).split(": ", 1)[1] for failure in node.failures] == ["read: EIO"]
+        assert await node.send(2) == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+    with_node(tmp_path, scenario)
+
+
+def test_a_full_volume_refuses_new_batches_and_knows_old_ones(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        assert await node.send(0) == [NONE]
+        node.fill_volume(bytes(1 << 20))
+        full = ErrorCode.KAFKA_STORAGE_ERROR
+        assert await node.send(2, 4) == [full, full]
+        assert await node.send(0) == [NONE]
+        node.fill_volume(b"")
+        assert await node.send(2, 4) == [NONE, NONE]
+
+    with mounted_tmpfs(tmp_path, "size=1200k"):
+        with_node(tmp_path, scenario)

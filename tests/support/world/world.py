@@ -124,6 +124,8 @@ class World:
         self._closed_sessions: set[int] = set()
         self._last_session_id = 0
         self._heartbeat_ms = 0
+        self.full: set[int] = set()
+        """Brokers whose heartbeats say that their volume has no room."""
 
     # --- building ---------------------------------------------------------------------
 
@@ -252,16 +254,22 @@ class World:
     # --- sessions ---------------------------------------------------------------------
 
     def _heartbeats(self) -> None:
-        for broker_id, (node_id, session_id) in sorted(self.sessions.items()):
-            found = self.store.brokers[broker_id].registration
-            if broker_id not in self.silent and found is not None and node_id in self.nodes:
-                self.nodes[node_id].inbox.append(
-                    HeartbeatReceived(
-                        session_id=session_id,
-                        broker_id=BrokerId(broker_id),
-                        broker_epoch=found.broker_epoch,
-                    )
-                )
+        for broker_id, (node_id, _) in sorted(self.sessions.items()):
+            heartbeat = self.heartbeat_of(broker_id)
+            if broker_id not in self.silent and heartbeat is not None and node_id in self.nodes:
+                self.nodes[node_id].inbox.append(heartbeat)
+
+    def heartbeat_of(self, broker_id: int) -> HeartbeatReceived | None:
+        """Return what a broker in session says of itself, None if it is not registered."""
+        found = self.store.brokers[broker_id].registration
+        if found is None:
+            return None
+        return HeartbeatReceived(
+            session_id=self.sessions[broker_id][1],
+            broker_id=BrokerId(broker_id),
+            broker_epoch=found.broker_epoch,
+            is_full=broker_id in self.full,
+        )
 
     def hello(
         self,

@@ -38,6 +38,7 @@ from strandline.model import (
     TopicPartition,
 )
 from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.storage.disk_space import DiskSpace
 from strandline.runtime.storage.replica_store import ReplicaStore
 
 from .consumer_fetches import ConsumerFetches
@@ -90,6 +91,7 @@ class BrokerApi:
         consumer_reads: ConsumerReadConfig,
         submit: Callable[[Event], None],
         next_request_id: Callable[[], int],
+        space: DiskSpace,
         on_produced: Callable[[str, int, int], None],
         on_fetched: Callable[[str, int], None],
     ) -> None:
@@ -99,6 +101,7 @@ class BrokerApi:
         self._producer_ids = producer_ids
         self._submit = submit
         self._next_request_id = next_request_id
+        self._space = space
         self._on_produced = on_produced
         self._refused = RefusedBatches()
         self._produces: dict[int, _Produce] = {}
@@ -168,6 +171,9 @@ class BrokerApi:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, partition=str(tp))
         log.check_client_batch(sent.batch, codec_max=request.codec_max)
         sequence = log.check_sequence(sent.batch.header)
+        is_new, size = sequence is ErrorCode.NONE, sent.batch.header.size_bytes
+        if is_new and not self._space.admit_from_client(size):
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, problem="the volume is full")
         request.slots[tp] = slot
         if isinstance(sequence, ErrorCode):
             request.unappended[tp] = sent

@@ -21,7 +21,7 @@ from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.effects import CompleteFetch, LogReadInfo
 from strandline.core.events import DelayedFetchReceived, Event, RequestCancelled
 from strandline.core.replicas import Replicas
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment_part import LogPart, LogRead
 from strandline.model import TopicPartition
@@ -133,7 +133,25 @@ class ConsumerFetches:
         max_bytes: int,
         admit: Callable[[int], Awaitable[bool]],
     ) -> tuple[ConsumerFetchedPartition, ...]:
-        """Read below the high watermark, waiting up to max_wait_ms for min_bytes."""
+        """Read below the high watermark, waiting up to max_wait_ms for min_bytes.
+
+        A read that the disk fails is the end of this directory, as for a follower (ADR 0010).
+        """
+        try:
+            return await self._fetch(partitions, max_wait_ms, min_bytes, max_bytes, admit)
+        except StorageError as failure:
+            self._store.fail(failure)
+            failed = ConsumerFetchedPartition(error=ErrorCode.KAFKA_STORAGE_ERROR)
+            return tuple(failed for _ in partitions)
+
+    async def _fetch(
+        self,
+        partitions: Sequence[ConsumerFetchPartition],
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        admit: Callable[[int], Awaitable[bool]],
+    ) -> tuple[ConsumerFetchedPartition, ...]:
         # More than the response may hold would keep a consumer waiting beside full partitions.
         fits = min(max_bytes, sum(each.max_bytes for each in partitions))
         least = min(min_bytes, max(1, fits))

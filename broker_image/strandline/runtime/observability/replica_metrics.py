@@ -18,6 +18,7 @@ from strandline.log.partition_log import PartitionLog
 from strandline.model import BrokerId, TopicPartition
 from strandline.names import Metric, MetricKind
 from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.storage.disk_space import DiskSpace
 from strandline.runtime.storage.replica_store import ReplicaStore
 
 from .exposition import PARTITIONS_PER_STEP, header, in_steps, sample
@@ -45,6 +46,7 @@ class ReplicaMetrics:
     broker_id: BrokerId
     replicas: Replicas
     store: ReplicaStore
+    space: DiskSpace
     metadata: MetadataCache
     controller: Controller
     reporter: CoreNoticeReporter
@@ -74,6 +76,9 @@ class ReplicaMetrics:
             if number % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
                 yield ""
         self._show_broker(views, show)
+        show(names.LOG_DIRECTORY_TOTAL_BYTES, self.space.total_bytes)
+        show(names.LOG_DIRECTORY_FREE_BYTES, self.space.free_bytes)
+        show(names.LOG_DIRECTORY_FULL, self.space.is_full)
         for operation, size in self.replicas.purgatory_sizes().items():
             show(names.PURGATORY_SIZE, size, operation)
         yield ""

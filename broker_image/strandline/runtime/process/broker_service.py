@@ -19,7 +19,7 @@ from strandline.controller.controller import Controller
 from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen
 from strandline.controller_session.controller_session import ControllerSession
-from strandline.controller_session.events import ControllerIntroduced
+from strandline.controller_session.events import ControllerIntroduced, VolumeChanged
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.events import Event as CoreEvent
 from strandline.core.events import LogDirectoryLost, ReplicaLoaded, StatePersisted
@@ -48,6 +48,7 @@ from strandline.runtime.shells.controller_shell import ControllerShell
 from strandline.runtime.shells.core_shell import CoreShell
 from strandline.runtime.shells.lease_watch import watch_lease
 from strandline.runtime.shells.replication_transport import ReplicationTransport
+from strandline.runtime.storage.disk_space import DiskSpace
 from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.runtime.storage.replica_store import ReplicaStore
 
@@ -85,6 +86,12 @@ class BrokerService:
             on_persisted=self._on_persisted,
             on_failure=self._on_store_failed,
         )
+        self._space = DiskSpace(
+            self._store.root,
+            fill_max=context.config.storage.fill_max,
+            now_ms=context.clock.now_ms,
+            on_change=self._on_volume_changed,
+        )
         self._sessions = SessionServer(
             registration.broker_id, context.config.grpc, on_event=self._step_controller
         )
@@ -115,6 +122,7 @@ class BrokerService:
         seen = ControllerEpochSeen(controller_epoch=self._loaded.state.controller_epoch)
         self._controller_shell.submit(seen)
         self._controller_shell.start()
+        self._on_volume_changed(self._space.is_full)
         lease_changes = watch_lease(
             self._context.leases,
             self._lease_name,
@@ -125,6 +133,7 @@ class BrokerService:
         self._watches.begin(lease_changes)
         self._tasks.begin(self._serve_clients())
         self._tasks.begin(log_silent_connections())
+        self._tasks.begin(self._space.watch())
 
     def ready(self) -> bool:
         """Tell whether the first full state was applied and clients are served."""
@@ -207,6 +216,9 @@ class BrokerService:
     def _on_persisted(self, token: int) -> None:
         self._step_replicas(StatePersisted(token=token))
 
+    def _on_volume_changed(self, is_full: bool) -> None:  # noqa: FBT001  a callback of one value
+        self._session_shell.submit(VolumeChanged(is_full=is_full))
+
     def _on_store_failed(self, error: StorageError) -> None:
         self._step_replicas(self._lose_directory(error))
 
@@ -285,6 +297,7 @@ class BrokerService:
             consumer_reads=self._context.config.consumer_reads,
             submit=self._step_replicas,
             next_request_id=self._next_request_id,
+            space=self._space,
             on_produced=self._throughput.produced,
             on_fetched=self._throughput.fetched,
         )
@@ -294,6 +307,7 @@ class BrokerService:
         return ReplicationTransport(
             registration=self._registration,
             store=self._store,
+            space=self._space,
             live_broker=self._metadata.live_broker,
             submit=self._step_replicas,
             next_request_id=self._next_request_id,
@@ -311,6 +325,7 @@ class BrokerService:
                 broker_id=self._registration.broker_id,
                 replicas=self._replicas,
                 store=self._store,
+                space=self._space,
                 metadata=self._metadata,
                 controller=self._controller,
                 reporter=reporter,

@@ -1,8 +1,8 @@
 """The life of a broker process: start order, what ends it, stop order.
 
-Start:  lock the data directory; read meta, marker, state file; open ports; find the API
-        server; register (the intended epoch goes to meta, then logs are loaded, then the
-        Broker object is written); make and start the service.
+Start:  lock the data directory, once it has space; read meta, marker, state file; open ports;
+        find the API server; register (the intended epoch goes to meta, then logs are loaded,
+        then the Broker object is written); make and start the service.
 End:    a signal, another registration under our id, a failed service.
 Stop:   the service drains, then brings everything to disk; then the clean-shutdown marker.
 Close:  after every end, orderly or not, the service lets no caller in any more.
@@ -26,13 +26,14 @@ from enum import IntEnum
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from strandline import names
 from strandline.config.broker import BrokerConfig
 from strandline.errors import (
     ConfigError,
     LogDirectoryFailed,
+    LogDirectoryFull,
     RegistrationSuperseded,
     StorageError,
     StoreForbidden,
@@ -41,6 +42,7 @@ from strandline.errors import (
 from strandline.kube.api import ApiClient
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
+from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log.data_directory import BrokerState, DataDirectory, read_boot_id
 from strandline.log_fields import fields
 from strandline.model import GRPC_LISTENER, INTERNAL_LISTENER, BrokerEpoch, Endpoint, Registration
@@ -117,6 +119,7 @@ class Service(Protocol):
         """
 
 
+Result = TypeVar("Result")
 ServiceFactory = Callable[[Context, Registration, LoadedStore], Service]
 
 
@@ -134,6 +137,7 @@ class BrokerProcess:
         self._metrics = Metrics()
         self._started: Service | None = None
         self._is_latched = False
+        self._serves_probes = False
         self._stop_asked = asyncio.Event()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         nonce = secrets.token_hex(INCARNATION_NONCE_BYTES)
@@ -150,13 +154,18 @@ class BrokerProcess:
         try:
             async with AsyncExitStack() as stack:
                 return await self._live(stack)
+        except LogDirectoryFull as error:
+            _log.error("failed", extra=fields(cause=str(error)))
+            return ExitCode.FAILED
         except (ConfigError, StorageError, StoreForbidden) as error:
             _log.error("refusing to start", extra=fields(cause=str(error)))
             return ExitCode.REFUSED
 
     async def _live(self, stack: AsyncExitStack) -> ExitCode:
-        path = Path(self._config.storage.data_dir)
-        directory = await asyncio.to_thread(DataDirectory.open, path)
+        directory = await self._unless_stopped(self._open_directory(stack))
+        if directory is None:
+            _log.info("stopped without space")
+            return ExitCode.STOPPED
         stack.callback(directory.close)
         disk, state = await asyncio.to_thread(self._read_disk, directory)
         grpc_socket, internal_socket = self._open_ports(stack)
@@ -178,6 +187,18 @@ class BrokerProcess:
             _log.info("stopped before registration")
             return ExitCode.STOPPED
         return await self._serve(context, registered)
+
+    async def _open_directory(self, stack: AsyncExitStack) -> DataDirectory:
+        """Lock the data directory; wait while there is no space: another start would find none."""
+        path, kubernetes = Path(self._config.storage.data_dir), self._config.kubernetes
+        pauses, report = Pauses(kubernetes), WaitingReport(kubernetes)
+        while True:
+            try:
+                return await asyncio.to_thread(DataDirectory.open, path)
+            except LogDirectoryFull as error:
+                await self._start_probes(stack)
+                report.waiting_for("space", error)
+            await pauses.pause()
 
     def _read_disk(self, directory: DataDirectory) -> tuple[FoundOnDisk, BrokerState]:
         """Read what the last process left, without changing it."""
@@ -202,6 +223,10 @@ class BrokerProcess:
         return grpc_socket, internal_socket
 
     async def _start_probes(self, stack: AsyncExitStack) -> None:
+        """Serve the probes, unless a wait for space began to: a process that waits is alive."""
+        if self._serves_probes:
+            return
+        self._serves_probes = True
         probes = ProbeServer(self._metrics, ready=self._is_ready)
         stack.push_async_callback(probes.stop)
         try:
@@ -298,7 +323,7 @@ class BrokerProcess:
         except (StopNotClean, StorageError) as error:
             _log.error("failed", extra=fields(cause=str(error)))
             end = ExitCode.FAILED
-            if isinstance(error, StorageError):
+            if isinstance(error, StorageError) and not isinstance(error, LogDirectoryFull):
                 await record_failure(directory, context.store, self._config)
         finally:
             await end_all([watching])
@@ -383,7 +408,7 @@ class BrokerProcess:
         if not self._failure.done():
             self._failure.set_exception(error)
 
-    async def _unless_stopped(self, work: Awaitable[Registered]) -> Registered | None:
+    async def _unless_stopped(self, work: Awaitable[Result]) -> Result | None:
         """Return the result, or None if a signal came first."""
         task = asyncio.ensure_future(work)
         asked = asyncio.create_task(self._stop_asked.wait())

@@ -33,6 +33,7 @@ from strandline.rpc.replication_client import ReplicationClient
 from strandline.rpc.replication_server import FollowerStream
 from strandline.rpc.streams import StreamOverflow
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
+from strandline.runtime.storage.disk_space import DiskSpace
 from strandline.runtime.storage.replica_store import ReplicaStore
 
 _log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class ReplicationTransport:
 
     registration: Registration
     store: ReplicaStore
+    space: DiskSpace
     live_broker: Callable[[BrokerId], LiveBroker | None]
     submit: Callable[[Event], None]
     next_request_id: Callable[[], int]
@@ -102,8 +104,8 @@ class ReplicationTransport:
         )
 
     def send(self, effect: SendFetch) -> None:
-        """Fetch from a leader; without its address, submit the failure after this step."""
-        leader = self._leader(effect.leader)
+        """Fetch from a leader; without its address or without space, fail after this step."""
+        leader = self._leader(effect.leader) if self.space.admit_from_leader(0) else None
         failed = FetchFailed(request_id=effect.request_id, leader=effect.leader)
         if leader is None:
             asyncio.get_running_loop().call_soon(self.submit, failed)
@@ -121,9 +123,12 @@ class ReplicationTransport:
             leader.stream.send(fetch)
         except StreamOverflow as error:
             _log.warning("replication stream given up", extra=fields(cause=str(error)))
-            del self._leaders[effect.leader]
-            self._closing.begin(leader.stream.close())
+            self._give_up(effect.leader)
             asyncio.get_running_loop().call_soon(self.submit, failed)
+
+    def _give_up(self, broker_id: BrokerId) -> None:
+        """End the stream to a leader; the next fetch opens another, and names all partitions."""
+        self._closing.begin(self._leaders.pop(broker_id).stream.close())
 
     async def close(self) -> None:
         """End all streams to leaders."""
@@ -162,6 +167,12 @@ class ReplicationTransport:
     def _on_response(
         self, broker_id: BrokerId, request_id: int, frames: list[RecordsFrame]
     ) -> None:
+        size = sum(len(frame.records) for frame in frames)
+        if not self.space.admit_from_leader(size):
+            if broker_id in self._leaders:
+                self._give_up(broker_id)
+            self.submit(FetchFailed(request_id=request_id, leader=broker_id))
+            return
         partitions = tuple(self._checked(frame) for frame in frames)
         self.submit(
             FetchResponseReceived(request_id=request_id, leader=broker_id, partitions=partitions)

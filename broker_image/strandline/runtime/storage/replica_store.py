@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from strandline.config.storage import StorageConfig
 from strandline.core.effects import (
@@ -39,6 +39,7 @@ from strandline.errors import (
     ErrorCode,
     InvariantViolation,
     LogDirectoryFailed,
+    LogDirectoryFull,
     ProtocolError,
     StorageError,
 )
@@ -52,6 +53,7 @@ from strandline.log.files import disk_failed, sync_folder
 from strandline.log.partition_folder import PartitionMetadataFile, folder_of
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import ClientBatch, FetchedBatches
+from strandline.log.reserve import give_up_reserve
 from strandline.log.trash import Trash, TrashLimits
 from strandline.log_fields import fields
 from strandline.model import ControllerEpoch, EpochStart, TopicPartition, TopicSettings
@@ -62,6 +64,8 @@ Checked = TypeVar("Checked", ClientBatch, FetchedBatches)
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 BACKGROUND_TASKS = 3
+SPACE_RETRY_SECONDS: Final = 1.0
+"""Pause between tries to write a small file on a full volume."""
 _log = logging.getLogger(__name__)
 
 DiskEffect = (
@@ -136,6 +140,10 @@ class ReplicaStore:
     def trash_bytes(self) -> int:
         """Bytes of deleted logs, as of the last look at the trash."""
         return self._trash.size_bytes
+
+    def fail(self, error: StorageError) -> None:
+        """Report an error that a reader of the logs met: it fails the directory like any other."""
+        self._on_failure(error)
 
     def start(self) -> None:
         """Begin the background tasks."""
@@ -259,6 +267,12 @@ class ReplicaStore:
             self._recovery_points = {other: log.recovery_point for other, log in self.logs.items()}
             RecoveryPointCheckpoint(self.root).write(self._recovery_points)
 
+    async def _make_space(self, error: LogDirectoryFull) -> None:
+        """Give the reserve up, or else wait: a small file is replaced whole or stays as it was."""
+        _log.warning("no space for a small file", extra=fields(cause=str(error)))
+        if not await self._in_thread(give_up_reserve, self.root):
+            await asyncio.sleep(SPACE_RETRY_SECONDS)
+
     # --- the state task -------------------------------------------------------------------
 
     async def _write_states(self) -> None:
@@ -277,17 +291,29 @@ class ReplicaStore:
         wanted, self._wanted = self._wanted, {}
         tokens, self._tokens = self._tokens, []
         kept = {tp: state for tp, state in persisted.items() if tp not in deleted}
-        await self._in_thread(self._write_state_file, epoch, kept)
+        await self._persist(epoch, kept)
         if deleted:
             await self._in_thread(self._move_to_trash, sorted(deleted))
             self._trash_wake.set()
         if len(kept) < len(persisted):
             # A replica was deleted and is made again: the state file forgot it in between.
-            await self._in_thread(self._write_state_file, epoch, persisted)
+            await self._persist(epoch, persisted)
         if wanted:
             self._made |= await self._in_thread(self._make_logs, wanted)
         for token in tokens:
             self._on_persisted(token)
+
+    async def _persist(
+        self, epoch: ControllerEpoch, partitions: Mapping[TopicPartition, PersistedPartition]
+    ) -> None:
+        """Write the state file, once there is space for it; what the core asked for waits."""
+        while True:
+            try:
+                return await self._in_thread(self._write_state_file, epoch, partitions)
+            except LogDirectoryFull as error:
+                if self._stopping:
+                    raise
+                await self._make_space(error)
 
     def _write_state_file(
         self, epoch: ControllerEpoch, partitions: Mapping[TopicPartition, PersistedPartition]
@@ -317,8 +343,12 @@ class ReplicaStore:
         while not self._stopping:
             await self._checkpoint_wake.wait()
             self._checkpoint_wake.clear()
-            while await self._write_checkpoint():
-                pass
+            try:
+                while await self._write_checkpoint():
+                    pass
+            except LogDirectoryFull as error:
+                # This checkpoint is left out: the next one replaces it, and a start needs none.
+                await self._make_space(error)
 
     async def _write_checkpoint(self) -> bool:
         """Write one checkpoint file; False if none is due. Those of all partitions come first."""

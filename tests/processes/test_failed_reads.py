@@ -1,0 +1,44 @@
+"""A disk fails when it is read: its broker leads no longer, and consumers go on elsewhere."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from strandline.log.data_directory import FAILED_FILE
+from tests.processes.conftest import MakeGroup
+from tests.support.clients import SentRecords, producer_of, read_all
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+
+COUNT = 50
+
+
+def test_a_leader_that_cannot_read_its_log_gives_way_to_one_that_can(
+    make_group: MakeGroup,
+) -> None:
+    group = make_group()
+    topic_id = group.create_topic("unreadable")
+    group.wait_full_isr("unreadable")
+    leader = group.brokers[0]
+    assert group.wait_leader("unreadable") == 0
+    sent = SentRecords(producer_of(group.bootstrap()), "unreadable")
+    sent.send(COUNT)
+    sent.settle()
+    (segment,) = group.log_folder(0, topic_id).glob("*.log")
+    os.truncate(segment, 100)
+    assert read_all(group.bootstrap(), "unreadable", COUNT) == sent.offsets
+    assert leader.exit_status() == 1
+    failed = leader.last_line("failed")
+    assert failed is not None
+    assert "read: EIO" in failed["cause"]
+    assert group.wait_leader("unreadable", other_than=0) in (1, 2)
+    assert (leader.data_dir / FAILED_FILE).exists(), "this disk proves nothing on this boot"
+    group.start()
+    assert leader.wait_for("registered")["evidence"] in ("StorageFailed", "LogsDamaged")
+    group.wait_full_isr("unreadable")
+    sent.send(COUNT)
+    sent.settle()
+    for broker in group.brokers:
+        broker.check_log()
