@@ -370,8 +370,10 @@ class PartitionLog:
         """
         if part.changes != self._segments.changes:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition=str(self.tp))
-        if read.error is not None:
+        if isinstance(read.error, OSError | CorruptBatch):
             raise self._fail("read", read.error) from read.error
+        if read.error is not None:
+            raise read.error
         for segment, index in read.loaded:
             segment.adopt_index(index)
         return read.records
