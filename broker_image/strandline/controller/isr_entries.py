@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from strandline.model import BrokerId, IsrEntry, PartitionState
 
-from .broker_entry import BrokerEntry, Dead, Live, registration_of
+from .broker_entry import BrokerEntry, Dead, Live, WithoutSession, registration_of
 
 
 def lost_data(entry: IsrEntry, brokers: Mapping[BrokerId, BrokerEntry]) -> bool:
@@ -30,6 +30,9 @@ def entries_kept(
         broker = brokers.get(entry.broker_id)
         dead = isinstance(broker, Dead) and entry.broker_epoch <= broker.broker_epoch
         leaving = isinstance(broker, Live) and broker.shutting_down and entry.broker_id != leader
+        if isinstance(broker, WithoutSession) and entry.broker_id == state.leader:
+            # It leads until it learns of the next leader, and fetches nothing.
+            leaving = leaving or state.leader != leader
         if not dead and not leaving and not lost_data(entry, brokers):
             kept.append(entry)
     return tuple(kept)
