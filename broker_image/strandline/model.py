@@ -63,7 +63,10 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class IsrEntry:
-    """A member of an ISR: the broker and the epoch under which it joined (ADR 0002)."""
+    """A broker and the epoch under which it joined the ISR (ADR 0002).
+
+    A member of the ISR has one, and an eligible leader keeps the one that it had as a member.
+    """
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -83,7 +86,9 @@ class PartitionState:
 
     leader is NO_LEADER or the broker_id of one entry of isr; isr is empty only
     without a leader; partition_epoch rises by one with each committed change and
-    leader_epoch with each change of leader.
+    leader_epoch with each change of leader. eligible_leaders (ELR) left the isr while it was
+    going below min_insync_replicas: what is committed since, they have (ADR 0033). It is empty
+    unless isr has fewer members than min_insync_replicas, and shares no broker with isr.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -95,6 +100,12 @@ class PartitionState:
     controller_epoch: ControllerEpoch
     recovery: Recovery = Recovery.CLEAN
     reason: str = ""
+    eligible_leaders: tuple[IsrEntry, ...] = ()
+
+    @property
+    def candidates(self) -> tuple[IsrEntry, ...]:
+        """The entries of all replicas that may be elected without loss: ISR, then ELR."""
+        return self.isr + self.eligible_leaders
 
     @property
     def isr_ids(self) -> tuple[BrokerId, ...]:

@@ -126,6 +126,11 @@ PARTITION_ISR_SIZE = _leader_gauge(
     "Number of in-sync replicas the controller accepted.",
     kafka="kafka.cluster:Partition InSyncReplicasCount",
 )
+PARTITION_ELIGIBLE_LEADERS = _leader_gauge(
+    "strandline_partition_eligible_leaders",
+    "Number of replicas outside the ISR that may lead without loss; 0 at min ISR.",
+    kafka="none; Elr of DescribeTopicPartitions (KIP-966)",
+)
 PARTITION_MIN_INSYNC_REPLICAS = _leader_gauge(
     "strandline_partition_min_insync_replicas", "In-sync replicas below which acks=all is refused."
 )

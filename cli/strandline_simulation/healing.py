@@ -77,10 +77,10 @@ class Healing:
         return ""
 
     def _unsettled_offline(self, tp: TopicPartition, state: PartitionState) -> str:
-        """Return why a partition may not stay offline: a member of its last ISR lost nothing."""
+        """Return why a partition may not stay offline: a replica lost nothing that could lead."""
         if state.reason != UNCLEAN_LAST_REPLICA:
             return f"offline: {state.reason}"
-        for entry in state.isr:
+        for entry in state.candidates:
             if self._disks[entry.broker_id].covers(entry):
                 raise InvariantBroken(Invariant.OFFLINE_NEEDS_LOSS, tp=tp, entry=entry)
         return ""

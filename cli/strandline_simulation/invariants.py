@@ -5,8 +5,8 @@ changed again. Each invariant is named by what it says. What is checked when:
 
 - at each status write: epochs, leader and ISR, and for that partition all of the next two lines;
 - after each step of a core that made a leader, moved a high watermark, changed an ISR or cut a
-  log, for those partitions alone: ISR members are complete, the leader counts every electable
-  replica and shows consumers nothing uncommitted;
+  log, for those partitions alone: ISR members and eligible leaders are complete, the leader counts
+  every electable replica or commits nothing, and shows consumers nothing uncommitted;
 - at the notice or the answer itself: one leader per epoch, leaders are complete, the high
   watermark, what is committed, acknowledged and read;
 - at each election, each loss of data and the end: acknowledged records, read from the disks;
@@ -52,16 +52,18 @@ class Invariant(StrEnum):
     ONE_LEADER_PER_EPOCH = "one leader per epoch"
     EPOCHS_NEVER_FALL = "epochs never fall"
     LEADER_IN_ISR = "the leader is in the ISR, the ISR within the replicas"
+    ELIGIBLE_UNDER_MIN_ISR = "replicas outside the ISR are eligible under min ISR only"
     WATERMARK_WITHIN_LOG = "the high watermark is within the log and never falls under one leader"
     COMMITTED_NEVER_CHANGES = "what is committed never changes"
     LEADER_IS_COMPLETE = "a leader has everything that earlier leaders committed"
     ISR_IS_COMPLETE = "every in-sync replica has everything that is committed"
+    ELIGIBLE_ARE_COMPLETE = "every eligible leader has everything that is committed"
     MAXIMAL_ISR_COVERS = "a leader counts every replica that could be elected"
     READS_ARE_COMMITTED = "consumers read committed records only"
     ACKNOWLEDGED_IS_COMMITTED = "what is acknowledged is committed"
     ACKNOWLEDGED_SURVIVES = "an acknowledged record survives at its offset"
     EVERYTHING_HEALS = "when faults end, the cluster heals and everything is answered"
-    OFFLINE_NEEDS_LOSS = "a partition stays offline only if its whole ISR lost data"
+    OFFLINE_NEEDS_LOSS = "a partition stays offline only if its ISR and eligible leaders lost data"
     CORE_HOLDS = "no invariant of our own code is broken"
     NOTHING_ELSE_RAISES = "our own code raises nothing but what it declares"
 
@@ -128,6 +130,8 @@ class Invariants:
         self.committed = {tp: CommittedLog() for tp in tps}
         self.acknowledged: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in tps}
         self.elections = dict.fromkeys(tps, 0)
+        self.eligible_elections = 0
+        """Elections of a leader that was eligible, and not in the ISR."""
         self.acknowledged_after = dict.fromkeys(tps, 0)
         """Records acknowledged after an election that was not the first."""
         self.controllers_elected = 0
@@ -147,7 +151,7 @@ class Invariants:
         """Judge a status write that was applied."""
         self.deciding_brokers.add(writer)
         old, new, tp = before.state, state, before.tp
-        _check_leader_in_isr(tp, new)
+        _check_members(tp, new)
         rises = old is None or (
             (new.partition_epoch == old.partition_epoch + 1 or _is_fence(old, new))
             and new.leader_epoch >= old.leader_epoch
@@ -155,16 +159,18 @@ class Invariants:
         )
         if not rises:
             raise InvariantBroken(Invariant.EPOCHS_NEVER_FALL, tp=tp, old=old, new=new)
-        self._check_isr(tp)
+        self._check_candidates(tp)
         self._check_maximal_isr(tp)
         if new.leader != NO_LEADER and (old is None or new.leader_epoch != old.leader_epoch):
             self.elections[tp] += 1
-            trusted = (e.broker_id for e in new.isr if self._disks[e.broker_id].covers(e))
+            if old is not None and new.leader in {e.broker_id for e in old.eligible_leaders}:
+                self.eligible_elections += 1
+            trusted = (e.broker_id for e in new.candidates if self._disks[e.broker_id].covers(e))
             self._check_acknowledged(tp, trusted, all)
 
     def on_status_refused(self, before: StoredPartition, state: PartitionState) -> None:
         """Judge a status write of a current version that the CRD's rules refuse."""
-        _check_leader_in_isr(before.tp, state)
+        _check_members(before.tp, state)
         raise InvariantBroken(Invariant.EPOCHS_NEVER_FALL, old=before.state, new=state)
 
     # --- disks ----------------------------------------------------------------------------
@@ -215,7 +221,7 @@ class Invariants:
         if self._unchecked:
             unchecked, self._unchecked = self._unchecked, {}
             for tp in unchecked:
-                self._check_isr(tp)
+                self._check_candidates(tp)
                 self._check_maximal_isr(tp)
                 leadership = self._leaderships.get((replica.broker_id, tp))
                 if leadership is not None and leadership.replica is replica:
@@ -302,15 +308,16 @@ class Invariants:
 
     # --- whole states ---------------------------------------------------------------------
 
-    def _check_isr(self, tp: TopicPartition) -> None:
+    def _check_candidates(self, tp: TopicPartition) -> None:
+        """Judge the logs of all that may be elected; a loss of data excuses an older entry."""
         state, end = self._store.state(tp), len(self.committed[tp].values)
-        for entry in () if state is None else state.isr:
+        for entry in () if state is None else state.candidates:
             excused = not self._disks[entry.broker_id].covers(entry)
             if not excused and not self._holds_committed(entry.broker_id, tp, end):
                 has = self._matching_ends[entry.broker_id, tp]
-                raise InvariantBroken(
-                    Invariant.ISR_IS_COMPLETE, tp=tp, member=entry, committed=end, has=has
-                )
+                is_member = state is not None and entry in state.isr
+                broken = Invariant.ISR_IS_COMPLETE if is_member else Invariant.ELIGIBLE_ARE_COMPLETE
+                raise InvariantBroken(broken, tp=tp, member=entry, committed=end, has=has)
 
     def _check_maximal_isr(self, tp: TopicPartition) -> None:
         state = self._store.state(tp)
@@ -323,9 +330,11 @@ class Invariants:
             return
         view = self._view(leadership.replica, tp)
         counted = view.maximal_isr
-        if view.role is RoleName.LEADER and not counted.issuperset(state.isr_ids):
+        commits = len(view.isr) >= view.min_insync_replicas
+        electable = state.candidates if commits else state.isr
+        if view.role is RoleName.LEADER and not counted.issuperset(e.broker_id for e in electable):
             raise InvariantBroken(
-                Invariant.MAXIMAL_ISR_COVERS, tp=tp, stored=state.isr_ids, counted=sorted(counted)
+                Invariant.MAXIMAL_ISR_COVERS, tp=tp, stored=electable, counted=sorted(counted)
             )
 
     def check_survival(self, tp: TopicPartition) -> None:
@@ -388,12 +397,14 @@ def _broken(
     return InvariantBroken(invariant, leader=leader.incarnation, tp=tp, **values)
 
 
-def _check_leader_in_isr(tp: TopicPartition, state: PartitionState) -> None:
-    members = state.isr_ids
-    if not set(members) <= set(state.replicas) or (
+def _check_members(tp: TopicPartition, state: PartitionState) -> None:
+    members, candidates = state.isr_ids, {entry.broker_id for entry in state.candidates}
+    if not candidates <= set(state.replicas) or (
         state.leader != NO_LEADER and state.leader not in members
     ):
         raise InvariantBroken(Invariant.LEADER_IN_ISR, tp=tp, state=state)
+    if state.eligible_leaders and len(members) >= state.min_insync_replicas:
+        raise InvariantBroken(Invariant.ELIGIBLE_UNDER_MIN_ISR, tp=tp, state=state)
 
 
 def _is_fence(old: PartitionState, new: PartitionState) -> bool:

@@ -1,6 +1,6 @@
 """How much data may be lost: as far as the guarantee goes, and no further.
 
-Fewer than min ISR replicas of a partition may have lost data and not be back in its ISR since.
+Fewer than min ISR replicas of a partition may have lost data and not have been in its ISR since.
 Asked by the nemesis before a broker loses data; looks at disks and committed states, so that
 it knows the truth and not what brokers registered.
 """
@@ -35,9 +35,8 @@ class LossBudget:
         for found in self._store.partitions.values():
             if broker_id not in found.assigned:
                 continue
-            others = (other for other in found.assigned if other != broker_id)
-            lossy = sum(self._awaits_rejoin(other, found.state) for other in others)
-            if lossy + 1 >= self._min_insync_replicas:
+            others = self._awaiting_rejoin[found.name] - {broker_id}
+            if len(others) + 1 >= self._min_insync_replicas:
                 return False
         return True
 
@@ -58,9 +57,3 @@ class LossBudget:
             each.broker_id for each in state.isr if self._disks[each.broker_id].covers(each)
         }
         self._awaiting_rejoin[before.name] -= rejoined
-
-    def _awaits_rejoin(self, broker_id: BrokerId, state: PartitionState | None) -> bool:
-        """Tell whether a broker lost data and is not back in the ISR since."""
-        disk = self._disks[broker_id]
-        entry = None if state is None else state.entry_of(broker_id)
-        return disk.unclean_up_to_epoch >= 0 and (entry is None or not disk.covers(entry))

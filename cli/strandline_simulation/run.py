@@ -43,6 +43,8 @@ class ScheduleResult:
     virtual_ms: int
     healed_after_ms: int
     elections: int
+    eligible_elections: int
+    """Elections of a leader that was eligible, and not in the ISR."""
     controllers: int
     deciding_brokers: int
     """Different brokers that committed something as controller."""
@@ -140,6 +142,7 @@ def _result(world: World, invariant: str, detail: str) -> ScheduleResult:
         virtual_ms=virtual_time.now_ms,
         healed_after_ms=virtual_time.now_ms - environment.plan.heal_at_ms,
         elections=sum(invariants.elections.values()),
+        eligible_elections=invariants.eligible_elections,
         controllers=invariants.controllers_elected,
         deciding_brokers=len(invariants.deciding_brokers),
         data_losses=environment.loss_budget.losses,

@@ -97,11 +97,10 @@ class SimulatedStore:
         return self.partitions[self.partition_names[tp]].state
 
     def highest_entry_epoch(self, broker_id: BrokerId) -> BrokerEpoch:
-        """Return the highest epoch of a broker in any ISR, 0 without any."""
-        entries = (
-            found.state.entry_of(broker_id) for found in self.partitions.values() if found.state
-        )
-        epochs = (entry.broker_epoch for entry in entries if entry is not None)
+        """Return the highest epoch of a broker in any ISR or ELR, 0 without any."""
+        states = (found.state for found in self.partitions.values() if found.state)
+        entries = (entry for state in states for entry in state.candidates)
+        epochs = (entry.broker_epoch for entry in entries if entry.broker_id == broker_id)
         return max(epochs, default=BrokerEpoch(0))
 
     def partitions_epoch(self) -> ControllerEpoch:
@@ -174,11 +173,12 @@ class SimulatedStore:
 
 def is_valid_status(old: PartitionState | None, new: PartitionState) -> bool:
     """Apply the CRD's rules to a status."""
-    members = new.isr_ids
+    candidates = [entry.broker_id for entry in new.candidates]
     well_formed = (
-        (new.leader == NO_LEADER or new.leader in members)
-        and len(set(members)) == len(members)
-        and set(members) <= set(new.replicas)
+        (new.leader == NO_LEADER or new.leader in new.isr_ids)
+        and len(set(candidates)) == len(candidates)
+        and set(candidates) <= set(new.replicas)
+        and (not new.eligible_leaders or len(new.isr) < new.min_insync_replicas)
     )
     if old is None or not well_formed:
         return well_formed

@@ -163,7 +163,9 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "partitionEpoch": 7,
             "isr": [0, 2],
             "isrBrokerEpochs": [5, 6],
-            "minInsyncReplicas": 2,
+            "elr": [1],
+            "elrBrokerEpochs": [3],
+            "minInsyncReplicas": 3,
             "controllerEpoch": 5,
             "recovery": "Clean",
             "reason": "Because",
@@ -219,7 +221,19 @@ _INT31 = (1 << 31) - 1
 _BROKER_EPOCH_MAX = (1 << 24) - 1
 _NINE = list(range(9))
 _TEN = list(range(10))
-_LED_BY_TWO: Final = {"status.isr": [2], "status.isrBrokerEpochs": [6], "status.leader": 2}
+_NONE_ELIGIBLE: Final[Manifest] = {"status.elr": [], "status.elrBrokerEpochs": []}
+_LED_BY_TWO: Final = {
+    "status.isr": [2],
+    "status.isrBrokerEpochs": [6],
+    "status.leader": 2,
+    **_NONE_ELIGIBLE,
+}
+_NINE_ELIGIBLE: Final = {
+    "status.replicas": _NINE,
+    "status.isr": [],
+    "status.isrBrokerEpochs": [],
+    "status.leader": -1,
+}
 
 BOUNDS: Final[dict[str, Bounds]] = {
     "BrokerCluster": {
@@ -345,6 +359,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
                     others={
                         "status.isr": [0],
                         "status.isrBrokerEpochs": [5],
+                        **_NONE_ELIGIBLE,
                     },
                 ),
                 Also(
@@ -353,6 +368,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
                         "status.isr": [],
                         "status.isrBrokerEpochs": [],
                         "status.leader": -1,
+                        **_NONE_ELIGIBLE,
                     },
                 ),
             ),
@@ -368,22 +384,48 @@ BOUNDS: Final[dict[str, Bounds]] = {
             "maxItems": (
                 Also(
                     value=_NINE,
-                    others={"status.replicas": _NINE, "status.isrBrokerEpochs": [1] * 9},
+                    others={
+                        "status.replicas": _NINE,
+                        "status.isrBrokerEpochs": [1] * 9,
+                        **_NONE_ELIGIBLE,
+                    },
                 ),
                 _TEN,
             )
         },
         "status.isrBrokerEpochs": {
             "maxItems": (
-                Also(value=[1] * 9, others={"status.replicas": _NINE, "status.isr": _NINE}),
+                Also(
+                    value=[1] * 9,
+                    others={"status.replicas": _NINE, "status.isr": _NINE, **_NONE_ELIGIBLE},
+                ),
                 [1] * 10,
             )
+        },
+        "status.elr": {
+            "maxItems": (
+                Also(value=_NINE, others={**_NINE_ELIGIBLE, "status.elrBrokerEpochs": [1] * 9}),
+                _TEN,
+            )
+        },
+        "status.elrBrokerEpochs": {
+            "maxItems": (
+                Also(value=[1] * 9, others={**_NINE_ELIGIBLE, "status.elr": _NINE}),
+                [1] * 10,
+            )
+        },
+        "status.elrBrokerEpochs[]": {
+            "minimum": (1, 0),
+            "maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1),
         },
         "status.isrBrokerEpochs[]": {
             "minimum": (1, 0),
             "maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1),
         },
-        "status.minInsyncReplicas": {"minimum": (1, 0), "maximum": (9, 10)},
+        "status.minInsyncReplicas": {
+            "minimum": (Also(value=1, others=_NONE_ELIGIBLE), 0),
+            "maximum": (9, 10),
+        },
         "status.controllerEpoch": {"minimum": (1, 0), "maximum": (_INT31, _INT31 + 1)},
         "status.recovery": {"enum": ("Unclean", "Dirty")},
         "status.reason": {"maxLength": ("r" * 1024, "r" * 1025)},

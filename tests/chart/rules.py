@@ -244,6 +244,7 @@ _BROKER: Final = [
 
 _CHANGED_STATUS: Final[list[Manifest]] = [
     {"status.isr": [0], "status.isrBrokerEpochs": [5]},
+    {"status.elr": [], "status.elrBrokerEpochs": []},
     {"status.isrBrokerEpochs": [5, 7]},
     {"status.partitionEpoch": 6},
     {"status.reason": GONE},
@@ -252,6 +253,7 @@ _ODD_LEADER: Final[list[Manifest]] = [
     {"status.leader": 1},
     {"status.isr": [], "status.isrBrokerEpochs": []},
 ]
+_NO_ELR: Final[Manifest] = {"status.elr": GONE, "status.elrBrokerEpochs": GONE}
 _PARTITION: Final = [
     Rule(
         kind="Partition",
@@ -359,7 +361,7 @@ _PARTITION: Final = [
         message="status.isr must hold only members of status.replicas",
         on="status",
         refused={"status.isr": [0, 3], "status.partitionEpoch": 8},
-        accepted={"status.isr": [0, 1], "status.partitionEpoch": 8},
+        accepted={"status.isr": [0, 2], "status.partitionEpoch": 8},
     ),
     Rule(
         kind="Partition",
@@ -372,8 +374,8 @@ _PARTITION: Final = [
         kind="Partition",
         message="status.replicas names a broker twice",
         on="status",
-        refused={"status.replicas": [0, 2, 2], "status.partitionEpoch": 8},
-        accepted={"status.replicas": [0, 2], "status.partitionEpoch": 8},
+        refused={"status.replicas": [0, 1, 2, 2], "status.partitionEpoch": 8},
+        accepted={"status.replicas": [0, 2, 1], "status.partitionEpoch": 8},
     ),
     Rule(
         kind="Partition",
@@ -381,6 +383,57 @@ _PARTITION: Final = [
         on="status",
         refused={"status.isr": [0, 0], "status.partitionEpoch": 8},
         accepted={"status.isr": [2, 0], "status.partitionEpoch": 8},
+    ),
+    *(
+        Rule(
+            kind="Partition",
+            message="status.elrBrokerEpochs must have one epoch for each member of status.elr",
+            on="status",
+            refused={"status.elrBrokerEpochs": epochs, "status.partitionEpoch": 8},
+            accepted={**_NO_ELR, "status.partitionEpoch": 8},
+        )
+        for epochs in ([3, 3], GONE)
+    ),
+    *(
+        Rule(
+            kind="Partition",
+            message="status.elr must hold only members of status.replicas that are not in "
+            "status.isr",
+            on="status",
+            refused={"status.elr": [other], "status.partitionEpoch": 8},
+            accepted={"status.elrBrokerEpochs": [4], "status.partitionEpoch": 8},
+        )
+        for other in (0, 3)
+    ),
+    Rule(
+        kind="Partition",
+        message="status.elr must be empty unless status.isr has fewer members than "
+        "status.minInsyncReplicas",
+        on="status",
+        refused={"status.minInsyncReplicas": 2, "status.partitionEpoch": 8},
+        accepted={
+            "status.elr": [],
+            "status.elrBrokerEpochs": [],
+            "status.minInsyncReplicas": 2,
+            "status.partitionEpoch": 8,
+        },
+    ),
+    Rule(
+        kind="Partition",
+        message="status.elr names a broker twice",
+        on="status",
+        refused={
+            "status.elr": [1, 1],
+            "status.elrBrokerEpochs": [3, 3],
+            "status.partitionEpoch": 8,
+        },
+        accepted={
+            "status.isr": [0],
+            "status.isrBrokerEpochs": [5],
+            "status.elr": [2, 1],
+            "status.elrBrokerEpochs": [6, 3],
+            "status.partitionEpoch": 8,
+        },
     ),
 ]
 

@@ -74,6 +74,7 @@ PRINTED = {
         "EPOCH": "4",
         "ISR": "[0,2]",
         "REPLICAS": "[0,1,2]",
+        "ELR": "[1]",
         "PARTITION-EPOCH": "7",
         "RECOVERY": "Clean",
         "REASON": "Because",

@@ -19,9 +19,9 @@ from strandline.controller.elections import (
     STATE_LOST,
     UNCLEAN_LAST_REPLICA,
     decide,
-    entries_above_registration,
 )
 from strandline.controller.events import HostedReplica
+from strandline.controller.isr_entries import entries_above_registration
 from strandline.model import (
     NO_LEADER,
     BrokerId,
@@ -263,6 +263,73 @@ def test_replica_outside_of_the_isr_is_not_elected() -> None:
     assert decided(decision.state, view(0, Dead), view(1), view(2)) is None
 
 
+ELIGIBLE = state(isr=(entry(0),), elr=(entry(1), entry(2)), leader_epoch=4, partition_epoch=7)
+
+
+@pytest.mark.parametrize(
+    "views, leader, isr, elr",
+    [
+        ((view(0, Dead), view(1), view(2)), 1, (entry(1),), (entry(2), entry(0))),
+        ((view(0, Dead), view(1, Dead), view(2)), 2, (entry(2),), (entry(1), entry(0))),
+        ((view(0, Dead), view(1, Awaited), view(2)), 2, (entry(2),), (entry(1), entry(0))),
+        ((view(0, Dead), view(1, leaving=True), view(2)), 2, (entry(2),), (entry(1), entry(0))),
+        # A clean restart keeps an entry good; one that lost data is not elected, and dropped.
+        ((view(0, Dead), view(1, epoch=3)), 1, (entry(1, 3),), (entry(2), entry(0))),
+        ((view(0, Dead), view(1, epoch=3, clean=3), view(2)), 2, (entry(2),), (entry(0),)),
+        ((view(0, epoch=2, clean=2), view(1), view(2)), 1, (entry(1),), (entry(2),)),
+        # A member of the ISR goes before, even if it is only awaited.
+        ((view(0, Awaited, epoch=2), view(1), view(2)), 0, (entry(0, 2),), (entry(1), entry(2))),
+    ],
+)
+def test_eligible_leader_is_elected_if_no_member_of_the_isr_can_lead(
+    views: tuple[View, ...], leader: int, isr: tuple[object, ...], elr: tuple[object, ...]
+) -> None:
+    decision = decided(ELIGIBLE, *views)
+    assert decision is not None
+    assert (decision.kind, decision.state.recovery) == (ElectionKind.OFFLINE, Recovery.CLEAN)
+    assert (decision.state.leader, decision.state.isr) == (leader, isr)
+    assert decision.state.eligible_leaders == elr
+    assert (decision.state.leader_epoch, decision.state.partition_epoch) == (5, 8)
+
+
+def test_partition_without_an_available_candidate_waits_for_an_eligible_leader() -> None:
+    views = (view(0, epoch=2, clean=2), view(1, epoch=2, clean=2), view(2, Dead))
+    decision = decided(ELIGIBLE, *views)
+    assert decision is not None
+    assert (decision.state.leader, decision.state.reason) == (-1, NO_LIVE_ISR_MEMBER)
+    assert (decision.state.isr, decision.state.eligible_leaders) == ((entry(0),), (entry(2),))
+    assert decided(decision.state, *views) is None
+    back = decided(decision.state, *views[:2], view(2, epoch=2))
+    assert back is not None
+    assert (back.state.leader, back.state.isr) == (2, (entry(2, 2),))
+    lost = decided(decision.state, *views[:2], view(2, epoch=2, clean=2))
+    assert lost is not None
+    assert (lost.state.leader, lost.state.reason) == (-1, UNCLEAN_LAST_REPLICA)
+    assert lost.state.eligible_leaders == ()
+
+
+def test_eligible_leader_that_lost_data_is_dropped_while_the_partition_has_a_leader() -> None:
+    decision = decided(ELIGIBLE, view(0), view(1, epoch=2, clean=2), view(2))
+    assert decision is not None
+    assert (decision.state.leader, decision.state.eligible_leaders) == (0, (entry(2),))
+    assert (decision.state.leader_epoch, decision.state.partition_epoch) == (4, 8)
+    assert decided(decision.state, view(0), view(1, epoch=2, clean=2), view(2)) is None
+    assert decided(ELIGIBLE, view(0), view(1, Dead), view(2, epoch=2)) is None
+
+
+def test_unclean_is_not_consulted_while_an_eligible_leader_is_live() -> None:
+    decision = decided(ELIGIBLE, view(0, Dead), view(1), found_topic=topic(unclean=True))
+    assert decision is not None
+    assert (decision.kind, decision.state.leader) == (ElectionKind.OFFLINE, 1)
+
+
+def test_controlled_shutdown_of_the_last_member_moves_to_an_eligible_leader() -> None:
+    decision = decided(ELIGIBLE, view(0, leaving=True), view(1), view(2))
+    assert decision is not None
+    assert (decision.kind, decision.state.leader) == (ElectionKind.CONTROLLED_SHUTDOWN, 1)
+    assert decision.state.eligible_leaders == (entry(2), entry(0))
+
+
 @pytest.mark.parametrize("liveness", [Unregistered, None])
 def test_leader_of_unknown_liveness_stays(liveness: type[BrokerEntry] | None) -> None:
     others = (view(1), view(2))
@@ -276,6 +343,8 @@ def test_entry_above_the_registered_epoch_means_an_old_view() -> None:
     assert decided(found, view(0, Dead), view(1), view(2)) is None
     assert entries_above_registration(found, dict(ALL)) == [entry(0, 3)]
     assert entries_above_registration(state(), dict(ALL)) == []
+    eligible = state(isr=(entry(0),), elr=(entry(1, 3), entry(2)))
+    assert entries_above_registration(eligible, dict(ALL)) == [entry(1, 3)]
 
 
 def test_dead_and_unclean_followers_leave_without_a_new_leader_epoch() -> None:

@@ -218,7 +218,7 @@ class Schedule:
 
     def check_rest(self, found: PartitionState, queue_length: int) -> None:
         assert queue_length == 0
-        clean = [e for e in found.isr if e.broker_epoch >= self.clean[e.broker_id]]
+        clean = [e for e in found.candidates if e.broker_epoch >= self.clean[e.broker_id]]
         if clean:
             entry = found.entry_of(found.leader)
             assert entry is not None, f"no leader though {clean} could lead"

@@ -80,6 +80,7 @@ def view(tp: TopicPartition = TP, role: RoleName = RoleName.FOLLOWER) -> Partiti
         accepted_partition_epoch=PartitionEpoch(7),
         replicas=(),
         isr=(),
+        eligible_leaders=(),
         maximal_isr=frozenset(),
         min_insync_replicas=1,
         log_start_offset=0,

@@ -206,6 +206,13 @@ def test_entry_epochs_of_a_malformed_partition_count_if_they_can_be_read(
     assert [name for name, _ in logged(caplog)] == ["orders-0"]
 
 
+def test_entry_epochs_of_eligible_leaders_count() -> None:
+    item = partition(0, isr=(1,), epochs=(9,))
+    item["status"] |= {"elr": [0], "elrBrokerEpochs": [6], "minInsyncReplicas": 2}
+    for found in (item, spoilt(item, "status", "leader")):
+        assert asyncio.run(store(found).highest_entry_epoch(BrokerId(0))) == 6
+
+
 def test_entry_epochs_of_good_partitions_log_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -42,6 +42,11 @@ def partition_states(draw: st.DrawFn) -> PartitionState:
         IsrEntry(broker_id=broker_id, broker_epoch=BrokerEpoch(draw(epochs)))
         for broker_id in draw(broker_ids)
     )
+    eligible = tuple(
+        IsrEntry(broker_id=broker_id, broker_epoch=BrokerEpoch(draw(epochs)))
+        for broker_id in draw(broker_ids)
+        if broker_id not in {entry.broker_id for entry in isr}
+    )
     leaders = [NO_LEADER, *(entry.broker_id for entry in isr)]
     return PartitionState(
         replicas=tuple(draw(broker_ids)),
@@ -49,10 +54,11 @@ def partition_states(draw: st.DrawFn) -> PartitionState:
         leader_epoch=LeaderEpoch(draw(epochs)),
         partition_epoch=PartitionEpoch(draw(epochs)),
         isr=isr,
-        min_insync_replicas=draw(st.integers(1, 9)),
+        min_insync_replicas=draw(st.integers(len(isr) + 1 if eligible else 1, 9)),
         controller_epoch=ControllerEpoch(draw(epochs)),
         recovery=draw(st.sampled_from(Recovery)),
         reason=draw(words),
+        eligible_leaders=eligible,
     )
 
 
@@ -97,7 +103,9 @@ STATUS = {
     "partitionEpoch": 5,
     "isr": [1, 0],
     "isrBrokerEpochs": [9, 4],
-    "minInsyncReplicas": 2,
+    "elr": [2, 3],
+    "elrBrokerEpochs": [8, 8],
+    "minInsyncReplicas": 3,
     "controllerEpoch": 1,
     "recovery": "Clean",
     "reason": "",
@@ -122,10 +130,17 @@ def test_a_partition_without_status_has_no_state() -> None:
     assert objects.partition_from_object(partition(STATUS)).state is not None
 
 
+def test_a_partition_status_of_an_earlier_version_has_no_eligible_leaders() -> None:
+    earlier = {key: value for key, value in STATUS.items() if not key.startswith("elr")}
+    state = objects.partition_from_object(partition(earlier)).state
+    assert state is not None
+    assert (state.isr_ids, state.eligible_leaders) == ((1, 0), ())
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *[(field, None) for field in STATUS if field not in {"reason", "changedAt"}],
+        *[(field, None) for field in STATUS if field not in {"elr", "reason", "changedAt"}],
         ("leaderEpoch", "3"),
         ("leaderEpoch", True),
         ("leaderEpoch", -1),
@@ -138,6 +153,11 @@ def test_a_partition_without_status_has_no_state() -> None:
         ("isr", []),
         ("isrBrokerEpochs", [9]),
         ("isrBrokerEpochs", [9, -4]),
+        ("elr", [2, 2]),
+        ("elr", [0, 3]),
+        ("elr", [2]),
+        ("elrBrokerEpochs", [1]),
+        ("minInsyncReplicas", 2),
         ("replicas", [0, 0]),
         ("minInsyncReplicas", 0),
         ("recovery", "Dirty"),

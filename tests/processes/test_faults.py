@@ -127,6 +127,45 @@ def test_a_frozen_leader_is_fenced_and_truncates_what_no_other_replica_has(
     judge_settled(group, topic, 1, acked_history(acked.offsets, known))
 
 
+def test_an_eligible_leader_leads_if_the_whole_isr_is_killed(group: BrokerGroup) -> None:
+    """The followers are frozen until the ISR is the leader alone, which is then killed."""
+    topic, old = "eligible", group.controller()
+    others = [broker for broker in range(3) if broker != old]
+    group.create_topic(topic, assignments=[[old, *others]])
+    group.wait_full_isr(topic)
+    acked = SentRecords(producer_of(group.bootstrap()), topic)
+    acked.send(50)
+    acked.settle()
+    for follower in others:
+        group.brokers[follower].freeze()
+    alone = group.wait_partition(topic, "ISR", lambda found: found["isr"] == [old])
+    # The first to leave is not eligible if the other one was still in the ISR, which is min ISR.
+    eligible = alone["elr"]
+    assert eligible
+    assert set(eligible) <= set(others)
+    shown = f'{names.PARTITION_ELIGIBLE_LEADERS.name}{{partition="0",topic="{topic}"}}'
+    eventually(
+        lambda: f"{shown} {len(eligible)}.0" in group.brokers[old].get("/metrics")[1],
+        FAULT_LIMIT_MS,
+        "eligible leaders as a metric",
+    )
+    group.brokers[old].kill()
+    for follower in others:
+        group.brokers[follower].thaw()
+    thawed_at = time.monotonic()
+    leader = group.wait_leader(topic, other_than=old)
+    took_ms = (time.monotonic() - thawed_at) * 1000
+    print(f"an eligible leader led {took_ms:.0f} ms after it could run again")
+    assert leader in eligible
+    acked.send(50)
+    acked.settle()
+    group.start()
+    group.wait_full_isr(topic)
+    full = group.partition(topic)
+    assert (full["recovery"], full["elr"], full["elrBrokerEpochs"]) == ("Clean", [], [])
+    judge_settled(group, topic, 1, acked_history(acked.offsets))
+
+
 def test_a_leader_frozen_until_its_peers_closed_their_connections_comes_back(
     group: BrokerGroup,
 ) -> None:

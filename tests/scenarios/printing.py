@@ -72,6 +72,8 @@ def state_text(state: PartitionState) -> str:
         f"controller_epoch={state.controller_epoch}",
         f"min_isr={state.min_insync_replicas}",
     ]
+    if state.eligible_leaders:
+        parts.append(f"elr={value(state.eligible_leaders)}")
     if state.recovery is not Recovery.CLEAN:
         parts.append(f"recovery={state.recovery.value}")
     if state.reason:

@@ -62,7 +62,34 @@ ELECTED_WHILE_LOSING_DATA = _plan(
     produces=(_produce(1_000), _produce(1_900)),
     watch_delay_max_ms=400,
 )
-"""The only live member of the ISR lacks committed records: the partition goes offline."""
+"""The only live member of the ISR lacks committed records: the partition waits for A."""
+
+LAST_REPLICA_LOSES_POWER = _plan(
+    # C leaves first; the next five records are committed by A and B alone.
+    Fault(at_ms=1_200, kind="crash", target="3", for_ms=1_400),
+    # B leaves: A is the whole ISR, and B is eligible.
+    Fault(at_ms=1_700, kind="crash", target="2", for_ms=1_900),
+    # A loses what it has; then C is back, and B at last.
+    Fault(at_ms=2_100, kind="power_loss", target="1", for_ms=300, keep_per_mille=0),
+    produces=(_produce(1_000), _produce(1_500), _produce(4_100)),
+)
+"""KIP-966: neither A, which lost its log, nor C, which left at min ISR, leads before B is back."""
+
+ELIGIBLE_LEADER_LOSES_POWER = replace(
+    _plan(
+        Fault(at_ms=1_200, kind="crash", target="3", for_ms=LONG_MS),
+        # B leaves, comes back cleanly, and can not join again: it is eligible.
+        Fault(at_ms=1_650, kind="cut", target="2", peer=1, for_ms=LONG_MS),
+        Fault(at_ms=1_700, kind="crash", target="2", for_ms=200),
+        # B loses what made it eligible, and is known to be dead when A dies, too.
+        Fault(at_ms=2_300, kind="power_loss", target="2", for_ms=2_700, keep_per_mille=0),
+        Fault(at_ms=4_000, kind="crash", target="1", for_ms=1_500),
+        produces=(_produce(1_000), _produce(1_500), _produce(6_100)),
+    ),
+    heal_at_ms=6_000,
+    timing=Timing(session_timeout_ms=500, fetch_wait_ms=400),
+)
+"""An eligible leader whose log lost records does not lead: the partition waits for A."""
 
 CLEAN_RESTART_OF_ALL_BROKERS = _plan(
     *(

@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from strandline.controller import elections
-from strandline.controller.broker_entry import BrokerEntry, InSession, Live
+from strandline.controller.broker_entry import BrokerEntry, InSession, Live, registration_of
+from strandline.controller.eligible_leaders import eligible_leaders
 from strandline.controller_session import effects as session_effects
 from strandline.controller_session.holder_connection import (
     Holder,
@@ -28,6 +29,7 @@ from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect, LogReadInfo, PersistState
 from strandline.core.events import AlterPartitionResponseReceived
 from strandline.core.fetchers import Fetcher, OutstandingFetch
+from strandline.core.high_watermark import next_high_watermark
 from strandline.core.isr import PendingShrink, Stable
 from strandline.core.isr_proposer import IsrProposer
 from strandline.core.leader import LeaderReplica
@@ -156,6 +158,11 @@ def _watermark_that_falls(ends: Sequence[int], *, leader_end: int, **_: int) -> 
     return min(ends, default=leader_end)
 
 
+def _watermark_moves_under_min_isr(ends: Sequence[int], **figures: int) -> int:
+    """Move the high watermark whatever the size of the ISR is."""
+    return next_high_watermark(ends, **{**figures, "min_insync_replicas": 1})
+
+
 def _waiting_requests_stay(_: Purgatory, delayed: Sequence[Any]) -> list[Any]:
     """Keep requests in the purgatory after their response: each would get a second one."""
     return list(delayed)
@@ -171,6 +178,47 @@ def _first_live_replica(
     found = (brokers.get(broker_id) for broker_id in state.replicas)
     live = [each for each in found if isinstance(each, Live)]
     return min(live, key=lambda each: not isinstance(each, InSession), default=None)
+
+
+def _eligible_at_min_isr(
+    state: PartitionState,
+    isr: tuple[IsrEntry, ...],
+    _: int,
+    brokers: Mapping[BrokerId, BrokerEntry],
+) -> tuple[IsrEntry, ...]:
+    """Keep who left the ISR as eligible, whatever size the ISR has."""
+    return eligible_leaders(state, isr, len(state.replicas) + 1, brokers)
+
+
+def _every_replica_is_eligible(
+    state: PartitionState,
+    isr: tuple[IsrEntry, ...],
+    min_insync_replicas: int,
+    brokers: Mapping[BrokerId, BrokerEntry],
+) -> tuple[IsrEntry, ...]:
+    """Make each known replica eligible under min ISR, also one that left before."""
+    if len(isr) >= min_insync_replicas:
+        return ()
+    members = {entry.broker_id for entry in isr}
+    return tuple(
+        IsrEntry(broker_id=each, broker_epoch=brokers[each].broker_epoch)
+        for each in state.replicas
+        if each not in members and registration_of(brokers.get(each)) is not None
+    )
+
+
+_CLEAN_LEADER = elections.choose_clean_leader
+
+
+def _eligible_without_epoch_check(
+    state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]
+) -> Live | None:
+    """Elect an eligible leader, whatever its disk lost since it was in the ISR."""
+    chosen = _CLEAN_LEADER(state, brokers)
+    if chosen is not None or not state.eligible_leaders:
+        return chosen
+    eligible = tuple(entry.broker_id for entry in state.eligible_leaders)
+    return _first_live_replica(replace(state, replicas=eligible), brokers)
 
 
 _DIAL = HolderConnection._dial
@@ -305,6 +353,34 @@ WATERMARK_FALLS = Mutant(
     _watermark_that_falls,
     Invariant.CORE_HOLDS,
 )
+WATERMARK_MOVES_UNDER_MIN_ISR = Mutant(
+    "a high watermark that moves under min ISR",
+    leader_module,
+    "next_high_watermark",
+    _watermark_moves_under_min_isr,
+    Invariant.ELIGIBLE_ARE_COMPLETE,
+)
+ELIGIBLE_AT_MIN_ISR = Mutant(
+    "eligible leaders kept at min ISR",
+    elections,
+    "eligible_leaders",
+    _eligible_at_min_isr,
+    Invariant.ELIGIBLE_UNDER_MIN_ISR,
+)
+EVERY_REPLICA_IS_ELIGIBLE = Mutant(
+    "eligible although it left above min ISR",
+    elections,
+    "eligible_leaders",
+    _every_replica_is_eligible,
+    Invariant.ELIGIBLE_ARE_COMPLETE,
+)
+ELIGIBLE_WITHOUT_EPOCH_CHECK = Mutant(
+    "eligible leaders elected without a check of their epoch",
+    elections,
+    "choose_clean_leader",
+    _eligible_without_epoch_check,
+    Invariant.ISR_IS_COMPLETE,
+)
 WAITING_REQUESTS_STAY = Mutant(
     "requests wait on after their response",
     Purgatory,
@@ -380,6 +456,9 @@ FOUND_BY_SEARCH = (
     READS_TO_THE_LOG_END,
     ACKNOWLEDGED_AT_ONCE,
     WATERMARK_FALLS,
+    WATERMARK_MOVES_UNDER_MIN_ISR,
+    ELIGIBLE_AT_MIN_ISR,
+    EVERY_REPLICA_IS_ELIGIBLE,
     WAITING_REQUESTS_STAY,
     STATE_FILE_KEEPS_FIRST_EPOCHS,
 )

@@ -13,6 +13,8 @@ from strandline_simulation.summary import failure_report
 from tests.simulation import directed
 from tests.simulation.mutants import (
     CHECKPOINT_ABOVE_THE_LOG,
+    ELIGIBLE_WITHOUT_EPOCH_CHECK,
+    EVERY_REPLICA_IS_ELIGIBLE,
     EVERY_START_IS_UNCLEAN,
     FOUND_BY_SEARCH,
     JOIN_BEFORE_EPOCH_START,
@@ -54,10 +56,24 @@ def test_every_invariant_holds_and_everything_heals(plan: Plan) -> None:
     assert result.acknowledged == sum(produce.record_count for produce in plan.produces)
 
 
-def test_a_partition_goes_offline_rather_than_lose_records() -> None:
-    result = run(directed.ELECTED_WHILE_LOSING_DATA)
+@pytest.mark.parametrize(
+    ("plan", "eligible_elections", "acknowledged"),
+    [
+        (directed.ELECTED_WHILE_LOSING_DATA, 1, 10),
+        (directed.LAST_REPLICA_LOSES_POWER, 1, 15),
+        # The whole ISR comes back before the one eligible leader could lead.
+        (directed.ELIGIBLE_LEADER_LOSES_POWER, 0, 15),
+    ],
+    ids=["member loses power", "last replica loses power", "eligible leader loses power"],
+)
+def test_a_partition_waits_for_a_complete_replica_rather_than_lose_records(
+    plan: Plan, eligible_elections: int, acknowledged: int
+) -> None:
+    result = run(plan)
     assert not result.broken_invariant, failure_report(result)
-    assert (result.offline, result.data_losses, result.acknowledged) == (1, 1, 10)
+    assert (result.offline, result.data_losses) == (0, 1)
+    assert result.eligible_elections == eligible_elections
+    assert result.acknowledged == acknowledged
 
 
 PLANTED = {
@@ -91,6 +107,16 @@ PLANTED = {
         directed.LATE_WRITE_OF_A_RESIGNED_CONTROLLER,
         NO_ANSWER_MEANS_NOT_APPLIED,
         Invariant.MAXIMAL_ISR_COVERS,
+    ),
+    "eligible although it left before": (
+        directed.LAST_REPLICA_LOSES_POWER,
+        EVERY_REPLICA_IS_ELIGIBLE,
+        Invariant.ELIGIBLE_ARE_COMPLETE,
+    ),
+    "eligible without epoch check": (
+        directed.ELIGIBLE_LEADER_LOSES_POWER,
+        ELIGIBLE_WITHOUT_EPOCH_CHECK,
+        Invariant.ISR_IS_COMPLETE,
     ),
     "page cache": (
         directed.CLEAN_RESTART_OF_ALL_BROKERS,

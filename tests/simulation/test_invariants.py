@@ -36,6 +36,7 @@ STATE = PartitionState(
     min_insync_replicas=2,
     controller_epoch=ControllerEpoch(1),
 )
+FORMER = (IsrEntry(broker_id=BrokerId(3), broker_epoch=BrokerEpoch(1)),)
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,15 @@ def test_an_election_excuses_a_member_whose_loss_is_not_known_yet() -> None:
     [
         (replace(STATE, leader=BrokerId(3)), Invariant.LEADER_IN_ISR),
         (replace(STATE, replicas=(BrokerId(1), BrokerId(3))), Invariant.LEADER_IN_ISR),
+        (replace(STATE, eligible_leaders=FORMER), Invariant.ELIGIBLE_UNDER_MIN_ISR),
         (STATE, Invariant.EPOCHS_NEVER_FALL),
     ],
-    ids=["leader outside the ISR", "ISR outside the replicas", "epoch stays"],
+    ids=[
+        "leader outside the ISR",
+        "ISR outside the replicas",
+        "eligible at min ISR",
+        "epoch stays",
+    ],
 )
 def test_a_refused_write_names_what_it_would_have_broken(
     state: PartitionState, invariant: str

@@ -43,6 +43,7 @@ def test_schedules_have_elections_losses_and_several_controllers(summary: Summar
     assert sum(result.elections for result in results) > 2 * len(results)
     assert sum(result.controllers for result in results) > len(results)
     assert any(result.data_losses for result in results)
+    assert any(result.eligible_elections for result in results)
 
 
 def test_most_schedules_are_decided_by_more_than_one_controller(summary: Summary) -> None:

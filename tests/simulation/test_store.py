@@ -31,12 +31,16 @@ STATE = PartitionState(
     controller_epoch=ControllerEpoch(4),
 )
 NEXT = replace(STATE, partition_epoch=PartitionEpoch(8))
+UNDER_MIN_ISR = replace(
+    NEXT, isr=STATE.isr[:1], eligible_leaders=STATE.isr[1:], min_insync_replicas=2
+)
 
 
 def test_a_valid_next_status_is_accepted() -> None:
     assert is_valid_status(None, STATE)
     assert is_valid_status(STATE, STATE)
     assert is_valid_status(STATE, NEXT)
+    assert is_valid_status(STATE, UNDER_MIN_ISR)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +54,9 @@ def test_a_valid_next_status_is_accepted() -> None:
         replace(NEXT, isr=()),
         replace(NEXT, isr=(STATE.isr[0], STATE.isr[0])),
         replace(NEXT, replicas=(BrokerId(1), BrokerId(3))),
+        replace(UNDER_MIN_ISR, min_insync_replicas=1),
+        replace(UNDER_MIN_ISR, eligible_leaders=STATE.isr[:1]),
+        replace(UNDER_MIN_ISR, replicas=(BrokerId(1), BrokerId(3))),
     ],
     ids=[
         "leader epoch falls",
@@ -60,6 +67,9 @@ def test_a_valid_next_status_is_accepted() -> None:
         "ISR without leader",
         "member twice",
         "ISR outside the replicas",
+        "eligible leaders at min ISR",
+        "member eligible",
+        "eligible leader outside the replicas",
     ],
 )
 def test_a_status_that_breaks_a_rule_is_refused(refused: PartitionState) -> None:

@@ -5,7 +5,8 @@ return None when nothing must change: a new controller writes only what must cha
 
 An ISR entry (id, e) is in sync iff cleanSince <= e <= brokerEpoch of that broker. The controller
 drops entries known dead or known to have lost data, gives an elected leader's entry its present
-epoch, and keeps all others, also those of unknown brokers.
+epoch, and keeps all others, also those of unknown brokers. Without an available ISR member it
+elects an eligible leader, which is then the whole ISR (ADR 0033).
 Source: Kafka PartitionLeaderElectionAlgorithms; KAFKA-708 for the last ISR member; ADR 0002.
 """
 
@@ -30,16 +31,10 @@ from strandline.model import (
     covers,
 )
 
-from .broker_entry import (
-    BrokerEntry,
-    Dead,
-    InSession,
-    Live,
-    Unregistered,
-    WithoutSession,
-    registration_of,
-)
+from .broker_entry import BrokerEntry, Dead, InSession, Live, Unregistered, WithoutSession
 from .election_input import ElectionDecision, ElectionInput
+from .eligible_leaders import eligible_leaders
+from .isr_entries import entries_kept, lost_data
 from .lost_partitions import have_all_reported, recovery_of
 from .rebuild import fence, rebuild
 from .unclean_elections import choose_unclean_leader
@@ -47,9 +42,9 @@ from .unclean_elections import choose_unclean_leader
 STATE_LOST = "StateLost"
 """The object was lost while brokers hold its data (ADR 0004)."""
 UNCLEAN_LAST_REPLICA = "UncleanLastReplica"
-"""Every member of the last ISR has lost data since."""
+"""Every member of the last ISR and every eligible leader has lost data since."""
 NO_LIVE_ISR_MEMBER = "NoLiveIsrMember"
-"""A member of the last ISR may come back with all data."""
+"""A member of the last ISR or an eligible leader may come back with all data."""
 
 
 def decide(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision | None:
@@ -141,38 +136,14 @@ def _reluctance(broker: Live) -> tuple[bool, bool]:
     return not isinstance(broker, InSession), broker.is_full
 
 
-def entries_kept(
-    state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry], leader: BrokerId
-) -> tuple[IsrEntry, ...]:
-    """Return the ISR without members known dead, known to have lost data, or leaving."""
-    kept = []
-    for entry in state.isr:
-        broker = brokers.get(entry.broker_id)
-        dead = isinstance(broker, Dead) and entry.broker_epoch <= broker.broker_epoch
-        leaving = isinstance(broker, Live) and broker.shutting_down and entry.broker_id != leader
-        if isinstance(broker, WithoutSession) and entry.broker_id == state.leader:
-            # It leads until it learns of the next leader, and fetches nothing.
-            leaving = leaving or state.leader != leader
-        if not dead and not leaving and not _lost_data(entry, brokers):
-            kept.append(entry)
-    return tuple(kept)
-
-
-def _lost_data(entry: IsrEntry, brokers: Mapping[BrokerId, BrokerEntry]) -> bool:
-    """Tell whether a broker's log is known to have lost records since this entry.
-
-    An entry above the registered epoch proves no loss: the controller's view is old.
-    """
-    registration = registration_of(brokers.get(entry.broker_id))
-    return registration is not None and entry.broker_epoch < registration.clean_since_epoch
-
-
-def entries_above_registration(
+def choose_clean_leader(
     state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]
-) -> list[IsrEntry]:
-    """Return the entries above the registered epoch: the controller's view of them is old."""
-    known = (entry for entry in state.isr if entry.broker_id in brokers)
-    return [each for each in known if each.broker_epoch > brokers[each.broker_id].broker_epoch]
+) -> Live | None:
+    """Return a member of the ISR that may lead, else an eligible leader; neither loses a record."""
+    of_isr = choose_leader(state, brokers)
+    if of_isr is not None or not state.eligible_leaders:
+        return of_isr
+    return choose_leader(replace(state, isr=state.eligible_leaders), brokers)
 
 
 def effective_min_isr(state: PartitionState, topic: StoredTopic | None) -> int:
@@ -188,8 +159,10 @@ def _decide_led(state: PartitionState, inputs: ElectionInput) -> ElectionDecisio
     The last one stays where a move would put the partition under min ISR (ADR 0031).
     """
     leader, successor = inputs.brokers.get(state.leader), choose_leader(state, inputs.brokers)
-    if isinstance(leader, Live) and leader.shutting_down and successor is not None:
-        return _elect(state, inputs, successor, ElectionKind.CONTROLLED_SHUTDOWN)
+    if isinstance(leader, Live) and leader.shutting_down:
+        clean = choose_clean_leader(state, inputs.brokers)
+        if clean is not None:
+            return _elect(state, inputs, clean, ElectionKind.CONTROLLED_SHUTDOWN)
     if isinstance(leader, Live) and isinstance(successor, InSession):
         if leader.is_full and not successor.is_full:
             return _elect(state, inputs, successor, ElectionKind.VOLUME_FULL)
@@ -198,51 +171,65 @@ def _decide_led(state: PartitionState, inputs: ElectionInput) -> ElectionDecisio
             if len(elected.state.isr) >= elected.state.min_insync_replicas:
                 return elected
     isr = entries_kept(state, inputs.brokers, state.leader)
-    min_isr = effective_min_isr(state, inputs.topic)
-    if isr == state.isr and min_isr == state.min_insync_replicas:
-        return None
-    return ElectionDecision(state=next_state(state, inputs.controller_epoch, isr, min_isr))
+    following = _next_state(state, inputs, isr)
+    same = _signed_as(state, following)
+    return None if same == state else ElectionDecision(state=following)
 
 
 def _decide_leaderless(state: PartitionState, inputs: ElectionInput) -> ElectionDecision | None:
-    chosen = choose_leader(state, inputs.brokers)
+    chosen = choose_clean_leader(state, inputs.brokers)
     if chosen is not None:
         return _elect(state, inputs, chosen, ElectionKind.OFFLINE)
     if inputs.topic is not None and inputs.topic.unclean_leader_election:
         chosen = choose_unclean_leader(state, inputs.brokers, inputs.hosted)
         if chosen is not None:
             return _elect(state, inputs, chosen, ElectionKind.UNCLEAN)
-    trusted = tuple(entry for entry in state.isr if not _lost_data(entry, inputs.brokers))
-    reason = NO_LIVE_ISR_MEMBER if trusted else UNCLEAN_LAST_REPLICA
-    offline = _without_leader(state, inputs, trusted or state.isr, reason)
-    same = replace(
-        offline, partition_epoch=state.partition_epoch, controller_epoch=state.controller_epoch
+    trusted = tuple(entry for entry in state.isr if not lost_data(entry, inputs.brokers))
+    waiting = _without_leader(state, inputs, trusted or state.isr, NO_LIVE_ISR_MEMBER)
+    has_hope = trusted or waiting.eligible_leaders
+    offline = waiting if has_hope else replace(waiting, reason=UNCLEAN_LAST_REPLICA)
+    return None if _signed_as(state, offline) == state else ElectionDecision(state=offline)
+
+
+def _signed_as(state: PartitionState, following: PartitionState) -> PartitionState:
+    """Return a following state with the epochs that each write changes: equal if all else is."""
+    return replace(
+        following, partition_epoch=state.partition_epoch, controller_epoch=state.controller_epoch
     )
-    return None if same == state else ElectionDecision(state=offline)
 
 
 def _elect(
     state: PartitionState, inputs: ElectionInput, chosen: Live, kind: ElectionKind
 ) -> ElectionDecision:
-    entry = _present_entry(chosen)
-    if kind is ElectionKind.UNCLEAN:
+    entry, is_unclean = _present_entry(chosen), kind is ElectionKind.UNCLEAN
+    if is_unclean or chosen.broker_id in {each.broker_id for each in state.eligible_leaders}:
         isr: tuple[IsrEntry, ...] = (entry,)
     else:
         kept = entries_kept(state, inputs.brokers, chosen.broker_id)
         isr = tuple(entry if e.broker_id == chosen.broker_id else e for e in kept)
-    min_isr = effective_min_isr(state, inputs.topic)
+    following = _next_state(state, inputs, isr)
     elected = replace(
-        next_state(state, inputs.controller_epoch, isr, min_isr),
+        following,
+        # What an unclean leader lacks was committed, and the others may be made to cut it off.
+        eligible_leaders=() if is_unclean else following.eligible_leaders,
         leader=chosen.broker_id,
         leader_epoch=LeaderEpoch(state.leader_epoch + 1),
-        recovery=Recovery.UNCLEAN if kind is ElectionKind.UNCLEAN else Recovery.CLEAN,
+        recovery=Recovery.UNCLEAN if is_unclean else Recovery.CLEAN,
         reason="",
     )
     return ElectionDecision(state=elected, kind=kind)
 
 
+def _next_state(
+    state: PartitionState, inputs: ElectionInput, isr: tuple[IsrEntry, ...]
+) -> PartitionState:
+    min_isr = effective_min_isr(state, inputs.topic)
+    return next_state(state, inputs.brokers, inputs.controller_epoch, isr, min_isr)
+
+
 def next_state(
     state: PartitionState,
+    brokers: Mapping[BrokerId, BrokerEntry],
     controller_epoch: ControllerEpoch,
     isr: tuple[IsrEntry, ...],
     min_insync_replicas: int,
@@ -251,6 +238,7 @@ def next_state(
     return replace(
         state,
         isr=isr,
+        eligible_leaders=eligible_leaders(state, isr, min_insync_replicas, brokers),
         min_insync_replicas=min_insync_replicas,
         partition_epoch=PartitionEpoch(state.partition_epoch + 1),
         controller_epoch=controller_epoch,
@@ -260,10 +248,9 @@ def next_state(
 def _without_leader(
     state: PartitionState, inputs: ElectionInput, isr: tuple[IsrEntry, ...], reason: str
 ) -> PartitionState:
-    min_isr = effective_min_isr(state, inputs.topic)
     changed = 0 if state.leader == NO_LEADER else 1
     return replace(
-        next_state(state, inputs.controller_epoch, isr, min_isr),
+        _next_state(state, inputs, isr),
         leader=NO_LEADER,
         leader_epoch=LeaderEpoch(state.leader_epoch + changed),
         reason=reason,

@@ -77,7 +77,7 @@ def judge(
         return RespondNow(error=ErrorCode.INVALID_UPDATE_VERSION)
     refusal = _objection(request.isr, state, brokers)
     isr = state.isr if refusal else request.isr
-    following = next_state(state, controller_epoch, isr, state.min_insync_replicas)
+    following = next_state(state, brokers, controller_epoch, isr, state.min_insync_replicas)
     return Commit(state=following, refusal=refusal)
 
 

@@ -16,7 +16,7 @@ from . import store_events
 from .active_controller import ActiveController
 from .broker_entry import Awaited, Dead
 from .effects import ControllerEffect
-from .elections import entries_above_registration
+from .isr_entries import entries_above_registration
 from .notices import TopicDeletionConfirmed
 from .partition_entry import Finished
 from .write_notices import notices_of

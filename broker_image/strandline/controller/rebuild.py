@@ -98,6 +98,7 @@ def fenced(
         state,
         leader=NO_LEADER,
         isr=(),
+        eligible_leaders=(),
         leader_epoch=LeaderEpoch(max(state.leader_epoch, known.leader_epoch) + 1),
         partition_epoch=PartitionEpoch(max(state.partition_epoch, known.partition_epoch) + 1),
         controller_epoch=controller_epoch,

@@ -69,6 +69,7 @@ class PartitionView:
     accepted_partition_epoch: PartitionEpoch
     replicas: tuple[BrokerId, ...]
     isr: tuple[IsrEntry, ...]
+    eligible_leaders: tuple[IsrEntry, ...]
     maximal_isr: frozenset[BrokerId]
     min_insync_replicas: int
     log_start_offset: int
@@ -93,6 +94,7 @@ def view_of(partition: Partition) -> PartitionView:
         accepted_partition_epoch=partition.accepted_partition_epoch,
         replicas=() if state is None else state.replicas,
         isr=() if state is None else state.isr,
+        eligible_leaders=() if state is None else state.eligible_leaders,
         maximal_isr=frozenset() if leads is None else maximal_isr(leads.proposer.isr),
         min_insync_replicas=0 if leads is None else leads.min_insync_replicas,
         log_start_offset=log.log_start_offset,

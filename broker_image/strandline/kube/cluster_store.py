@@ -108,7 +108,7 @@ class ClusterStore:
         return self._watch(PARTITIONS, partition_from_object, resource_version, self._of_cluster)
 
     async def highest_entry_epoch(self, broker_id: BrokerId) -> BrokerEpoch:
-        """Return the highest broker epoch in this broker's ISR entries, 0 if it has none.
+        """Return the highest broker epoch in this broker's ISR and ELR entries, 0 without one.
 
         Reads every Partition of the namespace, labelled or not: an epoch that is too high
         costs nothing, one that is too low makes an old ISR entry look present. A malformed
@@ -267,23 +267,26 @@ def _log_malformed(item: Object, error: ObjectMalformed) -> None:
 
 
 def _entry_epoch(item: Object, broker_id: BrokerId) -> BrokerEpoch:
-    """Return the broker epoch of an id's ISR entry in a Partition, 0 without one."""
+    """Return the broker epoch of an id's ISR or ELR entry in a Partition, 0 without one."""
     try:
         state = partition_from_object(item).state
     except ObjectMalformed as error:
         _log_malformed(item, error)
         return _entry_epoch_of_malformed(item, broker_id)
-    entry = state.entry_of(broker_id) if state else None
-    return entry.broker_epoch if entry else BrokerEpoch(0)
+    entries = state.candidates if state else ()
+    epochs = (entry.broker_epoch for entry in entries if entry.broker_id == broker_id)
+    return max(epochs, default=BrokerEpoch(0))
 
 
 def _entry_epoch_of_malformed(item: Object, broker_id: BrokerId) -> BrokerEpoch:
     status = item.get("status")
     if not isinstance(status, dict):
         return BrokerEpoch(0)
-    ids, epochs = status.get("isr"), status.get("isrBrokerEpochs")
-    # Only in lists of equal length does an epoch belong to the id at its index.
-    if not isinstance(ids, list) or not isinstance(epochs, list) or len(ids) != len(epochs):
-        return BrokerEpoch(0)
-    own = [epoch for member, epoch in zip(ids, epochs, strict=True) if member == broker_id]
-    return BrokerEpoch(max((epoch for epoch in own if type(epoch) is int), default=0))
+    own: list[int] = []
+    for members in ("isr", "elr"):
+        ids, epochs = status.get(members), status.get(f"{members}BrokerEpochs")
+        # Only in lists of equal length does an epoch belong to the id at its index.
+        if isinstance(ids, list) and isinstance(epochs, list) and len(ids) == len(epochs):
+            found = (epoch for each, epoch in zip(ids, epochs, strict=True) if each == broker_id)
+            own.extend(epoch for epoch in found if type(epoch) is int)
+    return BrokerEpoch(max(own, default=0))

@@ -147,15 +147,20 @@ def partition_from_object(value: Object) -> StoredPartition:
 
 def _partition_state(status: _Fields) -> PartitionState:
     """Read Partition.status; check the model's rules, because any client may have written it."""
-    ids = _broker_ids(status, "isr")
-    epochs = status.integers("isrBrokerEpochs")
-    if len(epochs) != len(ids):
-        raise status.malformed("isrBrokerEpochs", f"as long as isr ({len(ids)})")
+    isr = _entries(status, "isr")
+    ids = [entry.broker_id for entry in isr]
     leader = BrokerId(status.integer("leader", minimum=NO_LEADER))
     if leader not in {NO_LEADER, *ids}:
         raise status.malformed("leader", "-1 or a member of isr")
     if not ids and leader != NO_LEADER:
         raise status.malformed("isr", "not empty while there is a leader")
+    min_insync_replicas = status.integer("minInsyncReplicas", minimum=1)
+    # A status of an earlier version has no elr.
+    eligible = _entries(status, "elr") if status.has("elr") else ()
+    if eligible and len(ids) >= min_insync_replicas:
+        raise status.malformed("elr", "empty unless isr has fewer members than minInsyncReplicas")
+    if any(entry.broker_id in ids for entry in eligible):
+        raise status.malformed("elr", "a list without members of isr")
     recovery = status.text("recovery")
     if recovery not in {word.value for word in Recovery}:
         raise status.malformed("recovery", "Clean or Unclean")
@@ -164,14 +169,23 @@ def _partition_state(status: _Fields) -> PartitionState:
         leader=leader,
         leader_epoch=LeaderEpoch(status.integer("leaderEpoch")),
         partition_epoch=PartitionEpoch(status.integer("partitionEpoch")),
-        isr=tuple(
-            IsrEntry(broker_id=broker_id, broker_epoch=BrokerEpoch(epoch))
-            for broker_id, epoch in zip(ids, epochs, strict=True)
-        ),
-        min_insync_replicas=status.integer("minInsyncReplicas", minimum=1),
+        isr=isr,
+        min_insync_replicas=min_insync_replicas,
         controller_epoch=ControllerEpoch(status.integer("controllerEpoch")),
         recovery=Recovery(recovery),
         reason=status.optional_text("reason"),
+        eligible_leaders=eligible,
+    )
+
+
+def _entries(status: _Fields, members: str) -> tuple[IsrEntry, ...]:
+    """Read the ids of `members` and their epochs, two lists of one length."""
+    ids, epochs = _broker_ids(status, members), status.integers(f"{members}BrokerEpochs")
+    if len(epochs) != len(ids):
+        raise status.malformed(f"{members}BrokerEpochs", f"as long as {members} ({len(ids)})")
+    return tuple(
+        IsrEntry(broker_id=broker_id, broker_epoch=BrokerEpoch(epoch))
+        for broker_id, epoch in zip(ids, epochs, strict=True)
     )
 
 
@@ -184,6 +198,8 @@ def partition_status(state: PartitionState, *, changed_at: str) -> Object:
         "partitionEpoch": state.partition_epoch,
         "isr": [entry.broker_id for entry in state.isr],
         "isrBrokerEpochs": [entry.broker_epoch for entry in state.isr],
+        "elr": [entry.broker_id for entry in state.eligible_leaders],
+        "elrBrokerEpochs": [entry.broker_epoch for entry in state.eligible_leaders],
         "minInsyncReplicas": state.min_insync_replicas,
         "controllerEpoch": state.controller_epoch,
         "recovery": state.recovery.value,

@@ -179,6 +179,7 @@ _STATE: Final = Pair(
     pb.PartitionState,
     replicas=Part(tuple, tuple),
     isr=_ISR,
+    eligible_leaders=_ISR,
     recovery=Part(_RECOVERIES.__getitem__, _recovery),
 )
 _SETTINGS: Final = Pair(TopicSettings, pb.TopicSettings)

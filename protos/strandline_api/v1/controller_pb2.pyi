@@ -99,6 +99,7 @@ class PartitionState(_message.Message):
     CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
     RECOVERY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    ELIGIBLE_LEADERS_FIELD_NUMBER: _builtins.int
     leader: _builtins.int
     """-1: none"""
     leader_epoch: _builtins.int
@@ -111,6 +112,8 @@ class PartitionState(_message.Message):
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def isr(self) -> _containers.RepeatedCompositeFieldContainer[Global___IsrEntry]: ...
+    @_builtins.property
+    def eligible_leaders(self) -> _containers.RepeatedCompositeFieldContainer[Global___IsrEntry]: ...
     def __init__(
         self,
         *,
@@ -123,10 +126,11 @@ class PartitionState(_message.Message):
         controller_epoch: _builtins.int = ...,
         recovery: Global___Recovery.ValueType = ...,
         reason: _builtins.str = ...,
+        eligible_leaders: _abc.Iterable[Global___IsrEntry] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_epoch", b"controller_epoch", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_insync_replicas", b"min_insync_replicas", "partition_epoch", b"partition_epoch", "reason", b"reason", "recovery", b"recovery", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_epoch", b"controller_epoch", "eligible_leaders", b"eligible_leaders", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_insync_replicas", b"min_insync_replicas", "partition_epoch", b"partition_epoch", "reason", b"reason", "recovery", b"recovery", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

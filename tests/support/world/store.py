@@ -115,7 +115,10 @@ class FakeStore:
         """Fail on a write that the CRD's rules refuse."""
         assert new.leader == -1 or new.leader in new.isr_ids
         assert new.isr or new.leader == -1
-        assert set(new.isr_ids) <= set(new.replicas)
+        candidates = [entry.broker_id for entry in new.candidates]
+        assert len(set(candidates)) == len(candidates)
+        assert set(candidates) <= set(new.replicas)
+        assert not new.eligible_leaders or len(new.isr) < new.min_insync_replicas
         if old is None:
             return
         is_fence = new.reason == STATE_LOST and new.partition_epoch > old.partition_epoch

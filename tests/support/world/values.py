@@ -85,6 +85,7 @@ def state(
     min_isr: int = 2,
     replicas: tuple[int, ...] = (0, 1, 2),
     reason: str = "",
+    elr: tuple[IsrEntry, ...] = (),
 ) -> PartitionState:
     return PartitionState(
         replicas=tuple(BrokerId(r) for r in replicas),
@@ -95,6 +96,7 @@ def state(
         min_insync_replicas=min_isr,
         controller_epoch=ControllerEpoch(controller_epoch),
         reason=reason,
+        eligible_leaders=elr,
     )
 
 

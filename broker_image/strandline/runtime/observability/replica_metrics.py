@@ -108,6 +108,7 @@ class ReplicaMetrics:
         members = {entry.broker_id for entry in view.isr}
         show(names.PARTITION_REPLICAS, len(view.replicas), *labels)
         show(names.PARTITION_ISR_SIZE, len(members), *labels)
+        show(names.PARTITION_ELIGIBLE_LEADERS, len(view.eligible_leaders), *labels)
         show(names.PARTITION_MIN_INSYNC_REPLICAS, view.min_insync_replicas, *labels)
         show(names.PARTITION_PARTITION_EPOCH, view.partition_epoch, *labels)
         for replica in view.replicas:
