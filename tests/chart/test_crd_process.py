@@ -132,7 +132,7 @@ class CrdHarness:
         self.complete: dict[str, Manifest] = {}
         for kind, manifest in COMPLETE.items():
             self.complete[kind] = self._stored(manifest)
-            name = f"{manifest['metadata']['name']}-bare"
+            name = f"bare-{manifest['metadata']['name']}"
             bare = changed(manifest, {"metadata.name": name, "status": GONE})
             response = dry_runs.create(bare)
             assert response.code == 201, response.value
@@ -149,19 +149,22 @@ class CrdHarness:
         """Write a complete object with edits in a dry run, over an object without a status."""
         path = next(iter(edits))
         if path.startswith("spec"):
-            fresh = changed(COMPLETE[kind], {"metadata.name": "fresh", "status": GONE})
-            return self.dry_runs.try_create(changed(fresh, edits))
+            return self.dry_runs.try_create(changed(_fresh(kind), edits))
         whole = {**self.bare[kind], "status": COMPLETE[kind]["status"]}
         return self.dry_runs.try_update(changed(whole, edits), status=True)
 
     def try_rule(self, rule: Rule, edits: Manifest) -> ApiResponse:
         """Make the write of a rule's case in a dry run."""
         if rule.on == "create":
-            return self.dry_runs.try_create(
-                changed(COMPLETE[rule.kind], {"status": GONE, "metadata.name": "fresh", **edits})
-            )
+            return self.dry_runs.try_create(changed(_fresh(rule.kind), edits))
         whole = changed(self.complete[rule.kind], edits)
         return self.dry_runs.try_update(whole, status=rule.on == "status")
+
+
+def _fresh(kind: str) -> Manifest:
+    """Return an object to be created, under a name that no object has."""
+    name = f"fresh-{COMPLETE[kind]['metadata']['name']}"
+    return changed(COMPLETE[kind], {"metadata.name": name, "status": GONE})
 
 
 @pytest.fixture(scope="module")
