@@ -18,7 +18,7 @@ from typing import Any
 from strandline.config.kubernetes import KubernetesConfig
 from strandline.controller.effects import ReadLease, WriteLease
 from strandline.controller.lease_election import LeaseEffect, LeaseElector
-from strandline.controller.lease_observation import LeaseLost, LeaseWon, MayTake
+from strandline.controller.lease_observation import HolderSilent, LeaseLost, LeaseWon, MayTake
 from strandline.controller.store_events import LeaseResponseReceived, StoreOutcome
 from strandline.errors import CoordinationError, StoreConflict, StoreUnavailable
 from strandline.kube.api import ApiClient
@@ -91,6 +91,8 @@ class OperatorLease:
                     self._call(self._read(request_id))
                 case WriteLease(request_id=request_id, lease=lease):
                     self._call(self._write(request_id, lease))
+                case HolderSilent():
+                    pass  # no probe of another operator: its Lease alone decides
                 case MayTake():
                     self._perform(self._elector.take(ControllerEpoch(0), _now_ms()))
                 case LeaseWon():

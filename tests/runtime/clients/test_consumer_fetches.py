@@ -245,3 +245,22 @@ def test_more_bytes_than_may_come_are_not_waited_for(
         assert fetched.records
 
     with_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("reads", [ConsumerReadConfig(), IN_THREADS], ids=["on loop", "in thread"])
+@pytest.mark.parametrize("keep_bytes", [0, 40], ids=["short", "cut header"])
+def test_a_read_that_fails_ends_the_leadership(
+    tmp_path: Path, keep_bytes: int, reads: ConsumerReadConfig
+) -> None:
+    """Else consumers fail for ever while this broker goes on leading."""
+
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        assert await node.send(0) == [ErrorCode.NONE]
+        os.truncate(node.segment, keep_bytes)
+        found = await fetch(node)
+        assert (found.error, found.records) == (ErrorCode.KAFKA_STORAGE_ERROR, ())
+        assert [str(failure).split(": ", 1)[1] for failure in node.failures] == ["read: EIO"]
+        assert await node.send(2) == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+    with_node(tmp_path, scenario, consumer_reads=reads)

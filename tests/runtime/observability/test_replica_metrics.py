@@ -65,6 +65,7 @@ async def lead(node: Node, partitions: int) -> ReplicaMetrics:
         broker_id=ME,
         replicas=node._replicas,
         store=node.store,
+        space=node.space,
         metadata=node._metadata,
         controller=Controller(broker_id=ME, identity="me", rank=0, timing=timing),
         reporter=CoreNoticeReporter(Metrics(), Clock()),
