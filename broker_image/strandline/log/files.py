@@ -12,15 +12,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from strandline.broker_interface import Buffer
-from strandline.errors import LogDirectoryFailed
+from strandline.errors import CorruptBatch, LogDirectoryFailed
 
 BUFFERS_PER_WRITE_MAX = 1024
 """Linux takes at most this many buffers in one pwritev (IOV_MAX)."""
 FILE_MODE = 0o640
 
 
-def disk_failed(directory: Path, operation: str, error: OSError) -> LogDirectoryFailed:
+def disk_failed(
+    directory: Path, operation: str, error: OSError | CorruptBatch
+) -> LogDirectoryFailed:
     """Make the error that takes a log directory offline: directory, operation, errno name."""
+    if isinstance(error, CorruptBatch):
+        return LogDirectoryFailed(f"{directory}: {operation}: {error}")
     name = errno.errorcode.get(error.errno or 0, type(error).__name__)
     return LogDirectoryFailed(f"{directory}: {operation}: {name}")
 

@@ -1,6 +1,7 @@
 """The segments of one log, in order: rolling, syncing, cutting, reading across them.
 
-The caller handles the OSError that operations raise.
+The caller handles the OSError that operations raise. One thread changes the segments; any thread
+may `read` meanwhile, if it then looks at `cuts`, which counts the changes that a read must not cross.
 Invariant: never empty once `load` or `add` was called; each segment begins where the one before it
 ends; all but the last are sealed.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +42,7 @@ class LogSegments:
         "_sealed_bytes",
         "_segments",
         "_unflushed",
+        "cuts",
     )
 
     def __init__(self, folder: Path, environment: LogEnvironment) -> None:
@@ -49,6 +52,8 @@ class LogSegments:
         self._unflushed: list[Segment] = []
         self._sealed_bytes = 0
         self._folder_dirty = False
+        self.cuts = 0
+        """Rises when batches begin to go, and again once they are gone; odd in between."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -176,26 +181,42 @@ class LogSegments:
             segment.release()
         self._unflushed.clear()
 
+    @contextmanager
+    def _cutting(self) -> Iterator[None]:
+        """Tell readers that batches go."""
+        self.cuts += 1
+        try:
+            yield
+        finally:
+            self.cuts += 1
+
+    def retire(self) -> None:
+        """Close every file and tell readers that all batches are gone."""
+        self.cuts |= 1
+        self.release_all()
+
     def truncate_to(self, offset: int) -> None:
         """Cut off every batch that reaches an offset or lies above it.
 
         Shape:   start offset <= offset < end offset
         """
-        self._remove(keep=self._index_of(offset) + 1)
-        self._segments[-1].activate()
-        self._segments[-1].truncate_to(offset)
+        with self._cutting():
+            self._remove(keep=_index_of(self._segments, offset) + 1)
+            self._segments[-1].activate()
+            self._segments[-1].truncate_to(offset)
 
     def restart_at(self, offset: int) -> None:
         """Remove all segments and begin with an empty one at an offset; durable on return."""
-        self._remove(keep=0)
-        self.add(offset)
+        with self._cutting():
+            self._remove(keep=0)
+            self.add(offset)
         sync_folder(self._folder)
         self._folder_dirty = False
 
     def _remove(self, *, keep: int) -> None:
         """Delete segments from the newest on, so that a crash in between leaves no hole."""
-        while len(self._segments) > keep:
-            segment = self._segments.pop()
+        removed, self._segments = self._segments[keep:], self._segments[:keep]
+        for segment in reversed(removed):
             if segment in self._unflushed:
                 self._unflushed.remove(segment)
             segment.remove()
@@ -210,9 +231,12 @@ class LogSegments:
         Shape:   start offset <= from_offset; up_to_offset <= end offset
         """
         found: list[memoryview] = []
-        index, budget, complete = self._index_of(from_offset), max_bytes, True
+        segments = self._segments
+        index, budget, complete = _index_of(segments, from_offset), max_bytes, True
         while complete and from_offset < up_to_offset and (budget > 0 or not found):
-            segment = self._segments[index]
+            if index == len(segments):  # another thread cut the log
+                break
+            segment = segments[index]
             part, complete = segment.read(
                 from_offset=from_offset,
                 up_to_offset=up_to_offset,
@@ -231,8 +255,7 @@ class LogSegments:
         for segment in reversed(self._segments):
             yield from segment.headers_backwards()
 
-    def _index_of(self, offset: int) -> int:
-        """Return the index of the segment that an offset belongs to."""
-        if offset >= self._segments[-1].base_offset:
-            return len(self._segments) - 1
-        return max(0, bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1)
+
+def _index_of(segments: Sequence[Segment], offset: int) -> int:
+    """Return the index of the segment that an offset belongs to."""
+    return max(0, bisect_right(segments, offset, key=lambda s: s.base_offset) - 1)

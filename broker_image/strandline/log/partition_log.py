@@ -1,7 +1,8 @@
 """The log of one partition: segments in a folder, and the offsets they hold.
 
-Called by `runtime` on its event loop: calls are synchronous and short, and one thread makes them
-all. The caller decides what to append and where to cut, and has checked the batches
+Called by `runtime` on its event loop: calls are synchronous and short, and one thread makes all
+that change the log. `read` may run on any thread while that one appends, rolls, truncates and
+removes. The caller decides what to append and where to cut, and has checked the batches
 (`record_batch`).
 
 Invariants: batches are contiguous from log start to log end; leader epochs never fall;
@@ -21,7 +22,13 @@ from pathlib import Path
 
 from strandline.broker_interface import Buffer
 from strandline.core.events import SequenceCheck
-from strandline.errors import ErrorCode, InvariantViolation, LogDirectoryFailed, ProtocolError
+from strandline.errors import (
+    CorruptBatch,
+    ErrorCode,
+    InvariantViolation,
+    LogDirectoryFailed,
+    ProtocolError,
+)
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 
 from .files import disk_failed
@@ -38,6 +45,8 @@ from .producer_state import ProducerState
 from .record_batch import BatchHeader, ClientBatch, FetchedBatches, check_client_batch, stamp
 
 EPOCH_MAX = LeaderEpoch((1 << 31) - 1)
+READ_TRIES_MAX = 3
+"""How often a read begins anew when the log is cut meanwhile."""
 
 
 class PartitionLog:
@@ -139,7 +148,7 @@ class PartitionLog:
 
     def release(self) -> None:
         """Close all files and write nothing: the folder goes to the trash."""
-        self._segments.release_all()
+        self._segments.retire()
 
     def apply_settings(self, settings: TopicSettings) -> None:
         """Use changed topic settings from the next append on."""
@@ -309,32 +318,47 @@ class PartitionLog:
     def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
         """Read whole batches from the one that holds from_offset on, none beyond up_to_offset.
 
-        The first batch may begin before from_offset, and may exceed max_bytes.
+        The first batch may begin before from_offset, and may exceed max_bytes. Any thread may
+        read: what a cut of the log crossed is read again.
 
-        Raises:  ProtocolError(OFFSET_OUT_OF_RANGE) below the log start or above the log end;
-                 CorruptBatch if the file no longer holds batches there
+        Raises:  ProtocolError OFFSET_OUT_OF_RANGE below the log start or above the log end, and
+                 NOT_LEADER_OR_FOLLOWER while the log is cut, or once it is deleted;
+                 LogDirectoryFailed also if the file no longer holds batches there
         """
-        if not self.log_start_offset <= from_offset <= self.log_end_offset:
+        for _ in range(READ_TRIES_MAX):
+            cuts = self._segments.cuts
+            try:
+                found = self._read_once(from_offset, up_to_offset, max_bytes)
+            except (OSError, CorruptBatch) as error:
+                if cuts == self._segments.cuts and not cuts & 1:
+                    raise self._fail("read", error) from error
+            else:
+                if cuts == self._segments.cuts and not cuts & 1:
+                    return found
+        raise ProtocolError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, problem="being cut", partition=str(self.tp)
+        )
+
+    def _read_once(self, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
+        log_end_offset = self.log_end_offset
+        if not self.log_start_offset <= from_offset <= log_end_offset:
             raise ProtocolError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 from_offset=from_offset,
                 log_start_offset=self.log_start_offset,
-                log_end_offset=self.log_end_offset,
+                log_end_offset=log_end_offset,
             )
-        try:
-            return self._segments.read(
-                from_offset=from_offset,
-                up_to_offset=min(up_to_offset, self.log_end_offset),
-                max_bytes=max_bytes,
-            )
-        except OSError as error:
-            raise self._fail("read", error) from error
+        return self._segments.read(
+            from_offset=from_offset,
+            up_to_offset=min(up_to_offset, log_end_offset),
+            max_bytes=max_bytes,
+        )
 
     def _refuse_if_failed(self) -> None:
         if self._failure is not None:
             raise self._failure
 
-    def _fail(self, operation: str, error: OSError) -> LogDirectoryFailed:
+    def _fail(self, operation: str, error: OSError | CorruptBatch) -> LogDirectoryFailed:
         """Remember the first failure: from then on the log refuses changes."""
         self._failure = self._failure or disk_failed(self.folder, operation, error)
         return self._failure

@@ -6,6 +6,9 @@ sequence of batches, as Kafka's are.
 
 Invariant: the tracked size is a batch boundary; bytes behind it, left by a failed write, are never
 read and are cut off at the next start.
+
+One thread changes a segment; `read` may run on any thread meanwhile. A reader holds the open file,
+which is closed when the last one lets go of it, and takes size and end offset as one value.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
 
 from strandline.broker_interface import Buffer
 
@@ -51,42 +56,65 @@ class LogLimits:
         )
 
 
-@dataclass(slots=True)
 class OpenFile:
-    """An open segment file and its index."""
+    """An open segment file and its index; the file is closed with the last reference to it.
 
-    fd: int
-    index: OffsetIndex
+    A thread that reads while another closes the segment would otherwise read from whatever file
+    gets the same descriptor next.
+    """
+
+    __slots__ = ("fd", "index")
+
+    def __init__(self, fd: int, index: OffsetIndex) -> None:
+        self.fd = fd
+        self.index = index
+
+    def __del__(self) -> None:
+        os.close(self.fd)
 
 
 class SegmentPool:
-    """Sealed segments of all logs open for reading; the least recently read is closed first."""
+    """Sealed segments of all logs open for reading; the least recently read is let go first.
+
+    Any thread may call it. Two threads that open one path at once may open it twice; one of both
+    files is closed after its read.
+    """
 
     def __init__(self, *, open_segments_max: int) -> None:
         self._open: OrderedDict[Path, OpenFile] = OrderedDict()
         self._open_segments_max = open_segments_max
+        self._lock = Lock()
 
     def get(self, path: Path, opener: Callable[[], OpenFile]) -> OpenFile:
-        """Return the open file of a path; open it, and close another, if need be."""
-        file = self._open.get(path)
-        if file is not None:
-            self._open.move_to_end(path)
-            return file
-        while len(self._open) >= self._open_segments_max:
-            os.close(self._open.popitem(last=False)[1].fd)
-        file = self._open[path] = opener()
+        """Return the open file of a path; open it, and let another go, if need be."""
+        with self._lock:
+            file = self._open.get(path)
+            if file is not None:
+                self._open.move_to_end(path)
+                return file
+        file = opener()
+        with self._lock:
+            while len(self._open) >= self._open_segments_max:
+                self._open.popitem(last=False)
+            self._open[path] = file
         return file
 
     def discard(self, path: Path) -> None:
-        """Close the file of a path if it is open."""
-        file = self._open.pop(path, None)
-        if file is not None:
-            os.close(file.fd)
+        """Let the file of a path go if it is open."""
+        with self._lock:
+            self._open.pop(path, None)
 
     def close(self) -> None:
-        """Close every file."""
-        while self._open:
-            os.close(self._open.popitem()[1].fd)
+        """Let every file go."""
+        with self._lock:
+            self._open.clear()
+
+
+class SegmentEnd(NamedTuple):
+    """The end of a segment's batches: the offset after the last one, and the bytes of all."""
+
+    offset: int
+    position: int
 
 
 def base_offsets_in(folder: Path) -> list[int]:
@@ -103,18 +131,16 @@ class Segment:
         "_pool",
         "_writer",
         "base_offset",
-        "end_offset",
+        "end",
         "max_timestamp_ms",
         "path",
-        "size_bytes",
     )
 
     def __init__(
         self, folder: Path, base_offset: int, *, limits: LogLimits, pool: SegmentPool
     ) -> None:
         self.base_offset = base_offset
-        self.end_offset = base_offset
-        self.size_bytes = 0
+        self.end = SegmentEnd(base_offset, 0)
         self.max_timestamp_ms = NO_TIMESTAMP
         """The greatest timestamp of a batch; a truncation that leaves batches keeps it, so it may
         be greater than theirs."""
@@ -122,6 +148,16 @@ class Segment:
         self._limits = limits
         self._pool = pool
         self._writer: OpenFile | None = None
+
+    @property
+    def end_offset(self) -> int:
+        """Offset after the last batch."""
+        return self.end.offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return self.end.position
 
     def create(self) -> None:
         """Make the empty file and open it for writing; it must not exist."""
@@ -158,7 +194,7 @@ class Segment:
             with_crc=with_crc,
             visit=note,
         )
-        self.size_bytes, self.end_offset = end.position, end.next_offset
+        self.end = SegmentEnd(end.next_offset, end.position)
         return end
 
     def cut_file(self) -> None:
@@ -177,10 +213,8 @@ class Segment:
         path.write_bytes(content)
 
     def release(self) -> None:
-        """Close the file; a sealed segment is opened again when it is read."""
-        if self._writer is not None:
-            os.close(self._writer.fd)
-            self._writer = None
+        """Let the file go; a sealed segment is opened again when it is read."""
+        self._writer = None
         self._pool.discard(self.path)
 
     def activate(self) -> None:
@@ -202,17 +236,15 @@ class Segment:
             os.fdatasync(self._writer.fd)
 
     def _file(self) -> OpenFile:
-        if self._writer is not None:
-            return self._writer
+        writer = self._writer
+        if writer is not None:
+            return writer
         return self._pool.get(self.path, self._open_sealed)
 
     def _open_sealed(self) -> OpenFile:
-        fd = os.open(self.path, os.O_RDONLY)
-        try:
-            return OpenFile(fd, self._load_index(fd))
-        except BaseException:
-            os.close(fd)
-            raise
+        file = OpenFile(os.open(self.path, os.O_RDONLY), self._limits.new_index())
+        file.index = self._load_index(file.fd)
+        return file
 
     def _load_index(self, fd: int) -> OffsetIndex:
         """Read the index file; rebuild it if it is missing, short or corrupt."""
@@ -251,8 +283,7 @@ class Segment:
             file.index.note(header.base_offset - self.base_offset, position)
             self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
             position += header.size_bytes
-        self.size_bytes = position
-        self.end_offset = batches[-1].next_offset
+        self.end = SegmentEnd(batches[-1].next_offset, position)
 
     def truncate_to(self, offset: int) -> None:
         """Cut off every batch that reaches an offset or lies above it; for an active segment."""
@@ -260,9 +291,9 @@ class Segment:
         near = file.index.at_or_below_offset(offset - self.base_offset)
         for position, header in headers(file.fd, start=near, end=self.size_bytes):
             if header.next_offset > offset:
-                os.ftruncate(file.fd, position)
+                self.end = SegmentEnd(header.base_offset, position)
                 file.index.truncate(position)
-                self.size_bytes, self.end_offset = position, header.base_offset
+                os.ftruncate(file.fd, position)
                 if position == 0:
                     self.max_timestamp_ms = NO_TIMESTAMP
                 return
@@ -277,8 +308,8 @@ class Segment:
 
         Returns: the bytes, empty if no batch fits; and whether they reach the segment's end
         """
-        file = self._file()
-        index, base, size = file.index, self.base_offset, self.size_bytes
+        file, (end_offset, size) = self._file(), self.end
+        index, base = file.index, self.base_offset
         limit = index.reaching_offset(up_to_offset - base, default=size)
         ahead = max_bytes + self._limits.index_interval_bytes + HEADER_BYTES
         window = Window(file.fd, end=limit, read_bytes=ahead)
@@ -289,9 +320,9 @@ class Segment:
                 break
             start += first.size_bytes
         else:
-            return memoryview(b""), self.size_bytes == limit
+            return memoryview(b""), size == limit
         budget_end = start + max_bytes
-        if up_to_offset >= self.end_offset and size <= budget_end:
+        if up_to_offset >= end_offset and size <= budget_end:
             return window.view(start, size), True
         end = start
         if any_size and first.next_offset <= up_to_offset:
