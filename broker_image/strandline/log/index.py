@@ -68,23 +68,19 @@ class OffsetIndex:
         slot = bisect_left(offsets, relative_offset)
         return positions[slot] if slot < len(offsets) else default
 
-    def positions_apart(self, distance_bytes: int) -> list[int]:
-        """Return batch positions at least that far apart, beginning with 0."""
-        chosen = [0]
-        for position in self._entries[1]:
-            if position - chosen[-1] >= distance_bytes:
-                chosen.append(position)
-        return chosen
-
     def truncate(self, size_bytes: int) -> None:
         """Forget entries at or beyond the new end of the file."""
         offsets, positions = self._entries
         keep = bisect_right(positions, size_bytes - 1) if size_bytes > 0 else 0
         self._entries = (offsets[:keep], positions[:keep])
 
-    def to_bytes(self) -> bytes:
-        """Return the content of the index file."""
-        offsets, positions = self._entries
+    def __len__(self) -> int:
+        return len(self._entries[0])
+
+    def to_bytes(self, count: int | None = None) -> bytes:
+        """Return the content of the index file, of the first entries only if a count is given."""
+        entries = self._entries
+        offsets, positions = entries[0][:count], entries[1][:count]
         mixed = array("I", bytes(len(offsets) * ENTRY_BYTES))
         mixed[0::2] = offsets
         mixed[1::2] = positions

@@ -1,4 +1,4 @@
-"""One segment of a log: `<20-digit base offset>.log` and its `.index`.
+"""One segment of a log: `<20-digit base offset>.log`, its `.index` and its `.summary`.
 
 A segment is active (the last one: open for writing, its index in memory) or sealed (never written
 again, opened for reading through a pool that bounds how many are open). The file is a plain
@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -28,12 +29,12 @@ from .batch_scan import ScanEnd, Window, check_batches, headers
 from .files import FILE_MODE, replace_file, write_all
 from .index import RELATIVE_MAX, OffsetIndex
 from .record_batch import HEADER_BYTES, BatchHeader
+from .segment_summary import SUMMARY_SUFFIX, SegmentSummary, read_summary
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 OFFSET_DIGITS = 20
 NO_TIMESTAMP = -1
-BACKWARD_BLOCK_BYTES = 1 << 20
 
 _SEGMENT = re.compile(rf"[0-9]{{{OFFSET_DIGITS}}}")
 
@@ -47,7 +48,8 @@ class LogLimits:
     index_size_max_bytes: int
     """A full index rolls its segment (log.index.size.max.bytes)."""
     unflushed_segments_max: int = 8
-    """Sealed segments of a log that may wait for an fsync; beyond it, the oldest is synced."""
+    """Sealed segments of a log that may wait for an fsync; while so many wait, the last segment
+    takes more than its size (log.unflushed.segments.max)."""
 
     def new_index(self) -> OffsetIndex:
         """Make an empty index with these bounds."""
@@ -159,36 +161,73 @@ class Segment:
         """Bytes of all batches."""
         return self.end.position
 
+    @property
+    def index_path(self) -> Path:
+        """The index file."""
+        return self.path.with_suffix(INDEX_SUFFIX)
+
+    @property
+    def summary_path(self) -> Path:
+        """The summary file."""
+        return self.path.with_suffix(SUMMARY_SUFFIX)
+
     def create(self) -> None:
         """Make the empty file and open it for writing; it must not exist."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE)
         self._writer = OpenFile(fd, self._limits.new_index())
 
+    def trusted_summary(self, *, recovery_point: int) -> SegmentSummary | None:
+        """Return the summary of a file found on disk if it can be trusted; remove one that cannot.
+
+        One that stayed could fit again after the segment has been cut and written anew.
+        """
+        summary = read_summary(self.summary_path)
+        if (
+            summary is not None
+            and summary.base_offset == self.base_offset
+            and summary.end_offset <= recovery_point
+            and summary.size_bytes <= self.path.stat().st_size
+        ):
+            index = _content(self.index_path)
+            if zlib.crc32(index) == summary.index_crc and self._limits.new_index().load(
+                index, log_size_bytes=summary.size_bytes
+            ):
+                return summary
+        self.summary_path.unlink(missing_ok=True)
+        return None
+
     def check(
         self,
         *,
+        summary: SegmentSummary | None,
         last_epoch: int,
         epoch_max: int,
         with_crc: bool,
         visit: Callable[[BatchHeader], None],
     ) -> ScanEnd:
-        """Open a file found on disk, check it as `check_batches` does, and rebuild its index.
+        """Open a file found on disk, check what its summary does not cover, and rebuild its index.
 
-        The segment then covers the good batches; `cut_file` removes the rest.
+        The check is that of `check_batches`. The segment then covers the good batches; `cut_file`
+        removes the rest.
         """
-        fd = os.open(self.path, os.O_RDWR)
-        index = self._limits.new_index()
-        self._writer = OpenFile(fd, index)
+        file = self._writer = OpenFile(os.open(self.path, os.O_RDWR), self._limits.new_index())
+        start, first_offset = 0, self.base_offset
+        if summary is not None:
+            file.index.load(_content(self.index_path), log_size_bytes=summary.size_bytes)
+            start, first_offset = summary.size_bytes, summary.end_offset
+            _, last_epoch = summary.epoch_range
+            self.max_timestamp_ms = summary.max_timestamp_ms
 
         def note(position: int, header: BatchHeader) -> None:
-            index.note(header.base_offset - self.base_offset, position)
+            file.index.note(header.base_offset - self.base_offset, position)
             self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
             visit(header)
 
         end = check_batches(
-            fd,
-            os.fstat(fd).st_size,
-            first_offset=self.base_offset,
+            file.fd,
+            os.fstat(file.fd).st_size,
+            start=start,
+            first_offset=first_offset,
             last_epoch=last_epoch,
             epoch_max=epoch_max,
             with_crc=with_crc,
@@ -199,18 +238,7 @@ class Segment:
 
     def cut_file(self) -> None:
         """Cut the file to the tracked size."""
-        os.ftruncate(self._file().fd, self.size_bytes)
-
-    def write_index(self) -> None:
-        """Write the index in memory to its file, without fsync: a lost index is rebuilt."""
-        path = self.path.with_suffix(INDEX_SUFFIX)
-        content = self._file().index.to_bytes()
-        try:
-            if path.read_bytes() == content:
-                return
-        except FileNotFoundError:
-            pass
-        path.write_bytes(content)
+        os.ftruncate(self.open_file().fd, self.size_bytes)
 
     def release(self) -> None:
         """Let the file go; a sealed segment is opened again when it is read."""
@@ -220,22 +248,24 @@ class Segment:
     def activate(self) -> None:
         """Open a sealed segment for writing again, after the removal of those behind it."""
         if self._writer is None:
-            index = self._file().index
+            index = self.open_file().index
             self._pool.discard(self.path)
             self._writer = OpenFile(os.open(self.path, os.O_RDWR), index)
 
     def remove(self) -> None:
-        """Delete both files."""
+        """Delete all files, the summary first: without a segment it could fit a later one."""
         self.release()
+        self.summary_path.unlink(missing_ok=True)
         self.path.unlink()
-        self.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
+        self.index_path.unlink(missing_ok=True)
 
     def sync(self) -> None:
         """Make the content durable; a segment that is not open for writing is durable already."""
         if self._writer is not None:
             os.fdatasync(self._writer.fd)
 
-    def _file(self) -> OpenFile:
+    def open_file(self) -> OpenFile:
+        """Return the open file; a reader keeps it until it has read."""
         writer = self._writer
         if writer is not None:
             return writer
@@ -248,7 +278,7 @@ class Segment:
 
     def _load_index(self, fd: int) -> OffsetIndex:
         """Read the index file; rebuild it if it is missing, short or corrupt."""
-        path = self.path.with_suffix(INDEX_SUFFIX)
+        path = self.index_path
         index = self._limits.new_index()
         try:
             if index.load(path.read_bytes(), log_size_bytes=self.size_bytes):
@@ -260,15 +290,22 @@ class Segment:
         replace_file(path, index.to_bytes())
         return index
 
+    def can_hold(self, header: BatchHeader, *, position: int) -> bool:
+        """Tell whether an index can point at a batch there, however big the segment is then."""
+        return (
+            position + header.size_bytes <= RELATIVE_MAX
+            and header.next_offset - 1 - self.base_offset <= RELATIVE_MAX
+        )
+
     def has_room(self, header: BatchHeader, *, position: int, segment_max_bytes: int) -> bool:
         """Tell whether a batch written at a position fits into this segment.
 
         An empty segment takes any batch. Source: Kafka LogSegment.shouldRoll.
         """
         return position == 0 or (
-            position + header.size_bytes <= min(segment_max_bytes, RELATIVE_MAX)
-            and header.next_offset - 1 - self.base_offset <= RELATIVE_MAX
-            and not self._file().index.full
+            position + header.size_bytes <= segment_max_bytes
+            and self.can_hold(header, position=position)
+            and not self.open_file().index.full
         )
 
     def append(self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader]) -> None:
@@ -276,7 +313,7 @@ class Segment:
 
         Shape:   the buffers together are the bytes of the batches; offsets are contiguous
         """
-        file = self._file()
+        file = self.open_file()
         write_all(file.fd, buffers, self.size_bytes)
         position = self.size_bytes
         for header in batches:
@@ -287,7 +324,7 @@ class Segment:
 
     def truncate_to(self, offset: int) -> None:
         """Cut off every batch that reaches an offset or lies above it; for an active segment."""
-        file = self._file()
+        file = self.open_file()
         near = file.index.at_or_below_offset(offset - self.base_offset)
         for position, header in headers(file.fd, start=near, end=self.size_bytes):
             if header.next_offset > offset:
@@ -308,7 +345,7 @@ class Segment:
 
         Returns: the bytes, empty if no batch fits; and whether they reach the segment's end
         """
-        file, (end_offset, size) = self._file(), self.end
+        file, (end_offset, size) = self.open_file(), self.end
         index, base = file.index, self.base_offset
         limit = index.reaching_offset(up_to_offset - base, default=size)
         ahead = max_bytes + self._limits.index_interval_bytes + HEADER_BYTES
@@ -337,10 +374,9 @@ class Segment:
             end += header.size_bytes
         return window.view(start, end), end == size
 
-    def headers_backwards(self) -> Iterator[BatchHeader]:
-        """Yield the headers of all batches, newest first, reading block by block."""
-        file = self._file()
-        borders = [*file.index.positions_apart(BACKWARD_BLOCK_BYTES), self.size_bytes]
-        for start, end in zip(reversed(borders[:-1]), reversed(borders[1:]), strict=True):
-            block = [header for _, header in headers(file.fd, start=start, end=end)]
-            yield from reversed(block)
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
