@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"strandline_api/v1/controller.proto\x12\rstrandline.v1\"3\n\x08IsrEntry\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"5\n\x0eTopicPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xf9\x01\n\x0ePartitionState\x12\x10\n\x08replicas\x18\x01 \x03(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x05\x12$\n\x03isr\x18\x05 \x03(\x0b\x32\x17.strandline.v1.IsrEntry\x12\x1b\n\x13min_insync_replicas\x18\x06 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x07 \x01(\x03\x12)\n\x08recovery\x18\x08 \x01(\x0e\x32\x17.strandline.v1.Recovery\x12\x0e\n\x06reason\x18\t \x01(\t\"Y\n\rTopicSettings\x12\x19\n\x11max_message_bytes\x18\x01 \x01(\x03\x12\x15\n\rsegment_bytes\x18\x02 \x01(\x03\x12\x16\n\x0e\x66lush_messages\x18\x03 \x01(\x03\"\xbf\x01\n\x10PartitionCommand\x12)\n\x02tp\x18\x01 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12,\n\x05state\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.PartitionState\x12.\n\x08settings\x18\x04 \x01(\x0b\x32\x1c.strandline.v1.TopicSettings\x12\x0e\n\x06is_new\x18\x05 \x01(\x08\"8\n\x08\x45ndpoint\x12\x10\n\x08listener\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\"|\n\nLiveBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x19\n\x11\x63lean_since_epoch\x18\x03 \x01(\x03\x12*\n\tendpoints\x18\x04 \x03(\x0b\x32\x17.strandline.v1.Endpoint\"\x8e\x01\n\x06Hosted\x12)\n\x02tp\x18\x01 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x03 \x01(\x05\x12\x16\n\x0elog_end_offset\x18\x04 \x01(\x03\x12\x12\n\nlast_epoch\x18\x05 \x01(\x05\"\xa9\x01\n\x05Hello\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x19\n\x11\x63lean_since_epoch\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\x12 \n\x18highest_controller_epoch\x18\x05 \x01(\x03\x12%\n\x06hosted\x18\x06 \x03(\x0b\x32\x15.strandline.v1.Hosted\"`\n\tHeartbeat\x12\x14\n\x0c\x62roker_epoch\x18\x01 \x01(\x03\x12%\n\x06hosted\x18\x02 \x03(\x0b\x32\x15.strandline.v1.Hosted\x12\x16\n\x0e\x63\x61rries_hosted\x18\x03 \x01(\x08\"\xba\x01\n\x0e\x41lterPartition\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12)\n\x02tp\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12$\n\x03isr\x18\x06 \x03(\x0b\x32\x17.strandline.v1.IsrEntry\">\n\x12\x43ontrolledShutdown\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"J\n\x0ePartitionError\x12)\n\x02tp\x18\x01 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\r\n\x05\x65rror\x18\x02 \x01(\x05\"\x87\x01\n\rCommandAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\r\n\x05\x65rror\x18\x02 \x01(\x05\x12\x31\n\npartitions\x18\x03 \x03(\x0b\x32\x1d.strandline.v1.PartitionError\x12 \n\x18highest_controller_epoch\x18\x04 \x01(\x03\"\xa4\x02\n\rBrokerMessage\x12%\n\x05hello\x18\x01 \x01(\x0b\x32\x14.strandline.v1.HelloH\x00\x12-\n\theartbeat\x18\x02 \x01(\x0b\x32\x18.strandline.v1.HeartbeatH\x00\x12\x38\n\x0f\x61lter_partition\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.AlterPartitionH\x00\x12@\n\x13\x63ontrolled_shutdown\x18\x04 \x01(\x0b\x32!.strandline.v1.ControlledShutdownH\x00\x12\x36\n\x0e\x63ommand_answer\x18\x05 \x01(\x0b\x32\x1c.strandline.v1.CommandAnswerH\x00\x42\t\n\x07message\"\x95\x01\n\x0cLeaderAndIsr\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x33\n\npartitions\x18\x04 \x03(\x0b\x32\x1f.strandline.v1.PartitionCommand\x12\x0c\n\x04\x66ull\x18\x05 \x01(\x08\"\x84\x01\n\x0bStopReplica\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x31\n\npartitions\x18\x04 \x03(\x0b\x32\x1d.strandline.v1.TopicPartition\"\xfb\x01\n\x0eUpdateMetadata\x12\x18\n\x10\x63ontroller_epoch\x18\x01 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x15\n\rcontroller_id\x18\x03 \x01(\x05\x12/\n\x0clive_brokers\x18\x04 \x03(\x0b\x32\x19.strandline.v1.LiveBroker\x12\x33\n\npartitions\x18\x05 \x03(\x0b\x32\x1f.strandline.v1.PartitionCommand\x12.\n\x07removed\x18\x06 \x03(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x0c\n\x04\x66ull\x18\x07 \x01(\x08\"\x93\x01\n\x14\x41lterPartitionAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12)\n\x02tp\x18\x02 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12-\n\x06stored\x18\x04 \x01(\x0b\x32\x1d.strandline.v1.PartitionState\"P\n\x18\x43ontrolledShutdownAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x11\n\tremaining\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\"9\n\x0eSessionRefused\x12\r\n\x05\x65rror\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x03\"\x8b\x03\n\x11\x43ontrollerMessage\x12\x35\n\x0eleader_and_isr\x18\x01 \x01(\x0b\x32\x1b.strandline.v1.LeaderAndIsrH\x00\x12\x32\n\x0cstop_replica\x18\x02 \x01(\x0b\x32\x1a.strandline.v1.StopReplicaH\x00\x12\x38\n\x0fupdate_metadata\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.UpdateMetadataH\x00\x12\x45\n\x16\x61lter_partition_answer\x18\x04 \x01(\x0b\x32#.strandline.v1.AlterPartitionAnswerH\x00\x12M\n\x1a\x63ontrolled_shutdown_answer\x18\x05 \x01(\x0b\x32\'.strandline.v1.ControlledShutdownAnswerH\x00\x12\x30\n\x07refused\x18\x06 \x01(\x0b\x32\x1d.strandline.v1.SessionRefusedH\x00\x42\t\n\x07message\"!\n\x0cProbeRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\"m\n\x0bProbeAnswer\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12 \n\x18highest_controller_epoch\x18\x04 \x01(\x03*4\n\x08Recovery\x12\x12\n\x0eRECOVERY_CLEAN\x10\x00\x12\x14\n\x10RECOVERY_UNCLEAN\x10\x01\x32[\n\nController\x12M\n\x07Session\x12\x1c.strandline.v1.BrokerMessage\x1a .strandline.v1.ControllerMessage(\x01\x30\x01\x32H\n\x04Peer\x12@\n\x05Probe\x12\x1b.strandline.v1.ProbeRequest\x1a\x1a.strandline.v1.ProbeAnswerb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"strandline_api/v1/controller.proto\x12\rstrandline.v1\"3\n\x08IsrEntry\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"5\n\x0eTopicPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xf9\x01\n\x0ePartitionState\x12\x10\n\x08replicas\x18\x01 \x03(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x05\x12$\n\x03isr\x18\x05 \x03(\x0b\x32\x17.strandline.v1.IsrEntry\x12\x1b\n\x13min_insync_replicas\x18\x06 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x07 \x01(\x03\x12)\n\x08recovery\x18\x08 \x01(\x0e\x32\x17.strandline.v1.Recovery\x12\x0e\n\x06reason\x18\t \x01(\t\"Y\n\rTopicSettings\x12\x19\n\x11max_message_bytes\x18\x01 \x01(\x03\x12\x15\n\rsegment_bytes\x18\x02 \x01(\x03\x12\x16\n\x0e\x66lush_messages\x18\x03 \x01(\x03\"\xbf\x01\n\x10PartitionCommand\x12)\n\x02tp\x18\x01 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12,\n\x05state\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.PartitionState\x12.\n\x08settings\x18\x04 \x01(\x0b\x32\x1c.strandline.v1.TopicSettings\x12\x0e\n\x06is_new\x18\x05 \x01(\x08\"8\n\x08\x45ndpoint\x12\x10\n\x08listener\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\"|\n\nLiveBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x19\n\x11\x63lean_since_epoch\x18\x03 \x01(\x03\x12*\n\tendpoints\x18\x04 \x03(\x0b\x32\x17.strandline.v1.Endpoint\"\xdf\x01\n\x06Hosted\x12)\n\x02tp\x18\x01 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x03 \x01(\x05\x12\x16\n\x0elog_end_offset\x18\x04 \x01(\x03\x12\x12\n\nlast_epoch\x18\x05 \x01(\x05\x12\x1d\n\x15\x61\x63\x63\x65pted_leader_epoch\x18\x06 \x01(\x05\x12 \n\x18\x61\x63\x63\x65pted_partition_epoch\x18\x07 \x01(\x05\x12\x0e\n\x06leader\x18\x08 \x01(\x05\"\xa9\x01\n\x05Hello\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x19\n\x11\x63lean_since_epoch\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\x12 \n\x18highest_controller_epoch\x18\x05 \x01(\x03\x12%\n\x06hosted\x18\x06 \x03(\x0b\x32\x15.strandline.v1.Hosted\"`\n\tHeartbeat\x12\x14\n\x0c\x62roker_epoch\x18\x01 \x01(\x03\x12%\n\x06hosted\x18\x02 \x03(\x0b\x32\x15.strandline.v1.Hosted\x12\x16\n\x0e\x63\x61rries_hosted\x18\x03 \x01(\x08\"\xba\x01\n\x0e\x41lterPartition\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12)\n\x02tp\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12$\n\x03isr\x18\x06 \x03(\x0b\x32\x17.strandline.v1.IsrEntry\">\n\x12\x43ontrolledShutdown\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"J\n\x0ePartitionError\x12)\n\x02tp\x18\x01 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\r\n\x05\x65rror\x18\x02 \x01(\x05\"\x87\x01\n\rCommandAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\r\n\x05\x65rror\x18\x02 \x01(\x05\x12\x31\n\npartitions\x18\x03 \x03(\x0b\x32\x1d.strandline.v1.PartitionError\x12 \n\x18highest_controller_epoch\x18\x04 \x01(\x03\"\xa4\x02\n\rBrokerMessage\x12%\n\x05hello\x18\x01 \x01(\x0b\x32\x14.strandline.v1.HelloH\x00\x12-\n\theartbeat\x18\x02 \x01(\x0b\x32\x18.strandline.v1.HeartbeatH\x00\x12\x38\n\x0f\x61lter_partition\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.AlterPartitionH\x00\x12@\n\x13\x63ontrolled_shutdown\x18\x04 \x01(\x0b\x32!.strandline.v1.ControlledShutdownH\x00\x12\x36\n\x0e\x63ommand_answer\x18\x05 \x01(\x0b\x32\x1c.strandline.v1.CommandAnswerH\x00\x42\t\n\x07message\"\x95\x01\n\x0cLeaderAndIsr\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x33\n\npartitions\x18\x04 \x03(\x0b\x32\x1f.strandline.v1.PartitionCommand\x12\x0c\n\x04\x66ull\x18\x05 \x01(\x08\"\x84\x01\n\x0bStopReplica\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x31\n\npartitions\x18\x04 \x03(\x0b\x32\x1d.strandline.v1.TopicPartition\"\xfb\x01\n\x0eUpdateMetadata\x12\x18\n\x10\x63ontroller_epoch\x18\x01 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x15\n\rcontroller_id\x18\x03 \x01(\x05\x12/\n\x0clive_brokers\x18\x04 \x03(\x0b\x32\x19.strandline.v1.LiveBroker\x12\x33\n\npartitions\x18\x05 \x03(\x0b\x32\x1f.strandline.v1.PartitionCommand\x12.\n\x07removed\x18\x06 \x03(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x0c\n\x04\x66ull\x18\x07 \x01(\x08\"\x93\x01\n\x14\x41lterPartitionAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12)\n\x02tp\x18\x02 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12-\n\x06stored\x18\x04 \x01(\x0b\x32\x1d.strandline.v1.PartitionState\"P\n\x18\x43ontrolledShutdownAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x11\n\tremaining\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\"9\n\x0eSessionRefused\x12\r\n\x05\x65rror\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x03\"\x8b\x03\n\x11\x43ontrollerMessage\x12\x35\n\x0eleader_and_isr\x18\x01 \x01(\x0b\x32\x1b.strandline.v1.LeaderAndIsrH\x00\x12\x32\n\x0cstop_replica\x18\x02 \x01(\x0b\x32\x1a.strandline.v1.StopReplicaH\x00\x12\x38\n\x0fupdate_metadata\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.UpdateMetadataH\x00\x12\x45\n\x16\x61lter_partition_answer\x18\x04 \x01(\x0b\x32#.strandline.v1.AlterPartitionAnswerH\x00\x12M\n\x1a\x63ontrolled_shutdown_answer\x18\x05 \x01(\x0b\x32\'.strandline.v1.ControlledShutdownAnswerH\x00\x12\x30\n\x07refused\x18\x06 \x01(\x0b\x32\x1d.strandline.v1.SessionRefusedH\x00\x42\t\n\x07message\"!\n\x0cProbeRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\"m\n\x0bProbeAnswer\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12 \n\x18highest_controller_epoch\x18\x04 \x01(\x03*4\n\x08Recovery\x12\x12\n\x0eRECOVERY_CLEAN\x10\x00\x12\x14\n\x10RECOVERY_UNCLEAN\x10\x01\x32[\n\nController\x12M\n\x07Session\x12\x1c.strandline.v1.BrokerMessage\x1a .strandline.v1.ControllerMessage(\x01\x30\x01\x32H\n\x04Peer\x12@\n\x05Probe\x12\x1b.strandline.v1.ProbeRequest\x1a\x1a.strandline.v1.ProbeAnswerb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'strandline_api.v1.controller_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RECOVERY']._serialized_start=3435
-  _globals['_RECOVERY']._serialized_end=3487
+  _globals['_RECOVERY']._serialized_start=3516
+  _globals['_RECOVERY']._serialized_end=3568
   _globals['_ISRENTRY']._serialized_start=53
   _globals['_ISRENTRY']._serialized_end=104
   _globals['_TOPICPARTITION']._serialized_start=106
@@ -48,41 +48,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LIVEBROKER']._serialized_start=756
   _globals['_LIVEBROKER']._serialized_end=880
   _globals['_HOSTED']._serialized_start=883
-  _globals['_HOSTED']._serialized_end=1025
-  _globals['_HELLO']._serialized_start=1028
-  _globals['_HELLO']._serialized_end=1197
-  _globals['_HEARTBEAT']._serialized_start=1199
-  _globals['_HEARTBEAT']._serialized_end=1295
-  _globals['_ALTERPARTITION']._serialized_start=1298
-  _globals['_ALTERPARTITION']._serialized_end=1484
-  _globals['_CONTROLLEDSHUTDOWN']._serialized_start=1486
-  _globals['_CONTROLLEDSHUTDOWN']._serialized_end=1548
-  _globals['_PARTITIONERROR']._serialized_start=1550
-  _globals['_PARTITIONERROR']._serialized_end=1624
-  _globals['_COMMANDANSWER']._serialized_start=1627
-  _globals['_COMMANDANSWER']._serialized_end=1762
-  _globals['_BROKERMESSAGE']._serialized_start=1765
-  _globals['_BROKERMESSAGE']._serialized_end=2057
-  _globals['_LEADERANDISR']._serialized_start=2060
-  _globals['_LEADERANDISR']._serialized_end=2209
-  _globals['_STOPREPLICA']._serialized_start=2212
-  _globals['_STOPREPLICA']._serialized_end=2344
-  _globals['_UPDATEMETADATA']._serialized_start=2347
-  _globals['_UPDATEMETADATA']._serialized_end=2598
-  _globals['_ALTERPARTITIONANSWER']._serialized_start=2601
-  _globals['_ALTERPARTITIONANSWER']._serialized_end=2748
-  _globals['_CONTROLLEDSHUTDOWNANSWER']._serialized_start=2750
-  _globals['_CONTROLLEDSHUTDOWNANSWER']._serialized_end=2830
-  _globals['_SESSIONREFUSED']._serialized_start=2832
-  _globals['_SESSIONREFUSED']._serialized_end=2889
-  _globals['_CONTROLLERMESSAGE']._serialized_start=2892
-  _globals['_CONTROLLERMESSAGE']._serialized_end=3287
-  _globals['_PROBEREQUEST']._serialized_start=3289
-  _globals['_PROBEREQUEST']._serialized_end=3322
-  _globals['_PROBEANSWER']._serialized_start=3324
-  _globals['_PROBEANSWER']._serialized_end=3433
-  _globals['_CONTROLLER']._serialized_start=3489
-  _globals['_CONTROLLER']._serialized_end=3580
-  _globals['_PEER']._serialized_start=3582
-  _globals['_PEER']._serialized_end=3654
+  _globals['_HOSTED']._serialized_end=1106
+  _globals['_HELLO']._serialized_start=1109
+  _globals['_HELLO']._serialized_end=1278
+  _globals['_HEARTBEAT']._serialized_start=1280
+  _globals['_HEARTBEAT']._serialized_end=1376
+  _globals['_ALTERPARTITION']._serialized_start=1379
+  _globals['_ALTERPARTITION']._serialized_end=1565
+  _globals['_CONTROLLEDSHUTDOWN']._serialized_start=1567
+  _globals['_CONTROLLEDSHUTDOWN']._serialized_end=1629
+  _globals['_PARTITIONERROR']._serialized_start=1631
+  _globals['_PARTITIONERROR']._serialized_end=1705
+  _globals['_COMMANDANSWER']._serialized_start=1708
+  _globals['_COMMANDANSWER']._serialized_end=1843
+  _globals['_BROKERMESSAGE']._serialized_start=1846
+  _globals['_BROKERMESSAGE']._serialized_end=2138
+  _globals['_LEADERANDISR']._serialized_start=2141
+  _globals['_LEADERANDISR']._serialized_end=2290
+  _globals['_STOPREPLICA']._serialized_start=2293
+  _globals['_STOPREPLICA']._serialized_end=2425
+  _globals['_UPDATEMETADATA']._serialized_start=2428
+  _globals['_UPDATEMETADATA']._serialized_end=2679
+  _globals['_ALTERPARTITIONANSWER']._serialized_start=2682
+  _globals['_ALTERPARTITIONANSWER']._serialized_end=2829
+  _globals['_CONTROLLEDSHUTDOWNANSWER']._serialized_start=2831
+  _globals['_CONTROLLEDSHUTDOWNANSWER']._serialized_end=2911
+  _globals['_SESSIONREFUSED']._serialized_start=2913
+  _globals['_SESSIONREFUSED']._serialized_end=2970
+  _globals['_CONTROLLERMESSAGE']._serialized_start=2973
+  _globals['_CONTROLLERMESSAGE']._serialized_end=3368
+  _globals['_PROBEREQUEST']._serialized_start=3370
+  _globals['_PROBEREQUEST']._serialized_end=3403
+  _globals['_PROBEANSWER']._serialized_start=3405
+  _globals['_PROBEANSWER']._serialized_end=3514
+  _globals['_CONTROLLER']._serialized_start=3570
+  _globals['_CONTROLLER']._serialized_end=3661
+  _globals['_PEER']._serialized_start=3663
+  _globals['_PEER']._serialized_end=3735
 # @@protoc_insertion_point(module_scope)
