@@ -2,184 +2,51 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from strandline.broker_interface import Buffer
-from strandline.config.storage import StorageConfig
 from strandline.core.effects import (
     AppendAsFollower,
-    CreateReplica,
     DeleteReplica,
-    PersistedPartition,
-    PersistState,
-    RestartLogAt,
-    TruncateTo,
     WriteEpochCheckpoint,
     WriteHighWatermarkCheckpoint,
 )
 from strandline.core.events import NO_RECORDS, RecordsHandle
-from strandline.errors import ErrorCode, InvariantViolation, ProtocolError, StorageError
+from strandline.errors import InvariantViolation, ProtocolError, StorageError
 from strandline.log import record_batch
 from strandline.log.checkpoint import (
     EpochCheckpoint,
     HighWatermarkCheckpoint,
-    RecoveryPointCheckpoint,
 )
 from strandline.log.data_directory import BrokerState, DataDirectory
-from strandline.log.log_segments import LogEnvironment
 from strandline.log.partition_folder import folder_of
-from strandline.log.segment import SegmentPool
 from strandline.model import (
-    BatchSpan,
-    BrokerEpoch,
-    BrokerId,
     ControllerEpoch,
     EpochStart,
-    IsrEntry,
     LeaderEpoch,
-    PartitionEpoch,
-    TopicId,
     TopicPartition,
-    TopicSettings,
 )
-from strandline.runtime.storage.loaded_store import load_store
-from strandline.runtime.storage.replica_store import ReplicaStore
 from tests.log.support.batches import batch
-from tests.log.support.logs import SMALL_INDEX
 from tests.support.disk_calls import disk_calls
-from tests.support.eventually import aeventually
 
-TP = TopicPartition(topic_id=TopicId("00000000-0000-4000-8000-000000000001"), partition=0)
-OTHER = TopicPartition(topic_id=TP.topic_id, partition=1)
-LIMIT_MS = 5_000
-DEFAULTS = StorageConfig()
-
-
-class Opened:
-    """A ReplicaStore over a data directory, and the tokens and failures that it reported."""
-
-    def __init__(self, folder: Path, config: StorageConfig) -> None:
-        self.directory = DataDirectory.open(folder)
-        self.persisted: list[int] = []
-        self.failures: list[StorageError] = []
-        state = BrokerState()
-        if (folder / "broker-state").exists():
-            state = self.directory.read_state()
-        limits = dataclasses.replace(
-            SMALL_INDEX, unflushed_segments_max=config.unflushed_segments_max
-        )
-        environment = LogEnvironment(pool=SegmentPool(open_segments_max=128), limits=limits)
-        loaded = load_store(self.directory, state, environment, clean=True)
-        self.loaded = loaded.found
-        self.now_ms = 1_700_000_000_000
-        self.store = ReplicaStore(
-            loaded,
-            config=config,
-            wall_time_us=lambda: self.now_ms * 1000,
-            on_persisted=self.persisted.append,
-            on_failure=self.failures.append,
-        )
-
-    def perform(
-        self,
-        effect: AppendAsFollower
-        | PersistState
-        | RestartLogAt
-        | TruncateTo
-        | CreateReplica
-        | DeleteReplica
-        | WriteEpochCheckpoint
-        | WriteHighWatermarkCheckpoint,
-    ) -> None:
-        self.store.perform(effect)
-
-    async def until(self, condition: Callable[[], bool], what: str) -> None:
-        async def holds() -> bool:
-            return condition()
-
-        await aeventually(holds, LIMIT_MS, what)
-
-    async def create(self, *partitions: TopicPartition) -> None:
-        """Create replicas as the core does: their state first, then they."""
-        token = len(self.persisted) + 1
-        self.perform(persist_state(token, *partitions))
-        await self.until(lambda: token in self.persisted, "state on disk")
-        for tp in partitions:
-            self.perform(created(tp))
-
-
-def persist_state(token: int, *partitions: TopicPartition) -> PersistState:
-    entry = PersistedPartition(
-        topic_name="orders",
-        leader_epoch=LeaderEpoch(0),
-        partition_epoch=PartitionEpoch(0),
-        isr=(IsrEntry(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),),
-    )
-    return PersistState(
-        token=token,
-        controller_epoch=ControllerEpoch(3),
-        partitions=tuple((tp, entry) for tp in partitions),
-    )
-
-
-def created(tp: TopicPartition) -> CreateReplica:
-    return CreateReplica(tp=tp, topic_name="orders", settings=TopicSettings())
-
-
-def append(one: Opened, tp: TopicPartition, *, sequence: int = 0) -> AppendAsFollower:
-    data = batch(
-        [b"v"],
-        base_offset=one.store.logs[tp].log_end_offset,
-        leader_epoch=0,
-        producer_id=9,
-        producer_epoch=0,
-        base_sequence=sequence,
-    )
-    fetched = record_batch.read_fetched(data)
-    return AppendAsFollower(tp=tp, records=RecordsHandle(fetched), batch_count=1)
-
-
-def with_store(
-    folder: Path,
-    scenario: Callable[[Opened], Awaitable[None]],
-    *,
-    config: StorageConfig = DEFAULTS,
-) -> Opened:
-    async def run() -> Opened:
-        opened = Opened(folder, config)
-        opened.store.start()
-        await scenario(opened)
-        opened.directory.close()
-        return opened
-
-    return asyncio.run(run())
-
-
-@contextmanager
-def held_fsync(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[threading.Event]:
-    """Hold every fsync of a file with this name until the block ends; yield when one is held."""
-    reached, gate, really = threading.Event(), threading.Event(), os.fsync
-
-    def held(fd: int) -> None:
-        if Path(os.readlink(f"/proc/self/fd/{fd}")).name == name:
-            reached.set()
-            assert gate.wait(LIMIT_MS / 1000)
-        really(fd)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", held)
-        try:
-            yield reached
-        finally:
-            gate.set()
+from .opened import (
+    DEFAULTS,
+    LIMIT_MS,
+    OTHER,
+    TP,
+    Opened,
+    append,
+    created,
+    held_fsync,
+    persist_state,
+    with_store,
+)
 
 
 def test_a_kill_before_the_folder_is_made_loses_nothing(tmp_path: Path) -> None:
@@ -358,121 +225,6 @@ def test_the_event_loop_makes_no_disk_call_for_creations_deletions_and_checkpoin
         assert calls == []
 
     with_store(tmp_path, watched)
-
-
-SMALL_CALLS = {"pwritev", "pread", "ftruncate", "open", "remove"}
-"""What the event loop may call on the files of one log: a write to the page cache; a read of at
-most `READ_MAX_BYTES`; a cut of one segment; an open for reading or writing; the removal of a file
-of a segment that a truncation takes whole, and of the summary of the one that it cuts."""
-READ_MAX_BYTES = 1 << 20
-
-
-def test_rolls_and_truncations_on_the_event_loop_are_small_calls_of_known_number(
-    tmp_path: Path,
-) -> None:
-    config = dataclasses.replace(DEFAULTS, unflushed_segments_max=2)
-    small = CreateReplica(tp=TP, topic_name="orders", settings=TopicSettings(segment_bytes=400))
-
-    async def watched(one: Opened) -> None:
-        await one.create(TP)
-        one.perform(small)
-        log = one.store.logs[TP]
-        with disk_calls(tmp_path) as calls:
-            for n in range(120):
-                one.perform(append(one, TP, sequence=n))
-                await asyncio.sleep(0)
-            rolls = [call for call in calls if call.name == "create"]
-            assert len(rolls) == log.segment_count - 1
-            assert {call.name for call in calls} <= SMALL_CALLS | {"create"}
-            await one.until(lambda: log.sealed_waiting == 0, "segments flushed")
-            await one.until(lambda: log.recovery_point > 0, "recovery point moved")
-            calls.clear()
-            one.perform(TruncateTo(tp=TP, offset=60))
-            await one.until(lambda: log.rebuild is None, "producers known")
-            assert {call.name for call in calls} <= SMALL_CALLS
-            assert all(call.amount <= READ_MAX_BYTES for call in calls if call.name == "pread")
-            assert sum(call.name == "ftruncate" for call in calls) <= 1
-        assert isinstance(log.check_sequence(_header(59)), BatchSpan)
-        assert log.check_sequence(_header(60)) is ErrorCode.NONE
-
-    with_store(tmp_path, watched, config=config)
-
-
-def test_recovery_points_move_with_time_and_at_each_roll(tmp_path: Path) -> None:
-    config = dataclasses.replace(DEFAULTS, flush_checkpoint_interval_ms=100)
-    small = CreateReplica(tp=TP, topic_name="orders", settings=TopicSettings(segment_bytes=400))
-
-    async def by_time(one: Opened) -> None:
-        await one.create(TP)
-        one.perform(append(one, TP))
-        await one.until(lambda: read_points() == {TP: 1}, "recovery point of a log written once")
-
-    async def at_rolls(one: Opened) -> None:
-        one.perform(small)
-        log = one.store.logs[TP]
-        while log.segment_count == 1:
-            one.perform(append(one, TP))
-        await one.until(lambda: read_points()[TP] >= log.log_end_offset - 1, "recovery point")
-
-    def read_points() -> dict[TopicPartition, int]:
-        return RecoveryPointCheckpoint(tmp_path).read()
-
-    with_store(tmp_path, by_time, config=config)
-    with_store(tmp_path, at_rolls)
-
-
-def test_no_fetch_leaves_before_the_cut_of_a_log_is_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = dataclasses.replace(DEFAULTS, flush_checkpoint_interval_ms=100)
-    sent: list[int] = []
-
-    async def cut(one: Opened) -> None:
-        await one.create(TP)
-        one.store.after_cuts(lambda: sent.append(0))
-        assert sent == [0]
-        for _ in range(3):
-            one.perform(append(one, TP))
-        await one.until(
-            lambda: RecoveryPointCheckpoint(tmp_path).read() == {TP: 3}, "recovery point"
-        )
-        with held_fsync(monkeypatch, "recovery-point-offset-checkpoint.tmp") as reached:
-            one.perform(TruncateTo(tp=TP, offset=1))
-            one.store.after_cuts(lambda: sent.append(1))
-            await one.until(reached.is_set, "recovery point being lowered")
-            one.store.after_cuts(lambda: sent.append(2))
-            assert sent == [0]
-        await one.until(lambda: len(sent) == 3, "fetches sent")
-        assert sent == [0, 1, 2]
-        assert RecoveryPointCheckpoint(tmp_path).read() == {TP: 1}
-
-    with_store(tmp_path, cut, config=config)
-
-
-def test_a_state_is_not_accepted_before_the_cut_of_a_log_is_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = dataclasses.replace(DEFAULTS, flush_checkpoint_interval_ms=100)
-
-    async def cut(one: Opened) -> None:
-        await one.create(TP)
-        one.perform(append(one, TP))
-        await one.until(
-            lambda: RecoveryPointCheckpoint(tmp_path).read() == {TP: 1}, "recovery point"
-        )
-        with held_fsync(monkeypatch, "recovery-point-offset-checkpoint.tmp") as reached:
-            one.perform(RestartLogAt(tp=TP, offset=0))
-            one.perform(persist_state(2, TP))
-            await one.until(reached.is_set, "recovery point being lowered")
-            assert one.persisted == [1]
-        await one.until(lambda: one.persisted == [1, 2], "state on disk")
-
-    with_store(tmp_path, cut, config=config)
-
-
-def _header(sequence: int) -> record_batch.BatchHeader:
-    source = batch([b"v"], producer_id=9, producer_epoch=0, base_sequence=sequence)
-    return record_batch.parse_header(source)
 
 
 def test_a_deleted_log_comes_back_whole_until_its_time_is_over(tmp_path: Path) -> None:
