@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -116,11 +116,11 @@ def test_a_read_that_a_cut_overtakes_is_refused_and_fails_no_disk(
     read = type(log._segments).read
     overtaken: list[bool] = []
 
-    def overtaking(*args: object, **kwargs: object) -> list[memoryview]:
+    def overtaking(*args: Any, **kwargs: Any) -> list[memoryview]:
         if not overtaken:
             overtaken.append(True)
             change(log)
-        return read(*args, **kwargs)  # type: ignore[arg-type]
+        return read(*args, **kwargs)
 
     monkeypatch.setattr(type(log._segments), "read", overtaking)
     with pytest.raises(ProtocolError):

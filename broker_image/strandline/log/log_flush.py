@@ -11,13 +11,12 @@ import errno
 import os
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .batch_scan import headers
 from .files import sync_folder
 from .producer_state import ProducerState
-from .record_batch import BatchHeader
 from .segment import OpenFile, Segment
 from .segment_summary import SegmentSummary, read_summary, write_summary
 
@@ -71,7 +70,7 @@ class LogFlush:
             part.summarise()
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProducerRebuild:
     """The producer state at the end of a log that was cut, made from a summary and the log.
 
@@ -83,8 +82,6 @@ class ProducerRebuild:
     known: SegmentSummary | None
     """The newest summary that is not on disk yet, of the segment before the last."""
     end_offset: int
-    since: list[BatchHeader] = field(default_factory=list)
-    """Batches that the log has taken since the cut; the thread that changes the log fills it."""
 
     def run(self) -> ProducerState:
         """Return the state at the cut; OSError, CorruptBatch."""

@@ -79,6 +79,8 @@ class PartitionLog:
         self.rebuild: ProducerRebuild | None = None
         """Set while the producer state is to be made anew: the caller runs it, and hands the result
         to `end_rebuild`."""
+        self._since_cut: list[BatchHeader] = []
+        """Batches appended while the producer state is made anew."""
         self._epochs: list[EpochStart] = []
         self._recovery_point = 0
         self._summarised_offset = 0
@@ -302,7 +304,7 @@ class PartitionLog:
 
     def _note_batch(self, header: BatchHeader) -> None:
         if self.rebuild is not None:
-            self.rebuild.since.append(header)
+            self._since_cut.append(header)
         if header.leader_epoch > self._last_epoch:
             self._epochs.append(
                 EpochStart(
@@ -360,9 +362,10 @@ class PartitionLog:
         """Take the producer state that a rebuild made, unless the log was cut again."""
         if self.rebuild is not rebuild:
             return
-        for header in rebuild.since:
+        for header in self._since_cut:
             producers.record(header)
         self._producers, self.rebuild = producers, None
+        self._since_cut.clear()
 
     def truncate_to(self, offset: int) -> int:
         """Keep offsets below `offset`; a batch that contains `offset` is removed whole.
@@ -387,6 +390,7 @@ class PartitionLog:
             self._epochs = [entry for entry in self._epochs if entry.start_offset < end]
             if not self._producers.truncate_to(end) or self.rebuild is not None:
                 self.rebuild = self._segments.producers_up_to(end)
+            self._since_cut.clear()
         except OSError as error:
             raise self._fail("truncate", error) from error
         return end
@@ -401,6 +405,7 @@ class PartitionLog:
         self._epochs.clear()
         self._producers.clear()
         self.rebuild = None
+        self._since_cut.clear()
         self._recovery_point = self._summarised_offset = offset
 
     def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
