@@ -1,9 +1,9 @@
 """The sparse offset index of one segment: from an offset to a file position near it.
 
-Called by `segment` alone. An entry is 8 bytes big endian, as in Kafka: offset relative to the
-segment's base, and file position. The first batch after each interval of log has an entry. A lost
-index file is rebuilt from the segment, equal to the first one: entries depend on the batches alone,
-not on the appends that wrote them.
+Called by `segment` and `segment_part`. An entry is 8 bytes big endian, as in Kafka: offset relative
+to the segment's base, and file position. The first batch after each interval of log has an entry. A
+lost index file is rebuilt from the segment, equal to the first one: entries depend on the batches
+alone, not on the appends that wrote them.
 
 One thread changes an index while others look entries up: a lookup takes both arrays as one value,
 an entry's position is there before its offset, and a truncation makes new arrays.

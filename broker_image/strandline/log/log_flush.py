@@ -17,7 +17,8 @@ from pathlib import Path
 from .batch_scan import headers
 from .files import sync_folder
 from .producer_state import ProducerState
-from .segment import OpenFile, Segment
+from .segment import Segment
+from .segment_part import OpenFile
 from .segment_summary import SegmentSummary, read_summary, write_summary
 
 
@@ -54,12 +55,12 @@ class FlushPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFlush:
-    """A flush of one log up to end_offset, begun when `cuts` had this value."""
+    """A flush of one log up to end_offset, begun when `changes` had this value."""
 
     folder: Path
     parts: tuple[FlushPart, ...]
     end_offset: int
-    cuts: int
+    changes: int
 
     def run(self) -> None:
         """Make records and folder durable, then write the summaries of what now is; OSError."""

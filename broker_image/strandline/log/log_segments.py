@@ -1,7 +1,7 @@
 """The segments of one log, in order: rolling, syncing, cutting, reading across them.
 
-The caller handles the OSError that operations raise. One thread changes the segments; any thread
-may `read` meanwhile, if it then looks at `cuts`, which counts the changes that no read may cross.
+The caller handles the OSError that operations raise. One thread calls all of it; what another
+thread reads or brings to disk is a part, begun here and ended here.
 Invariant: never empty once `load` or `add` was called; each segment begins where the one before it
 ends; all but the last are sealed.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from .log_flush import FlushPart, LogFlush, ProducerRebuild
 from .log_validation import LogValidation, validate_segments
 from .record_batch import BatchHeader
 from .segment import LogLimits, Segment, SegmentPool, base_offsets_in
+from .segment_part import LogPart, SegmentPart
 from .segment_summary import SegmentSummary
 
 
@@ -49,7 +49,7 @@ class LogSegments:
         "_segments",
         "_summarise",
         "_unflushed",
-        "cuts",
+        "changes",
     )
 
     def __init__(
@@ -67,8 +67,8 @@ class LogSegments:
         """Sealed segments, still open for writing, that wait for a flush."""
         self._sealed_bytes = 0
         self._folder_dirty = False
-        self.cuts = 0
-        """Rises when batches begin to go, and again once they are gone; odd in between."""
+        self.changes = 0
+        """How often the log was cut or closed: bytes read before are not those read after."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -164,7 +164,8 @@ class LogSegments:
         self._folder_dirty = True
 
     def release_all(self) -> None:
-        """Close every file of this log."""
+        """Close every file of this log, and tell readers so."""
+        self.changes += 1
         self._unflushed = []
         for segment in self._segments:
             segment.release()
@@ -204,7 +205,7 @@ class LogSegments:
             segment=segment,
             file=file,
             index_count=len(file.index),
-            summary=self._summarise(segment) if segment.size_bytes else None,
+            summary=self._summarise(segment),
         )
 
     def split(
@@ -235,12 +236,12 @@ class LogSegments:
             folder=self._folder,
             parts=(*self._unflushed, self._part(self._segments[-1])),
             end_offset=self._segments[-1].end_offset,
-            cuts=self.cuts,
+            changes=self.changes,
         )
 
     def end_flush(self, flush: LogFlush) -> bool:
         """Take a flush that has run; False if a cut voids it, with the summaries it wrote."""
-        if flush.cuts != self.cuts:
+        if flush.changes != self.changes:
             for part in flush.parts:
                 part.segment.summary_path.unlink(missing_ok=True)
             self._folder_dirty = True
@@ -270,35 +271,21 @@ class LogSegments:
             end_offset=offset,
         )
 
-    @contextmanager
-    def _cutting(self) -> Iterator[None]:
-        """Tell readers that batches go."""
-        self.cuts += 1
-        try:
-            yield
-        finally:
-            self.cuts += 1
-
-    def retire(self) -> None:
-        """Close every file and tell readers that all batches are gone."""
-        self.cuts |= 1
-        self.release_all()
-
     def truncate_to(self, offset: int) -> None:
         """Cut off every batch that reaches an offset or lies above it.
 
         Shape:   start offset <= offset < end offset
         """
-        with self._cutting():
-            self._remove(keep=_index_of(self._segments, offset) + 1)
-            self._segments[-1].activate()
-            self._segments[-1].truncate_to(offset)
+        self.changes += 1
+        self._remove(keep=_index_of(self._segments, offset) + 1)
+        self._segments[-1].activate()
+        self._segments[-1].truncate_to(offset)
 
     def restart_at(self, offset: int) -> None:
         """Remove all segments and begin with an empty one at an offset."""
-        with self._cutting():
-            self._remove(keep=0)
-            self.add(offset)
+        self.changes += 1
+        self._remove(keep=0)
+        self.add(offset)
 
     def _remove(self, *, keep: int) -> None:
         """Delete segments from the newest on, so that a crash in between leaves no hole."""
@@ -312,23 +299,22 @@ class LogSegments:
         self._unflushed = [part for part in self._unflushed if part.segment in sealed]
         self._sealed_bytes = sum(segment.size_bytes for segment in self._segments[:-1])
 
-    def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
-        """Read whole batches across segments; the first one may exceed max_bytes.
+    def read(
+        self, *, from_offset: int, up_to_offset: int, max_bytes: int, any_size: bool
+    ) -> list[memoryview]:
+        """Read whole batches across segments; any_size lets the first one exceed max_bytes.
 
         Shape:   start offset <= from_offset; up_to_offset <= end offset
         """
         found: list[memoryview] = []
-        segments = self._segments
-        index, budget, complete = _index_of(segments, from_offset), max_bytes, True
-        while complete and from_offset < up_to_offset and (budget > 0 or not found):
-            if index == len(segments):  # another thread cut the log
-                break
-            segment = segments[index]
+        index, budget, complete = _index_of(self._segments, from_offset), max_bytes, True
+        while complete and from_offset < up_to_offset and (budget > 0 or (any_size and not found)):
+            segment = self._segments[index]
             part, complete = segment.read(
                 from_offset=from_offset,
                 up_to_offset=up_to_offset,
                 max_bytes=max(0, budget),
-                any_size=not found,
+                any_size=any_size and not found,
             )
             if len(part) > 0:
                 found.append(part)
@@ -336,6 +322,49 @@ class LogSegments:
             from_offset = segment.end_offset
             index += 1
         return found
+
+    def part(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> LogPart:
+        """Return the segments that a read of max_bytes may touch, for a reader in any thread.
+
+        Shape:   start offset <= from_offset; up_to_offset <= end offset
+        """
+        first = _index_of(self._segments, from_offset)
+        parts: list[SegmentPart] = []
+        following = 0
+        for segment in self._segments[first:]:
+            if parts and (segment.base_offset >= up_to_offset or following > max_bytes):
+                break
+            following += segment.size_bytes if parts else 0
+            parts.append(segment.part())
+        return LogPart(
+            segments=parts,
+            from_offset=from_offset,
+            up_to_offset=up_to_offset,
+            changes=self.changes,
+        )
+
+    def size_range(self, from_offset: int, up_to_offset: int) -> tuple[int, int]:
+        """Return the least and the most bytes between two offsets, without reading the disk."""
+        first, last = (
+            _index_of(self._segments, from_offset),
+            _index_of(self._segments, up_to_offset),
+        )
+        before = sum(segment.size_bytes for segment in self._segments[first:last])
+        start_low, start_high = self._segments[first].position_range(from_offset)
+        end_low, end_high = self._segments[last].position_range(up_to_offset)
+        return max(0, before + end_low - start_high), max(0, before + end_high - start_low)
+
+    def size_between(self, from_offset: int, up_to_offset: int) -> int:
+        """Return the bytes between two offsets of the last segment; reads two index intervals."""
+        start, end = (self.active.position_of(offset) for offset in (from_offset, up_to_offset))
+        return max(0, end - start)
+
+    def is_recent(self, offset: int, *, within_bytes: int) -> bool:
+        """Tell whether all from an offset on is in the last segment and within its last bytes."""
+        active = self.active
+        if offset < active.base_offset:
+            return False
+        return active.size_bytes - active.position_range(offset)[0] <= within_bytes
 
 
 def _index_of(segments: Sequence[Segment], offset: int) -> int:

@@ -1,9 +1,9 @@
 """The log of one partition: segments in a folder, and the offsets they hold.
 
-Called by `runtime` on its event loop: calls are synchronous and short, and one thread makes all
-that change the log. `read` may run on any thread while that one appends, rolls, truncates and
-removes. The caller decides what to append and where to cut, and has checked the batches
-(`record_batch`).
+Called by `runtime` on its event loop: calls are synchronous and short, and one thread makes them
+all. What other threads do is begun and ended there: `part` and `finish_read`, `begin_flush` and
+`end_flush`, `rebuild` and `end_rebuild`; in between they may run while the log goes on. The caller
+decides what to append and where to cut, and has checked the batches (`record_batch`).
 
 Invariants: batches are contiguous from log start to log end; leader epochs never fall;
 `recovery_point <= log_end_offset`, and everything below it was fsynced. After one failed
@@ -18,7 +18,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from strandline.broker_interface import Buffer
@@ -46,11 +45,10 @@ from .partition_folder import (
 from .producer_state import ProducerState
 from .record_batch import BatchHeader, ClientBatch, FetchedBatches, check_client_batch, stamp
 from .segment import Segment
+from .segment_part import LogPart, LogRead
 from .segment_summary import SegmentSummary
 
 EPOCH_MAX = LeaderEpoch((1 << 31) - 1)
-READ_TRIES_MAX = 3
-"""How often a read begins anew when the log is cut meanwhile."""
 
 
 class PartitionLog:
@@ -160,7 +158,7 @@ class PartitionLog:
 
     def release(self) -> None:
         """Close all files and write nothing: the folder goes to the trash."""
-        self._segments.retire()
+        self._segments.release_all()
 
     def apply_settings(self, settings: TopicSettings) -> None:
         """Use changed topic settings from the next append on."""
@@ -278,22 +276,7 @@ class PartitionLog:
         """Return the summary of the last segment; None while producers are made anew."""
         if self.rebuild is not None:
             return None
-        base = segment.base_offset
-        epochs = [each for each in self._epochs if base <= each.start_offset < segment.end_offset]
-        before = [each for each in self._epochs if each.start_offset < base]
-        if before and not (epochs and epochs[0].start_offset == base):
-            epochs.insert(0, replace(before[-1], start_offset=base))
-        if not epochs:
-            return None
-        return SegmentSummary(
-            base_offset=base,
-            end_offset=segment.end_offset,
-            size_bytes=segment.size_bytes,
-            max_timestamp_ms=segment.max_timestamp_ms,
-            index_crc=0,
-            epochs=tuple(epochs),
-            producers=self._producers.copy(),
-        )
+        return segment.summarise(self._epochs, self._producers)
 
     def _adopt(self, summary: SegmentSummary) -> None:
         """Take what a summary says of the batches that a load does not walk."""
@@ -408,44 +391,94 @@ class PartitionLog:
         self._since_cut.clear()
         self._recovery_point = self._summarised_offset = offset
 
-    def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
+    def read(
+        self, *, from_offset: int, up_to_offset: int, max_bytes: int, any_size: bool = True
+    ) -> list[memoryview]:
         """Read whole batches from the one that holds from_offset on, none beyond up_to_offset.
 
-        The first batch may begin before from_offset, and may exceed max_bytes. Any thread may
-        read: what a cut of the log crossed is read again.
+        The first batch may begin before from_offset; any_size lets it exceed max_bytes.
 
-        Raises:  ProtocolError OFFSET_OUT_OF_RANGE below the log start or above the log end, and
-                 NOT_LEADER_OR_FOLLOWER while the log is cut, or once it is deleted;
+        Raises:  ProtocolError(OFFSET_OUT_OF_RANGE) below the log start or above the log end;
                  LogDirectoryFailed also if the file no longer holds batches there
         """
-        for _ in range(READ_TRIES_MAX):
-            cuts = self._segments.cuts
-            try:
-                found = self._read_once(from_offset, up_to_offset, max_bytes)
-            except (OSError, CorruptBatch) as error:
-                if cuts == self._segments.cuts and not cuts & 1:
-                    raise self._fail("read", error) from error
-            else:
-                if cuts == self._segments.cuts and not cuts & 1:
-                    return found
-        raise ProtocolError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, problem="being cut", partition=str(self.tp)
-        )
+        self._refuse_out_of_range(from_offset)
+        try:
+            return self._segments.read(
+                from_offset=from_offset,
+                up_to_offset=min(up_to_offset, self.log_end_offset),
+                max_bytes=max_bytes,
+                any_size=any_size,
+            )
+        except (OSError, CorruptBatch) as error:
+            raise self._fail("read", error) from error
 
-    def _read_once(self, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
-        log_end_offset = self.log_end_offset
-        if not self.log_start_offset <= from_offset <= log_end_offset:
+    def part(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> LogPart:
+        """Return what a read of max_bytes may touch; `LogPart.read` may run in any thread.
+
+        Raises:  ProtocolError(OFFSET_OUT_OF_RANGE) below the log start or above the log end
+        """
+        self._refuse_out_of_range(from_offset)
+        try:
+            return self._segments.part(
+                from_offset=from_offset,
+                up_to_offset=min(up_to_offset, self.log_end_offset),
+                max_bytes=max_bytes,
+            )
+        except OSError as error:
+            raise self._fail("read", error) from error
+
+    def finish_read(self, part: LogPart, read: LogRead) -> tuple[memoryview, ...]:
+        """Return the batches of a read, unless the log was cut since its part was made.
+
+        Raises:  ProtocolError(NOT_LEADER_OR_FOLLOWER) after a cut: only a log that another broker
+                 leads is cut, and its reader must ask there;
+                 LogDirectoryFailed also if the file no longer holds batches there
+        """
+        if part.changes != self._segments.changes:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition=str(self.tp))
+        if isinstance(read.error, OSError | CorruptBatch):
+            raise self._fail("read", read.error) from read.error
+        if read.error is not None:
+            raise read.error
+        for segment, index in read.loaded:
+            segment.adopt_index(index)
+        return read.records
+
+    def size_range(self, from_offset: int, up_to_offset: int) -> tuple[int, int]:
+        """Return the least and the most bytes between two offsets, without reading the disk."""
+        return self._segments.size_range(from_offset, min(up_to_offset, self.log_end_offset))
+
+    def size_between(self, from_offset: int, up_to_offset: int) -> int:
+        """Return the bytes between two offsets of the last segment; reads two index intervals."""
+        return self._segments.size_between(from_offset, min(up_to_offset, self.log_end_offset))
+
+    def is_recent(self, offset: int, *, within_bytes: int) -> bool:
+        """Tell whether all from an offset on is in the last segment and within its last bytes."""
+        return self._segments.is_recent(offset, within_bytes=within_bytes)
+
+    @property
+    def changes(self) -> int:
+        """How often the log was cut or closed."""
+        return self._segments.changes
+
+    @property
+    def active_base_offset(self) -> int:
+        """First offset of the segment that is written."""
+        return self._segments.active.base_offset
+
+    @property
+    def message_max_bytes(self) -> int:
+        """The greatest batch that this log takes."""
+        return self._settings.max_message_bytes
+
+    def _refuse_out_of_range(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
             raise ProtocolError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                from_offset=from_offset,
+                from_offset=offset,
                 log_start_offset=self.log_start_offset,
-                log_end_offset=log_end_offset,
+                log_end_offset=self.log_end_offset,
             )
-        return self._segments.read(
-            from_offset=from_offset,
-            up_to_offset=min(up_to_offset, log_end_offset),
-            max_bytes=max_bytes,
-        )
 
     def _refuse_if_failed(self) -> None:
         if self._failure is not None:

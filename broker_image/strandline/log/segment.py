@@ -7,8 +7,7 @@ sequence of batches, as Kafka's are.
 Invariant: the tracked size is a batch boundary; bytes behind it, left by a failed write, are never
 read and are cut off at the next start.
 
-One thread changes a segment; `read` may run on any thread meanwhile. A reader holds the open file,
-which is closed when the last one lets go of it, and takes size and end offset as one value.
+One thread changes a segment; its `SegmentPart` is read in any thread meanwhile.
 """
 
 from __future__ import annotations
@@ -18,17 +17,20 @@ import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
 from strandline.broker_interface import Buffer
+from strandline.model import EpochStart
 
 from .batch_scan import ScanEnd, Window, check_batches, headers
 from .files import FILE_MODE, replace_file, write_all
 from .index import RELATIVE_MAX, OffsetIndex
+from .producer_state import ProducerState
 from .record_batch import HEADER_BYTES, BatchHeader
+from .segment_part import OpenFile, SegmentPart
 from .segment_summary import SUMMARY_SUFFIX, SegmentSummary, read_summary
 
 LOG_SUFFIX = ".log"
@@ -58,23 +60,6 @@ class LogLimits:
         )
 
 
-class OpenFile:
-    """An open segment file and its index; the file is closed with the last reference to it.
-
-    A thread that reads while another closes the segment would otherwise read from whatever file
-    gets the same descriptor next.
-    """
-
-    __slots__ = ("fd", "index")
-
-    def __init__(self, fd: int, index: OffsetIndex) -> None:
-        self.fd = fd
-        self.index = index
-
-    def __del__(self) -> None:
-        os.close(self.fd)
-
-
 class SegmentPool:
     """Sealed segments of all logs open for reading; the least recently read is let go first.
 
@@ -100,6 +85,13 @@ class SegmentPool:
                 self._open.popitem(last=False)
             self._open[path] = file
         return file
+
+    def find(self, path: Path) -> OpenFile | None:
+        """Return the file of a path if it is open; it counts as read."""
+        with self._lock:
+            if path in self._open:
+                self._open.move_to_end(path)
+            return self._open.get(path)
 
     def discard(self, path: Path) -> None:
         """Let the file of a path go if it is open."""
@@ -175,6 +167,30 @@ class Segment:
         """Make the empty file and open it for writing; it must not exist."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE)
         self._writer = OpenFile(fd, self._limits.new_index())
+
+    def summarise(
+        self, epochs: Sequence[EpochStart], producers: ProducerState
+    ) -> SegmentSummary | None:
+        """Return the summary of all that the segment holds; None if it holds nothing.
+
+        Shape:   epochs and producers are those of the log up to this segment's end
+        """
+        base, end = self.base_offset, self.end
+        own = [each for each in epochs if base <= each.start_offset < end.offset]
+        before = [each for each in epochs if each.start_offset < base]
+        if before and not (own and own[0].start_offset == base):
+            own.insert(0, replace(before[-1], start_offset=base))
+        if not own:
+            return None
+        return SegmentSummary(
+            base_offset=base,
+            end_offset=end.offset,
+            size_bytes=end.position,
+            max_timestamp_ms=self.max_timestamp_ms,
+            index_crc=0,
+            epochs=tuple(own),
+            producers=producers.copy(),
+        )
 
     def trusted_summary(self, *, recovery_point: int) -> SegmentSummary | None:
         """Return the summary of a file found on disk if it can be trusted; remove one that cannot.
@@ -269,9 +285,10 @@ class Segment:
         writer = self._writer
         if writer is not None:
             return writer
-        return self._pool.get(self.path, self._open_sealed)
+        return self._pool.get(self.path, self.open_sealed)
 
-    def _open_sealed(self) -> OpenFile:
+    def open_sealed(self) -> OpenFile:
+        """Open a sealed segment and load its index; in any thread."""
         file = OpenFile(os.open(self.path, os.O_RDONLY), self._limits.new_index())
         file.index = self._load_index(file.fd)
         return file
@@ -338,41 +355,60 @@ class Segment:
     def read(
         self, *, from_offset: int, up_to_offset: int, max_bytes: int, any_size: bool
     ) -> tuple[memoryview, bool]:
-        """Read whole batches from the one holding from_offset on, none beyond up_to_offset.
+        """Read whole batches; see `SegmentPart.read`."""
+        return self._part(None).read(
+            self.open_file(),
+            from_offset=from_offset,
+            up_to_offset=up_to_offset,
+            max_bytes=max_bytes,
+            any_size=any_size,
+        )
 
-        any_size lets the first batch exceed max_bytes. A read usually takes one pread, and walks
-        at most an index interval of batches at either end.
+    def part(self) -> SegmentPart:
+        """Return this segment as it is now, for a reader in any thread."""
+        return self._part(self._writer or self._pool.find(self.path))
 
-        Returns: the bytes, empty if no batch fits; and whether they reach the segment's end
-        """
-        file, (end_offset, size) = self.open_file(), self.end
-        index, base = file.index, self.base_offset
-        limit = index.reaching_offset(up_to_offset - base, default=size)
-        ahead = max_bytes + self._limits.index_interval_bytes + HEADER_BYTES
-        window = Window(file.fd, end=limit, read_bytes=ahead)
-        start = index.at_or_below_offset(from_offset - base)
-        while start < limit:
-            first = window.header_at(start)
-            if first.next_offset > from_offset:
+    def _part(self, file: OpenFile | None) -> SegmentPart:
+        end = self.end
+        return SegmentPart(
+            segment=self,
+            file=file,
+            base_offset=self.base_offset,
+            end_offset=end.offset,
+            size_bytes=end.position,
+            index_interval_bytes=self._limits.index_interval_bytes,
+        )
+
+    def adopt_index(self, index: OffsetIndex) -> None:
+        """Keep a sealed segment open with the index that a reader has loaded."""
+        if self._writer is None:
+            self._pool.get(self.path, lambda: OpenFile(os.open(self.path, os.O_RDONLY), index))
+
+    def position_range(self, offset: int) -> tuple[int, int]:
+        """Return positions around the batch that holds an offset, without reading the disk."""
+        if offset >= self.end_offset:
+            return self.size_bytes, self.size_bytes
+        file = self._writer or self._pool.find(self.path)
+        if file is None:
+            return 0, self.size_bytes
+        relative = offset - self.base_offset
+        above = file.index.reaching_offset(relative, default=self.size_bytes)
+        return file.index.at_or_below_offset(relative), above
+
+    def position_of(self, offset: int) -> int:
+        """Return the position of the batch that holds an offset; reads an index interval."""
+        if offset >= self.end_offset:
+            return self.size_bytes
+        file = self.open_file()
+        start = file.index.at_or_below_offset(offset - self.base_offset)
+        ahead = self._limits.index_interval_bytes + HEADER_BYTES
+        window = Window(file.fd, end=self.size_bytes, read_bytes=ahead)
+        while start < self.size_bytes:
+            header = window.header_at(start)
+            if header.next_offset > offset:
                 break
-            start += first.size_bytes
-        else:
-            return memoryview(b""), size == limit
-        budget_end = start + max_bytes
-        if up_to_offset >= end_offset and size <= budget_end:
-            return window.view(start, size), True
-        end = start
-        if any_size and first.next_offset <= up_to_offset:
-            end = start + first.size_bytes
-        by_size = index.at_or_below_position(budget_end)
-        by_offset = index.at_or_below_offset(up_to_offset - base)
-        end = max(end, min(by_size, by_offset))
-        while end < limit:
-            header = window.header_at(end)
-            if header.next_offset > up_to_offset or end + header.size_bytes > budget_end:
-                break
-            end += header.size_bytes
-        return window.view(start, end), end == size
+            start += header.size_bytes
+        return start
 
 
 def _content(path: Path) -> bytes:
