@@ -289,9 +289,12 @@ class Segment:
 
     def open_sealed(self) -> OpenFile:
         """Open a sealed segment and load its index; in any thread."""
-        file = OpenFile(os.open(self.path, os.O_RDONLY), self._limits.new_index())
-        file.index = self._load_index(file.fd)
-        return file
+        fd = os.open(self.path, os.O_RDONLY)
+        try:
+            return OpenFile(fd, self._load_index(fd))
+        except BaseException:
+            os.close(fd)
+            raise
 
     def _load_index(self, fd: int) -> OffsetIndex:
         """Read the index file; rebuild it if it is missing, short or corrupt."""
