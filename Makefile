@@ -75,6 +75,7 @@ push: $(READY) ## build our images with docker and push them to IMAGES=<reposito
 RUNS ?= 5
 bench: $(READY) ## measure faults, starts and idle brokers RUNS times on the cluster under hack/
 	@$(PY) -m strandline_cli bench --runs $(RUNS)
+	@$(PY) -m bench.loop_steps
 
 cluster-up: ## start a real Kubernetes on this machine: one control plane, three workers
 	@.ci/machine

@@ -20,7 +20,7 @@ from strandline.log.record_batch import parse_header, read_client_batch, read_fe
 from strandline.log.segment import LogLimits, SegmentPool
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 from tests.log.support.batches import batch, stamped
-from tests.log.support.logs import Workshop, content
+from tests.log.support.logs import Workshop, bring_to_disk, complete_producers, content
 
 EPOCH_FIELD = range(12, 16)
 PRODUCER = 11
@@ -105,11 +105,27 @@ class LogMachine(RuleBasedStateMachine):
         self.log.flush()
         assert self.log.recovery_point == self.end
 
+    @rule()
+    def flush_with_summaries(self) -> None:
+        bring_to_disk(self.log)
+        assert self.log.recovery_point == self.end
+
+    @rule(data=st.data())
+    def flush_while_the_log_is_cut(self, data: st.DataObject) -> None:
+        """Cut the log between begin and end of a flush: it is void, with its summaries."""
+        begun = self.log.begin_flush()
+        self.truncate(data)
+        if begun is not None:
+            begun.run()
+            self.log.end_flush(begun)
+        assert self.log.recovery_point <= self.end
+
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         target = data.draw(st.integers(self.start, self.end + 2))
         self._keep([each for each in self.model if each.end <= target])
         reached = self.log.truncate_to(target)
+        complete_producers(self.log)
         if not self.model:
             self.end = self.start
         assert reached == self.end
@@ -141,10 +157,13 @@ class LogMachine(RuleBasedStateMachine):
         self._reopen(clean=True)
         assert not self.log.validation.damaged
 
-    @rule(damage=st.sampled_from(["nothing", "missing", "short", "flipped", "long"]))
-    def index_files_break(self, damage: str) -> None:
+    @rule(
+        damage=st.sampled_from(["nothing", "missing", "short", "flipped", "long"]),
+        kind=st.sampled_from(["index", "summary"]),
+    )
+    def small_files_break(self, damage: str, kind: str) -> None:
         self.log.close()
-        for path in self.workshop.folder.glob("*.index"):
+        for path in self.workshop.folder.glob(f"*.{kind}"):
             old = path.read_bytes()
             new = {
                 "nothing": old,

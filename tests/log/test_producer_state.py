@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -108,42 +108,24 @@ def test_least_recently_writing_producer_is_forgotten_first() -> None:
 
 
 def test_truncation_makes_the_lost_batch_new_again() -> None:
-    log = [header(0, offset=0), header(1, offset=1)]
-    state = fed(log)
-    state.refill(state.truncate_to(1), reversed(log[:1]))
+    state = fed([header(0, offset=0), header(1, offset=1)])
+    assert state.truncate_to(1)
     assert state.check(header(1)) is ErrorCode.NONE
     assert isinstance(state.check(header(0)), BatchSpan)
 
 
-def test_truncation_brings_older_batches_back() -> None:
-    log = [header(n, offset=n) for n in range(9)]
-    state = fed(log)
-    state.refill(state.truncate_to(4), reversed(log[:4]))
-    assert state.check(header(4)) is ErrorCode.NONE
-    for n in range(4):
-        assert isinstance(state.check(header(n)), BatchSpan)
+def test_truncation_that_needs_forgotten_batches_says_so() -> None:
+    assert not fed([header(n, offset=n) for n in range(9)]).truncate_to(4)
+    older_epoch = [header(0, offset=0), header(1, offset=1), header(0, offset=2, epoch=1)]
+    assert not fed(older_epoch).truncate_to(2)
 
 
-def test_truncation_back_into_an_older_producer_epoch_restores_it() -> None:
-    log = [header(0, offset=0), header(1, offset=1), header(0, offset=2, epoch=1)]
-    state = fed(log)
-    state.refill(state.truncate_to(2), reversed(log[:2]))
-    assert state.check(header(2)) is ErrorCode.NONE
+def test_a_copy_goes_its_own_way() -> None:
+    state = fed([header(0, offset=0)])
+    same = state.copy()
+    state.record(header(1, offset=1))
     assert isinstance(state.check(header(1)), BatchSpan)
-
-
-def test_refill_reads_no_further_than_it_must() -> None:
-    log = [header(n, offset=n) for n in range(100)]
-    state = fed(log)
-    read: list[BatchHeader] = []
-
-    def backwards() -> Iterator[BatchHeader]:
-        for each in reversed(log[:98]):
-            read.append(each)
-            yield each
-
-    state.refill(state.truncate_to(98), backwards())
-    assert len(read) == 5
+    assert same.check(header(1)) is ErrorCode.NONE
 
 
 @given(
@@ -177,8 +159,11 @@ def test_state_after_a_truncation_is_that_of_the_shorter_log(
     state = fed(log)
     keep = data.draw(st.integers(0, len(log)))
     end = log[keep].base_offset if keep < len(log) else offset
-    state.refill(state.truncate_to(end), reversed(log[:keep]))
-    rebuilt = fed(log[:keep])
-    assert len(state._producers) == len(rebuilt._producers)
-    for probe in log:
-        assert state.check(probe) == rebuilt.check(probe)
+    complete = state.truncate_to(end)
+    shorter = fed(log[:keep])
+    stored = ProducerState.from_bytes(shorter.to_bytes())
+    for one in (stored, shorter.copy(), *([state] if complete else [])):
+        assert list(one._producers) == list(shorter._producers) or one is state
+        assert len(one._producers) == len(shorter._producers)
+        for probe in log:
+            assert one.check(probe) == shorter.check(probe)

@@ -54,7 +54,7 @@ def test_a_walk_finds_the_greatest_timestamp_again(tmp_path: Path, pool: Segment
         append(segment, timestamp_ms)
     segment.release()
     again = new_segment(tmp_path, pool)
-    again.check(last_epoch=-1, epoch_max=0, with_crc=True, visit=lambda _: None)
+    again.check(summary=None, last_epoch=-1, epoch_max=0, with_crc=True, visit=lambda _: None)
     assert again.max_timestamp_ms == 9
     again.release()
 

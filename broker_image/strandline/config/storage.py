@@ -53,6 +53,17 @@ class StorageConfig:
     """Sealed segments that all logs together keep open, each with its index; beyond them the
     least recently read one is closed."""
 
+    unflushed_segments_max: int = integer("log.unflushed.segments.max", 8, (1, 1024))
+    """Sealed segments of one log that may wait for an fsync, each an open file. While so many
+    wait, the last segment takes more than its size, up to 2 GiB."""
+
+    flush_checkpoint_interval_ms: int = integer(
+        "log.flush.offset.checkpoint.interval.ms", 60_000, (100, 86_400_000)
+    )
+    """How often logs that were written are brought to disk in the background and their recovery
+    points move; a start reads what was written since. Kafka's key and default, where the fsync is
+    left to the kernel."""
+
     trash_retention_ms: int = integer("log.trash.retention.ms", 604_800_000, (0, INT64_MAX))
     """How long a deleted log can be brought back; default 7 days, so that what was deleted before
     a weekend or a holiday is still there when its owner looks."""

@@ -89,13 +89,14 @@ def check_batches(
     fd: int,
     size_bytes: int,
     *,
+    start: int,
     first_offset: int,
     last_epoch: int,
     epoch_max: int,
     with_crc: bool,
     visit: Callable[[int, BatchHeader], None],
 ) -> ScanEnd:
-    """Walk a segment file from its start and stop at the first bad batch.
+    """Walk a segment file from a position on and stop at the first bad batch.
 
     Batches are contiguous from first_offset on. Leader epochs never fall below last_epoch, and none
     is above epoch_max, the highest that this broker ever accepted. These rules protect offsets and
@@ -104,7 +105,7 @@ def check_batches(
     Source:  Kafka LogSegment.recover, LogLoader.recoverSegment
     """
     window = Window(fd, end=size_bytes)
-    position, next_offset, kind, problem = 0, first_offset, EndKind.COMPLETE, ""
+    position, next_offset, kind, problem = start, first_offset, EndKind.COMPLETE, ""
     while position < size_bytes:
         try:
             if size_bytes - position < HEADER_BYTES:

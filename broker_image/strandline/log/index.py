@@ -5,6 +5,9 @@ to the segment's base, and file position. The first batch after each interval of
 lost index file is rebuilt from the segment, equal to the first one: entries depend on the batches
 alone, not on the appends that wrote them.
 
+One thread changes an index while others look entries up: a lookup takes both arrays as one value,
+an entry's position is there before its offset, and a truncation makes new arrays.
+
 Invariant: offsets and positions strictly ascend; every entry points at the first byte of the batch
 with that base offset.
 
@@ -26,61 +29,61 @@ RELATIVE_MAX = (1 << 31) - 1
 class OffsetIndex:
     """The entries of one segment, in two arrays of 4 bytes each."""
 
-    __slots__ = ("_interval_bytes", "_offsets", "_positions", "_size_max_bytes")
+    __slots__ = ("_entries", "_interval_bytes", "_size_max_bytes")
 
     def __init__(self, *, interval_bytes: int, size_max_bytes: int) -> None:
         self._interval_bytes = interval_bytes
         self._size_max_bytes = size_max_bytes
-        self._offsets = array("I")
-        self._positions = array("I")
+        self._entries = (array("I"), array("I"))
+        """Relative offsets, and a position for each of them or for one more."""
 
     @property
     def full(self) -> bool:
         """Tell whether no further entry fits; the segment must roll then."""
-        return (len(self._offsets) + 1) * ENTRY_BYTES > self._size_max_bytes
+        return (len(self._entries[0]) + 1) * ENTRY_BYTES > self._size_max_bytes
 
     def note(self, relative_offset: int, position: int) -> None:
         """Add an entry for a written batch if an interval has passed since the last entry."""
-        last = self._positions[-1] if self._positions else 0
+        offsets, positions = self._entries
+        last = positions[-1] if positions else 0
         if position - last > self._interval_bytes and not self.full:
-            # Positions first: a reader in another thread looks an offset's position up.
-            self._positions.append(position)
-            self._offsets.append(relative_offset)
+            positions.append(position)
+            offsets.append(relative_offset)
 
     def at_or_below_offset(self, relative_offset: int) -> int:
         """Return the position of the greatest entry not above an offset, 0 if there is none."""
-        count = bisect_right(self._offsets, relative_offset)
-        return self._positions[count - 1] if count else 0
+        offsets, positions = self._entries
+        count = bisect_right(offsets, relative_offset)
+        return positions[count - 1] if count else 0
 
     def at_or_below_position(self, position: int) -> int:
         """Return the greatest position of an entry that is not above a position, 0 without one."""
-        count = bisect_right(self._positions, position)
-        return self._positions[count - 1] if count else 0
+        _, positions = self._entries
+        count = bisect_right(positions, position)
+        return positions[count - 1] if count else 0
 
     def reaching_offset(self, relative_offset: int, *, default: int) -> int:
         """Return the position of the first entry at or above an offset."""
-        slot = bisect_left(self._offsets, relative_offset)
-        return self._positions[slot] if slot < len(self._positions) else default
-
-    def positions_apart(self, distance_bytes: int) -> list[int]:
-        """Return batch positions at least that far apart, beginning with 0."""
-        chosen = [0]
-        for position in self._positions:
-            if position - chosen[-1] >= distance_bytes:
-                chosen.append(position)
-        return chosen
+        offsets, positions = self._entries
+        slot = bisect_left(offsets, relative_offset)
+        return positions[slot] if slot < len(offsets) else default
 
     def truncate(self, size_bytes: int) -> None:
         """Forget entries at or beyond the new end of the file."""
-        keep = bisect_right(self._positions, size_bytes - 1) if size_bytes > 0 else 0
-        del self._offsets[keep:]
-        del self._positions[keep:]
+        offsets, positions = self._entries
+        keep = bisect_right(positions, size_bytes - 1) if size_bytes > 0 else 0
+        self._entries = (offsets[:keep], positions[:keep])
 
-    def to_bytes(self) -> bytes:
-        """Return the content of the index file."""
-        mixed = array("I", bytes(len(self._offsets) * ENTRY_BYTES))
-        mixed[0::2] = self._offsets
-        mixed[1::2] = self._positions
+    def __len__(self) -> int:
+        return len(self._entries[0])
+
+    def to_bytes(self, count: int | None = None) -> bytes:
+        """Return the content of the index file, of the first entries only if a count is given."""
+        entries = self._entries
+        offsets, positions = entries[0][:count], entries[1][:count]
+        mixed = array("I", bytes(len(offsets) * ENTRY_BYTES))
+        mixed[0::2] = offsets
+        mixed[1::2] = positions
         if sys.byteorder == "little":
             mixed.byteswap()
         return mixed.tobytes()
@@ -98,7 +101,7 @@ class OffsetIndex:
             return False
         if positions and positions[-1] >= log_size_bytes:
             return False
-        self._offsets, self._positions = offsets, positions
+        self._entries = (offsets, positions)
         return True
 
 

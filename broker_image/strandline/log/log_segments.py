@@ -1,6 +1,7 @@
 """The segments of one log, in order: rolling, syncing, cutting, reading across them.
 
-The caller handles the OSError that operations raise.
+The caller handles the OSError that operations raise. One thread calls all of it; what another
+thread reads or brings to disk is a part, begun here and ended here.
 Invariant: never empty once `load` or `add` was called; each segment begins where the one before it
 ends; all but the last are sealed.
 """
@@ -15,10 +16,12 @@ from pathlib import Path
 from strandline.broker_interface import Buffer
 
 from .files import sync_folder
+from .log_flush import FlushPart, LogFlush, ProducerRebuild
 from .log_validation import LogValidation, validate_segments
 from .record_batch import BatchHeader
 from .segment import LogLimits, Segment, SegmentPool, base_offsets_in
 from .segment_part import LogPart, SegmentPart
+from .segment_summary import SegmentSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,26 +35,40 @@ class LogEnvironment:
 
 
 class LogSegments:
-    """The segments of one log, ascending by base offset."""
+    """The segments of one log, ascending by base offset.
+
+    summarise returns the summary of all that a segment holds, while it is the last one; None while
+    the log does not know it.
+    """
 
     __slots__ = (
-        "_changes",
         "_environment",
         "_folder",
         "_folder_dirty",
         "_sealed_bytes",
         "_segments",
+        "_summarise",
         "_unflushed",
+        "changes",
     )
 
-    def __init__(self, folder: Path, environment: LogEnvironment) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        environment: LogEnvironment,
+        *,
+        summarise: Callable[[Segment], SegmentSummary | None],
+    ) -> None:
         self._folder = folder
         self._environment = environment
+        self._summarise = summarise
         self._segments: list[Segment] = []
-        self._unflushed: list[Segment] = []
+        self._unflushed: list[FlushPart] = []
+        """Sealed segments, still open for writing, that wait for a flush."""
         self._sealed_bytes = 0
         self._folder_dirty = False
-        self._changes = 0
+        self.changes = 0
+        """How often the log was cut or closed: bytes read before are not those read after."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -73,8 +90,13 @@ class LogSegments:
 
     @property
     def dirty(self) -> bool:
-        """Tell whether files were made or removed since the folder was last synced."""
-        return self._folder_dirty
+        """Tell whether the folder changed since it was last synced, or a sealed segment waits."""
+        return self._folder_dirty or bool(self._unflushed)
+
+    @property
+    def sealed_waiting(self) -> int:
+        """How many sealed segments wait for a flush."""
+        return len(self._unflushed)
 
     def load(
         self,
@@ -82,23 +104,46 @@ class LogSegments:
         *,
         with_crc: bool,
         epoch_max: int,
+        adopt: Callable[[SegmentSummary], None],
         visit: Callable[[BatchHeader], None],
         before_loss: Callable[[], None],
     ) -> LogValidation:
-        """Check the segments in the folder; see `validate_segments`."""
+        """Check the segments in the folder; see `validate_segments`.
+
+        adopt gets each trusted summary, in order among the batches that visit gets.
+        """
+        covered: dict[int, int] = {}
+
+        def known(segment: Segment, last_epoch: int) -> SegmentSummary | None:
+            summary = segment.trusted_summary(recovery_point=recovery_point)
+            if summary is None:
+                return None
+            lowest, highest = summary.epoch_range
+            if lowest < last_epoch or highest > epoch_max:
+                return None
+            covered[segment.base_offset] = summary.end_offset
+            adopt(summary)
+            return summary
 
         def sealed(segment: Segment) -> None:
-            # Batches of an earlier process above the recovery point may not be on disk yet.
-            if segment.end_offset > recovery_point:
-                self._wait_for_sync(segment)
-            else:
-                segment.release()
             self._sealed_bytes += segment.size_bytes
+            if covered.get(segment.base_offset) == segment.end_offset:
+                segment.release()
+                return
+            # Batches of an earlier process may not be on disk yet, and have no summary.
+            self._unflushed.append(self._part(segment))
+            if len(self._unflushed) > self._environment.limits.unflushed_segments_max:
+                for part in self._unflushed:
+                    part.sync()
+                    part.summarise()
+                    part.segment.release()
+                self._unflushed.clear()
 
         self._segments, result = validate_segments(
             [self._segment(base) for base in base_offsets_in(self._folder)],
             crc_from=recovery_point if with_crc else None,
             epoch_max=epoch_max,
+            known=known,
             visit=visit,
             sealed=sealed,
             before_loss=before_loss,
@@ -121,8 +166,9 @@ class LogSegments:
         self._folder_dirty = True
 
     def release_all(self) -> None:
-        """Close every file of this log."""
-        self._changes += 1
+        """Close every file of this log, and tell readers so."""
+        self.changes += 1
+        self._unflushed = []
         for segment in self._segments:
             segment.release()
 
@@ -130,16 +176,39 @@ class LogSegments:
         self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader], *, segment_max_bytes: int
     ) -> None:
         """Write batches to one segment: the last one, or a new one if the last has no room."""
-        active = self._segments[-1]
-        if not active.has_room(
-            batches[0], position=active.size_bytes, segment_max_bytes=segment_max_bytes
+        if not self._fits(
+            batches[0], position=self._segments[-1].size_bytes, segment_max_bytes=segment_max_bytes
         ):
-            active.write_index()
-            self._wait_for_sync(active)
-            self._sealed_bytes += active.size_bytes
-            self.add(batches[0].base_offset)
-            active = self._segments[-1]
-        active.append(buffers, batches)
+            self.roll(batches[0].base_offset)
+        self._segments[-1].append(buffers, batches)
+
+    def _fits(self, header: BatchHeader, *, position: int, segment_max_bytes: int) -> bool:
+        """Tell whether the last segment takes a batch.
+
+        While too many segments wait for a flush it takes more than its size: a roll would open one
+        more file, and an fsync here would stop the event loop.
+        """
+        active = self._segments[-1]
+        if active.has_room(header, position=position, segment_max_bytes=segment_max_bytes):
+            return True
+        is_behind = len(self._unflushed) >= self._environment.limits.unflushed_segments_max
+        return is_behind and active.can_hold(header, position=position)
+
+    def roll(self, base_offset: int) -> None:
+        """Seal the last segment and begin a new one; a flush brings the sealed one to disk."""
+        active = self._segments[-1]
+        self._unflushed.append(self._part(active))
+        self._sealed_bytes += active.size_bytes
+        self.add(base_offset)
+
+    def _part(self, segment: Segment) -> FlushPart:
+        file = segment.open_file()
+        return FlushPart(
+            segment=segment,
+            file=file,
+            index_count=len(file.index),
+            summary=self._summarise(segment),
+        )
 
     def split(
         self, headers: Sequence[BatchHeader], *, segment_max_bytes: int
@@ -151,9 +220,9 @@ class LogSegments:
         part: list[BatchHeader] = []
         size = 0
         for header in headers:
-            active = self._segments[-1]
-            if part and not active.has_room(
-                header, position=active.size_bytes + size, segment_max_bytes=segment_max_bytes
+            position = self._segments[-1].size_bytes + size
+            if part and not self._fits(
+                header, position=position, segment_max_bytes=segment_max_bytes
             ):
                 yield part, size
                 part, size = [], 0
@@ -162,54 +231,74 @@ class LogSegments:
         if part:
             yield part, size
 
-    def _wait_for_sync(self, segment: Segment) -> None:
-        """Queue a sealed segment for fsync; sync the oldest if too many wait, as files are open."""
-        self._unflushed.append(segment)
-        while len(self._unflushed) > self._environment.limits.unflushed_segments_max:
-            oldest = self._unflushed.pop(0)
-            oldest.sync()
-            oldest.release()
+    def begin_flush(self) -> LogFlush:
+        """Begin a flush of all content; `run` it on any thread, then `end_flush` on this one."""
+        self._folder_dirty = False
+        return LogFlush(
+            folder=self._folder,
+            parts=(*self._unflushed, self._part(self._segments[-1])),
+            end_offset=self._segments[-1].end_offset,
+            changes=self.changes,
+        )
+
+    def end_flush(self, flush: LogFlush) -> bool:
+        """Take a flush that has run; False if a cut voids it, with the summaries it wrote."""
+        if flush.changes != self.changes:
+            for part in flush.parts:
+                part.segment.summary_path.unlink(missing_ok=True)
+            self._folder_dirty = True
+            return False
+        for part in flush.parts[:-1]:
+            part.segment.release()
+        self._unflushed = [part for part in self._unflushed if part not in flush.parts]
+        return True
 
     def sync(self) -> None:
-        """Make all content durable, and the folder if files were created or removed."""
-        for segment in self._unflushed:
-            segment.sync()
+        """Make all content durable here and now; summaries come with the next flush."""
+        for part in self._unflushed:
+            part.sync()
         self._segments[-1].sync()
         if self._folder_dirty:
             sync_folder(self._folder)
             self._folder_dirty = False
-        for segment in self._unflushed:
-            segment.release()
-        self._unflushed.clear()
+
+    def producers_up_to(self, offset: int) -> ProducerRebuild:
+        """Begin to make the producer state at an offset anew, which is the end of the log."""
+        last = _index_of(self._segments, offset)
+        before = self._segments[last - 1] if last else None
+        known = [part.summary for part in self._unflushed if part.segment is before]
+        return ProducerRebuild(
+            segments=self._segments[: last + 1],
+            known=known[0] if known else None,
+            end_offset=offset,
+        )
 
     def truncate_to(self, offset: int) -> None:
         """Cut off every batch that reaches an offset or lies above it.
 
         Shape:   start offset <= offset < end offset
         """
-        self._changes += 1
-        self._remove(keep=self._index_of(offset) + 1)
+        self.changes += 1
+        self._remove(keep=_index_of(self._segments, offset) + 1)
         self._segments[-1].activate()
         self._segments[-1].truncate_to(offset)
 
     def restart_at(self, offset: int) -> None:
-        """Remove all segments and begin with an empty one at an offset; durable on return."""
-        self._changes += 1
+        """Remove all segments and begin with an empty one at an offset."""
+        self.changes += 1
         self._remove(keep=0)
         self.add(offset)
-        sync_folder(self._folder)
-        self._folder_dirty = False
 
     def _remove(self, *, keep: int) -> None:
         """Delete segments from the newest on, so that a crash in between leaves no hole."""
-        while len(self._segments) > keep:
-            segment = self._segments.pop()
-            if segment in self._unflushed:
-                self._unflushed.remove(segment)
+        removed, self._segments = self._segments[keep:], self._segments[:keep]
+        for segment in reversed(removed):
             segment.remove()
-            self._folder_dirty = True
-        if self._segments and self._segments[-1] in self._unflushed:
-            self._unflushed.remove(self._segments[-1])
+        if self._segments:
+            self._segments[-1].summary_path.unlink(missing_ok=True)
+        self._folder_dirty = True
+        sealed = self._segments[:-1]
+        self._unflushed = [part for part in self._unflushed if part.segment in sealed]
         self._sealed_bytes = sum(segment.size_bytes for segment in self._segments[:-1])
 
     def read(
@@ -220,7 +309,7 @@ class LogSegments:
         Shape:   start offset <= from_offset; up_to_offset <= end offset
         """
         found: list[memoryview] = []
-        index, budget, complete = self._index_of(from_offset), max_bytes, True
+        index, budget, complete = _index_of(self._segments, from_offset), max_bytes, True
         while complete and from_offset < up_to_offset and (budget > 0 or (any_size and not found)):
             segment = self._segments[index]
             part, complete = segment.read(
@@ -236,17 +325,12 @@ class LogSegments:
             index += 1
         return found
 
-    @property
-    def changes(self) -> int:
-        """How often the log was cut or closed: bytes read before are not those read after."""
-        return self._changes
-
     def part(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> LogPart:
         """Return the segments that a read of max_bytes may touch, for a reader in any thread.
 
         Shape:   start offset <= from_offset; up_to_offset <= end offset
         """
-        first = self._index_of(from_offset)
+        first = _index_of(self._segments, from_offset)
         parts: list[SegmentPart] = []
         following = 0
         for segment in self._segments[first:]:
@@ -258,12 +342,15 @@ class LogSegments:
             segments=parts,
             from_offset=from_offset,
             up_to_offset=up_to_offset,
-            changes=self._changes,
+            changes=self.changes,
         )
 
     def size_range(self, from_offset: int, up_to_offset: int) -> tuple[int, int]:
         """Return the least and the most bytes between two offsets, without reading the disk."""
-        first, last = self._index_of(from_offset), self._index_of(up_to_offset)
+        first, last = (
+            _index_of(self._segments, from_offset),
+            _index_of(self._segments, up_to_offset),
+        )
         before = sum(segment.size_bytes for segment in self._segments[first:last])
         start_low, start_high = self._segments[first].position_range(from_offset)
         end_low, end_high = self._segments[last].position_range(up_to_offset)
@@ -281,13 +368,7 @@ class LogSegments:
             return False
         return active.size_bytes - active.position_range(offset)[0] <= within_bytes
 
-    def headers_backwards(self) -> Iterator[BatchHeader]:
-        """Yield the header of every batch, newest first."""
-        for segment in reversed(self._segments):
-            yield from segment.headers_backwards()
 
-    def _index_of(self, offset: int) -> int:
-        """Return the index of the segment that an offset belongs to."""
-        if offset >= self._segments[-1].base_offset:
-            return len(self._segments) - 1
-        return max(0, bisect_right(self._segments, offset, key=lambda s: s.base_offset) - 1)
+def _index_of(segments: Sequence[Segment], offset: int) -> int:
+    """Return the index of the segment that an offset belongs to."""
+    return max(0, bisect_right(segments, offset, key=lambda s: s.base_offset) - 1)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from .batch_scan import EndKind
 from .record_batch import BatchHeader
 from .segment import Segment
+from .segment_summary import SegmentSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ def validate_segments(
     *,
     crc_from: int | None,
     epoch_max: int,
+    known: Callable[[Segment, int], SegmentSummary | None],
     visit: Callable[[BatchHeader], None],
     sealed: Callable[[Segment], None],
     before_loss: Callable[[], None],
@@ -42,8 +44,9 @@ def validate_segments(
 
     Shape:   segments ascend by base offset; CRCs are checked from the segment that holds the
              offset crc_from on, or not at all if it is None
-    Calls:   visit for each good batch, sealed for each kept segment but the last, before_loss
-             before a damaged log is cut
+    Calls:   known for the summary of a segment behind a last epoch, None to walk all of it;
+             visit for each good batch that no summary covers; sealed for each kept segment but
+             the last; before_loss before a damaged log is cut
     """
     kept: list[Segment] = []
     last_epoch = -1
@@ -56,6 +59,7 @@ def validate_segments(
         if kept:
             sealed(kept[-1])
         end = segment.check(
+            summary=known(segment, last_epoch),
             last_epoch=last_epoch,
             epoch_max=epoch_max,
             with_crc=crc_from is not None and not (later and later[0].base_offset <= crc_from),
@@ -68,8 +72,6 @@ def validate_segments(
             if not torn:
                 before_loss()
             return kept, _cut(segment, later, end.problem, damaged=not torn)
-        if later:
-            segment.write_index()
     return kept, LogValidation()
 
 

@@ -1,8 +1,9 @@
 """The log of one partition: segments in a folder, and the offsets they hold.
 
 Called by `runtime` on its event loop: calls are synchronous and short, and one thread makes them
-all. The caller decides what to append and where to cut, and has checked the batches
-(`record_batch`).
+all. What other threads do is begun and ended there: `part` and `finish_read`, `begin_flush` and
+`end_flush`, `rebuild` and `end_rebuild`; in between they may run while the log goes on. The caller
+decides what to append and where to cut, and has checked the batches (`record_batch`).
 
 Invariants: batches are contiguous from log start to log end; leader epochs never fall;
 `recovery_point <= log_end_offset`, and everything below it was fsynced. After one failed
@@ -32,7 +33,8 @@ from strandline.errors import (
 )
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 
-from .files import disk_failed
+from .files import disk_failed, sync_folder
+from .log_flush import LogFlush, ProducerRebuild
 from .log_segments import LogEnvironment, LogSegments
 from .log_validation import LogValidation
 from .partition_folder import (
@@ -44,7 +46,9 @@ from .partition_folder import (
 )
 from .producer_state import ProducerState
 from .record_batch import BatchHeader, ClientBatch, FetchedBatches, check_client_batch, stamp
+from .segment import Segment
 from .segment_part import LogPart, LogRead
+from .segment_summary import SegmentSummary
 
 EPOCH_MAX = LeaderEpoch((1 << 31) - 1)
 
@@ -70,10 +74,17 @@ class PartitionLog:
         """The result of the checks of `open`."""
         self._settings = settings
         self._environment = environment
-        self._segments = LogSegments(folder, environment)
+        self._segments = LogSegments(folder, environment, summarise=self._summarise)
         self._producers = ProducerState()
+        self.rebuild: ProducerRebuild | None = None
+        """Set while the producer state is to be made anew: the caller runs it, and hands the result
+        to `end_rebuild`."""
+        self._since_cut: list[BatchHeader] = []
+        """Batches appended while the producer state is made anew."""
         self._epochs: list[EpochStart] = []
         self._recovery_point = 0
+        self._summarised_offset = 0
+        """Where the last flush ended that wrote summaries."""
         self._failure: LogDirectoryFailed | None = None
 
     @classmethod
@@ -102,6 +113,7 @@ class PartitionLog:
             write_metadata(unfinished, metadata)
             unfinished.rename(folder)
             log._segments.restart_at(0)
+            sync_folder(folder)
         except OSError as error:
             raise log._fail("create", error) from error
         return log
@@ -120,9 +132,10 @@ class PartitionLog:
     ) -> PartitionLog:
         """Open a log found on disk and check it.
 
-        It walks all headers, which yields epochs, producers and indexes, cuts the log at the first
-        bad batch and deletes later segments. Unless `clean`, it also checks the CRC of every batch,
-        from the segment that holds the recovery point on. `validation` holds the result. epoch_max
+        It takes from trusted summaries what they cover and walks the other headers, which yields
+        epochs, producers and indexes; it cuts the log at the first bad batch and deletes later
+        segments. Unless `clean`, it also checks the CRC of every batch that it walks, from the
+        segment that holds the recovery point on. `validation` holds the result. epoch_max
         is the highest leader epoch that this broker ever accepted for this partition. before_loss
         is called before a damaged log is cut.
 
@@ -134,23 +147,19 @@ class PartitionLog:
                 recovery_point,
                 with_crc=not clean,
                 epoch_max=epoch_max,
+                adopt=log._adopt,
                 visit=log._note_batch,
                 before_loss=before_loss,
             )
         except OSError as error:
             raise disk_failed(folder, "open", error) from error
         log._recovery_point = min(max(recovery_point, log.log_start_offset), log.log_end_offset)
+        log._summarised_offset = log._recovery_point
         return log
 
     def close(self) -> None:
-        """Write the index of the last segment and close all files, without a flush."""
-        try:
-            if self._failure is None:
-                self._segments.active.write_index()
-        except OSError as error:
-            raise self._fail("close", error) from error
-        finally:
-            self._segments.release_all()
+        """Close all files, without a flush."""
+        self._segments.release_all()
 
     def release(self) -> None:
         """Close all files and write nothing: the folder goes to the trash."""
@@ -208,7 +217,16 @@ class PartitionLog:
         )
 
     def check_sequence(self, header: BatchHeader) -> SequenceCheck:
-        """Tell whether a client's batch is new, a retry or out of order; changes nothing."""
+        """Tell whether a client's batch is new, a retry or out of order; changes nothing.
+
+        Raises:  ProtocolError NOT_LEADER_OR_FOLLOWER while a cut log makes its producer state anew
+        """
+        if self.rebuild is not None:
+            raise ProtocolError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                problem="producer state is made anew",
+                partition=str(self.tp),
+            )
         return self._producers.check(header)
 
     def append_as_leader(
@@ -263,7 +281,22 @@ class PartitionLog:
         for header in batches:
             self._note_batch(header)
 
+    def _summarise(self, segment: Segment) -> SegmentSummary | None:
+        """Return the summary of the last segment; None while producers are made anew."""
+        if self.rebuild is not None:
+            return None
+        return segment.summarise(self._epochs, self._producers)
+
+    def _adopt(self, summary: SegmentSummary) -> None:
+        """Take what a summary says of the batches that a load does not walk."""
+        for epoch in summary.epochs:
+            if epoch.leader_epoch > self._last_epoch:
+                self._epochs.append(epoch)
+        self._producers = summary.producers
+
     def _note_batch(self, header: BatchHeader) -> None:
+        if self.rebuild is not None:
+            self._since_cut.append(header)
         if header.leader_epoch > self._last_epoch:
             self._epochs.append(
                 EpochStart(
@@ -289,10 +322,48 @@ class PartitionLog:
         self._environment.on_flush(time.perf_counter() - begun)
         self._recovery_point = self.log_end_offset
 
+    @property
+    def sealed_waiting(self) -> int:
+        """How many sealed segments wait for a flush."""
+        return self._segments.sealed_waiting
+
+    def begin_flush(self) -> LogFlush | None:
+        """Begin a flush off this thread: `run` it on any thread, then `end_flush` on this one.
+
+        Returns: None if there is nothing to flush
+        """
+        self._refuse_if_failed()
+        if self._summarised_offset == self.log_end_offset and not self._segments.dirty:
+            return None
+        return self._segments.begin_flush()
+
+    def end_flush(self, flush: LogFlush) -> None:
+        """Move the recovery point to where a flush that has run began, unless the log was cut."""
+        if self._segments.end_flush(flush):
+            self._recovery_point = max(self._recovery_point, flush.end_offset)
+            self._summarised_offset = flush.end_offset
+
+    def fail(self, error: LogDirectoryFailed | CorruptBatch) -> LogDirectoryFailed:
+        """Fail the log because work off this thread failed; return the first failure."""
+        if isinstance(error, CorruptBatch):
+            error = disk_failed(self.folder, "walk", error)
+        self._failure = self._failure or error
+        return self._failure
+
+    def end_rebuild(self, rebuild: ProducerRebuild, producers: ProducerState) -> None:
+        """Take the producer state that a rebuild made, unless the log was cut again."""
+        if self.rebuild is not rebuild:
+            return
+        for header in self._since_cut:
+            producers.record(header)
+        self._producers, self.rebuild = producers, None
+        self._since_cut.clear()
+
     def truncate_to(self, offset: int) -> int:
         """Keep offsets below `offset`; a batch that contains `offset` is removed whole.
 
-        Epochs and producers are cut too. An offset below the log start empties the log, which
+        Epochs and producers are cut too; if the log may hold older batches of a producer that lost
+        one, `rebuild` finds them. An offset below the log start empties the log, which
         then begins there.
 
         Returns: the new log end offset; it is below `offset` if a batch contained `offset`
@@ -307,15 +378,17 @@ class PartitionLog:
             self._segments.truncate_to(offset)
             end = self.log_end_offset
             self._recovery_point = min(self._recovery_point, end)
+            self._summarised_offset = min(self._summarised_offset, end)
             self._epochs = [entry for entry in self._epochs if entry.start_offset < end]
-            incomplete = self._producers.truncate_to(end)
-            self._producers.refill(incomplete, self._segments.headers_backwards())
+            if not self._producers.truncate_to(end) or self.rebuild is not None:
+                self.rebuild = self._segments.producers_up_to(end)
+            self._since_cut.clear()
         except (OSError, CorruptBatch) as error:
             raise self._fail("truncate", error) from error
         return end
 
     def restart_at(self, offset: int) -> None:
-        """Drop all batches and begin empty at an offset; durable on return."""
+        """Drop all batches and begin empty at an offset; durable once the folder is synced."""
         self._refuse_if_failed()
         try:
             self._segments.restart_at(offset)
@@ -323,7 +396,9 @@ class PartitionLog:
             raise self._fail("restart", error) from error
         self._epochs.clear()
         self._producers.clear()
-        self._recovery_point = offset
+        self.rebuild = None
+        self._since_cut.clear()
+        self._recovery_point = self._summarised_offset = offset
 
     def read(
         self, *, from_offset: int, up_to_offset: int, max_bytes: int, any_size: bool = True

@@ -12,17 +12,26 @@ Source: Kafka ProducerStateManager, ProducerStateEntry, ProducerAppendInfo; KIP-
 
 from __future__ import annotations
 
+import struct
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from strandline.core.events import SequenceCheck
 from strandline.errors import ErrorCode
 
-from .record_batch import NO_PRODUCER_ID, SEQUENCE_MASK, BatchHeader
+from .record_batch import (
+    HEADER_BYTES,
+    NO_PRODUCER_ID,
+    SEQUENCE_MASK,
+    BatchHeader,
+    pack_header,
+    parse_header,
+)
 
 BATCHES_PER_PRODUCER_MAX = 5
 PRODUCERS_MAX = 10_000
+_FORGOT = struct.Struct(">?")
+_PRODUCER = struct.Struct(">qh?B")
 
 
 @dataclass(slots=True)
@@ -95,57 +104,63 @@ class ProducerState:
         self._producers.clear()
         self._forgot = False
 
-    def truncate_to(self, offset: int) -> dict[int, int]:
+    def copy(self) -> ProducerState:
+        """Return a state of its own with the same content; headers are shared, they never change.
+
+        Cost: a few ms for PRODUCERS_MAX producers.
+        """
+        same = ProducerState(producers_max=self._producers_max)
+        same._forgot = self._forgot
+        same._producers = {
+            producer_id: _Producer(
+                producer.producer_epoch, producer.has_older, producer.batches.copy()
+            )
+            for producer_id, producer in self._producers.items()
+        }
+        return same
+
+    def to_bytes(self) -> bytes:
+        """Return the state as bytes, the producer that wrote longest ago first."""
+        parts = [_FORGOT.pack(self._forgot)]
+        for producer_id, producer in self._producers.items():
+            parts.append(
+                _PRODUCER.pack(
+                    producer_id, producer.producer_epoch, producer.has_older, len(producer.batches)
+                )
+            )
+            parts += [pack_header(batch) for batch in producer.batches]
+        return b"".join(parts)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> ProducerState:
+        """Return the state that `to_bytes` wrote; the caller has checked that nothing changed."""
+        state = cls()
+        (state._forgot,) = _FORGOT.unpack_from(content)
+        position = _FORGOT.size
+        while position < len(content):
+            producer_id, epoch, has_older, count = _PRODUCER.unpack_from(content, position)
+            position += _PRODUCER.size
+            producer = state._producers[producer_id] = _Producer(epoch, has_older)
+            for _ in range(count):
+                producer.batches.append(parse_header(content, position))
+                position += HEADER_BYTES
+        return state
+
+    def truncate_to(self, offset: int) -> bool:
         """Forget batches at or above an offset.
 
-        Returns: for each producer id that lost a batch and may have older ones in the log, the
-                 number of batches still remembered; hand it to `refill`
+        Returns: False if the log may hold older batches of a producer that lost one: the state is
+                 then incomplete, and the caller makes it anew from a summary and the log
         """
-        incomplete = {}
+        complete = True
         for producer_id, producer in list(self._producers.items()):
             batches = producer.batches
-            if not batches or batches[-1].next_offset <= offset:
+            if batches[-1].next_offset <= offset:
                 continue
             while batches and batches[-1].next_offset > offset:
                 batches.pop()
             if producer.has_older:
-                incomplete[producer_id] = len(batches)
-            elif not batches:
+                complete = False
+            if not batches:
                 del self._producers[producer_id]
-        return incomplete
-
-    def refill(self, incomplete: dict[int, int], backwards: Iterable[BatchHeader]) -> None:
-        """Complete producers after a truncation from the log, read from its end.
-
-        Reads no further than needed. A producer without a batch in the log is forgotten.
-
-        Shape:   backwards yields every batch of the log, newest first
-        """
-        skip = dict(incomplete)
-        missing = set(incomplete)
-        for header in backwards if missing else ():
-            producer_id = header.producer_id
-            if producer_id not in missing:
-                continue
-            if skip[producer_id]:
-                skip[producer_id] -= 1
-                continue
-            if not self._extend_backwards(producer_id, header):
-                missing.discard(producer_id)
-            if not missing:
-                break
-        for producer_id in sorted(missing):
-            self._producers[producer_id].has_older = False
-        for producer_id in sorted(incomplete):
-            if not self._producers[producer_id].batches:
-                del self._producers[producer_id]
-
-    def _extend_backwards(self, producer_id: int, header: BatchHeader) -> bool:
-        """Put an older batch before the remembered ones; False once no more are wanted."""
-        producer = self._producers[producer_id]
-        if not producer.batches:
-            producer.producer_epoch = header.producer_epoch
-        elif header.producer_epoch != producer.producer_epoch:
-            return False
-        producer.batches.appendleft(header)
-        return len(producer.batches) < BATCHES_PER_PRODUCER_MAX
+        return complete

@@ -116,6 +116,11 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
+def pack_header(header: BatchHeader) -> bytes:
+    """Return the bytes that `parse_header` reads."""
+    return _HEADER.pack(*header)
+
+
 def check_crc(header: BatchHeader, buffer: Buffer, position: int = 0) -> None:
     """Compare the stored CRC-32C with that of the bytes from attributes to the end.
 

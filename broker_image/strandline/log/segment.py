@@ -1,4 +1,4 @@
-"""One segment of a log: `<20-digit base offset>.log` and its `.index`.
+"""One segment of a log: `<20-digit base offset>.log`, its `.index` and its `.summary`.
 
 A segment is active (the last one: open for writing, its index in memory) or sealed (never written
 again, opened for reading through a pool that bounds how many are open). The file is a plain
@@ -6,30 +6,37 @@ sequence of batches, as Kafka's are.
 
 Invariant: the tracked size is a batch boundary; bytes behind it, left by a failed write, are never
 read and are cut off at the next start.
+
+One thread changes a segment; its `SegmentPart` is read in any thread meanwhile.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
 
 from strandline.broker_interface import Buffer
+from strandline.model import EpochStart
 
 from .batch_scan import ScanEnd, Window, check_batches, headers
 from .files import FILE_MODE, is_full, replace_file, sync_data, write_all
 from .index import RELATIVE_MAX, OffsetIndex
+from .producer_state import ProducerState
 from .record_batch import HEADER_BYTES, BatchHeader
 from .segment_part import OpenFile, SegmentPart
+from .segment_summary import SUMMARY_SUFFIX, SegmentSummary, read_summary
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 OFFSET_DIGITS = 20
 NO_TIMESTAMP = -1
-BACKWARD_BLOCK_BYTES = 1 << 20
 
 _SEGMENT = re.compile(rf"[0-9]{{{OFFSET_DIGITS}}}")
 
@@ -43,7 +50,8 @@ class LogLimits:
     index_size_max_bytes: int
     """A full index rolls its segment (log.index.size.max.bytes)."""
     unflushed_segments_max: int = 8
-    """Sealed segments of a log that may wait for an fsync; beyond it, the oldest is synced."""
+    """Sealed segments of a log that may wait for an fsync; while so many wait, the last segment
+    takes more than its size (log.unflushed.segments.max)."""
     fsyncs_at_once_max: int = 8
     """Logs that a start brings to disk at a time."""
 
@@ -55,39 +63,54 @@ class LogLimits:
 
 
 class SegmentPool:
-    """Sealed segments of all logs open for reading; the least recently read is closed first."""
+    """Sealed segments of all logs open for reading; the least recently read is let go first.
+
+    Any thread may call it. Two threads that open one path at once may open it twice; one of both
+    files is closed after its read.
+    """
 
     def __init__(self, *, open_segments_max: int) -> None:
         self._open: OrderedDict[Path, OpenFile] = OrderedDict()
         self._open_segments_max = open_segments_max
+        self._lock = Lock()
 
     def get(self, path: Path, opener: Callable[[], OpenFile]) -> OpenFile:
-        """Return the open file of a path; open it, and close another, if need be."""
-        file = self._open.get(path)
-        if file is not None:
-            self._open.move_to_end(path)
-            return file
-        while len(self._open) >= self._open_segments_max:
-            os.close(self._open.popitem(last=False)[1].fd)
-        file = self._open[path] = opener()
+        """Return the open file of a path; open it, and let another go, if need be."""
+        with self._lock:
+            file = self._open.get(path)
+            if file is not None:
+                self._open.move_to_end(path)
+                return file
+        file = opener()
+        with self._lock:
+            while len(self._open) >= self._open_segments_max:
+                self._open.popitem(last=False)
+            self._open[path] = file
         return file
 
     def find(self, path: Path) -> OpenFile | None:
         """Return the file of a path if it is open; it counts as read."""
-        if path in self._open:
-            self._open.move_to_end(path)
-        return self._open.get(path)
+        with self._lock:
+            if path in self._open:
+                self._open.move_to_end(path)
+            return self._open.get(path)
 
     def discard(self, path: Path) -> None:
-        """Close the file of a path if it is open."""
-        file = self._open.pop(path, None)
-        if file is not None:
-            os.close(file.fd)
+        """Let the file of a path go if it is open."""
+        with self._lock:
+            self._open.pop(path, None)
 
     def close(self) -> None:
-        """Close every file."""
-        while self._open:
-            os.close(self._open.popitem()[1].fd)
+        """Let every file go."""
+        with self._lock:
+            self._open.clear()
+
+
+class SegmentEnd(NamedTuple):
+    """The end of a segment's batches: the offset after the last one, and the bytes of all."""
+
+    offset: int
+    position: int
 
 
 def base_offsets_in(folder: Path) -> list[int]:
@@ -104,18 +127,16 @@ class Segment:
         "_pool",
         "_writer",
         "base_offset",
-        "end_offset",
+        "end",
         "max_timestamp_ms",
         "path",
-        "size_bytes",
     )
 
     def __init__(
         self, folder: Path, base_offset: int, *, limits: LogLimits, pool: SegmentPool
     ) -> None:
         self.base_offset = base_offset
-        self.end_offset = base_offset
-        self.size_bytes = 0
+        self.end = SegmentEnd(base_offset, 0)
         self.max_timestamp_ms = NO_TIMESTAMP
         """The greatest timestamp of a batch; a truncation that leaves batches keeps it, so it may
         be greater than theirs."""
@@ -124,95 +145,148 @@ class Segment:
         self._pool = pool
         self._writer: OpenFile | None = None
 
+    @property
+    def end_offset(self) -> int:
+        """Offset after the last batch."""
+        return self.end.offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return self.end.position
+
+    @property
+    def index_path(self) -> Path:
+        """The index file."""
+        return self.path.with_suffix(INDEX_SUFFIX)
+
+    @property
+    def summary_path(self) -> Path:
+        """The summary file."""
+        return self.path.with_suffix(SUMMARY_SUFFIX)
+
     def create(self) -> None:
         """Make the empty file and open it for writing; it must not exist."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE)
         self._writer = OpenFile(fd, self._limits.new_index())
 
+    def summarise(
+        self, epochs: Sequence[EpochStart], producers: ProducerState
+    ) -> SegmentSummary | None:
+        """Return the summary of all that the segment holds; None if it holds nothing.
+
+        Shape:   epochs and producers are those of the log up to this segment's end
+        """
+        base, end = self.base_offset, self.end
+        own = [each for each in epochs if base <= each.start_offset < end.offset]
+        before = [each for each in epochs if each.start_offset < base]
+        if before and not (own and own[0].start_offset == base):
+            own.insert(0, replace(before[-1], start_offset=base))
+        if not own:
+            return None
+        return SegmentSummary(
+            base_offset=base,
+            end_offset=end.offset,
+            size_bytes=end.position,
+            max_timestamp_ms=self.max_timestamp_ms,
+            index_crc=0,
+            epochs=tuple(own),
+            producers=producers.copy(),
+        )
+
+    def trusted_summary(self, *, recovery_point: int) -> SegmentSummary | None:
+        """Return the summary of a file found on disk if it can be trusted; remove one that cannot.
+
+        One that stayed could fit again after the segment has been cut and written anew.
+        """
+        summary = read_summary(self.summary_path)
+        if (
+            summary is not None
+            and summary.base_offset == self.base_offset
+            and summary.end_offset <= recovery_point
+            and summary.size_bytes <= self.path.stat().st_size
+        ):
+            index = _content(self.index_path)
+            if zlib.crc32(index) == summary.index_crc and self._limits.new_index().load(
+                index, log_size_bytes=summary.size_bytes
+            ):
+                return summary
+        self.summary_path.unlink(missing_ok=True)
+        return None
+
     def check(
         self,
         *,
+        summary: SegmentSummary | None,
         last_epoch: int,
         epoch_max: int,
         with_crc: bool,
         visit: Callable[[BatchHeader], None],
     ) -> ScanEnd:
-        """Open a file found on disk, check it as `check_batches` does, and rebuild its index.
+        """Open a file found on disk, check what its summary does not cover, and rebuild its index.
 
-        The segment then covers the good batches; `cut_file` removes the rest.
+        The check is that of `check_batches`. The segment then covers the good batches; `cut_file`
+        removes the rest.
         """
-        fd = os.open(self.path, os.O_RDWR)
-        index = self._limits.new_index()
-        self._writer = OpenFile(fd, index)
+        file = self._writer = OpenFile(os.open(self.path, os.O_RDWR), self._limits.new_index())
+        start, first_offset = 0, self.base_offset
+        if summary is not None:
+            file.index.load(_content(self.index_path), log_size_bytes=summary.size_bytes)
+            start, first_offset = summary.size_bytes, summary.end_offset
+            _, last_epoch = summary.epoch_range
+            self.max_timestamp_ms = summary.max_timestamp_ms
 
         def note(position: int, header: BatchHeader) -> None:
-            index.note(header.base_offset - self.base_offset, position)
+            file.index.note(header.base_offset - self.base_offset, position)
             self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
             visit(header)
 
         end = check_batches(
-            fd,
-            os.fstat(fd).st_size,
-            first_offset=self.base_offset,
+            file.fd,
+            os.fstat(file.fd).st_size,
+            start=start,
+            first_offset=first_offset,
             last_epoch=last_epoch,
             epoch_max=epoch_max,
             with_crc=with_crc,
             visit=note,
         )
-        self.size_bytes, self.end_offset = end.position, end.next_offset
+        self.end = SegmentEnd(end.next_offset, end.position)
         return end
 
     def cut_file(self) -> None:
         """Cut the file to the tracked size."""
-        os.ftruncate(self._file().fd, self.size_bytes)
-
-    def write_index(self) -> None:
-        """Write the index in memory to its file, without fsync: a lost index is rebuilt.
-
-        Without space there is none.
-        """
-        path = self.path.with_suffix(INDEX_SUFFIX)
-        content = self._file().index.to_bytes()
-        try:
-            if path.read_bytes() == content:
-                return
-        except FileNotFoundError:
-            pass
-        try:
-            path.write_bytes(content)
-        except OSError as error:
-            if not is_full(error):
-                raise
-            path.unlink(missing_ok=True)
+        os.ftruncate(self.open_file().fd, self.size_bytes)
 
     def release(self) -> None:
-        """Close the file; a sealed segment is opened again when it is read."""
-        if self._writer is not None:
-            os.close(self._writer.fd)
-            self._writer = None
+        """Let the file go; a sealed segment is opened again when it is read."""
+        self._writer = None
         self._pool.discard(self.path)
 
     def activate(self) -> None:
         """Open a sealed segment for writing again, after the removal of those behind it."""
         if self._writer is None:
-            index = self._file().index
+            index = self.open_file().index
             self._pool.discard(self.path)
             self._writer = OpenFile(os.open(self.path, os.O_RDWR), index)
 
     def remove(self) -> None:
-        """Delete both files."""
+        """Delete all files, the summary first: without a segment it could fit a later one."""
         self.release()
+        self.summary_path.unlink(missing_ok=True)
         self.path.unlink()
-        self.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
+        self.index_path.unlink(missing_ok=True)
 
     def sync(self) -> None:
         """Make the content durable; a segment that is not open for writing is durable already."""
         if self._writer is not None:
             sync_data(self._writer.fd)
 
-    def _file(self) -> OpenFile:
-        if self._writer is not None:
-            return self._writer
+    def open_file(self) -> OpenFile:
+        """Return the open file; a reader keeps it until it has read."""
+        writer = self._writer
+        if writer is not None:
+            return writer
         return self._pool.get(self.path, self.open_sealed)
 
     def open_sealed(self) -> OpenFile:
@@ -226,7 +300,7 @@ class Segment:
 
     def _load_index(self, fd: int) -> OffsetIndex:
         """Read the index file; rebuild it if it is missing, short or corrupt."""
-        path = self.path.with_suffix(INDEX_SUFFIX)
+        path = self.index_path
         index = self._limits.new_index()
         try:
             if index.load(path.read_bytes(), log_size_bytes=self.size_bytes):
@@ -243,15 +317,22 @@ class Segment:
                 raise
         return index
 
+    def can_hold(self, header: BatchHeader, *, position: int) -> bool:
+        """Tell whether an index can point at a batch there, however big the segment is then."""
+        return (
+            position + header.size_bytes <= RELATIVE_MAX
+            and header.next_offset - 1 - self.base_offset <= RELATIVE_MAX
+        )
+
     def has_room(self, header: BatchHeader, *, position: int, segment_max_bytes: int) -> bool:
         """Tell whether a batch written at a position fits into this segment.
 
         An empty segment takes any batch. Source: Kafka LogSegment.shouldRoll.
         """
         return position == 0 or (
-            position + header.size_bytes <= min(segment_max_bytes, RELATIVE_MAX)
-            and header.next_offset - 1 - self.base_offset <= RELATIVE_MAX
-            and not self._file().index.full
+            position + header.size_bytes <= segment_max_bytes
+            and self.can_hold(header, position=position)
+            and not self.open_file().index.full
         )
 
     def append(self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader]) -> None:
@@ -259,25 +340,24 @@ class Segment:
 
         Shape:   the buffers together are the bytes of the batches; offsets are contiguous
         """
-        file = self._file()
+        file = self.open_file()
         write_all(file.fd, buffers, self.size_bytes)
         position = self.size_bytes
         for header in batches:
             file.index.note(header.base_offset - self.base_offset, position)
             self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
             position += header.size_bytes
-        self.size_bytes = position
-        self.end_offset = batches[-1].next_offset
+        self.end = SegmentEnd(batches[-1].next_offset, position)
 
     def truncate_to(self, offset: int) -> None:
         """Cut off every batch that reaches an offset or lies above it; for an active segment."""
-        file = self._file()
+        file = self.open_file()
         near = file.index.at_or_below_offset(offset - self.base_offset)
         for position, header in headers(file.fd, start=near, end=self.size_bytes):
             if header.next_offset > offset:
-                os.ftruncate(file.fd, position)
+                self.end = SegmentEnd(header.base_offset, position)
                 file.index.truncate(position)
-                self.size_bytes, self.end_offset = position, header.base_offset
+                os.ftruncate(file.fd, position)
                 if position == 0:
                     self.max_timestamp_ms = NO_TIMESTAMP
                 return
@@ -287,7 +367,7 @@ class Segment:
     ) -> tuple[memoryview, bool]:
         """Read whole batches; see `SegmentPart.read`."""
         return self._part(None).read(
-            self._file(),
+            self.open_file(),
             from_offset=from_offset,
             up_to_offset=up_to_offset,
             max_bytes=max_bytes,
@@ -295,17 +375,17 @@ class Segment:
         )
 
     def part(self) -> SegmentPart:
-        """Return this segment as it is now, for a reader in any thread that closes it."""
-        file = self._writer or self._pool.find(self.path)
-        return self._part(file and OpenFile(os.dup(file.fd), file.index))
+        """Return this segment as it is now, for a reader in any thread."""
+        return self._part(self._writer or self._pool.find(self.path))
 
     def _part(self, file: OpenFile | None) -> SegmentPart:
+        end = self.end
         return SegmentPart(
             segment=self,
             file=file,
             base_offset=self.base_offset,
-            end_offset=self.end_offset,
-            size_bytes=self.size_bytes,
+            end_offset=end.offset,
+            size_bytes=end.position,
             index_interval_bytes=self._limits.index_interval_bytes,
         )
 
@@ -329,7 +409,7 @@ class Segment:
         """Return the position of the batch that holds an offset; reads an index interval."""
         if offset >= self.end_offset:
             return self.size_bytes
-        file = self._file()
+        file = self.open_file()
         start = file.index.at_or_below_offset(offset - self.base_offset)
         ahead = self._limits.index_interval_bytes + HEADER_BYTES
         window = Window(file.fd, end=self.size_bytes, read_bytes=ahead)
@@ -340,10 +420,9 @@ class Segment:
             start += header.size_bytes
         return start
 
-    def headers_backwards(self) -> Iterator[BatchHeader]:
-        """Yield the headers of all batches, newest first, reading block by block."""
-        file = self._file()
-        borders = [*file.index.positions_apart(BACKWARD_BLOCK_BYTES), self.size_bytes]
-        for start, end in zip(reversed(borders[:-1]), reversed(borders[1:]), strict=True):
-            block = [header for _, header in headers(file.fd, start=start, end=end)]
-            yield from reversed(block)
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""

@@ -2,9 +2,9 @@
 
 The event loop makes a `LogPart` of what the log is now; `LogPart.read` may run in any thread; the
 event loop then hands the outcome to `PartitionLog.finish_read`, which refuses what a truncation
-has overtaken. Every part has file descriptors of its own, so a segment that is removed meanwhile
-is still read as it was. Appends meanwhile do not matter: they change nothing below the end that
-the part has seen.
+has overtaken. Every part holds its open files, so a segment that is removed meanwhile is still
+read as it was. Appends meanwhile do not matter: they change nothing below the end that the part
+has seen.
 """
 
 from __future__ import annotations
@@ -21,12 +21,21 @@ from .index import OffsetIndex
 from .record_batch import HEADER_BYTES
 
 
-@dataclass(slots=True)
 class OpenFile:
-    """An open segment file and its index."""
+    """An open segment file and its index; the file is closed with the last reference to it.
 
-    fd: int
-    index: OffsetIndex
+    A thread that reads while another closes the segment would otherwise read from whatever file
+    gets the same descriptor next.
+    """
+
+    __slots__ = ("fd", "index")
+
+    def __init__(self, fd: int, index: OffsetIndex) -> None:
+        self.fd = fd
+        self.index = index
+
+    def __del__(self) -> None:
+        os.close(self.fd)
 
 
 class ReadableSegment(Protocol):
@@ -58,10 +67,8 @@ class SegmentPart:
         return self.file
 
     def close(self) -> None:
-        """Close the file if it is open."""
-        if self.file is not None:
-            os.close(self.file.fd)
-            self.file = None
+        """Let the file go."""
+        self.file = None
 
     def read(
         self,
@@ -137,7 +144,7 @@ class LogPart:
     _loaded: list[tuple[ReadableSegment, OffsetIndex]] = field(default_factory=list)
 
     def read(self, *, max_bytes: int, any_size: bool) -> LogRead:
-        """Read whole batches and close; any_size lets the first one exceed max_bytes.
+        """Read whole batches and let the files go; any_size lets the first one exceed max_bytes.
 
         A change of the log meanwhile may show as any of the errors: the log knows the difference.
         """
@@ -149,7 +156,7 @@ class LogPart:
             self.close()
 
     def close(self) -> None:
-        """Close every file."""
+        """Let every file go."""
         for segment in self.segments:
             segment.close()
 

@@ -76,3 +76,17 @@ def content(log: PartitionLog) -> bytes:
         from_offset=log.log_start_offset, up_to_offset=log.log_end_offset, max_bytes=1 << 30
     )
     return b"".join(parts)
+
+
+def bring_to_disk(log: PartitionLog) -> None:
+    """Bring a log to disk with the summaries of its segments, as a broker does beside its loop."""
+    begun = log.begin_flush()
+    if begun is not None:
+        begun.run()
+        log.end_flush(begun)
+
+
+def complete_producers(log: PartitionLog) -> None:
+    """Make the producer state of a cut log anew, if the cut calls for it."""
+    if log.rebuild is not None:
+        log.end_rebuild(log.rebuild, log.rebuild.run())

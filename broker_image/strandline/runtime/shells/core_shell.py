@@ -7,6 +7,7 @@ so that no message behind it leaves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from strandline.controller_session.events import CommandPerformed, IsrProposed
 from strandline.controller_session.events import Event as SessionEvent
@@ -95,7 +96,7 @@ class CoreShell:
             case effects.ReplyProduce():
                 self._broker_api.on_produced(effect)
             case effects.SendFetch():
-                self._replication_transport.send(effect)
+                self._store.after_cuts(partial(self._replication_transport.send, effect))
             case effects.CompleteFetch():
                 self._broker_api.on_fetch_completed(effect)
             case effects.ProposeIsr():

@@ -36,6 +36,7 @@ def log_environment(config: StorageConfig, on_flush: Callable[[float], None]) ->
         limits=LogLimits(
             index_interval_bytes=config.index_interval_bytes,
             index_size_max_bytes=config.index_size_max_bytes,
+            unflushed_segments_max=config.unflushed_segments_max,
         ),
         on_flush=on_flush,
     )

@@ -1,13 +1,14 @@
 """The replicas of this broker on disk: their logs, their checkpoints, the state file, the trash.
 
 Performs the disk effects of the core in their order. Records are written on the event loop,
-because a write to the page cache is shorter than a hand-over to a thread. Whatever creates,
-renames, removes or fsyncs runs on the threads of three background tasks, which never wait for each
-other:
+because a write to the page cache is shorter than a hand-over to a thread. fsyncs, and what creates,
+renames or removes more than the files of one segment, run on the threads of background tasks:
 - the state task writes the state file, moves deleted logs to the trash and makes the folders of
   new replicas, in this order, and then reports the tokens. All changes that queued meanwhile share
   the next round.
 - the checkpoint task writes high watermarks, recovery points and epochs.
+- the flush task brings logs to disk, at each roll and from time to time.
+- the rebuild task makes the producer states of logs anew that were cut.
 - the trash task removes what lay in the trash for too long.
 """
 
@@ -15,11 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, TypeVar
 
 from strandline.config.storage import StorageConfig
 from strandline.core.effects import (
@@ -49,7 +50,7 @@ from strandline.log.checkpoint import (
     RecoveryPointCheckpoint,
 )
 from strandline.log.data_directory import BrokerState
-from strandline.log.files import disk_failed, sync_folder
+from strandline.log.files import sync_folder
 from strandline.log.partition_folder import PartitionMetadataFile, folder_of
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import ClientBatch, FetchedBatches
@@ -59,11 +60,10 @@ from strandline.log_fields import fields
 from strandline.model import ControllerEpoch, EpochStart, TopicPartition, TopicSettings
 
 from .loaded_store import LoadedStore
+from .log_flusher import LogFlusher
+from .store_threads import StoreThreads
 
 Checked = TypeVar("Checked", ClientBatch, FetchedBatches)
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-BACKGROUND_TASKS = 3
 SPACE_RETRY_SECONDS: Final = 1.0
 """Pause between tries to write a small file on a full volume."""
 _log = logging.getLogger(__name__)
@@ -111,6 +111,11 @@ class ReplicaStore:
         self._epochs: dict[TopicPartition, tuple[EpochStart, ...]] = {}
         self._high_watermarks: Mapping[TopicPartition, int] | None = None
         self._recovery_points_due = False
+        self._recovery_points_lock = asyncio.Lock()
+        self._cut: set[TopicPartition] = set()
+        """Logs whose recovery point on disk lies above their end and is yet to be lowered."""
+        self._cut_being_written: set[TopicPartition] = set()
+        self._after_cuts: list[Callable[[], None]] = []
         self._config = config
         self._trash = Trash(
             loaded.directory.path,
@@ -124,12 +129,19 @@ class ReplicaStore:
         self._checkpoint_wake = asyncio.Event()
         self._trash_wake = asyncio.Event()
         self._stopping = False
-        self._threads = ThreadPoolExecutor(BACKGROUND_TASKS, thread_name_prefix="replica-store")
+        self._threads = StoreThreads(loaded.directory.path)
         self._tasks: list[asyncio.Task[None]] = []
         self.logs: dict[TopicPartition, PartitionLog] = dict(loaded.found.logs)
         self._recovery_points: Mapping[TopicPartition, int] = {
             tp: log.recovery_point for tp, log in self.logs.items()
         }
+        self._flusher = LogFlusher(
+            self.logs,
+            self._threads,
+            interval_ms=config.flush_checkpoint_interval_ms,
+            on_flush=loaded.environment.on_flush,
+            on_flushed=self._on_flushed,
+        )
 
     @property
     def root(self) -> Path:
@@ -150,6 +162,12 @@ class ReplicaStore:
         self._tasks = [
             asyncio.create_task(self._run(self._write_states()), name="state writer"),
             asyncio.create_task(self._run(self._write_checkpoints()), name="checkpoint writer"),
+            asyncio.create_task(
+                self._run(self._flusher.flush_from_time_to_time()), name="log flusher"
+            ),
+            asyncio.create_task(
+                self._run(self._flusher.rebuild_producers()), name="producer rebuilder"
+            ),
             asyncio.create_task(self._run(self._clean_trash()), name="trash cleaner"),
         ]
         for task in self._tasks:
@@ -162,22 +180,6 @@ class ReplicaStore:
             self._on_failure(error)
             raise
 
-    async def _in_thread(
-        self,
-        call: Callable[Parameters, Result],
-        *args: Parameters.args,
-        **kwargs: Parameters.kwargs,
-    ) -> Result:
-        """Run a blocking call on a thread of this store; StorageError for an OSError."""
-
-        def run() -> Result:
-            try:
-                return call(*args, **kwargs)
-            except OSError as error:
-                raise disk_failed(self.root, call.__name__, error) from error
-
-        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
-
     def perform(self, effect: DiskEffect) -> None:
         """Perform one disk effect; StorageError means it counts as not done."""
         match effect:
@@ -187,10 +189,12 @@ class ReplicaStore:
                     base_offset=effect.base_offset,
                     leader_epoch=effect.leader_epoch,
                 )
+                self._flusher.after_append(effect.tp)
             case AppendAsFollower():
                 self.logs[effect.tp].append_as_follower(
                     _held(effect.records, FetchedBatches), batch_count=effect.batch_count
                 )
+                self._flusher.after_append(effect.tp)
             case WriteHighWatermarkCheckpoint():
                 self._high_watermarks = dict(effect.high_watermarks)
                 self._checkpoint_wake.set()
@@ -200,7 +204,7 @@ class ReplicaStore:
                 self._truncate(effect)
             case RestartLogAt():
                 self.logs[effect.tp].restart_at(effect.offset)
-                self._lower_recovery_point(effect.tp)
+                self._have_cut_written(effect.tp)
             case WriteEpochCheckpoint():
                 self._epochs[effect.tp] = effect.epochs
                 self._checkpoint_wake.set()
@@ -217,7 +221,6 @@ class ReplicaStore:
                     "a replica's folder is made with its state", partition=str(effect.tp)
                 )
             self.logs[effect.tp] = self._made.pop(effect.tp)
-            self._lower_recovery_point(effect.tp)
         self.logs[effect.tp].apply_settings(effect.settings)
 
     def _truncate(self, effect: TruncateTo) -> None:
@@ -232,7 +235,9 @@ class ReplicaStore:
                 offset=effect.offset,
                 log_end_offset=end,
             )
-        self._lower_recovery_point(effect.tp)
+        if self._recovery_points.get(effect.tp, 0) > end:
+            self._have_cut_written(effect.tp)
+        self._flusher.after_cut(effect.tp)
 
     def _delete(self, tp: TopicPartition) -> None:
         """Forget a replica: first in the state file, then move its folder to the trash.
@@ -258,19 +263,33 @@ class ReplicaStore:
         self._state_dirty = True
         self._state_wake.set()
 
-    def _lower_recovery_point(self, tp: TopicPartition) -> None:
-        """Write the checkpoint if it lies above a truncated or new log, before new records come.
+    def _on_flushed(self) -> None:
+        self._recovery_points_due = True
+        self._checkpoint_wake.set()
 
-        An unclean start does not check records below the checkpoint.
+    def _have_cut_written(self, tp: TopicPartition) -> None:
+        """Have the folder of a cut log synced and its recovery point written, off the event loop.
+
+        An unclean start does not check records below the checkpoint: it is lowered before new
+        records come, see `after_cuts` and `_write_state`.
         """
-        if self._recovery_points.get(tp, 0) > self.logs[tp].recovery_point:
-            self._recovery_points = {other: log.recovery_point for other, log in self.logs.items()}
-            RecoveryPointCheckpoint(self.root).write(self._recovery_points)
+        self._cut.add(tp)
+        self._checkpoint_wake.set()
+
+    def after_cuts(self, fetch: Callable[[], None]) -> None:
+        """Send a fetch, in order, once the cuts of logs are on disk: its records come behind them.
+
+        A leader's records do too: a log leads only after a write of the state file.
+        """
+        if self._cut or self._cut_being_written:
+            self._after_cuts.append(fetch)
+        else:
+            fetch()
 
     async def _make_space(self, error: LogDirectoryFull) -> None:
         """Give the reserve up, or else wait: a small file is replaced whole or stays as it was."""
         _log.warning("no space for a small file", extra=fields(cause=str(error)))
-        if not await self._in_thread(give_up_reserve, self.root):
+        if not await self._threads.run(give_up_reserve, self.root):
             await asyncio.sleep(SPACE_RETRY_SECONDS)
 
     # --- the state task -------------------------------------------------------------------
@@ -291,25 +310,34 @@ class ReplicaStore:
         wanted, self._wanted = self._wanted, {}
         tokens, self._tokens = self._tokens, []
         kept = {tp: state for tp, state in persisted.items() if tp not in deleted}
+        if self._cut or self._cut_being_written:
+            await self._once_there_is_space(self._write_recovery_points)
         await self._persist(epoch, kept)
         if deleted:
-            await self._in_thread(self._move_to_trash, sorted(deleted))
+            await self._threads.run(self._move_to_trash, sorted(deleted))
             self._trash_wake.set()
         if len(kept) < len(persisted):
             # A replica was deleted and is made again: the state file forgot it in between.
             await self._persist(epoch, persisted)
+        if any(self._recovery_points.get(tp, 0) for tp in wanted):
+            # A log of that name was deleted: its recovery point is none of the new one.
+            await self._once_there_is_space(self._write_recovery_points)
         if wanted:
-            self._made |= await self._in_thread(self._make_logs, wanted)
+            self._made |= await self._threads.run(self._make_logs, wanted)
         for token in tokens:
             self._on_persisted(token)
 
     async def _persist(
         self, epoch: ControllerEpoch, partitions: Mapping[TopicPartition, PersistedPartition]
     ) -> None:
-        """Write the state file, once there is space for it; what the core asked for waits."""
+        write = partial(self._threads.run, self._write_state_file, epoch, partitions)
+        await self._once_there_is_space(write)
+
+    async def _once_there_is_space(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Write a small file, once there is space for it; what the core asked for waits."""
         while True:
             try:
-                return await self._in_thread(self._write_state_file, epoch, partitions)
+                return await write()
             except LogDirectoryFull as error:
                 if self._stopping:
                     raise
@@ -347,26 +375,54 @@ class ReplicaStore:
                 while await self._write_checkpoint():
                     pass
             except LogDirectoryFull as error:
-                # This checkpoint is left out: the next one replaces it, and a start needs none.
+                # A checkpoint is left out: the next one replaces it, and a start needs none.
+                # Recovery points of cut logs are not left out, because fetches wait for them.
                 await self._make_space(error)
+                if self._cut_being_written:
+                    self._checkpoint_wake.set()
 
     async def _write_checkpoint(self) -> bool:
         """Write one checkpoint file; False if none is due. Those of all partitions come first."""
-        if self._high_watermarks is not None:
+        if self._cut or self._cut_being_written:
+            await self._write_recovery_points()
+        elif self._high_watermarks is not None:
             marks, self._high_watermarks = self._high_watermarks, None
-            await self._in_thread(HighWatermarkCheckpoint(self.root).write, marks)
+            await self._threads.run(HighWatermarkCheckpoint(self.root).write, marks)
         elif self._recovery_points_due:
             self._recovery_points_due = False
-            self._recovery_points = {tp: log.recovery_point for tp, log in self.logs.items()}
-            await self._in_thread(RecoveryPointCheckpoint(self.root).write, self._recovery_points)
+            await self._write_recovery_points()
         elif self._epochs:
             # For people and for comparison: epochs come from batches (ADR 0011).
             tp, epochs = self._epochs.popitem()
             if (log := self.logs.get(tp)) is not None:
-                await self._in_thread(_write_epochs, log.folder, epochs)
+                await self._threads.run(_write_epochs, log.folder, epochs)
         else:
             return False
         return True
+
+    async def _write_recovery_points(self) -> None:
+        """Write the recovery points, those of logs just cut included, then let fetches go."""
+        async with self._recovery_points_lock:
+            self._cut_being_written |= self._cut
+            self._cut = set()
+            folders = [
+                self.logs[tp].folder for tp in sorted(self._cut_being_written & set(self.logs))
+            ]
+            self._recovery_points = {tp: log.recovery_point for tp, log in self.logs.items()}
+            await self._threads.run(self._write_recovery_point_file, folders, self._recovery_points)
+            self._cut_being_written = set()
+        if not self._cut:
+            held, self._after_cuts = self._after_cuts, []
+            for fetch in held:
+                fetch()
+
+    def _write_recovery_point_file(
+        self, cut: list[Path], recovery_points: Mapping[TopicPartition, int]
+    ) -> None:
+        for folder in cut:
+            with suppress(FileNotFoundError):  # it has gone to the trash meanwhile
+                sync_folder(folder)
+        RecoveryPointCheckpoint(self.root).write(recovery_points)
 
     # --- the trash task -------------------------------------------------------------------
 
@@ -374,7 +430,7 @@ class ReplicaStore:
         interval_seconds = self._config.trash_check_interval_ms / 1000
         while not self._stopping:
             async with self._trash_lock:
-                removed = await self._in_thread(
+                removed = await self._threads.run(
                     self._trash.clean,
                     now_ms=self._wall_time_us() // 1000,
                     stopping=lambda: self._stopping,
@@ -399,8 +455,8 @@ class ReplicaStore:
                 ErrorCode.TOPIC_ALREADY_EXISTS, problem="has a log", partition=str(tp)
             )
         async with self._trash_lock:
-            folder = await self._in_thread(self._trash.restore, tp)
-        log = self.logs[tp] = await self._in_thread(
+            folder = await self._threads.run(self._trash.restore, tp)
+        log = self.logs[tp] = await self._threads.run(
             PartitionLog.open,
             folder,
             TopicSettings(),
@@ -416,21 +472,18 @@ class ReplicaStore:
         `stop` never cancels a task in the middle of a file: the tasks end by themselves.
         """
         self._stopping = True
+        self._flusher.stop()
         for wake in (self._state_wake, self._checkpoint_wake, self._trash_wake):
             wake.set()
         await asyncio.gather(*self._tasks)
         await self._write_state()
         self._high_watermarks = high_watermarks
-        await self._in_thread(self._flush_logs)
+        await self._flusher.flush(sorted(self.logs))
         self._recovery_points_due = True
         while await self._write_checkpoint():
             pass
-        await self._in_thread(self._close_logs)
-        self._threads.shutdown()
-
-    def _flush_logs(self) -> None:
-        for tp in sorted(self.logs):
-            self.logs[tp].flush()
+        await self._threads.run(self._close_logs)
+        self._threads.close()
 
     def _close_logs(self) -> None:
         for log in self.logs.values():
