@@ -14,6 +14,8 @@ from tests.simulation import directed
 from tests.simulation.mutants import (
     CHECKPOINT_ABOVE_THE_LOG,
     EVERY_START_IS_UNCLEAN,
+    FLUSHED_CLAIMED_ALWAYS,
+    FLUSHED_PROVES_NOTHING,
     FOUND_BY_SEARCH,
     JOIN_BEFORE_EPOCH_START,
     LEADER_OUTSIDE_ISR,
@@ -30,10 +32,6 @@ from tests.simulation.mutants import (
 KEPT_PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
 
 
-def kept(name: str) -> Plan:
-    return from_json((Path(__file__).parent / "plans" / f"{name}.json").read_text())
-
-
 @pytest.mark.parametrize(
     "plan",
     [
@@ -44,8 +42,22 @@ def kept(name: str) -> Plan:
         directed.DEPOSED_WITHOUT_KNOWING,
         directed.LATE_WRITE_OF_A_RESIGNED_CONTROLLER,
         directed.LEADER_CUT_FROM_THE_API,
+        directed.POWER_LOSS_OF_ALL_BROKERS,
+        directed.STARTS_KILLED_BEHIND_AN_ORDERLY_STOP,
+        directed.KILLED_BEFORE_THE_NEXT_CHECKPOINT,
     ],
-    ids=["join", "earlier self", "clean restart", "wiped follower", "deposed", "late write", "cut"],
+    ids=[
+        "join",
+        "earlier self",
+        "clean restart",
+        "wiped follower",
+        "deposed",
+        "late write",
+        "cut",
+        "flushed",
+        "starts killed behind a stop",
+        "killed before a checkpoint",
+    ],
 )
 def test_every_invariant_holds_and_everything_heals(plan: Plan) -> None:
     result = run(plan)
@@ -54,8 +66,13 @@ def test_every_invariant_holds_and_everything_heals(plan: Plan) -> None:
     assert result.acknowledged == sum(produce.record_count for produce in plan.produces)
 
 
-def test_a_partition_goes_offline_rather_than_lose_records() -> None:
-    result = run(directed.ELECTED_WHILE_LOSING_DATA)
+@pytest.mark.parametrize(
+    "plan",
+    [directed.ELECTED_WHILE_LOSING_DATA, directed.LOST_WITHOUT_A_CHECKPOINT],
+    ids=["checkpointed", "not checkpointed"],
+)
+def test_a_partition_goes_offline_rather_than_lose_records(plan: Plan) -> None:
+    result = run(plan)
     assert not result.broken_invariant, failure_report(result)
     assert (result.offline, result.data_losses, result.acknowledged) == (1, 1, 10)
 
@@ -103,14 +120,24 @@ PLANTED = {
         Invariant.OFFLINE_NEEDS_LOSS,
     ),
     "killed before the next checkpoint": (
-        kept("killed_before_the_next_checkpoint"),
+        directed.KILLED_BEFORE_THE_NEXT_CHECKPOINT,
         CHECKPOINT_ABOVE_THE_LOG,
         Invariant.OFFLINE_NEEDS_LOSS,
     ),
     "marker of a killed start": (
-        kept("marker_of_a_killed_start"),
+        directed.STARTS_KILLED_BEHIND_AN_ORDERLY_STOP,
         MARKER_GONE_BEFORE_REGISTRATION,
         Invariant.OFFLINE_NEEDS_LOSS,
+    ),
+    "flushed, not believed": (
+        directed.POWER_LOSS_OF_ALL_BROKERS,
+        FLUSHED_PROVES_NOTHING,
+        Invariant.OFFLINE_NEEDS_LOSS,
+    ),
+    "flushed, not true": (
+        directed.LOST_WITHOUT_A_CHECKPOINT,
+        FLUSHED_CLAIMED_ALWAYS,
+        Invariant.ISR_IS_COMPLETE,
     ),
     "no dialling": (
         directed.CLEAN_RESTART_OF_ALL_BROKERS,

@@ -18,3 +18,15 @@ def mounted_tmpfs(path: Path, options: str) -> Iterator[Path]:
         yield path
     finally:
         subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+@contextmanager
+def mounted_image(image: Path, path: Path) -> Iterator[Path]:
+    """Mount an image of a file system for the time of a context."""
+    path.mkdir(exist_ok=True)
+    command = ["mount", "-o", "loop", str(image), str(path)]
+    assert subprocess.run(command, check=False).returncode == 0, "mounting an image needs root"
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
