@@ -20,6 +20,7 @@ class StartEvidence(Enum):
 
     SAME_BOOT = "SameBoot"
     CLEAN_SHUTDOWN = "CleanShutdown"
+    FLUSHED = "Flushed"
     FIRST_START = "FirstStart"
     NO_REGISTRATION = "NoRegistration"
     OTHER_LOG_DIRECTORY = "OtherLogDirectory"
@@ -32,7 +33,11 @@ class StartEvidence(Enum):
     @property
     def clean(self) -> bool:
         """Tell whether the log is known to have lost nothing."""
-        return self in {StartEvidence.SAME_BOOT, StartEvidence.CLEAN_SHUTDOWN}
+        return self in {
+            StartEvidence.SAME_BOOT,
+            StartEvidence.CLEAN_SHUTDOWN,
+            StartEvidence.FLUSHED,
+        }
 
     @property
     def may_have_lost_records(self) -> bool:
@@ -45,7 +50,9 @@ class FoundOnDisk:
     """What the data directory and the machine say before this process writes anything.
 
     A new directory has a new log_dir_id and meta_epoch None. boot_id "" means unknown;
-    marker_epoch None means that the last process did not stop in an orderly way.
+    marker_epoch None means that the last process did not stop in an orderly way. flushed_epoch is
+    that of a process which fsynced every record before it counted it, None without one.
+    mount is the present mount of the directory, meta_mount that of the last start; "" is unknown.
     meta_clean_since_epoch is what the last start meant to register; higher than what is registered,
     it tells of a loss that a start found before it died.
     failed_epoch is that of a process which saw a read, write or fsync fail: the kernel may have
@@ -56,6 +63,9 @@ class FoundOnDisk:
     meta_epoch: BrokerEpoch | None
     marker_epoch: BrokerEpoch | None
     boot_id: str
+    mount: str
+    meta_mount: str
+    flushed_epoch: BrokerEpoch | None = None
     meta_clean_since_epoch: BrokerEpoch = BrokerEpoch(0)
     failed_epoch: BrokerEpoch | None = None
 
@@ -103,12 +113,33 @@ def _evidence(disk: FoundOnDisk, stored: Registration | None, *, first: bool) ->
     # Nothing removes the mark in the same moment as the registration takes account of it.
     if disk.failed_epoch is not None and disk.failed_epoch >= stored.clean_since_epoch:
         return StartEvidence.STORAGE_FAILED
-    if disk.boot_id and disk.boot_id == stored.boot_id:
+    # The page cache belongs to a mount: one that ended within the boot took its pages along.
+    if _is_same(disk.boot_id, stored.boot_id) and _is_same(disk.mount, disk.meta_mount):
         return StartEvidence.SAME_BOOT
     # A marker of another epoch belongs to an earlier stop; something ran after it.
     if disk.marker_epoch == stored.broker_epoch:
         return StartEvidence.CLEAN_SHUTDOWN
+    if disk.flushed_epoch == stored.broker_epoch:
+        return StartEvidence.FLUSHED
     return StartEvidence.NO_PROOF
+
+
+def _is_same(now: str, before: str) -> bool:
+    return now != "" and now == before
+
+
+def may_trust_fsync(
+    disk: FoundOnDisk, stored: Registration | None, evidence: StartEvidence
+) -> bool:
+    """Tell whether an fsync of the logs proves that all of them is on disk.
+
+    After a failed fsync the kernel may call pages clean that never reached the disk. A start that
+    is clean, or the first, has none of these; neither has a machine that has booted since.
+    """
+    if evidence.clean or evidence is StartEvidence.FIRST_START:
+        return True
+    booted = stored is not None and "" not in {disk.boot_id, stored.boot_id}
+    return booted and stored is not None and disk.boot_id != stored.boot_id
 
 
 def damaged(decision: StartDecision) -> StartDecision:

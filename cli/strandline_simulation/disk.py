@@ -51,9 +51,10 @@ _end_of = attrgetter("span.next_offset")
 class RecordLog:
     """One replica's log; values[n] is the record at offset start + n."""
 
-    __slots__ = ("batches", "flushed", "start", "values")
+    __slots__ = ("_flushes", "batches", "flushed", "start", "values")
 
-    def __init__(self) -> None:
+    def __init__(self, *, flushes: bool = False) -> None:
+        self._flushes = flushes
         self.start = 0
         self.flushed = 0
         self.batches: list[StoredBatch] = []
@@ -89,6 +90,8 @@ class RecordLog:
             )
         self.batches.append(batch)
         self.values.extend(batch.values)
+        if self._flushes:
+            self.flushed = self.end
 
     def truncate_to(self, offset: int) -> None:
         """Keep offsets below `offset`, which is the end of a batch."""
@@ -131,9 +134,12 @@ class SimulatedDisk:
     """
 
     log_dir_id: str
+    flushes: bool = False
+    """Whether each append is flushed before it counts: `flush.messages: 1`."""
     meta_epoch: BrokerEpoch | None = None
     meta_clean_since_epoch: BrokerEpoch = BrokerEpoch(0)
     marker_epoch: BrokerEpoch | None = None
+    flushed_epoch: BrokerEpoch | None = None
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
     persisted: dict[TopicPartition, PersistedPartition] = field(default_factory=dict)
     logs: dict[TopicPartition, RecordLog] = field(default_factory=dict)
@@ -153,7 +159,7 @@ class SimulatedDisk:
 
     def create_log(self, tp: TopicPartition) -> None:
         """Have a log, an empty one if there is none."""
-        self.logs.setdefault(tp, RecordLog())
+        self.logs.setdefault(tp, RecordLog(flushes=self.flushes))
 
     def delete(self, tp: TopicPartition) -> None:
         """Forget a replica."""
@@ -178,9 +184,10 @@ class SimulatedDisk:
         """Leave the marker of an orderly stop."""
         self.marker_epoch = broker_epoch
 
-    def remove_marker(self) -> None:
+    def begin_run(self, broker_epoch: BrokerEpoch) -> None:
         """Remove the marker: what runs from now on may end without an orderly stop."""
         self.marker_epoch = None
+        self.flushed_epoch = broker_epoch if self.flushes else None
 
     def begin_state_write(self, effect: PersistState) -> None:
         """Note a write of the state file that is under way."""
@@ -200,14 +207,15 @@ class SimulatedDisk:
 
     def lose_power(self, keep_per_mille: int) -> int:
         """Lose what was never flushed; return how many records that is."""
-        self._mark_unclean()
+        if not self.flushes:
+            self._mark_unclean()
         return sum(log.lose_tail(keep_per_mille) for log in self.logs.values())
 
     def wipe(self, log_dir_id: str) -> None:
         """Become an empty disk."""
         self._mark_unclean()
         self.log_dir_id = log_dir_id
-        self.meta_epoch = self.marker_epoch = None
+        self.meta_epoch = self.marker_epoch = self.flushed_epoch = None
         self.meta_clean_since_epoch = BrokerEpoch(0)
         self.controller_epoch = ControllerEpoch(0)
         self.persisted.clear()

@@ -26,7 +26,8 @@ class SimulatedEnvironment:
         self.trace = Trace(self.virtual_time)
         store = SimulatedStore(plan)
         self.disks = {
-            broker_id: SimulatedDisk(log_dir_id=f"dir-{broker_id}-0") for broker_id in store.brokers
+            broker_id: SimulatedDisk(log_dir_id=f"dir-{broker_id}-0", flushes=plan.flushes)
+            for broker_id in store.brokers
         }
         self.invariants = Invariants(store, self.disks)
         self.loss_budget = LossBudget(plan, store, self.disks)

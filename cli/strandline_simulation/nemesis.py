@@ -37,15 +37,25 @@ class FaultKind:
     weight: int
     loses_data: bool
     inject: Inject
+    flushed_survives: bool = True
+    """Whether a disk that flushes each append loses nothing."""
 
 
 KINDS: dict[str, FaultKind] = {}
 """By word, in the order in which the generator draws."""
 
 
-def _kind(word: str, *, weight: int = 1, loses_data: bool = False) -> Callable[[Inject], Inject]:
+def _kind(
+    word: str, *, weight: int = 1, loses_data: bool = False, flushed_survives: bool = True
+) -> Callable[[Inject], Inject]:
     def register(inject: Inject) -> Inject:
-        KINDS[word] = FaultKind(word=word, weight=weight, loses_data=loses_data, inject=inject)
+        KINDS[word] = FaultKind(
+            word=word,
+            weight=weight,
+            loses_data=loses_data,
+            flushed_survives=flushed_survives,
+            inject=inject,
+        )
         return inject
 
     return register
@@ -61,6 +71,7 @@ class Nemesis:
         """
         self.environment = environment
         self.hosts = hosts
+        self._flushes = environment.plan.flushes
         faults = environment.plan.faults
         unknown = sorted({fault.kind for fault in faults} - KINDS.keys())
         if unknown:
@@ -73,7 +84,8 @@ class Nemesis:
         self.environment.trace.record(fault.target, fault)
         kind, loss_budget = KINDS[fault.kind], self.environment.loss_budget
         try:
-            if kind.loses_data and not loss_budget.may_lose(self.process(fault).life.broker_id):
+            loses_data = kind.loses_data and not (kind.flushed_survives and self._flushes)
+            if loses_data and not loss_budget.may_lose(self.process(fault).life.broker_id):
                 kind = KINDS["crash"]
             kind.inject(self, fault)
         except NoTarget:
@@ -127,13 +139,16 @@ def crash(nemesis: Nemesis, fault: Fault) -> None:
 def power_loss(nemesis: Nemesis, fault: Fault) -> None:
     """Cut the power of a host: unflushed records are lost, the boot id changes."""
     target = nemesis.process(fault).life.broker_id
-    if nemesis.hosts.lose_power(target, fault.for_ms, fault.keep_per_mille) > 0:
+    lost = nemesis.hosts.lose_power(target, fault.for_ms, fault.keep_per_mille)
+    if nemesis.environment.plan.flushes:
+        return
+    if lost > 0:
         nemesis.environment.fault_counts[Anomaly.TAIL_LOST] += 1
     nemesis.environment.loss_budget.on_lost(target)
     nemesis.environment.invariants.on_data_lost(target, wiped=False)
 
 
-@_kind("wipe", loses_data=True)
+@_kind("wipe", loses_data=True, flushed_survives=False)
 def wipe(nemesis: Nemesis, fault: Fault) -> None:
     """Let the broker come back with an empty disk."""
     target = nemesis.process(fault).life.broker_id

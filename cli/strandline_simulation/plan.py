@@ -101,6 +101,8 @@ class Plan:
     min_insync_replicas: int
     heal_at_ms: int
     settle_max_ms: int = 30_000
+    flushes: bool = False
+    """Every append is flushed before it counts, so a power cut loses nothing."""
     conditions: Conditions = Conditions()
     timing: Timing = Timing()
     faults: tuple[Fault, ...] = ()

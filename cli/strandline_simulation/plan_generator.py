@@ -37,6 +37,7 @@ def draw_plan(seed: int) -> Plan:
         faults=faults,
         produces=_produces(prng, producers, partitions, heal_at_ms),
         consumes=_consumes(prng, partitions, heal_at_ms),
+        flushes=prng.random() < 0.2,
     )
 
 

@@ -25,6 +25,7 @@ from .process_life import ProcessLife
 from .serving_broker import ServingBroker
 
 RETRY_MS = 100
+MOUNT = "mounted once"
 
 
 class Process:
@@ -87,6 +88,9 @@ class Process:
             meta_epoch=disk.meta_epoch,
             marker_epoch=disk.marker_epoch,
             boot_id=self._boot_id,
+            mount=MOUNT,
+            meta_mount=MOUNT,
+            flushed_epoch=disk.flushed_epoch,
             meta_clean_since_epoch=disk.meta_clean_since_epoch,
         )
         epochs = decide_registration(found_on_disk, stored, highest_entry_epoch=highest_entry_epoch)
@@ -108,6 +112,6 @@ class Process:
         )
 
     def _serve(self, registration: Registration) -> None:
-        self._disk.remove_marker()
+        self._disk.begin_run(registration.broker_epoch)
         self.broker = ServingBroker(self._environment, self.life, registration)
         self.broker.begin()

@@ -31,6 +31,7 @@ META = MetaProperties(
     log_dir_id="11111111-2222-4333-8444-555555555555",
     broker_epoch=BrokerEpoch(4),
     clean_since_epoch=BrokerEpoch(3),
+    mount="ext4/sda 9",
 )
 TOPIC_ID = TopicId("aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee")
 
@@ -117,7 +118,17 @@ def test_meta_of_an_earlier_version_knows_of_no_loss(directory: DataDirectory) -
     (directory.path / data_directory.META_FILE).write_text('{"logDirId": "x", "brokerEpoch": 4}')
     meta = directory.read_meta()
     assert meta is not None
-    assert (meta.broker_epoch, meta.clean_since_epoch) == (4, 0)
+    assert (meta.broker_epoch, meta.clean_since_epoch, meta.mount) == (4, 0, "")
+
+
+def test_the_flushed_mark_is_of_one_process_and_stays_until_it_is_removed(
+    directory: DataDirectory,
+) -> None:
+    assert directory.read_flushed_mark() is None
+    directory.write_flushed_mark(BrokerEpoch(9))
+    assert (directory.read_flushed_mark(), directory.has_flushed_mark) == (9, True)
+    directory.remove_flushed_mark()
+    assert (directory.read_flushed_mark(), directory.has_flushed_mark) == (None, False)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"brokerEpoch": "9"}', b'{"a": 1}'])
@@ -134,6 +145,8 @@ def test_a_malformed_marker_counts_as_none(directory: DataDirectory, content: by
         b"[1]",
         b'{"logDirId": "", "brokerEpoch": 1}',
         b'{"logDirId": "x", "brokerEpoch": -1}',
+        b'{"logDirId": "x", "brokerEpoch": 1, "cleanSinceEpoch": "1"}',
+        b'{"logDirId": "x", "brokerEpoch": 1, "mount": 7}',
         b'{"logDirId": "x", "brokerEpoch": true}',
         b"x" * 5000,
     ],
@@ -302,4 +315,9 @@ def test_an_unreadable_boot_id_is_unknown(tmp_path: Path) -> None:
 def test_meta_is_json_that_people_can_read(directory: DataDirectory) -> None:
     directory.write_meta(META)
     content = json.loads((directory.path / data_directory.META_FILE).read_text())
-    assert content == {"logDirId": META.log_dir_id, "brokerEpoch": 4, "cleanSinceEpoch": 3}
+    assert content == {
+        "logDirId": META.log_dir_id,
+        "brokerEpoch": 4,
+        "cleanSinceEpoch": 3,
+        "mount": "ext4/sda 9",
+    }

@@ -78,6 +78,39 @@ def test_all_brokers_stopped_at_once_end_soon_and_lose_nothing(group: BrokerGrou
     judge_settled(group, "stopped", 1, history)
 
 
+def test_a_reboot_of_all_machines_is_clean_where_every_record_was_fsynced(
+    group: BrokerGroup,
+) -> None:
+    # Brokers of which no earlier test has asked an append without an fsync.
+    for broker in group.brokers:
+        broker.kill()
+    group.start()
+    group.create_topic("fsynced", flush_messages=1)
+    group.wait_full_isr("fsynced")
+    before = SentRecords(producer_of(group.bootstrap()), "fsynced")
+    before.send(100)
+    before.settle()
+    for broker in group.brokers:
+        broker.kill()
+        another_boot(broker)
+    group.start()
+    for broker in group.brokers:
+        assert broker.wait_for("registered")["evidence"] == "Flushed"
+    group.wait_full_isr("fsynced")
+    # One partition that is not fsynced ends it, for the whole broker.
+    group.create_topic("unsynced")
+    group.wait_full_isr("unsynced")
+    after = SentRecords(producer_of(group.bootstrap()), "unsynced")
+    after.send(10)
+    after.settle()
+    judge_settled(group, "fsynced", 1, acked_history(before.offsets))
+    leader = group.brokers[group.wait_leader("unsynced")]
+    leader.kill()
+    another_boot(leader)
+    leader.start()
+    assert leader.wait_for("registered")["evidence"] == "NoProof"
+
+
 @pytest.mark.parametrize(
     ("checkpointed", "evidence"),
     [(True, "LogsDamaged"), (False, "NoProof")],

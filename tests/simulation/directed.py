@@ -146,3 +146,58 @@ DEPOSED_WITHOUT_KNOWING = replace(
     timing=Timing(session_timeout_ms=900, fetch_wait_ms=400, lag_max_ms=3_000),
 )
 """Two leaders at a time: the deposed one commits nothing, however long it waits (KIP-497)."""
+
+POWER_LOSS_OF_ALL_BROKERS = replace(
+    _plan(
+        *(
+            Fault(at_ms=1_500, kind="power_loss", target=str(broker), for_ms=300, keep_per_mille=0)
+            for broker in range(4)
+        ),
+        produces=(_produce(1_000), _produce(1_200), _produce(4_100)),
+    ),
+    flushes=True,
+)
+"""Every append was flushed before it counted: a reboot of all machines loses nothing."""
+
+LOST_WITHOUT_A_CHECKPOINT = replace(
+    ELECTED_WHILE_LOSING_DATA,
+    timing=replace(ELECTED_WHILE_LOSING_DATA.timing, checkpoint_ms=LONG_MS),
+)
+"""No high watermark on disk tells what the log once held: the boot id alone speaks of the loss."""
+
+STARTS_KILLED_BEHIND_AN_ORDERLY_STOP = replace(
+    _plan(
+        *(
+            Fault(at_ms=1_500, kind="stop", target=str(broker), for_ms=1_400)
+            for broker in (1, 2, 3)
+        ),
+        # The starts cannot read their registrations, and are killed while they wait.
+        Fault(at_ms=2_850, kind="api_outage", for_ms=2_150),
+        *(Fault(at_ms=4_500, kind="crash", target=str(broker), for_ms=100) for broker in (1, 2, 3)),
+        produces=(_produce(1_000), _produce(6_100)),
+    ),
+    heal_at_ms=6_000,
+)
+"""A start that dies before it is registered leaves the clean-shutdown marker to the next one."""
+
+KILLED_BEFORE_THE_NEXT_CHECKPOINT = replace(
+    _plan(
+        # C loses power, and with it records below the high watermark that is on its disk.
+        Fault(at_ms=2_100, kind="power_loss", target="3", for_ms=100, keep_per_mille=0),
+        # It cannot fetch them from B, but it joins the ISR of the other partition, and leads it.
+        Fault(at_ms=2_000, kind="cut", target="2", peer=3, for_ms=1_900),
+        Fault(at_ms=2_000, kind="cut", target="3", peer=2, for_ms=1_900),
+        Fault(at_ms=2_900, kind="crash", target="1", for_ms=LONG_MS),
+        # It is killed before its next checkpoint.
+        Fault(at_ms=3_050, kind="crash", target="3", for_ms=50),
+        produces=(
+            _produce(1_000),
+            replace(_produce(1_000), partition=1),
+            _produce(4_100),
+            replace(_produce(4_100), partition=1),
+        ),
+    ),
+    assignments=((2, 3), (1, 3)),
+    timing=Timing(session_timeout_ms=600, fetch_wait_ms=100, checkpoint_ms=1_000),
+)
+"""What a start found lost is counted once: the next start voids no entry of the meantime."""

@@ -271,7 +271,7 @@ _read_stored = Process._read_stored
 
 def _read_stored_without_marker(self: Process) -> None:
     """Take the marker for used up as soon as a process has begun."""
-    self._disk.remove_marker()
+    self._disk.marker_epoch = None
     _read_stored(self)
 
 
@@ -423,19 +423,26 @@ EVERY_START_IS_UNCLEAN = Mutant(
     lambda _: True,
     Invariant.OFFLINE_NEEDS_LOSS,
 )
-CHECKPOINT_ABOVE_THE_LOG = Mutant(
-    "an unclean start leaves the checkpoint as it was",
-    SimulatedDisk,
-    "clamp_checkpoint",
-    lambda _: None,
-    Invariant.OFFLINE_NEEDS_LOSS,
-)
 MARKER_GONE_BEFORE_REGISTRATION = Mutant(
     "a start that dies before it is registered uses up the clean-shutdown marker",
     Process,
     "_read_stored",
     _read_stored_without_marker,
     Invariant.OFFLINE_NEEDS_LOSS,
+)
+FLUSHED_PROVES_NOTHING = Mutant(
+    "a start that takes a reboot for a loss, whatever was flushed",
+    SimulatedDisk,
+    "flushed_epoch",
+    property(lambda _: None, lambda *_: None),
+    Invariant.OFFLINE_NEEDS_LOSS,
+)
+FLUSHED_CLAIMED_ALWAYS = Mutant(
+    "a broker that says it has flushed what it has not",
+    SimulatedDisk,
+    "flushed_epoch",
+    property(lambda disk: disk.meta_epoch, lambda *_: None),
+    Invariant.ISR_IS_COMPLETE,
 )
 
 NOTICES_FIRST = Mutant(

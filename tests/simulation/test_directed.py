@@ -12,10 +12,11 @@ from strandline_simulation.run import run
 from strandline_simulation.summary import failure_report
 from tests.simulation import directed
 from tests.simulation.mutants import (
-    CHECKPOINT_ABOVE_THE_LOG,
     ELIGIBLE_WITHOUT_EPOCH_CHECK,
     EVERY_REPLICA_IS_ELIGIBLE,
     EVERY_START_IS_UNCLEAN,
+    FLUSHED_CLAIMED_ALWAYS,
+    FLUSHED_PROVES_NOTHING,
     FOUND_BY_SEARCH,
     JOIN_BEFORE_EPOCH_START,
     LEADER_OUTSIDE_ISR,
@@ -32,10 +33,6 @@ from tests.simulation.mutants import (
 KEPT_PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
 
 
-def kept(name: str) -> Plan:
-    return from_json((Path(__file__).parent / "plans" / f"{name}.json").read_text())
-
-
 @pytest.mark.parametrize(
     "plan",
     [
@@ -46,8 +43,22 @@ def kept(name: str) -> Plan:
         directed.DEPOSED_WITHOUT_KNOWING,
         directed.LATE_WRITE_OF_A_RESIGNED_CONTROLLER,
         directed.LEADER_CUT_FROM_THE_API,
+        directed.POWER_LOSS_OF_ALL_BROKERS,
+        directed.STARTS_KILLED_BEHIND_AN_ORDERLY_STOP,
+        directed.KILLED_BEFORE_THE_NEXT_CHECKPOINT,
     ],
-    ids=["join", "earlier self", "clean restart", "wiped follower", "deposed", "late write", "cut"],
+    ids=[
+        "join",
+        "earlier self",
+        "clean restart",
+        "wiped follower",
+        "deposed",
+        "late write",
+        "cut",
+        "flushed",
+        "starts killed behind a stop",
+        "killed before a checkpoint",
+    ],
 )
 def test_every_invariant_holds_and_everything_heals(plan: Plan) -> None:
     result = run(plan)
@@ -60,11 +71,17 @@ def test_every_invariant_holds_and_everything_heals(plan: Plan) -> None:
     ("plan", "eligible_elections", "acknowledged"),
     [
         (directed.ELECTED_WHILE_LOSING_DATA, 1, 10),
+        (directed.LOST_WITHOUT_A_CHECKPOINT, 1, 10),
         (directed.LAST_REPLICA_LOSES_POWER, 1, 15),
         # The whole ISR comes back before the one eligible leader could lead.
         (directed.ELIGIBLE_LEADER_LOSES_POWER, 0, 15),
     ],
-    ids=["member loses power", "last replica loses power", "eligible leader loses power"],
+    ids=[
+        "member loses power",
+        "not checkpointed",
+        "last replica loses power",
+        "eligible leader loses power",
+    ],
 )
 def test_a_partition_waits_for_a_complete_replica_rather_than_lose_records(
     plan: Plan, eligible_elections: int, acknowledged: int
@@ -128,15 +145,20 @@ PLANTED = {
         EVERY_START_IS_UNCLEAN,
         Invariant.OFFLINE_NEEDS_LOSS,
     ),
-    "killed before the next checkpoint": (
-        kept("killed_before_the_next_checkpoint"),
-        CHECKPOINT_ABOVE_THE_LOG,
-        Invariant.OFFLINE_NEEDS_LOSS,
-    ),
     "marker of a killed start": (
-        kept("marker_of_a_killed_start"),
+        directed.STARTS_KILLED_BEHIND_AN_ORDERLY_STOP,
         MARKER_GONE_BEFORE_REGISTRATION,
         Invariant.OFFLINE_NEEDS_LOSS,
+    ),
+    "flushed, not believed": (
+        directed.POWER_LOSS_OF_ALL_BROKERS,
+        FLUSHED_PROVES_NOTHING,
+        Invariant.OFFLINE_NEEDS_LOSS,
+    ),
+    "flushed, not true": (
+        directed.LOST_WITHOUT_A_CHECKPOINT,
+        FLUSHED_CLAIMED_ALWAYS,
+        Invariant.ISR_IS_COMPLETE,
     ),
     "no dialling": (
         directed.CLEAN_RESTART_OF_ALL_BROKERS,

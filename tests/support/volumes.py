@@ -39,3 +39,15 @@ def fill_volume(path: Path, name: str = "filler") -> Path:
         while os.statvfs(path).f_bavail:
             file.write(bytes(4096))
     return filler
+
+
+@contextmanager
+def mounted_image(image: Path, path: Path) -> Iterator[Path]:
+    """Mount an image of a file system for the time of a context."""
+    path.mkdir(exist_ok=True)
+    command = ["mount", "-o", "loop", str(image), str(path)]
+    assert subprocess.run(command, check=False).returncode == 0, "mounting an image needs root"
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", str(path)], check=True)

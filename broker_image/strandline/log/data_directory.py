@@ -1,7 +1,8 @@
 """The data directory of a broker: its lock, and the small files beside the logs.
 
 `meta.json` holds the id of the directory and the epochs that the last start meant to register;
-the clean-shutdown marker says under which epoch all logs were fsynced; the failed mark says under
+the clean-shutdown marker says under which epoch all logs were fsynced; the flushed mark says under
+which epoch every record was fsynced before it was counted; the failed mark says under
 which epoch a read, write or fsync failed; the state file keeps the epochs that the broker accepted,
 so that after a restart it still refuses older ones. Every function here blocks on the disk.
 Invariant: an initialised directory has meta and state file; if one is missing or malformed,
@@ -46,6 +47,7 @@ from .reserve import give_up_reserve, keep_reserve
 LOCK_FILE: Final = ".lock"
 META_FILE: Final = "meta.json"
 MARKER_FILE: Final = ".clean-shutdown.json"
+FLUSHED_FILE: Final = ".flushed.json"
 FAILED_FILE: Final = ".storage_failed"
 STATE_FILE: Final = "broker-state"
 PROBE_FILE: Final = ".probe"
@@ -73,6 +75,7 @@ class MetaProperties:
     log_dir_id: str
     broker_epoch: BrokerEpoch
     clean_since_epoch: BrokerEpoch = BrokerEpoch(0)
+    mount: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,8 @@ class DataDirectory:
         self.path = path
         self._lock = lock
         self._broker_epoch = BrokerEpoch(0)
+        self.has_flushed_mark = False
+        """Whether this process wrote the flushed mark, and has not removed it."""
 
     @classmethod
     def open(cls, path: Path) -> DataDirectory:
@@ -145,6 +150,7 @@ class DataDirectory:
             "logDirId": meta.log_dir_id,
             "brokerEpoch": meta.broker_epoch,
             "cleanSinceEpoch": meta.clean_since_epoch,
+            "mount": meta.mount,
         }
         self._write(META_FILE, json.dumps(content).encode())
         self._broker_epoch = meta.broker_epoch
@@ -164,6 +170,21 @@ class DataDirectory:
     def write_clean_shutdown_marker(self, broker_epoch: BrokerEpoch) -> None:
         """Tell the next start that nothing was lost; call it only after all logs are fsynced."""
         self._write(MARKER_FILE, json.dumps({"brokerEpoch": broker_epoch}).encode())
+
+    def read_flushed_mark(self) -> BrokerEpoch | None:
+        """Return the epoch whose process fsynced before it counted; None also if malformed."""
+        content = self._read(FLUSHED_FILE, SMALL_FILE_BYTES_MAX)
+        return None if content is None else _epoch_from(content)
+
+    def write_flushed_mark(self, broker_epoch: BrokerEpoch) -> None:
+        """Tell the next start that nothing is lost by a power cut; all logs are fsynced now."""
+        self._write(FLUSHED_FILE, json.dumps({"brokerEpoch": broker_epoch}).encode())
+        self.has_flushed_mark = True
+
+    def remove_flushed_mark(self) -> None:
+        """Delete the mark durably, before the first record that is counted without an fsync."""
+        self._remove(FLUSHED_FILE)
+        self.has_flushed_mark = False
 
     def mark_failed(self) -> bool:
         """Tell the next start that a read, write or fsync failed; False if that fails, too."""
@@ -280,14 +301,18 @@ def _meta_from(content: bytes, path: Path) -> MetaProperties:
         value = json.loads(content)
         log_dir_id, epoch = value["logDirId"], value["brokerEpoch"]
         clean_since_epoch = _integer(value.get("cleanSinceEpoch", 0))
+        mount = value.get("mount", "")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointMalformed(f"{path}: not the promised form: {error}") from error
     if not (isinstance(log_dir_id, str) and log_dir_id and type(epoch) is int and epoch >= 0):
         raise CheckpointMalformed(f"{path}: logDirId must be a text, brokerEpoch an integer")
+    if not isinstance(mount, str):
+        raise CheckpointMalformed(f"{path}: mount must be a text")
     return MetaProperties(
         log_dir_id=log_dir_id,
         broker_epoch=BrokerEpoch(epoch),
         clean_since_epoch=BrokerEpoch(clean_since_epoch),
+        mount=mount,
     )
 
 

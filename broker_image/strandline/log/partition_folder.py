@@ -5,6 +5,7 @@ can lead out of the data directory.
 
 `<topicId>-<partition>`           a log
 `<topicId>-<partition>.new`       a log being made; never holds records
+`<topicId>-<partition>.unreadable.<n>`  a log that a start could not open, kept for people
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from .files import replace_file
 METADATA_FILE = "partition.metadata"
 METADATA_VERSION = 0
 NEW_SUFFIX = ".new"
+UNREADABLE_SUFFIX = ".unreadable"
 PARTITION_MAX = (1 << 31) - 1
 METADATA_SIZE_MAX_BYTES = 4096
 
@@ -76,14 +78,14 @@ def write_metadata(folder: Path, metadata: PartitionMetadataFile) -> None:
 def read_metadata(folder: Path) -> PartitionMetadataFile:
     """Read the partition.metadata file; it must agree with the name of the folder.
 
-    Raises:  CheckpointMalformed if it is not what `write_metadata` writes; OSError
+    Raises:  CheckpointMalformed if it is not what `write_metadata` writes, or cannot be read
     """
     path = folder / METADATA_FILE
     try:
         with path.open("rb") as file:
             text = file.read(METADATA_SIZE_MAX_BYTES).decode("ascii", errors="replace")
-    except FileNotFoundError as error:
-        raise CheckpointMalformed(f"{path}: missing") from error
+    except OSError as error:
+        raise CheckpointMalformed(f"{path}: {error.strerror}") from error
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     tp = parse_folder_name(f"{fields.get('topic_id')}-{fields.get('partition')}")
     topic_name = fields.get("topic_name", "")

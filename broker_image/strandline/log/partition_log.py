@@ -189,6 +189,11 @@ class PartitionLog:
         return self._recovery_point
 
     @property
+    def flushes_every_append(self) -> bool:
+        """Whether the present settings bring each append to disk before it returns."""
+        return self._settings.flush_messages == 1
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return self._segments.size_bytes

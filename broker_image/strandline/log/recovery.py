@@ -6,8 +6,8 @@ the batches that `log_validation` cuts. It does not look into the trash.
 
 A start may die at any moment before it registers, and must take no evidence from the next one. So
 a loss is told to the caller, who writes it down, before the load removes its traces: it cuts a
-log, or lowers a checkpoint to the logs' ends. The logs of a clean start are fsynced: the start
-before may have died of an error that it could not tell.
+log, or lowers a checkpoint to the logs' ends. Every start fsyncs its logs: the start before may
+have died of an error that it could not tell.
 
 Epochs come from the batches, which every load walks. Loading reports an epoch checkpoint that
 differs: an empty or stale file must never pass for "no epochs", which would bring truncation by
@@ -23,6 +23,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from strandline.core.effects import PersistedPartition
@@ -42,9 +43,16 @@ from .checkpoint import (
     OffsetCheckpoint,
     RecoveryPointCheckpoint,
 )
-from .files import disk_failed
+from .files import disk_failed, sync_folder
 from .log_segments import LogEnvironment
-from .partition_folder import NEW_SUFFIX, parse_folder_name
+from .partition_folder import (
+    NEW_SUFFIX,
+    UNREADABLE_SUFFIX,
+    PartitionMetadataFile,
+    parse_folder_name,
+    read_metadata,
+    write_metadata,
+)
 from .partition_log import EPOCH_MAX, PartitionLog
 from .trash import TRASH_FOLDER
 
@@ -67,7 +75,8 @@ class LoadedLogs:
     def add_lost(self, tp: TopicPartition) -> None:
         """Note a loss, here and where a later start finds it."""
         self.before_loss()
-        self.lost.append(tp)
+        if tp not in self.lost:
+            self.lost.append(tp)
 
 
 def load_logs(
@@ -93,26 +102,65 @@ def load_logs(
             loaded.warnings.append(f"{folder}: not the folder of a partition")
             continue
         state = persisted.get(tp)
+        is_whole = _repair_metadata(folder, tp, state, loaded)
         try:
             log = PartitionLog.open(
                 folder,
                 TopicSettings(),
-                clean=clean,
-                recovery_point=recovery_points.get(tp, 0),
+                clean=clean and is_whole,
+                recovery_point=recovery_points.get(tp, 0) if is_whole else 0,
                 environment=environment,
                 epoch_max=EPOCH_MAX if state is None else state.leader_epoch,
                 before_loss=before_loss,
             )
-        except CheckpointMalformed as error:
-            loaded.warnings.append(str(error))
+        except CheckpointMalformed:
+            _set_aside(folder, tp, loaded)
             continue
         loaded.logs[tp] = log
         _add_hosted(loaded, log, state, high_watermarks.get(tp, 0))
     _report_missing(loaded, persisted, high_watermarks, recovery_points)
-    if clean and not loaded.lost:
-        _fsync(loaded.logs, recovery_points, environment)
+    _fsync(loaded.logs, recovery_points, environment)
     _lower_checkpoints(root, loaded.logs, high_watermarks, recovery_points)
     return loaded
+
+
+def _repair_metadata(
+    folder: Path, tp: TopicPartition, state: PersistedPartition | None, loaded: LoadedLogs
+) -> bool:
+    """Write a partition.metadata that cannot be read anew, from folder name and state file.
+
+    Returns: False if it was not as it was written: then every byte of the log is in doubt
+    """
+    try:
+        read_metadata(folder)
+    except CheckpointMalformed as error:
+        loaded.warnings.append(str(error))
+        if state is not None:
+            try:
+                write_metadata(folder, PartitionMetadataFile(tp=tp, topic_name=state.topic_name))
+            except OSError as failure:
+                loaded.warnings.append(f"{folder}: {failure.strerror}")
+        return False
+    return True
+
+
+def _set_aside(folder: Path, tp: TopicPartition, loaded: LoadedLogs) -> None:
+    """Keep the folder of a log that cannot be opened for people, and count the log as lost.
+
+    The broker then holds no such replica; it takes it over again, empty, when the controller asks.
+    """
+    loaded.add_lost(tp)
+    kept = next(
+        path
+        for number in count(1)
+        if not (path := folder.with_name(f"{folder.name}{UNREADABLE_SUFFIX}.{number}")).exists()
+    )
+    try:
+        folder.rename(kept)
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise disk_failed(folder, "set aside", error) from error
+    loaded.warnings.append(f"{folder}: cannot be opened, kept as {kept.name}")
 
 
 def _fsync(

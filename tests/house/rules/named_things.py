@@ -30,6 +30,7 @@ SPELLED_LENGTH_MAX = 100
 OF_OTHERS = {
     "socket.connection.setup.timeout.ms",  # a setting of librdkafka
     "fetch.min.bytes",  # of Kafka's consumers
+    *("flush.messages", "partition.metadata"),  # Kafka's names of a topic setting and of a file
     "spark.read.format",
     *("true", "false", "null"),
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from strandline.log.data_directory import FLUSHED_FILE
 from strandline.log.partition_folder import PartitionMetadataFile, write_metadata
 from strandline.model import TopicId, TopicPartition
 from tests.runtime.conftest import MakeBroker
@@ -34,6 +35,11 @@ def epochs(status: dict[str, Any]) -> tuple[int, int]:
 def restarted(broker: BrokerProgram) -> dict[str, Any]:
     broker.start()
     return broker.wait_for("registered")
+
+
+def append_without_fsync(broker: BrokerProgram) -> None:
+    """Remove what a broker removes before its first append without an fsync."""
+    (broker.data_dir / FLUSHED_FILE).unlink()
 
 
 def test_a_broker_registers_serves_its_probes_and_takes_the_controller_lease(
@@ -81,6 +87,7 @@ def test_a_restart_is_clean_by_boot_id_or_by_marker_and_not_otherwise(
     broker.kill()
 
     # Another boot: the machine may have lost every byte that was not fsynced.
+    append_without_fsync(broker)
     broker.boot(2)
     assert restarted(broker)["evidence"] == "NoProof"
     assert epochs(stored_status(control_plane, prepared)) == (3, 3)
@@ -93,15 +100,20 @@ def test_a_restart_is_clean_by_boot_id_or_by_marker_and_not_otherwise(
     assert epochs(stored_status(control_plane, prepared)) == (4, 3)
     broker.kill()
 
-    # That start has removed the marker.
+    # That start has removed the marker. What it did not write cannot be lost, either.
     broker.boot(4)
+    assert restarted(broker)["evidence"] == "Flushed"
+    assert epochs(stored_status(control_plane, prepared)) == (5, 3)
+    broker.kill()
+    append_without_fsync(broker)
+    broker.boot(5)
     assert restarted(broker)["evidence"] == "NoProof"
-    assert epochs(stored_status(control_plane, prepared)) == (5, 5)
+    assert epochs(stored_status(control_plane, prepared)) == (6, 6)
     broker.kill()
 
     shutil.rmtree(broker.data_dir)
     assert restarted(broker)["evidence"] == "OtherLogDirectory"
-    assert epochs(stored_status(control_plane, prepared)) == (6, 6)
+    assert epochs(stored_status(control_plane, prepared)) == (7, 7)
 
 
 def test_an_orderly_stop_releases_the_controller_lease(

@@ -39,6 +39,7 @@ from strandline.runtime.storage.loaded_store import LoadedStore, load_store
 from strandline.start_decision import FoundOnDisk, StartEvidence
 from tests.log.support.logs import SMALL_INDEX, TP, Workshop, fill
 
+MOUNT = "ext4/sda 9"
 LOG_DIR_ID = "11111111-2222-4333-8444-555555555555"
 EPOCH = BrokerEpoch(5)
 CLEAN_SINCE = BrokerEpoch(2)
@@ -149,6 +150,8 @@ def start(directory: DataDirectory, cluster: Cluster, *, boot_id: str) -> None:
             meta_epoch=meta.broker_epoch,
             marker_epoch=directory.read_clean_shutdown_marker(),
             boot_id=boot_id,
+            mount=MOUNT,
+            meta_mount=meta.mount,
             meta_clean_since_epoch=meta.clean_since_epoch,
             failed_epoch=directory.read_failed_mark(),
         ),
@@ -172,7 +175,7 @@ def fill_directory(root: Path) -> None:
     fill(log, batches=10)
     log.close()
     written = MetaProperties(
-        log_dir_id=LOG_DIR_ID, broker_epoch=EPOCH, clean_since_epoch=CLEAN_SINCE
+        log_dir_id=LOG_DIR_ID, broker_epoch=EPOCH, clean_since_epoch=CLEAN_SINCE, mount=MOUNT
     )
     entry = PersistedPartition(
         topic_name="orders",
@@ -203,6 +206,10 @@ def with_failed_mark(root: Path) -> None:
         assert directory.mark_failed()
 
 
+def attached_anew(root: Path) -> None:
+    _rewrite_meta(root, broker_epoch=EPOCH, mount="ext4/sda 8")
+
+
 def without_the_tail(root: Path) -> None:
     last = max((root / str(TP)).glob("*.log"))
     last.write_bytes(b"")
@@ -218,10 +225,18 @@ def without_a_log(root: Path) -> None:
 
 
 def from_a_snapshot(root: Path) -> None:
-    older = BrokerEpoch(EPOCH - 1)
+    _rewrite_meta(root, broker_epoch=BrokerEpoch(EPOCH - 1), mount=MOUNT)
+
+
+def _rewrite_meta(root: Path, *, broker_epoch: BrokerEpoch, mount: str) -> None:
     with opened(root) as directory:
         directory.write_meta(
-            MetaProperties(log_dir_id=LOG_DIR_ID, broker_epoch=older, clean_since_epoch=CLEAN_SINCE)
+            MetaProperties(
+                log_dir_id=LOG_DIR_ID,
+                broker_epoch=broker_epoch,
+                clean_since_epoch=CLEAN_SINCE,
+                mount=mount,
+            )
         )
 
 
@@ -235,6 +250,7 @@ def from_a_snapshot(root: Path) -> None:
         pytest.param(without_the_tail, "boot-1", False, id="below the high watermark"),
         pytest.param(without_a_segment, "boot-1", False, id="a hole in a log"),
         pytest.param(without_a_log, "boot-1", False, id="no log"),
+        pytest.param(attached_anew, "boot-1", False, id="another mount"),
         pytest.param(from_a_snapshot, "boot-1", False, id="an older disk"),
     ],
 )

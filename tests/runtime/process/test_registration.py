@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry, Registration, covers
 from strandline.runtime.process.registration_watch import RegistrationVerdict, judge_registration
-from strandline.start_decision import FoundOnDisk, StartEvidence, decide_registration
+from strandline.start_decision import (
+    FoundOnDisk,
+    StartEvidence,
+    decide_registration,
+    may_trust_fsync,
+)
 
 OURS = "our-directory"
 
@@ -21,12 +26,18 @@ def disk(
     log_dir: str = OURS,
     failed: int | None = None,
     meta_clean_since: int = 0,
+    flushed: int | None = None,
+    mount: str = "mount-1",
+    meta_mount: str = "mount-1",
 ) -> FoundOnDisk:
     return FoundOnDisk(
         log_dir_id=log_dir,
         meta_epoch=None if meta is None else BrokerEpoch(meta),
         marker_epoch=None if marker is None else BrokerEpoch(marker),
         boot_id=boot,
+        mount=mount,
+        meta_mount=meta_mount,
+        flushed_epoch=None if flushed is None else BrokerEpoch(flushed),
         meta_clean_since_epoch=BrokerEpoch(meta_clean_since),
         failed_epoch=None if failed is None else BrokerEpoch(failed),
     )
@@ -63,6 +74,55 @@ def registration(
             5,
             (6, 2, StartEvidence.CLEAN_SHUTDOWN),
             id="orderly stop, then a reboot",
+        ),
+        pytest.param(
+            disk(mount="mount-2"),
+            registration(),
+            5,
+            (6, 6, StartEvidence.NO_PROOF),
+            id="a volume attached anew within one boot",
+        ),
+        pytest.param(
+            disk(mount="mount-2", marker=5),
+            registration(),
+            5,
+            (6, 2, StartEvidence.CLEAN_SHUTDOWN),
+            id="a volume attached anew after an orderly stop",
+        ),
+        pytest.param(
+            disk(mount="", meta_mount=""),
+            registration(),
+            5,
+            (6, 6, StartEvidence.NO_PROOF),
+            id="an unknown mount is equal to nothing",
+        ),
+        pytest.param(
+            disk(meta_mount=""),
+            registration(),
+            5,
+            (6, 6, StartEvidence.NO_PROOF),
+            id="meta of a version that knew no mounts",
+        ),
+        pytest.param(
+            disk(boot="boot-2", mount="mount-2", flushed=5),
+            registration(),
+            5,
+            (6, 2, StartEvidence.FLUSHED),
+            id="power lost, but every record was fsynced",
+        ),
+        pytest.param(
+            disk(boot="boot-2", flushed=4),
+            registration(),
+            5,
+            (6, 6, StartEvidence.NO_PROOF),
+            id="an earlier process had fsynced every record",
+        ),
+        pytest.param(
+            disk(boot="boot-2", flushed=5, failed=5),
+            registration(),
+            5,
+            (6, 6, StartEvidence.STORAGE_FAILED),
+            id="an fsync failed in a process that fsynced every record",
         ),
         pytest.param(
             disk(failed=5),
@@ -262,6 +322,24 @@ def test_an_epoch_is_never_used_twice_and_an_unclean_start_covers_no_old_entry(
         assert stored is not None
         assert decision.clean_since_epoch == stored.clean_since_epoch
         assert found.log_dir_id == stored.log_dir_id
+
+
+@pytest.mark.parametrize(
+    ("found", "stored", "evidence", "trusted"),
+    [
+        (disk(), registration(), StartEvidence.SAME_BOOT, True),
+        (disk(meta=None), None, StartEvidence.FIRST_START, True),
+        (disk(boot="boot-2"), registration(), StartEvidence.NO_PROOF, True),
+        (disk(failed=5), registration(), StartEvidence.STORAGE_FAILED, False),
+        (disk(), registration(boot=""), StartEvidence.NO_PROOF, False),
+        (disk(boot=""), registration(), StartEvidence.NO_PROOF, False),
+        (disk(), None, StartEvidence.NO_REGISTRATION, False),
+    ],
+)
+def test_an_fsync_proves_nothing_in_a_page_cache_that_may_hide_a_failed_one(
+    found: FoundOnDisk, stored: Registration | None, evidence: StartEvidence, trusted: bool
+) -> None:
+    assert may_trust_fsync(found, stored, evidence) is trusted
 
 
 def test_a_first_start_is_not_counted_as_a_loss() -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,12 @@ from strandline.log.checkpoint import (
 from strandline.log.data_directory import BrokerState, DataDirectory
 from strandline.log.partition_folder import folder_of
 from strandline.model import (
+    BrokerEpoch,
     ControllerEpoch,
     EpochStart,
     LeaderEpoch,
     TopicPartition,
+    TopicSettings,
 )
 from strandline.runtime.storage.replica_store import ReplicaStore
 from tests.log.support.batches import batch
@@ -160,8 +163,7 @@ def test_a_deletion_reaches_a_folder_that_no_start_could_load(tmp_path: Path) ->
     async def deleted(one: Opened) -> None:
         assert one.store.logs == {}
         one.perform(DeleteReplica(tp=TP))
-        await one.until(lambda: not folder_of(tmp_path, TP).exists(), "folder gone")
-        assert (tmp_path / "trash" / f"{TP}.{one.now_ms}").is_dir()
+        await one.until((tmp_path / "trash" / f"{TP}.{one.now_ms}").is_dir, "in the trash")
 
     with_store(tmp_path, deleted)
 
@@ -306,21 +308,19 @@ def test_a_writer_that_dies_of_a_bug_is_heard_of(tmp_path: Path) -> None:
     heard: list[object] = []
 
     async def dying(one: Opened) -> None:
-        def handler(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-            heard.append(context["exception"])
-
-        asyncio.get_running_loop().set_exception_handler(handler)
-        tokens: dict[int, None] = {}
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: heard.append(context["exception"])
+        )
         store = ReplicaStore(
             one.loaded_store,
             config=DEFAULTS,
             wall_time_us=lambda: 0,
-            on_persisted=tokens.__getitem__,
+            on_persisted=dict[int, None]().__getitem__,
             on_failure=one.failures.append,
         )
         store.start()
         store.perform(persist_state(1))
-        await one.until(lambda: heard != [], "the event loop heard of it")
+        await one.until(lambda: heard != [], "heard")
 
     with_store(tmp_path, dying)
     assert [type(error) for error in heard] == [KeyError]
@@ -330,9 +330,7 @@ def test_a_replica_made_again_starts_with_a_recovery_point_of_its_own(tmp_path: 
     """The checkpoint still names the offset of the log that was deleted."""
 
     async def made(one: Opened) -> None:
-        one.perform(persist_state(1, TP))
-        await one.until(lambda: one.persisted == [1], "state on disk")
-        one.perform(created(TP))
+        await one.create(TP)
         fetched = record_batch.read_fetched(batch([b"v"], leader_epoch=0))
         one.perform(AppendAsFollower(tp=TP, records=RecordsHandle(fetched), batch_count=1))
         await one.store.stop({TP: 1})
@@ -348,6 +346,24 @@ def test_a_replica_made_again_starts_with_a_recovery_point_of_its_own(tmp_path: 
         assert RecoveryPointCheckpoint(tmp_path).read().get(TP, 0) == 0
 
     with_store(tmp_path, deleted_and_made)
+
+
+@pytest.mark.parametrize("flush_messages", [1, 2])
+def test_the_flushed_mark_goes_before_the_first_append_without_an_fsync(
+    tmp_path: Path, flush_messages: int
+) -> None:
+    async def appended(one: Opened) -> None:
+        one.directory.write_flushed_mark(BrokerEpoch(1))
+        one.perform(persist_state(1, TP))
+        await one.until(lambda: one.persisted == [1], "state on disk")
+        one.perform(replace(created(TP), settings=TopicSettings(flush_messages=flush_messages)))
+        assert one.directory.read_flushed_mark() == 1
+        fetched = record_batch.read_fetched(batch([b"v"], leader_epoch=0))
+        one.perform(AppendAsFollower(tp=TP, records=RecordsHandle(fetched), batch_count=1))
+        assert one.directory.read_flushed_mark() == (1 if flush_messages == 1 else None)
+        assert one.store.logs[TP].recovery_point == (1 if flush_messages == 1 else 0)
+
+    with_store(tmp_path, appended)
 
 
 def test_a_state_file_that_cannot_be_written_is_reported_and_makes_the_stop_fail(

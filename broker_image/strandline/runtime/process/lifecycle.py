@@ -44,6 +44,7 @@ from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
 from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log.data_directory import BrokerState, DataDirectory, read_boot_id
+from strandline.log.mount_identity import mount_identity
 from strandline.log_fields import fields
 from strandline.model import GRPC_LISTENER, INTERNAL_LISTENER, BrokerEpoch, Endpoint, Registration
 from strandline.runtime.event_loop.begun_tasks import end_all
@@ -208,6 +209,9 @@ class BrokerProcess:
             meta_epoch=meta.broker_epoch if meta else None,
             marker_epoch=directory.read_clean_shutdown_marker(),
             boot_id=read_boot_id(Path(self._config.storage.boot_id_path)),
+            mount=mount_identity(directory.path),
+            meta_mount=meta.mount if meta else "",
+            flushed_epoch=directory.read_flushed_mark(),
             meta_clean_since_epoch=meta.clean_since_epoch if meta else BrokerEpoch(0),
             failed_epoch=directory.read_failed_mark(),
         )
@@ -304,9 +308,13 @@ class BrokerProcess:
         """Run until something ends the process, then stop in order."""
         self._announce(registered)
         registration, directory = registered.registration, registered.loaded.directory
-        # The registration took account of both; the marker goes before the first append.
+        # The registration took account of all three; the marker goes before the first append.
         await asyncio.to_thread(directory.remove_clean_shutdown_marker)
         await asyncio.to_thread(directory.remove_failed_mark)
+        if registered.is_on_disk:
+            await asyncio.to_thread(directory.write_flushed_mark, registration.broker_epoch)
+        else:
+            await asyncio.to_thread(directory.remove_flushed_mark)
         service = self._make_service(context, registration, registered.loaded)
         registration_watch = RegistrationWatch(
             config=self._config, store=context.store, registered=registered

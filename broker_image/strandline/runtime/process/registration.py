@@ -27,6 +27,7 @@ from strandline.start_decision import (
     StartEvidence,
     damaged,
     decide_registration,
+    may_trust_fsync,
 )
 
 PROTOCOL_VERSION: Final = 1
@@ -40,6 +41,8 @@ class Registered:
     registration: Registration
     evidence: StartEvidence
     loaded: LoadedStore
+    is_on_disk: bool
+    """All that the logs hold is on the disk, not only in the page cache."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -92,7 +95,11 @@ class Registrar:
         attempted = self._decision
         if stored and attempted and self._loaded and stored.incarnation == self.incarnation:
             return Registered(
-                stored=found, registration=stored, evidence=attempted.evidence, loaded=self._loaded
+                stored=found,
+                registration=stored,
+                evidence=attempted.evidence,
+                loaded=self._loaded,
+                is_on_disk=False,
             )
         highest = await self.store.highest_entry_epoch(identity.broker_id)
         decision = decide_registration(self.disk, stored, highest_entry_epoch=highest)
@@ -100,7 +107,11 @@ class Registrar:
         registration = self._registration(decision)
         written = await self.store.put_broker_status(found, registration)
         return Registered(
-            stored=written, registration=registration, evidence=decision.evidence, loaded=loaded
+            stored=written,
+            registration=registration,
+            evidence=decision.evidence,
+            loaded=loaded,
+            is_on_disk=may_trust_fsync(self.disk, stored, decision.evidence),
         )
 
     async def _prepare_disk(self, decision: StartDecision) -> tuple[LoadedStore, StartDecision]:
@@ -128,6 +139,7 @@ class Registrar:
                 log_dir_id=self.disk.log_dir_id,
                 broker_epoch=decision.broker_epoch,
                 clean_since_epoch=decision.clean_since_epoch,
+                mount=self.disk.mount,
             )
         )
 

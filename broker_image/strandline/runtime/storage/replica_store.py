@@ -51,7 +51,11 @@ from strandline.log.checkpoint import (
 )
 from strandline.log.data_directory import BrokerState
 from strandline.log.files import sync_folder
-from strandline.log.partition_folder import PartitionMetadataFile, folder_of
+from strandline.log.partition_folder import (
+    UNREADABLE_SUFFIX,
+    PartitionMetadataFile,
+    folder_of,
+)
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import ClientBatch, FetchedBatches
 from strandline.log.reserve import give_up_reserve
@@ -184,14 +188,14 @@ class ReplicaStore:
         """Perform one disk effect; StorageError means it counts as not done."""
         match effect:
             case AppendAsLeader():
-                self.logs[effect.tp].append_as_leader(
+                self._log_to_append(effect.tp).append_as_leader(
                     _held(effect.records, ClientBatch),
                     base_offset=effect.base_offset,
                     leader_epoch=effect.leader_epoch,
                 )
                 self._flusher.after_append(effect.tp)
             case AppendAsFollower():
-                self.logs[effect.tp].append_as_follower(
+                self._log_to_append(effect.tp).append_as_follower(
                     _held(effect.records, FetchedBatches), batch_count=effect.batch_count
                 )
                 self._flusher.after_append(effect.tp)
@@ -222,6 +226,13 @@ class ReplicaStore:
                 )
             self.logs[effect.tp] = self._made.pop(effect.tp)
         self.logs[effect.tp].apply_settings(effect.settings)
+
+    def _log_to_append(self, tp: TopicPartition) -> PartitionLog:
+        """Return a log; before the first append without an fsync, the flushed mark goes."""
+        log = self.logs[tp]
+        if self._directory.has_flushed_mark and not log.flushes_every_append:
+            self._directory.remove_flushed_mark()
+        return log
 
     def _truncate(self, effect: TruncateTo) -> None:
         log = self.logs[effect.tp]
@@ -349,9 +360,13 @@ class ReplicaStore:
         self._directory.write_state(BrokerState(controller_epoch=epoch, partitions=partitions))
 
     def _move_to_trash(self, deleted: list[TopicPartition]) -> None:
-        """Move folders to the trash, also of replicas that no start could load."""
-        folders = [folder_of(self.root, tp) for tp in deleted]
-        self._trash.put(folders, now_ms=self._wall_time_us() // 1000)
+        """Move folders to the trash, also those that a start could not open and kept aside."""
+        now_ms = self._wall_time_us() // 1000
+        for folder in (folder_of(self.root, tp) for tp in deleted):
+            self._trash.put([folder], now_ms=now_ms)
+            for kept in sorted(self.root.glob(f"{folder.name}{UNREADABLE_SUFFIX}.*")):
+                kept.rename(folder)
+                self._trash.put([folder], now_ms=now_ms)
 
     def _make_logs(
         self, wanted: Mapping[TopicPartition, PartitionMetadataFile]
