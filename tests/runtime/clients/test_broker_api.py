@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -13,7 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from strandline import component_settings
-from strandline.broker_interface import ConsumerFetchPartition, ProducePartition
+from strandline.broker_interface import ProducePartition
 from strandline.config.replication import ReplicationConfig
 from strandline.config.storage import ConsumerReadConfig, StorageConfig
 from strandline.config.timing import TimingConfig
@@ -237,10 +236,6 @@ class Node:
         ]
         responses = [await each for each in awaited]
         return [response[0].error for response in responses]
-
-
-async def admit_at_once(_size_bytes: int) -> bool:
-    return False
 
 
 def _fail(error: Exception) -> NoReturn:
@@ -475,27 +470,6 @@ def _produce_to(node: Node, topic: str, partitions: int) -> None:
         for each in range(partitions)
     ]
     node.broker_api.produce(sent, acks=Acks.ALL, timeout_ms=LIMIT_MS, codec_max=4)
-
-
-@pytest.mark.parametrize("keep_bytes", [0, 40], ids=["short", "cut header"])
-def test_a_read_that_fails_ends_the_leadership(tmp_path: Path, keep_bytes: int) -> None:
-    """Else consumers fail for ever while this broker goes on leading."""
-
-    async def scenario(node: Node) -> None:
-        await node.apply_state(ME, 0)
-        assert await node.send(0) == [NONE]
-        os.truncate(node.segment, keep_bytes)
-        wanted = ConsumerFetchPartition(
-            topic_name=TOPIC, partition=0, fetch_offset=0, max_bytes=1 << 20
-        )
-        (found,) = await node.broker_api.fetch(
-            [wanted], max_wait_ms=0, min_bytes=1, max_bytes=99, admit=admit_at_once
-        )
-        assert (found.error, found.records) == (ErrorCode.KAFKA_STORAGE_ERROR, ())
-        assert [str(failure).split(": ", 1)[1] for failure in node.failures] == ["read: EIO"]
-        assert await node.send(2) == [ErrorCode.KAFKA_STORAGE_ERROR]
-
-    with_node(tmp_path, scenario)
 
 
 def test_a_full_volume_refuses_new_batches_and_knows_old_ones(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from strandline.config.storage import ConsumerReadConfig
 from strandline.errors import ErrorCode
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import read_fetched
-from tests.runtime.clients.test_broker_api import ME, TOPIC, TP, Node, with_node
+from tests.runtime.clients.test_broker_api import ME, NONE, TOPIC, TP, Node, with_node
 from tests.support.eventually import aeventually
 
 LIMIT_MS = 5_000
@@ -245,3 +245,27 @@ def test_more_bytes_than_may_come_are_not_waited_for(
         assert fetched.records
 
     with_node(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("keep_bytes", [0, 40], ids=["short", "cut header"])
+@pytest.mark.parametrize("reads", [ConsumerReadConfig(), IN_THREADS], ids=["loop", "thread"])
+def test_a_read_that_fails_ends_the_leadership(
+    tmp_path: Path, keep_bytes: int, reads: ConsumerReadConfig
+) -> None:
+    """Else consumers fail for ever while this broker goes on leading."""
+
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        assert await node.send(0) == [NONE]
+        os.truncate(node.segment, keep_bytes)
+        wanted = ConsumerFetchPartition(
+            topic_name=TOPIC, partition=0, fetch_offset=0, max_bytes=1 << 20
+        )
+        (found,) = await node.broker_api.fetch(
+            [wanted], max_wait_ms=0, min_bytes=1, max_bytes=99, admit=admit_at_once
+        )
+        assert (found.error, found.records) == (ErrorCode.KAFKA_STORAGE_ERROR, ())
+        assert [str(failure).split(": ", 1)[1] for failure in node.failures] == ["read: EIO"]
+        assert await node.send(2) == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+    with_node(tmp_path, scenario, reads)
