@@ -29,7 +29,8 @@ class NoTarget(Exception):
 class FaultKind:
     """One kind of fault; the generator draws it `weight` times as often as one of weight 1.
 
-    One of weight 0 is for directed plans alone: drawing it would change the plan of every seed.
+    One of weight 0 is for directed plans, or drawn apart: drawing it among the others would change
+    the plan of every seed.
     One that loses data becomes a crash where the guarantee does not cover another loss.
     """
 
@@ -204,7 +205,7 @@ def api_slow(nemesis: Nemesis, fault: Fault) -> None:
     nemesis.environment.api.hold_back(nemesis.target(fault), nemesis.until_ms(fault))
 
 
-@_kind("volume_full")
+@_kind("volume_full", weight=0)
 def volume_full(nemesis: Nemesis, fault: Fault) -> None:
     """Leave no room for records on the volume of the target; then let it grow."""
     target = nemesis.target(fault)

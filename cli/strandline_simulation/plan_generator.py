@@ -7,6 +7,7 @@ many faults would cut short.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from .nemesis import KINDS, drawn_kinds
@@ -26,7 +27,7 @@ def draw_plan(seed: int) -> Plan:
     heal_at_ms = WARM_UP_MS + prng.randrange(3_500, 6_500)
     faults = _faults(prng, brokers, partitions, heal_at_ms, harsh=harsh)
     producers = prng.randrange(1, 4)
-    return Plan(
+    plan = Plan(
         seed=seed,
         brokers=brokers,
         assignments=tuple(tuple(prng.sample(range(brokers), 3)) for _ in range(partitions)),
@@ -38,6 +39,20 @@ def draw_plan(seed: int) -> Plan:
         produces=_produces(prng, producers, partitions, heal_at_ms),
         consumes=_consumes(prng, partitions, heal_at_ms),
         flushes=prng.random() < 0.2,
+    )
+    # Drawn last: the rest of a plan is what it was before volumes could be full.
+    return replace(plan, faults=plan.faults + _full_volumes(prng, brokers, heal_at_ms))
+
+
+def _full_volumes(prng: Random, brokers: int, heal_at_ms: int) -> tuple[Fault, ...]:
+    """Fill one volume or all at once, in some of the plans."""
+    if prng.random() < 0.6:
+        return ()
+    full = range(brokers) if prng.random() < 0.3 else (prng.randrange(brokers),)
+    at_ms = prng.randrange(WARM_UP_MS, heal_at_ms)
+    for_ms = prng.choice((200, 800, 2_500))
+    return tuple(
+        Fault(at_ms=at_ms, kind="volume_full", target=str(broker), for_ms=for_ms) for broker in full
     )
 
 

@@ -33,10 +33,10 @@ def is_full(error: BaseException) -> bool:
 
 
 def disk_failed(
-    directory: Path, operation: str, error: OSError | CorruptBatch
+    directory: Path, operation: str, error: OSError | CorruptBatch | IndexError
 ) -> LogDirectoryFailed:
     """Make the error that takes a log directory offline: directory, operation, errno name."""
-    if isinstance(error, CorruptBatch):
+    if not isinstance(error, OSError):
         return LogDirectoryFailed(f"{directory}: {operation}: {error}")
     name = errno.errorcode.get(error.errno or 0, type(error).__name__)
     kind = LogDirectoryFull if is_full(error) else LogDirectoryFailed

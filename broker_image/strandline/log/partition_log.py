@@ -453,7 +453,7 @@ class PartitionLog:
         if isinstance(read.error, OSError | CorruptBatch):
             raise self._fail("read", read.error) from read.error
         if read.error is not None:
-            raise read.error
+            raise self._fail("read", read.error) from read.error
         for segment, index in read.loaded:
             segment.adopt_index(index)
         return read.records
@@ -501,7 +501,9 @@ class PartitionLog:
         if self._failure is not None:
             raise self._failure
 
-    def _fail(self, operation: str, error: OSError | CorruptBatch) -> LogDirectoryFailed:
+    def _fail(
+        self, operation: str, error: OSError | CorruptBatch | IndexError
+    ) -> LogDirectoryFailed:
         """Remember the first failure: from then on the log refuses changes."""
         self._failure = self._failure or disk_failed(self.folder, operation, error)
         return self._failure

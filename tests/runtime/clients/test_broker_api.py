@@ -93,6 +93,9 @@ class Node:
         )
         clock = Clock()
         self._looked_ms = 0
+        self.space = DiskSpace(
+            folder, fill_max=0.5, now_ms=lambda: self._looked_ms, on_change=lambda _: None
+        )
         self._driver: Driver[Event, Effect] = Driver(
             self._replicas,
             perform=self._perform,

@@ -181,8 +181,9 @@ class BrokerProcess:
         registrar = self._registrar(context, directory, disk, state)
         try:
             registered = await self._unless_stopped(registrar.register())
-        except LogDirectoryFailed:
-            await record_failure(directory, context.store, self._config)
+        except LogDirectoryFailed as error:
+            if not isinstance(error, LogDirectoryFull):
+                await record_failure(directory, context.store, self._config)
             raise
         if registered is None:
             _log.info("stopped before registration")
