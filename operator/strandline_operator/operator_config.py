@@ -37,7 +37,7 @@ them the next pass creates it to be recovered, never as new."""
 CREATE_BACKOFF: Final = Backoff(first_ms=100, max_ms=2_000)
 """Pauses between these tries."""
 LEASE_TIMING: Final = LeaseTiming(
-    lease_duration_ms=15_000, renew_deadline_ms=10_000, retry_period_ms=2_000
+    lease_duration_ms=15_000, renew_deadline_ms=10_000, retry_period_ms=2_000, probe_deadline_ms=0
 )
 """The operator's Lease, as Kubernetes' own controllers keep theirs. A second operator works at
 least 15 s after the last renewal of one that died, and at once after one that ended."""

@@ -18,7 +18,7 @@ from typing import Any
 from strandline.config.kubernetes import KubernetesConfig
 from strandline.controller.effects import ReadLease, WriteLease
 from strandline.controller.lease_election import LeaseEffect, LeaseElector
-from strandline.controller.lease_observation import LeaseLost, LeaseWon, MayTake
+from strandline.controller.lease_observation import HolderSilent, LeaseLost, LeaseWon, MayTake
 from strandline.controller.store_events import LeaseResponseReceived, StoreOutcome
 from strandline.errors import CoordinationError, StoreConflict, StoreUnavailable
 from strandline.kube.api import ApiClient
@@ -93,6 +93,9 @@ class OperatorLease:
                     self._call(self._write(request_id, lease))
                 case MayTake():
                     self._perform(self._elector.take(ControllerEpoch(0), _now_ms()))
+                case HolderSilent():
+                    # Of brokers alone: no operator is probed.
+                    continue
                 case LeaseWon():
                     self._holds, self._told_holder = True, ""
                     _log.info("operator lease held", extra=fields(lease=NAME))
