@@ -95,6 +95,9 @@ class OperatorLease:
                     pass  # no probe of another operator: its Lease alone decides
                 case MayTake():
                     self._perform(self._elector.take(ControllerEpoch(0), _now_ms()))
+                case HolderSilent():
+                    # Of brokers alone: no operator is probed.
+                    continue
                 case LeaseWon():
                     self._holds, self._told_holder = True, ""
                     _log.info("operator lease held", extra=fields(lease=NAME))
