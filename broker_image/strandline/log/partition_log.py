@@ -453,7 +453,7 @@ class PartitionLog:
         if isinstance(read.error, OSError | CorruptBatch):
             raise self._fail("read", read.error) from read.error
         if read.error is not None:
-            raise self._fail("read", read.error) from read.error
+            raise read.error
         for segment, index in read.loaded:
             segment.adopt_index(index)
         return read.records
