@@ -87,7 +87,7 @@ class PartitionState:
     leader is NO_LEADER or the broker_id of one entry of isr; isr is empty only
     without a leader; partition_epoch rises by one with each committed change and
     leader_epoch with each change of leader. eligible_leaders (ELR) left the isr while it was
-    going below min_insync_replicas: what is committed since, they have (ADR 0033). It is empty
+    going below min_insync_replicas: what is committed since, they have (ADR 0030). It is empty
     unless isr has fewer members than min_insync_replicas, and shares no broker with isr.
     """
 

@@ -147,7 +147,7 @@ class SimulatedDisk:
     state_writes: list[PersistState] = field(default_factory=list)
     unclean_up_to_epoch: BrokerEpoch = BrokerEpoch(-1)
     is_full: bool = False
-    """Whether there is no room for records; state and checkpoints have theirs (ADR 0024)."""
+    """Whether there is no room for records; state and checkpoints have theirs (ADR 0023)."""
 
     def fill(self) -> None:
         """Have no room for records."""

@@ -6,7 +6,7 @@
     PREDECESSORS  an earlier cluster of our name controls it ---> waited for
     FOREIGN       anything else --------------------------------> refused, never touched
 
-A cluster with topics controls nothing, and no cluster controls Brokers (ADR 0036).
+A cluster with topics controls nothing, and no cluster controls Brokers (ADR 0033).
 
 Pure; called by `observe` for each object of a snapshot.
 """

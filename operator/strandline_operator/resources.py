@@ -2,7 +2,7 @@
 
 Called by `plan`, and by `apply` for Events. The objects of a BrokerCluster carry its name as a
 label. It owns them, so that they go with it, only while it has no topics; it never owns Brokers,
-whose registrations live as long as the volumes (ADR 0036).
+whose registrations live as long as the volumes (ADR 0033).
 """
 
 from __future__ import annotations

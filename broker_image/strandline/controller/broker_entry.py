@@ -8,7 +8,7 @@
                                         '-- proved dead -----> Dead <-'-----'
 
 Awaited becomes WithoutSession, and goes where Awaited goes, when the process still responds to a
-probe after a whole session timeout: it lives, and leads only where no other replica can (ADR 0031).
+probe after a whole session timeout: it lives, and leads only where no other replica can (ADR 0028).
 
 A registration with a higher broker epoch leads from every state to Awaited: the former process has
 ended (KIP-380). Awaited and InSession count as live; `liveness` says what proves a broker dead.

@@ -132,7 +132,7 @@ class Introduction:
 class ProbeBroker:
     """Ask the gRPC listener for its incarnation; `ProbeResponseReceived` within deadline_ms.
 
-    With an introduction the probed process may open its session without the API server (ADR 0031).
+    With an introduction the probed process may open its session without the API server (ADR 0028).
     """
 
     request_id: int

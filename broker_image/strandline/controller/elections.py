@@ -6,7 +6,7 @@ return None when nothing must change: a new controller writes only what must cha
 An ISR entry (id, e) is in sync iff cleanSince <= e <= brokerEpoch of that broker. The controller
 drops entries known dead or known to have lost data, gives an elected leader's entry its present
 epoch, and keeps all others, also those of unknown brokers. Without an available ISR member it
-elects an eligible leader, which is then the whole ISR (ADR 0033).
+elects an eligible leader, which is then the whole ISR (ADR 0030).
 Source: Kafka PartitionLeaderElectionAlgorithms; KAFKA-708 for the last ISR member; ADR 0002.
 """
 
@@ -66,7 +66,7 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
 
     All assigned brokers in session form the ISR; the first of them leads. A partition that a broker
     has on disk, or was told of, is lost, not new (ADR 0004). Any other that must be recovered waits
-    for all its brokers (ADR 0035).
+    for all its brokers (ADR 0032).
     """
     topic = inputs.topic
     configured = 1 if topic is None else topic.min_insync_replicas
@@ -156,7 +156,7 @@ def effective_min_isr(state: PartitionState, topic: StoredTopic | None) -> int:
 def _decide_led(state: PartitionState, inputs: ElectionInput) -> ElectionDecision | None:
     """Move a leader that leaves, is full, or that no message reaches; else shrink, follow settings.
 
-    The last one stays where a move would put the partition under min ISR (ADR 0031).
+    The last one stays where a move would put the partition under min ISR (ADR 0028).
     """
     leader, successor = inputs.brokers.get(state.leader), choose_leader(state, inputs.brokers)
     if isinstance(leader, Live) and leader.shutting_down:

@@ -3,7 +3,7 @@
 Pure; every status that the controller writes takes its ELR from here. Under min ISR a leader's
 high watermark stands still. So a member that leaves an ISR which then has fewer than min ISR
 members keeps everything that is committed, as long as the ISR stays below and its log loses
-nothing (ADR 0033).
+nothing (ADR 0030).
 Source: KIP-966; Kafka PartitionChangeBuilder.
 """
 

@@ -4,7 +4,7 @@
 A stopped process still accepts TCP, so silence proves nothing before the session timeout; a
 response then restarts that timeout. A probe of a broker without a session introduces this
 controller; a broker that responds and opens no session for a whole timeout loses its leaderships
-(ADR 0031). `Brokers` keeps the verdicts.
+(ADR 0028). `Brokers` keeps the verdicts.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Liveness:
         return None
 
     def on_silent_holder(self, holder: SilentHolder, now_ms: int) -> BrokerDead | None:
-        """Judge the former controller: its Lease ran out, and a probe failed (ADR 0031)."""
+        """Judge the former controller: its Lease ran out, and a probe failed (ADR 0028)."""
         entry = self._brokers.entries.get(holder.identity.broker_id)
         if not isinstance(entry, Awaited):
             return None

@@ -1,7 +1,7 @@
 """Whether a partition whose object was lost may begin anew: only if no broker has data of it.
 
 Pure functions over the brokers in session; `elections` calls them. What a broker reported before
-the controller saw the object proves nothing: the broker may have got data since (ADR 0035).
+the controller saw the object proves nothing: the broker may have got data since (ADR 0032).
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ class PartitionEntry:
                 return None
 
     def _judge_read(self, partition: StoredPartition | None, accepted: KnownEpochs) -> None:
-        """Take a state for lost that a quorum read shows below what brokers accepted (ADR 0032)."""
+        """Take a state for lost that a quorum read shows below what brokers accepted (ADR 0029)."""
         if partition is None or partition.tp != self.stored.tp or partition.state is None:
             return
         if is_behind(partition.state, accepted):

@@ -82,7 +82,7 @@ def is_behind(state: PartitionState, accepted: KnownEpochs) -> bool:
     """Tell whether brokers have accepted a state newer than the stored one.
 
     Each state is stored before a broker hears of it: unless the read of the store is older than the
-    report, the store went back to a backup. Its ISR is old, too, and elects no leader (ADR 0032).
+    report, the store went back to a backup. Its ISR is old, too, and elects no leader (ADR 0029).
     """
     return (
         accepted.leader_epoch > state.leader_epoch

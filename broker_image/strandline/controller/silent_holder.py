@@ -2,7 +2,7 @@
 
 Used by `controller_election`. A frozen process renews no Lease and responds to no probe. The
 candidate probes it shortly before the Lease runs out, so that a new controller need not wait for a
-session timeout of its own (ADR 0031). The silence counts only if the Lease is taken at the first
+session timeout of its own (ADR 0028). The silence counts only if the Lease is taken at the first
 try: a candidate that could not read the store may have missed renewals.
 """
 

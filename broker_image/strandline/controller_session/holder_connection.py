@@ -156,7 +156,7 @@ class HolderConnection:
         return [] if self.is_open else self.on_holder_observed(identity)
 
     def on_introduced(self, found: Introduction, now_ms: int) -> list[Effect]:
-        """Dial the controller that says it has no session with this broker (ADR 0031).
+        """Dial the controller that says it has no session with this broker (ADR 0028).
 
         An open session ends only for a controller of a higher epoch than this broker has obeyed.
         """

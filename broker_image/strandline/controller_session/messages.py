@@ -86,7 +86,7 @@ class Hello:
 class Heartbeat:
     """This broker is alive; hosted is None unless a hosted report is due.
 
-    is_full: this broker refuses records of clients, for its volume has no room (ADR 0024).
+    is_full: this broker refuses records of clients, for its volume has no room (ADR 0023).
     """
 
     broker_epoch: BrokerEpoch

@@ -7,7 +7,7 @@ to a position: all of it once it is sealed, a part while it is written.
 A flush writes a summary after the fsync of what it covers, and before the recovery point passes
 its end. A load trusts it if it is unchanged, the recovery point has reached its end, the segment
 holds at least the bytes that it covers, and the index file is the one that it was written with.
-Otherwise the load walks the segment (ADR 0026). A cut of the segment removes it.
+Otherwise the load walks the segment (ADR 0025). A cut of the segment removes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The trash of a data directory: deleted logs, kept for a while (ADR 0025).
+"""The trash of a data directory: deleted logs, kept for a while (ADR 0024).
 
 `<data dir>/trash/<topicId>-<partition>.<ms>` is the folder of a log, whole, deleted at that time
 since 1970; partition.metadata inside it holds the topic's name. The suffix `.removing` marks a

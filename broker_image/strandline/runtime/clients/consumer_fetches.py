@@ -4,7 +4,7 @@ Used by `broker_api`. A fetch waits until enough bytes lie below the high waterm
 the logs' indexes tell how many, and no record is read for it. The read happens once, at the end, in
 a thread: a page that is not in memory costs milliseconds, and the event loop has none to give. Only
 a small read of what was written last stays on the event loop, because the page cache holds that,
-and a hand-over to a thread costs more than the read (ADR 0030).
+and a hand-over to a thread costs more than the read (ADR 0027).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether the volume of the data directory has room for more records (ADR 0024).
+"""Whether the volume of the data directory has room for more records (ADR 0023).
 
 The edges ask before the core sees a record: the core's log end moves before the disk is written, so
 a refusal after that ends the process. Clients are refused first, above `log.dir.fill.max`.

@@ -1,7 +1,7 @@
 """Brings logs to disk off the event loop, and makes the producer states of cut logs anew.
 
 Run by `ReplicaStore` as two of its tasks. A log is flushed soon after each roll, and every
-`log.flush.offset.checkpoint.interval.ms` if it was written (ADR 0026).
+`log.flush.offset.checkpoint.interval.ms` if it was written (ADR 0025).
 """
 
 from __future__ import annotations
