@@ -91,8 +91,6 @@ class OperatorLease:
                     self._call(self._read(request_id))
                 case WriteLease(request_id=request_id, lease=lease):
                     self._call(self._write(request_id, lease))
-                case HolderSilent():
-                    pass  # no probe of another operator: its Lease alone decides
                 case MayTake():
                     self._perform(self._elector.take(ControllerEpoch(0), _now_ms()))
                 case HolderSilent():
