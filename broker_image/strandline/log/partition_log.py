@@ -2,13 +2,11 @@
 
 Called by `runtime` on its event loop: calls are synchronous and short, and one thread makes them
 all. What other threads do is begun and ended there: `part` and `finish_read`, `begin_flush` and
-`end_flush`, `rebuild` and `end_rebuild`; in between they may run while the log goes on. The caller
-decides what to append and where to cut, and has checked the batches (`record_batch`).
+`end_flush`, `rebuild` and `end_rebuild`. The caller decides what to append and where to cut.
 
 Invariants: batches are contiguous from log start to log end; leader epochs never fall;
-`recovery_point <= log_end_offset`, and everything below it was fsynced. After one failed
-write or fsync the log refuses every further change: the log cannot know which pages the kernel
-still holds, and a second fsync would succeed for pages that the kernel has dropped.
+`recovery_point <= log_end_offset`, and everything below it was fsynced. After one failed write or
+fsync the log refuses every further change: a second fsync would succeed for dropped pages.
 
 Source: Kafka UnifiedLog, LocalLog.
 """
@@ -26,7 +24,6 @@ from strandline.core.events import SequenceCheck
 from strandline.errors import (
     CorruptBatch,
     ErrorCode,
-    InvariantViolation,
     LogDirectoryFailed,
     LogDirectoryFull,
     ProtocolError,
@@ -45,7 +42,14 @@ from .partition_folder import (
     write_metadata,
 )
 from .producer_state import ProducerState
-from .record_batch import BatchHeader, ClientBatch, FetchedBatches, check_client_batch, stamp
+from .record_batch import (
+    BatchHeader,
+    ClientBatch,
+    FetchedBatches,
+    check_client_batch,
+    check_follows,
+    stamp,
+)
 from .segment import Segment
 from .segment_part import LogPart, LogRead
 from .segment_summary import SegmentSummary
@@ -239,7 +243,7 @@ class PartitionLog:
     ) -> None:
         """Append one checked batch, stamped with its offset and epoch, in one write."""
         header = batch.header._replace(base_offset=base_offset, leader_epoch=leader_epoch)
-        self._check_next(header, self.log_end_offset, self._last_epoch)
+        check_follows(header, self.log_end_offset, self._last_epoch, self.tp)
         self._append(stamp(header, batch.buffer), [header])
         self._flush_if_due()
 
@@ -251,7 +255,7 @@ class PartitionLog:
         headers = batches.headers[:batch_count]
         next_offset, last_epoch = self.log_end_offset, self._last_epoch
         for header in headers:
-            self._check_next(header, next_offset, last_epoch)
+            check_follows(header, next_offset, last_epoch, self.tp)
             next_offset, last_epoch = header.next_offset, header.leader_epoch
         view, start = memoryview(batches.buffer), 0
         for part, size in self._segments.split(
@@ -260,17 +264,6 @@ class PartitionLog:
             self._append([view[start : start + size]], part)
             start += size
         self._flush_if_due()
-
-    def _check_next(self, header: BatchHeader, next_offset: int, last_epoch: int) -> None:
-        if header.base_offset != next_offset or header.leader_epoch < last_epoch:
-            raise InvariantViolation(
-                "a batch is appended at the log end, under the present epoch",
-                base_offset=header.base_offset,
-                log_end_offset=next_offset,
-                leader_epoch=header.leader_epoch,
-                last_epoch=last_epoch,
-                partition=str(self.tp),
-            )
 
     def _append(self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader]) -> None:
         """Write, then note the batches: the state in memory never precedes the disk."""
@@ -288,9 +281,8 @@ class PartitionLog:
 
     def _summarise(self, segment: Segment) -> SegmentSummary | None:
         """Return the summary of the last segment; None while producers are made anew."""
-        if self.rebuild is not None:
-            return None
-        return segment.summarise(self._epochs, self._producers)
+        unknown = self.rebuild is not None
+        return None if unknown else segment.summarise(self._epochs, self._producers)
 
     def _adopt(self, summary: SegmentSummary) -> None:
         """Take what a summary says of the batches that a load does not walk."""
@@ -350,26 +342,25 @@ class PartitionLog:
 
     def fail(self, error: LogDirectoryFailed | CorruptBatch) -> LogDirectoryFailed:
         """Fail the log because work off this thread failed; return the first failure."""
-        if isinstance(error, CorruptBatch):
-            error = disk_failed(self.folder, "walk", error)
-        self._failure = self._failure or error
+        failed = (
+            disk_failed(self.folder, "walk", error) if isinstance(error, CorruptBatch) else error
+        )
+        self._failure = self._failure or failed
         return self._failure
 
     def end_rebuild(self, rebuild: ProducerRebuild, producers: ProducerState) -> None:
         """Take the producer state that a rebuild made, unless the log was cut again."""
-        if self.rebuild is not rebuild:
-            return
-        for header in self._since_cut:
-            producers.record(header)
-        self._producers, self.rebuild = producers, None
-        self._since_cut.clear()
+        if self.rebuild is rebuild:
+            for header in self._since_cut:
+                producers.record(header)
+            self._producers, self.rebuild = producers, None
+            self._since_cut.clear()
 
     def truncate_to(self, offset: int) -> int:
         """Keep offsets below `offset`; a batch that contains `offset` is removed whole.
 
-        Epochs and producers are cut too; if the log may hold older batches of a producer that lost
-        one, `rebuild` finds them. An offset below the log start empties the log, which
-        then begins there.
+        Epochs and producers are cut too; `rebuild` finds older batches of a producer that lost
+        one. An offset below the log start empties the log, which then begins there.
 
         Returns: the new log end offset; it is below `offset` if a batch contained `offset`
         """

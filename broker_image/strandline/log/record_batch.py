@@ -17,8 +17,8 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from strandline.broker_interface import Buffer
-from strandline.errors import CorruptBatch, ErrorCode, ProtocolError
-from strandline.model import BatchSpan, LeaderEpoch
+from strandline.errors import CorruptBatch, ErrorCode, InvariantViolation, ProtocolError
+from strandline.model import BatchSpan, LeaderEpoch, TopicPartition
 
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
@@ -243,3 +243,18 @@ def stamp(header: BatchHeader, buffer: Buffer) -> list[Buffer]:
     """Return a batch with the header's offset and epoch: a new prefix and a view of the rest."""
     prefix = _STAMP.pack(header.base_offset, header.length, header.leader_epoch)
     return [prefix, memoryview(buffer)[STAMP_BYTES:]]
+
+
+def check_follows(
+    header: BatchHeader, next_offset: int, last_epoch: int, tp: TopicPartition
+) -> None:
+    """Stop the broker if a batch does not lie at the log end, under the last epoch or a later."""
+    if header.base_offset != next_offset or header.leader_epoch < last_epoch:
+        raise InvariantViolation(
+            "a batch is appended at the log end, under the present epoch",
+            base_offset=header.base_offset,
+            log_end_offset=next_offset,
+            leader_epoch=header.leader_epoch,
+            last_epoch=last_epoch,
+            partition=str(tp),
+        )

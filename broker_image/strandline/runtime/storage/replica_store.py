@@ -52,20 +52,18 @@ from strandline.log.checkpoint import (
 from strandline.log.data_directory import BrokerState
 from strandline.log.files import sync_folder
 from strandline.log.partition_folder import (
-    UNREADABLE_SUFFIX,
     PartitionMetadataFile,
-    folder_of,
 )
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import ClientBatch, FetchedBatches
 from strandline.log.reserve import give_up_reserve
-from strandline.log.trash import Trash, TrashLimits
 from strandline.log_fields import fields
 from strandline.model import ControllerEpoch, EpochStart, TopicPartition, TopicSettings
 
 from .loaded_store import LoadedStore
 from .log_flusher import LogFlusher
 from .store_threads import StoreThreads
+from .trash_keeper import TrashKeeper
 
 Checked = TypeVar("Checked", ClientBatch, FetchedBatches)
 SPACE_RETRY_SECONDS: Final = 1.0
@@ -99,7 +97,6 @@ class ReplicaStore:
     ) -> None:
         self._directory = loaded.directory
         self._environment = loaded.environment
-        self._wall_time_us = wall_time_us
         self._on_persisted = on_persisted
         self._on_failure = on_failure
         self._controller_epoch = loaded.state.controller_epoch
@@ -120,20 +117,11 @@ class ReplicaStore:
         """Logs whose recovery point on disk lies above their end and is yet to be lowered."""
         self._cut_being_written: set[TopicPartition] = set()
         self._after_cuts: list[Callable[[], None]] = []
-        self._config = config
-        self._trash = Trash(
-            loaded.directory.path,
-            TrashLimits(
-                retention_ms=config.trash_retention_ms,
-                retention_bytes=config.trash_retention_bytes,
-            ),
-        )
-        self._trash_lock = asyncio.Lock()
         self._state_wake = asyncio.Event()
         self._checkpoint_wake = asyncio.Event()
-        self._trash_wake = asyncio.Event()
         self._stopping = False
         self._threads = StoreThreads(loaded.directory.path)
+        self._trash = TrashKeeper(loaded.directory.path, config, self._threads, wall_time_us)
         self._tasks: list[asyncio.Task[None]] = []
         self.logs: dict[TopicPartition, PartitionLog] = dict(loaded.found.logs)
         self._recovery_points: Mapping[TopicPartition, int] = {
@@ -172,7 +160,7 @@ class ReplicaStore:
             asyncio.create_task(
                 self._run(self._flusher.rebuild_producers()), name="producer rebuilder"
             ),
-            asyncio.create_task(self._run(self._clean_trash()), name="trash cleaner"),
+            asyncio.create_task(self._run(self._trash.run()), name="trash cleaner"),
         ]
         for task in self._tasks:
             task.add_done_callback(_raise_unexpected)
@@ -325,8 +313,7 @@ class ReplicaStore:
             await self._once_there_is_space(self._write_recovery_points)
         await self._persist(epoch, kept)
         if deleted:
-            await self._threads.run(self._move_to_trash, sorted(deleted))
-            self._trash_wake.set()
+            await self._trash.put(sorted(deleted))
         if len(kept) < len(persisted):
             # A replica was deleted and is made again: the state file forgot it in between.
             await self._persist(epoch, persisted)
@@ -358,15 +345,6 @@ class ReplicaStore:
         self, epoch: ControllerEpoch, partitions: Mapping[TopicPartition, PersistedPartition]
     ) -> None:
         self._directory.write_state(BrokerState(controller_epoch=epoch, partitions=partitions))
-
-    def _move_to_trash(self, deleted: list[TopicPartition]) -> None:
-        """Move folders to the trash, also those that a start could not open and kept aside."""
-        now_ms = self._wall_time_us() // 1000
-        for folder in (folder_of(self.root, tp) for tp in deleted):
-            self._trash.put([folder], now_ms=now_ms)
-            for kept in sorted(self.root.glob(f"{folder.name}{UNREADABLE_SUFFIX}.*")):
-                kept.rename(folder)
-                self._trash.put([folder], now_ms=now_ms)
 
     def _make_logs(
         self, wanted: Mapping[TopicPartition, PartitionMetadataFile]
@@ -439,25 +417,7 @@ class ReplicaStore:
                 sync_folder(folder)
         RecoveryPointCheckpoint(self.root).write(recovery_points)
 
-    # --- the trash task -------------------------------------------------------------------
-
-    async def _clean_trash(self) -> None:
-        interval_seconds = self._config.trash_check_interval_ms / 1000
-        while not self._stopping:
-            async with self._trash_lock:
-                removed = await self._threads.run(
-                    self._trash.clean,
-                    now_ms=self._wall_time_us() // 1000,
-                    stopping=lambda: self._stopping,
-                )
-            for log in removed:
-                _log.info(
-                    "deleted log removed from the trash",
-                    extra=fields(partition=str(log.tp), deleted_at_ms=log.deleted_at_ms),
-                )
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._trash_wake.wait(), interval_seconds)
-            self._trash_wake.clear()
+    # --- the trash -----------------------------------------------------------------------
 
     async def restore_from_trash(self, tp: TopicPartition) -> PartitionLog:
         """Bring the newest deleted log of a partition back and load it, every byte checked.
@@ -469,8 +429,7 @@ class ReplicaStore:
             raise ProtocolError(
                 ErrorCode.TOPIC_ALREADY_EXISTS, problem="has a log", partition=str(tp)
             )
-        async with self._trash_lock:
-            folder = await self._threads.run(self._trash.restore, tp)
+        folder = await self._trash.restore(tp)
         log = self.logs[tp] = await self._threads.run(
             PartitionLog.open,
             folder,
@@ -488,8 +447,9 @@ class ReplicaStore:
         """
         self._stopping = True
         self._flusher.stop()
-        for wake in (self._state_wake, self._checkpoint_wake, self._trash_wake):
-            wake.set()
+        self._trash.stop()
+        self._state_wake.set()
+        self._checkpoint_wake.set()
         await asyncio.gather(*self._tasks)
         await self._write_state()
         self._high_watermarks = high_watermarks

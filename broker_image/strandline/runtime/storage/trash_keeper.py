@@ -1,0 +1,98 @@
+"""The trash of a data directory: deleted logs go there, and in time from there.
+
+Run by `ReplicaStore` as one of its tasks (ADR 0024).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from strandline.config.storage import StorageConfig
+from strandline.log.partition_folder import UNREADABLE_SUFFIX, folder_of
+from strandline.log.trash import Trash, TrashLimits
+from strandline.log_fields import fields
+from strandline.model import TopicPartition
+
+from .store_threads import StoreThreads
+
+_log = logging.getLogger(__name__)
+
+
+class TrashKeeper:
+    """Moves folders into the trash and back, and removes what lay there for too long."""
+
+    def __init__(
+        self,
+        root: Path,
+        config: StorageConfig,
+        threads: StoreThreads,
+        wall_time_us: Callable[[], int],
+    ) -> None:
+        self._root = root
+        self._threads = threads
+        self._wall_time_us = wall_time_us
+        self._interval_seconds = config.trash_check_interval_ms / 1000
+        self._trash = Trash(
+            root,
+            TrashLimits(
+                retention_ms=config.trash_retention_ms,
+                retention_bytes=config.trash_retention_bytes,
+            ),
+        )
+        self._lock = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._stopping = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of deleted logs, as of the last look at the trash."""
+        return self._trash.size_bytes
+
+    def stop(self) -> None:
+        """Let `run` end soon."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Remove what is too old or too much, now and then."""
+        while not self._stopping:
+            async with self._lock:
+                removed = await self._threads.run(
+                    self._trash.clean,
+                    now_ms=self._wall_time_us() // 1000,
+                    stopping=lambda: self._stopping,
+                )
+            for log in removed:
+                _log.info(
+                    "deleted log removed from the trash",
+                    extra=fields(partition=str(log.tp), deleted_at_ms=log.deleted_at_ms),
+                )
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._interval_seconds)
+            self._wake.clear()
+
+    async def put(self, deleted: Sequence[TopicPartition]) -> None:
+        """Move the folders of deleted replicas to the trash."""
+        await self._threads.run(self._move_to_trash, deleted)
+        self._wake.set()
+
+    def _move_to_trash(self, deleted: Sequence[TopicPartition]) -> None:
+        """Move folders to the trash, also those that a start could not open and kept aside."""
+        now_ms = self._wall_time_us() // 1000
+        for folder in (folder_of(self._root, tp) for tp in deleted):
+            self._trash.put([folder], now_ms=now_ms)
+            for kept in sorted(self._root.glob(f"{folder.name}{UNREADABLE_SUFFIX}.*")):
+                kept.rename(folder)
+                self._trash.put([folder], now_ms=now_ms)
+
+    async def restore(self, tp: TopicPartition) -> Path:
+        """Move the newest deleted log of a partition back, and return its folder.
+
+        Raises:  ProtocolError UNKNOWN_TOPIC_OR_PARTITION if the trash has none
+        """
+        async with self._lock:
+            return await self._threads.run(self._trash.restore, tp)
