@@ -429,7 +429,10 @@ BOUNDS: Final[dict[str, Bounds]] = {
             "maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1),
         },
         "status.minInsyncReplicas": {
-            "minimum": (Also(value=1, others=_NONE_ELIGIBLE), 0),
+            "minimum": (
+                Also(value=1, others=_NONE_ELIGIBLE),
+                Also(value=0, others=_NONE_ELIGIBLE),
+            ),
             "maximum": (9, 10),
         },
         "status.controllerEpoch": {"minimum": (1, 0), "maximum": (_INT31, _INT31 + 1)},
