@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from strandline.controller.elections import STATE_LOST
 from strandline.model import (
     NO_LEADER,
     BrokerEpoch,
@@ -185,6 +186,17 @@ def is_valid_status(old: PartitionState | None, new: PartitionState) -> bool:
     return (
         new.leader_epoch >= old.leader_epoch
         and new.controller_epoch >= old.controller_epoch
-        and (new == old or new.partition_epoch > old.partition_epoch)
+        and (new == old or _is_next(old, new))
         and (new.leader == old.leader or new.leader_epoch != old.leader_epoch)
+    )
+
+
+def _is_next(old: PartitionState, new: PartitionState) -> bool:
+    """Tell whether the epochs rise one by one; the fence of a lost partition may leave some out."""
+    if new.reason == STATE_LOST and new.leader == NO_LEADER:
+        return new.partition_epoch > old.partition_epoch
+    return (
+        new.partition_epoch == old.partition_epoch + 1
+        and new.leader_epoch <= old.leader_epoch + 1
+        and new.controller_epoch <= old.controller_epoch + 1_000_000
     )

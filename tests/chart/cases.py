@@ -310,7 +310,13 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "status.effectiveConfig.flushMessages": {"minimum": (1, 0)},
     },
     "Broker": {
-        "spec.brokerId": {"minimum": (0, -1), "maximum": (99, 100)},
+        "spec.brokerId": {
+            "minimum": (Also(value=0, others={"metadata.name": "more-0"}), -1),
+            "maximum": (
+                Also(value=99, others={"metadata.name": "more-99"}),
+                Also(value=100, others={"metadata.name": "more-100"}),
+            ),
+        },
         "status.brokerEpoch": {"maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1)},
         "status.cleanSinceEpoch": {"minimum": (1, 0)},
         "status.incarnation": {"minLength": ("i", ""), "maxLength": ("i" * 128, "i" * 129)},
@@ -340,7 +346,13 @@ BOUNDS: Final[dict[str, Bounds]] = {
             "pattern": (OTHER_TOPIC_ID, TOPIC_ID.replace("-", "_")),
         },
         "spec.topicName": {"maxLength": ("n" * 249, "n" * 250), "pattern": ("a._-Z9", "a/b")},
-        "spec.partition": {"minimum": (0, -1), "maximum": (999, 1000)},
+        "spec.partition": {
+            "minimum": (0, -1),
+            "maximum": (
+                Also(value=999, others={"metadata.name": "orders-999"}),
+                Also(value=1000, others={"metadata.name": "orders-1000"}),
+            ),
+        },
         "spec.replicas": {"minItems": ([1], []), "maxItems": (_NINE, _TEN)},
         "spec.replicas[]": {"minimum": (0, -1), "maximum": (99, 100)},
         "status.replicas": {

@@ -212,12 +212,27 @@ _BROKER: Final = [
         refused={"status.incarnation": "uid/other"},
         accepted={"status.incarnation": "uid/other", "status.brokerEpoch": 6},
     ),
+    *(
+        Rule(
+            kind="Broker",
+            message="the name of a Broker ends in '-' and spec.brokerId",
+            on=on,
+            refused=refused,
+            accepted={"metadata.labels": {"a": "b"}},
+        )
+        for on, refused in (
+            ("create", {"metadata.name": "demo-2"}),
+            ("create", {"metadata.name": "demo1"}),
+            ("create", {"metadata.name": "demo-11"}),
+            ("spec", {"spec.brokerId": 2}),
+        )
+    ),
     Rule(
         kind="Broker",
-        message="spec.brokerId cannot be changed",
-        on="spec",
-        refused={"spec.brokerId": 2},
-        accepted={"metadata.labels": {"a": "b"}},
+        message="status.brokerEpoch rises by at most 100000 at a time",
+        on="status",
+        refused={"status.brokerEpoch": 100_006},
+        accepted={"status.brokerEpoch": 100_005},
     ),
     Rule(
         kind="Broker",
@@ -233,8 +248,25 @@ _CHANGED_STATUS: Final[list[Manifest]] = [
     {"status.elr": [], "status.elrBrokerEpochs": []},
     {"status.isrBrokerEpochs": [5, 7]},
     {"status.partitionEpoch": 6},
+    {"status.partitionEpoch": 9},
+    {"status.partitionEpoch": (1 << 31) - 1},
     {"status.reason": GONE},
 ]
+_NEXT_EPOCH: Final = (
+    "a changed status raises status.partitionEpoch by one, or by more for a partition with reason "
+    "StateLost and no leader"
+)
+_FENCED: Final[Manifest] = {
+    "status.leader": -1,
+    "status.isr": [],
+    "status.isrBrokerEpochs": [],
+    "status.elr": [],
+    "status.elrBrokerEpochs": [],
+    "status.leaderEpoch": 40,
+    "status.partitionEpoch": 70,
+    "status.reason": "StateLost",
+}
+"""A partition whose object was lost begins above every epoch that its brokers know (ADR 0004)."""
 _ODD_LEADER: Final[list[Manifest]] = [
     {"status.leader": 1},
     {"status.isr": [], "status.isrBrokerEpochs": []},
@@ -265,12 +297,51 @@ _PARTITION: Final = [
     *(
         Rule(
             kind="Partition",
-            message="a changed status needs a higher status.partitionEpoch",
+            message=_NEXT_EPOCH,
             on="status",
             refused=changed,
-            accepted={"status.partitionEpoch": 7},
+            accepted={"status.partitionEpoch": accepted},
         )
         for changed in _CHANGED_STATUS
+        for accepted in (7, 8)
+    ),
+    Rule(
+        kind="Partition",
+        message=_NEXT_EPOCH,
+        on="status",
+        refused={**_FENCED, "status.reason": "NoLiveIsrMember", "status.leaderEpoch": 5},
+        accepted=_FENCED,
+    ),
+    Rule(
+        kind="Partition",
+        message="status.leaderEpoch rises by one at a time, but for a partition with reason "
+        "StateLost and no leader",
+        on="status",
+        refused={"status.leaderEpoch": 6, "status.partitionEpoch": 8},
+        accepted=_FENCED,
+    ),
+    Rule(
+        kind="Partition",
+        message="status.controllerEpoch rises by at most 1000000 at a time",
+        on="status",
+        refused={"status.controllerEpoch": 1_000_006, "status.partitionEpoch": 8},
+        accepted={"status.controllerEpoch": 1_000_005, "status.partitionEpoch": 8},
+    ),
+    *(
+        Rule(
+            kind="Partition",
+            message="the name of a Partition ends in '-' and spec.partition",
+            on=on,
+            refused=refused,
+            accepted={"metadata.labels": {"a": "b"}},
+        )
+        for on, refused in (
+            ("create", {"metadata.name": "orders-1"}),
+            ("create", {"metadata.name": "orders0"}),
+            ("create", {"metadata.name": "orders-00"}),
+            ("create", {"metadata.name": "orders-10"}),
+            ("spec", {"spec.partition": 1}),
+        )
     ),
     *(
         Rule(
@@ -297,7 +368,6 @@ _PARTITION: Final = [
         for field, changed in (
             ("topicId", OTHER_TOPIC_ID),
             ("topicName", "other"),
-            ("partition", 1),
             ("recover", True),
         )
     ),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from strandline.controller.elections import STATE_LOST
 from strandline.model import (
     NO_LEADER,
     BrokerEpoch,
@@ -41,6 +42,21 @@ def test_a_valid_next_status_is_accepted() -> None:
     assert is_valid_status(STATE, STATE)
     assert is_valid_status(STATE, NEXT)
     assert is_valid_status(STATE, UNDER_MIN_ISR)
+    assert is_valid_status(STATE, replace(NEXT, controller_epoch=ControllerEpoch(1_000_004)))
+
+
+def test_the_fence_of_a_lost_partition_may_leave_epochs_out() -> None:
+    fence = replace(
+        STATE,
+        leader=NO_LEADER,
+        isr=(),
+        leader_epoch=LeaderEpoch(30),
+        partition_epoch=PartitionEpoch(70),
+        reason=STATE_LOST,
+    )
+    assert is_valid_status(STATE, fence)
+    assert not is_valid_status(STATE, replace(fence, reason=""))
+    assert not is_valid_status(fence, replace(fence, min_insync_replicas=2))
 
 
 @pytest.mark.parametrize(
@@ -54,6 +70,9 @@ def test_a_valid_next_status_is_accepted() -> None:
         replace(NEXT, isr=()),
         replace(NEXT, isr=(STATE.isr[0], STATE.isr[0])),
         replace(NEXT, replicas=(BrokerId(1), BrokerId(3))),
+        replace(NEXT, partition_epoch=PartitionEpoch(9)),
+        replace(NEXT, leader_epoch=LeaderEpoch(5)),
+        replace(NEXT, controller_epoch=ControllerEpoch(1_000_005)),
         replace(UNDER_MIN_ISR, min_insync_replicas=1),
         replace(UNDER_MIN_ISR, eligible_leaders=STATE.isr[:1]),
         replace(UNDER_MIN_ISR, replicas=(BrokerId(1), BrokerId(3))),
@@ -67,6 +86,9 @@ def test_a_valid_next_status_is_accepted() -> None:
         "ISR without leader",
         "member twice",
         "ISR outside the replicas",
+        "partition epoch left out",
+        "leader epoch left out",
+        "controller epoch far above",
         "eligible leaders at min ISR",
         "member eligible",
         "eligible leader outside the replicas",
