@@ -92,6 +92,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
         {
             "observedGeneration": 1,
             "readyBrokers": 3,
+            "topics": 1,
             "brokers": [{"id": 0, "epoch": 4, "leaders": 2, "replicas": 6}],
             "partitions": dict.fromkeys(_COUNTS, 1),
             "controller": {"holderIdentity": "broker-1/uid/nonce", "brokerId": 1, "epoch": 5},
@@ -112,6 +113,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
                 "maxMessageBytes": 1 << 20,
                 "flushMessages": 1,
             },
+            "deletionProtection": True,
             "uncleanLeaderElection": True,
         },
         {
@@ -254,11 +256,18 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "spec.config.logFlushIntervalMessages": {"minimum": (1, 0)},
         "spec.config.messageMaxBytes": _MESSAGE,
         **{
-            f"spec.resources.{group}.{name}": bounds
-            for group in ("requests", "limits")
+            f"spec.resources.{group}.{name}": {
+                keyword: (
+                    Also(value=good, others={f"spec.resources.{other}": GONE}),
+                    Also(value=bad, others={f"spec.resources.{other}": GONE}),
+                )
+                for keyword, (good, bad) in bounds.items()
+            }
+            for group, other in (("requests", "limits"), ("limits", "requests"))
             for name, bounds in _RESOURCE.items()
         },
         "status.readyBrokers": {"minimum": (0, -1), "maximum": (100, 101)},
+        "status.topics": {"minimum": (0, -1)},
         "status.brokers": {
             "maxItems": (
                 [{"id": n} for n in range(100)],
