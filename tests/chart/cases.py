@@ -368,11 +368,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
             "minItems": (
                 Also(
                     value=[0],
-                    others={
-                        "status.isr": [0],
-                        "status.isrBrokerEpochs": [5],
-                        **_NONE_ELIGIBLE,
-                    },
+                    others={"status.isr": [0], "status.isrBrokerEpochs": [5], **_NONE_ELIGIBLE},
                 ),
                 Also(
                     value=[],
