@@ -155,6 +155,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "partition": 0,
             "replicas": [0, 1, 2],
             "recover": False,
+            "rebuildWithout": [],
         },
         {
             "replicas": [0, 1, 2],
@@ -218,6 +219,7 @@ _CONDITION_BOUNDS: Final[Bounds] = {
 _SEGMENT = {"minimum": (16_384, 16_383), "maximum": ((1 << 31) - 1, 1 << 31)}
 _MESSAGE = {"minimum": (1024, 1023), "maximum": (3_145_728, 3_145_729)}
 _INT31 = (1 << 31) - 1
+_UP_TO_INT31: Final = {"minimum": (1, 0), "maximum": (_INT31, _INT31 + 1)}
 _BROKER_EPOCH_MAX = (1 << 24) - 1
 _NINE = list(range(9))
 _TEN = list(range(10))
@@ -308,20 +310,17 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "status.topicId": {"minLength": ("i", ""), "maxLength": ("i" * 63, "i" * 64)},
         "status.partitionsInitialised": {"minimum": (0, -1), "maximum": (1000, 1001)},
         "status.effectiveConfig.minInsyncReplicas": {"minimum": (1, 0), "maximum": (9, 10)},
-        "status.effectiveConfig.segmentBytes": {
-            "minimum": (1, 0),
-            "maximum": (_INT31, _INT31 + 1),
-        },
-        "status.effectiveConfig.maxMessageBytes": {
-            "minimum": (1, 0),
-            "maximum": (_INT31, _INT31 + 1),
-        },
+        "status.effectiveConfig.segmentBytes": _UP_TO_INT31,
+        "status.effectiveConfig.maxMessageBytes": _UP_TO_INT31,
         "status.effectiveConfig.flushMessages": {"minimum": (1, 0)},
     },
     "Broker": {
         "spec.brokerId": {
-            "minimum": (Also(value=0, others={"metadata.name": "demo-0"}), -1),
-            "maximum": (Also(value=99, others={"metadata.name": "demo-99"}), 100),
+            "minimum": (Also(value=0, others={"metadata.name": "more-0"}), -1),
+            "maximum": (
+                Also(value=99, others={"metadata.name": "more-99"}),
+                Also(value=100, others={"metadata.name": "more-100"}),
+            ),
         },
         "status.brokerEpoch": {"maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1)},
         "status.cleanSinceEpoch": {"minimum": (1, 0)},
@@ -354,19 +353,24 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "spec.topicName": {"maxLength": ("n" * 249, "n" * 250), "pattern": ("a._-Z9", "a/b")},
         "spec.partition": {
             "minimum": (0, -1),
-            "maximum": (Also(value=999, others={"metadata.name": "orders-999"}), 1000),
+            "maximum": (
+                Also(value=999, others={"metadata.name": "orders-999"}),
+                Also(value=1000, others={"metadata.name": "orders-1000"}),
+            ),
         },
         "spec.replicas": {"minItems": ([1], []), "maxItems": (_NINE, _TEN)},
         "spec.replicas[]": {"minimum": (0, -1), "maximum": (99, 100)},
+        "spec.rebuildWithout": {
+            "maxItems": (
+                Also(value=_NINE[1:], others={"spec.replicas": _NINE}),
+                Also(value=_NINE, others={"spec.replicas": _NINE}),
+            )
+        },
         "status.replicas": {
             "minItems": (
                 Also(
                     value=[0],
-                    others={
-                        "status.isr": [0],
-                        "status.isrBrokerEpochs": [5],
-                        **_NONE_ELIGIBLE,
-                    },
+                    others={"status.isr": [0], "status.isrBrokerEpochs": [5], **_NONE_ELIGIBLE},
                 ),
                 Also(
                     value=[],

@@ -1,4 +1,4 @@
-"""The CEL rules of Partition, as in `rules`."""
+"""The CEL rules of Partition: for each a write that only this rule refuses, and an accepted one."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ PARTITION_RULES: Final = [
             message="spec.rebuildWithout must name members of spec.replicas, and not all of them",
             on="spec",
             refused={"spec.rebuildWithout": wrong},
-            accepted={"spec.rebuildWithout": [2]},
+            accepted={"spec.rebuildWithout": [1]},
         )
         for wrong in ([3], [0, 1, 2])
     ),

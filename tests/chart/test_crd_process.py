@@ -83,6 +83,8 @@ PRINTED = {
 """What `kubectl get -o wide` shows of the complete objects, except their age."""
 NOT_CHECKED = "some validation rules were not checked because the object was invalid"
 """The API server adds this cause to a broken bound: it runs CEL rules only on a valid shape."""
+NO_NAME_ENDS_SO = "ends in '-' and spec."
+"""No name ends in a negative number, so this rule refuses one, too."""
 
 BOUND_CASES = [
     pytest.param(kind, path, keyword, *pair, id=f"{kind} {path} {keyword}")
@@ -181,6 +183,8 @@ def harness(control_plane: ControlPlane) -> Iterator[CrdHarness]:
 def the_only_cause(response: ApiResponse) -> tuple[str, str]:
     assert response.code == 422, response.value
     causes = [cause for cause in response.causes if NOT_CHECKED not in cause[1]]
+    if len(causes) > 1:
+        causes = [cause for cause in causes if NO_NAME_ENDS_SO not in cause[1]]
     assert len(causes) == 1, causes
     return causes[0]
 
@@ -242,7 +246,7 @@ def test_a_status_cannot_be_removed(harness: CrdHarness, kind: str) -> None:
 @pytest.mark.parametrize("kind", sorted(COMPLETE))
 def test_an_unknown_field_is_refused_by_strict_clients(harness: CrdHarness, kind: str) -> None:
     """Clients such as kubectl and helm are strict; for others the server drops unknown fields."""
-    fresh = changed(COMPLETE[kind], {"metadata.name": "fresh", "status": GONE})
+    fresh = _fresh(kind)
     unknown = changed(fresh, {"spec.replicaz": 1})
     refused = harness.dry_runs.try_create(unknown, validation="Strict")
     assert refused.code == 400, refused.value
