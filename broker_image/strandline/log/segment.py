@@ -27,6 +27,7 @@ from .record_batch import HEADER_BYTES, BatchHeader
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 OFFSET_DIGITS = 20
+NO_TIMESTAMP = -1
 BACKWARD_BLOCK_BYTES = 1 << 20
 
 _SEGMENT = re.compile(rf"[0-9]{{{OFFSET_DIGITS}}}")
@@ -97,7 +98,16 @@ def base_offsets_in(folder: Path) -> list[int]:
 class Segment:
     """A segment; offsets in [base_offset, end_offset), bytes in [0, size_bytes)."""
 
-    __slots__ = ("_limits", "_pool", "_writer", "base_offset", "end_offset", "path", "size_bytes")
+    __slots__ = (
+        "_limits",
+        "_pool",
+        "_writer",
+        "base_offset",
+        "end_offset",
+        "max_timestamp_ms",
+        "path",
+        "size_bytes",
+    )
 
     def __init__(
         self, folder: Path, base_offset: int, *, limits: LogLimits, pool: SegmentPool
@@ -105,6 +115,9 @@ class Segment:
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.size_bytes = 0
+        self.max_timestamp_ms = NO_TIMESTAMP
+        """The greatest timestamp of a batch; a truncation that leaves batches keeps it, so it may
+        be greater than theirs."""
         self.path = folder / f"{base_offset:0{OFFSET_DIGITS}d}{LOG_SUFFIX}"
         self._limits = limits
         self._pool = pool
@@ -133,6 +146,7 @@ class Segment:
 
         def note(position: int, header: BatchHeader) -> None:
             index.note(header.base_offset - self.base_offset, position)
+            self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
             visit(header)
 
         end = check_batches(
@@ -235,6 +249,7 @@ class Segment:
         position = self.size_bytes
         for header in batches:
             file.index.note(header.base_offset - self.base_offset, position)
+            self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
             position += header.size_bytes
         self.size_bytes = position
         self.end_offset = batches[-1].next_offset
@@ -248,6 +263,8 @@ class Segment:
                 os.ftruncate(file.fd, position)
                 file.index.truncate(position)
                 self.size_bytes, self.end_offset = position, header.base_offset
+                if position == 0:
+                    self.max_timestamp_ms = NO_TIMESTAMP
                 return
 
     def read(

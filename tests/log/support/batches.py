@@ -37,15 +37,16 @@ def batch(
     magic: int = 2,
     last_offset_delta: int | None = None,
     records_count: int | None = None,
+    max_timestamp_ms: int = 1_700_000_000_000,
 ) -> bytes:
-    """Encode one batch; the last two arguments replace the true counts in its header."""
+    """Encode one batch; last_offset_delta and records_count replace the true ones in its header."""
     count = len(values)
     covered = struct.pack(
         ">hiqqqhii",
         attributes,
         count - 1 if last_offset_delta is None else last_offset_delta,
         1_700_000_000_000,
-        1_700_000_000_000,
+        max_timestamp_ms,
         producer_id,
         producer_epoch,
         base_sequence,
