@@ -98,6 +98,14 @@ class ConsumerFetchedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedRecords:
+    """Outcome for one partition: all live replicas begin at low_watermark or above, -1 on error."""
+
+    error: ErrorCode
+    low_watermark: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListedOffset:
     """Result of list_offset; offset is -1 on error."""
 
@@ -134,6 +142,15 @@ class Broker(Protocol):
         max_bytes: int,
     ) -> tuple[ConsumerFetchedPartition, ...]:
         """Read below the high watermark, waiting up to max_wait_ms for min_bytes."""
+        ...
+
+    def delete_records(
+        self, topic_name: str, partition: int, offset: int, *, timeout_ms: int
+    ) -> Awaitable[DeletedRecords]:
+        """Begin a log at an offset, TO_HIGH_WATERMARK for all that consumers see.
+
+        The awaitable ends when the logs of all live replicas begin there.
+        """
         ...
 
     def list_offset(

@@ -33,8 +33,8 @@ def test_api_versions_lists_every_api_with_its_range(running: ListenerThread, ve
     ranges = {key["api_key"]: (key["min_version"], key["max_version"])
               for key in response["api_keys"]}  # fmt: skip
     assert ranges == {
-        0: (0, 11), 1: (4, 12), 2: (1, 6), 3: (0, 12), 10: (0, 4), 18: (0, 4), 22: (0, 4),
-        23: (2, 4),
+        0: (0, 11), 1: (4, 12), 2: (1, 6), 3: (0, 12), 10: (0, 4), 18: (0, 4), 21: (0, 2),
+        22: (0, 4), 23: (2, 4),
     }  # fmt: skip
 
 

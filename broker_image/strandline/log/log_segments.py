@@ -17,7 +17,8 @@ from strandline.broker_interface import Buffer
 from .files import sync_folder
 from .log_validation import LogValidation, validate_segments
 from .record_batch import BatchHeader
-from .segment import LogLimits, Segment, SegmentPool, base_offsets_in
+from .retention import SealedSegment
+from .segment import SET_ASIDE_SUFFIX, LogLimits, Segment, SegmentPool, base_offsets_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,8 @@ class LogSegments:
                 segment.release()
             self._sealed_bytes += segment.size_bytes
 
+        for left in self._folder.glob("*" + SET_ASIDE_SUFFIX):
+            left.unlink()
         self._segments, result = validate_segments(
             [self._segment(base) for base in base_offsets_in(self._folder)],
             crc_from=recovery_point if with_crc else None,
@@ -128,10 +131,7 @@ class LogSegments:
         if not active.has_room(
             batches[0], position=active.size_bytes, segment_max_bytes=segment_max_bytes
         ):
-            active.write_index()
-            self._wait_for_sync(active)
-            self._sealed_bytes += active.size_bytes
-            self.add(batches[0].base_offset)
+            self.roll(batches[0].base_offset)
             active = self._segments[-1]
         active.append(buffers, batches)
 
@@ -203,6 +203,39 @@ class LogSegments:
         if self._segments and self._segments[-1] in self._unflushed:
             self._unflushed.remove(self._segments[-1])
         self._sealed_bytes = sum(segment.size_bytes for segment in self._segments[:-1])
+
+    def sealed(self) -> Iterator[SealedSegment]:
+        """Yield what retention asks of each sealed segment, from the oldest on."""
+        for segment in self._segments[:-1]:
+            yield SealedSegment(
+                end_offset=segment.end_offset,
+                size_bytes=segment.size_bytes,
+                max_timestamp_ms=segment.max_timestamp_ms,
+                modified_ms=segment.modified_ms,
+            )
+
+    def roll(self, base_offset: int) -> None:
+        """Seal the last segment and begin a new one."""
+        active = self._segments[-1]
+        active.write_index()
+        self._wait_for_sync(active)
+        self._sealed_bytes += active.size_bytes
+        self.add(base_offset)
+
+    def set_aside_below(self, offset: int) -> list[Path]:
+        """Take out sealed segments that end at or below an offset; return their renamed files.
+
+        The oldest goes first, so that a crash in between leaves no hole.
+        """
+        files = []
+        while len(self._segments) > 1 and self._segments[0].end_offset <= offset:
+            segment = self._segments.pop(0)
+            if segment in self._unflushed:
+                self._unflushed.remove(segment)
+            self._sealed_bytes -= segment.size_bytes
+            files.append(segment.set_aside())
+            self._folder_dirty = True
+        return files
 
     def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
         """Read whole batches across segments; the first one may exceed max_bytes.

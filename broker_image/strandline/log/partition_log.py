@@ -17,6 +17,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from strandline.broker_interface import Buffer
@@ -37,6 +38,8 @@ from .partition_folder import (
 )
 from .producer_state import ProducerState
 from .record_batch import BatchHeader, ClientBatch, FetchedBatches, check_client_batch, stamp
+from .retention import choose_log_start, is_past_retention, trusted_ms
+from .segment import Segment
 
 EPOCH_MAX = LeaderEpoch((1 << 31) - 1)
 
@@ -65,6 +68,7 @@ class PartitionLog:
         self._segments = LogSegments(folder, environment)
         self._producers = ProducerState()
         self._epochs: list[EpochStart] = []
+        self._log_start_offset = 0
         self._recovery_point = 0
         self._failure: LogDirectoryFailed | None = None
 
@@ -105,6 +109,7 @@ class PartitionLog:
         *,
         clean: bool,
         recovery_point: int,
+        log_start_offset: int = 0,
         environment: LogEnvironment,
         epoch_max: LeaderEpoch = EPOCH_MAX,
     ) -> PartitionLog:
@@ -124,6 +129,17 @@ class PartitionLog:
             )
         except OSError as error:
             raise disk_failed(folder, "open", error) from error
+        if log_start_offset > log.log_end_offset:
+            log.validation = LogValidation(
+                problem=f"the log ends below its start {log_start_offset}",
+                cut_at_offset=log.log_end_offset,
+                damaged=True,
+            )
+            log.restart_at(log_start_offset)
+        else:
+            log.begin_at(log_start_offset)
+            for file in log.set_aside_below(log.log_start_offset):
+                file.unlink()
         log._recovery_point = min(max(recovery_point, log.log_start_offset), log.log_end_offset)
         return log
 
@@ -155,9 +171,14 @@ class PartitionLog:
         self._settings = settings
 
     @property
+    def settings(self) -> TopicSettings:
+        """The topic's settings in effect."""
+        return self._settings
+
+    @property
     def log_start_offset(self) -> int:
         """First offset still kept."""
-        return self._segments.start_offset
+        return max(self._log_start_offset, self._segments.start_offset)
 
     @property
     def log_end_offset(self) -> int:
@@ -279,6 +300,77 @@ class PartitionLog:
         self._environment.on_flush(time.perf_counter() - begun)
         self._recovery_point = self.log_end_offset
 
+    def begin_at(self, offset: int) -> None:
+        """Begin at a later offset within the log; segments stay until `set_aside_below`."""
+        self._log_start_offset = max(offset, self.log_start_offset)
+        before = [entry for entry in self._epochs if entry.start_offset <= offset]
+        if before:
+            first = replace(before[-1], start_offset=max(offset, before[-1].start_offset))
+            self._epochs = [first, *self._epochs[len(before) :]]
+
+    def start_by_retention(self, *, high_watermark: int, now_ms: int) -> int:
+        """Return where this log may begin as its settings say, at most at the high watermark."""
+        try:
+            return choose_log_start(
+                self._segments.sealed(),
+                log_start_offset=self.log_start_offset,
+                high_watermark=high_watermark,
+                log_size_bytes=self.size_bytes,
+                now_ms=now_ms,
+                settings=self._settings,
+            )
+        except OSError as error:
+            raise self._fail("stat", error) from error
+
+    def roll_if_due(self, *, high_watermark: int, active_since_ms: int, now_ms: int) -> None:
+        """Seal the active segment if its time is over: only sealed segments are ever deleted.
+
+        Its time is over when its first record is older than segment.ms, when all its records are
+        committed and past retention, or when the log begins above it. active_since_ms stands for
+        a first timestamp that says nothing.
+
+        Source:  Kafka LogSegment.shouldRoll, UnifiedLog.deletableSegments
+        """
+        active = self._segments.active
+        if active.size_bytes == 0:
+            return
+        self._refuse_if_failed()
+        try:
+            first_ms = trusted_ms(
+                active.first_timestamp_ms, otherwise_ms=active_since_ms, now_ms=now_ms
+            )
+            if (
+                now_ms - first_ms > self._settings.segment_ms
+                or active.end_offset <= self.log_start_offset
+                or (active.end_offset <= high_watermark and self._is_past_retention(active, now_ms))
+            ):
+                self._segments.roll(active.end_offset)
+        except OSError as error:
+            raise self._fail("roll", error) from error
+
+    def _is_past_retention(self, active: Segment, now_ms: int) -> bool:
+        return is_past_retention(
+            max_timestamp_ms=active.max_timestamp_ms,
+            modified_ms=active.modified_ms,
+            now_ms=now_ms,
+            settings=self._settings,
+        )
+
+    @property
+    def active_base_offset(self) -> int:
+        """The first offset of the segment that is written."""
+        return self._segments.active.base_offset
+
+    def set_aside_below(self, offset: int) -> list[Path]:
+        """Take out the sealed segments below an offset; return their files, to be removed later."""
+        self._refuse_if_failed()
+        try:
+            files = self._segments.set_aside_below(offset)
+        except OSError as error:
+            raise self._fail("delete segments", error) from error
+        self._recovery_point = max(self._recovery_point, self._segments.start_offset)
+        return files
+
     def truncate_to(self, offset: int) -> int:
         """Keep offsets below `offset`; a batch that contains `offset` is removed whole.
 
@@ -311,6 +403,7 @@ class PartitionLog:
             self._segments.restart_at(offset)
         except OSError as error:
             raise self._fail("restart", error) from error
+        self._log_start_offset = offset
         self._epochs.clear()
         self._producers.clear()
         self._recovery_point = offset

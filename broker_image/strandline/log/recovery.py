@@ -32,6 +32,7 @@ from strandline.model import (
 from .checkpoint import (
     EpochCheckpoint,
     HighWatermarkCheckpoint,
+    LogStartCheckpoint,
     OffsetCheckpoint,
     RecoveryPointCheckpoint,
 )
@@ -52,6 +53,7 @@ class LoadedLogs:
 
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     hosted: list[HostedPartition] = field(default_factory=list)
+    log_starts: dict[TopicPartition, int] = field(default_factory=dict)
     lost: list[TopicPartition] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -71,6 +73,7 @@ def load_logs(
     loaded = LoadedLogs()
     high_watermarks = _read_hint(HighWatermarkCheckpoint(root), loaded)
     recovery_points = _read_hint(RecoveryPointCheckpoint(root), loaded)
+    loaded.log_starts = _read_hint(LogStartCheckpoint(root), loaded)
     for folder in _folders(root, loaded):
         tp = parse_folder_name(folder.name)
         if tp is None:
@@ -83,6 +86,7 @@ def load_logs(
                 TopicSettings(),
                 clean=clean,
                 recovery_point=recovery_points.get(tp, 0),
+                log_start_offset=loaded.log_starts.get(tp, 0),
                 environment=environment,
                 epoch_max=EPOCH_MAX if state is None else state.leader_epoch,
             )

@@ -26,6 +26,7 @@ from .record_batch import HEADER_BYTES, BatchHeader
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
+SET_ASIDE_SUFFIX = ".deleted"
 OFFSET_DIGITS = 20
 NO_TIMESTAMP = -1
 BACKWARD_BLOCK_BYTES = 1 << 20
@@ -195,6 +196,23 @@ class Segment:
         self.release()
         self.path.unlink()
         self.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
+
+    @property
+    def modified_ms(self) -> int:
+        """When the file was last written, ms since 1970."""
+        return int(self.path.stat().st_mtime * 1000)
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The timestamp of the first batch; the segment holds at least one."""
+        _, header = next(headers(self._file().fd, start=0, end=self.size_bytes))
+        return header.base_timestamp
+
+    def set_aside(self) -> Path:
+        """Rename the file, so that a read in progress ends well; return the file to be removed."""
+        self.release()
+        self.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
+        return self.path.rename(self.path.with_name(self.path.name + SET_ASIDE_SUFFIX))
 
     def sync(self) -> None:
         """Make the content durable; a segment that is not open for writing is durable already."""

@@ -17,7 +17,13 @@ from strandline.config.timing import TimingConfig
 from strandline.controller_session.messages import MetadataUpdate
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.effects import AppendAsLeader, Effect, ReplyProduce
-from strandline.core.events import Event, LeaderAndIsrReceived, StatePersisted, Ticked
+from strandline.core.events import (
+    Event,
+    LeaderAndIsrReceived,
+    LogStartPersisted,
+    StatePersisted,
+    Ticked,
+)
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode
 from strandline.kafka_listener.apis.produce import produce
@@ -96,6 +102,9 @@ class Node:
                 found=LoadedLogs(),
             ),
             on_persisted=lambda token: self._driver.submit(StatePersisted(token=token)),
+            on_log_start_persisted=lambda tp, offset: self._driver.submit(
+                LogStartPersisted(tp=tp, offset=offset)
+            ),
             on_failure=_fail,
         )
         self._store.start()

@@ -53,6 +53,7 @@ class Opened:
         self.directory = DataDirectory.open(folder)
         self.persisted: list[int] = []
         self.failures: list[StorageError] = []
+        self.log_starts: list[tuple[TopicPartition, int]] = []
         state = BrokerState()
         if (folder / "broker-state").exists():
             state = self.directory.read_state()
@@ -60,7 +61,10 @@ class Opened:
         loaded = load_store(self.directory, state, environment, clean=True)
         self.loaded = loaded.found
         self.store = ReplicaStore(
-            loaded, on_persisted=self.persisted.append, on_failure=self.failures.append
+            loaded,
+            on_persisted=self.persisted.append,
+            on_log_start_persisted=lambda tp, offset: self.log_starts.append((tp, offset)),
+            on_failure=self.failures.append,
         )
 
     def perform(

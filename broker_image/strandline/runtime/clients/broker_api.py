@@ -14,13 +14,20 @@ from strandline.broker_interface import (
     Buffer,
     ConsumerFetchedPartition,
     ConsumerFetchPartition,
+    DeletedRecords,
     ListedOffset,
     MetadataSnapshot,
     ProducedPartition,
     ProducePartition,
 )
 from strandline.controller_session.metadata_cache import MetadataCache
-from strandline.core.effects import AppendAsLeader, CompleteFetch, LogReadInfo, ReplyProduce
+from strandline.core.effects import (
+    AppendAsLeader,
+    CompleteFetch,
+    LogReadInfo,
+    ReplyDeleteRecords,
+    ReplyProduce,
+)
 from strandline.core.events import (
     DelayedFetchReceived,
     Event,
@@ -43,6 +50,7 @@ from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.storage.replica_store import ReplicaStore
 
 from .producer_ids import ProducerIds
+from .record_deletions import RecordDeletions
 from .refused_batches import RefusedBatches, SentBatch
 
 
@@ -112,6 +120,7 @@ class BrokerApi:
         self._on_produced = on_produced
         self._on_fetched = on_fetched
         self._refused = RefusedBatches()
+        self._deletions = RecordDeletions(submit=submit, next_request_id=next_request_id)
         self._produces: dict[int, _Produce] = {}
         self._fetches: dict[int, asyncio.Future[bool]] = {}
 
@@ -315,6 +324,17 @@ class BrokerApi:
             records=records,
             diverging=allowed.diverging,
         )
+
+    def delete_records(
+        self, topic_name: str, partition: int, offset: int, *, timeout_ms: int
+    ) -> Awaitable[DeletedRecords]:
+        """Begin a log at an offset; the awaitable ends when all live replicas begin there."""
+        tp = self._metadata.resolve(topic_name, partition)
+        return self._deletions.delete(tp, offset, timeout_ms=timeout_ms)
+
+    def on_records_deleted(self, effect: ReplyDeleteRecords) -> None:
+        """Take the core's response to a deletion."""
+        self._deletions.on_deleted(effect)
 
     def list_offset(
         self, topic_name: str, partition: int, timestamp: int, leader_epoch: LeaderEpoch | None

@@ -21,13 +21,18 @@ from strandline.controller.store_events import ControllerEpochSeen
 from strandline.controller_session.controller_session import ControllerSession
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.events import Event as CoreEvent
-from strandline.core.events import LogDirectoryLost, ReplicaLoaded, StatePersisted
+from strandline.core.events import (
+    LogDirectoryLost,
+    LogStartPersisted,
+    ReplicaLoaded,
+    StatePersisted,
+)
 from strandline.core.replicas import Replicas
 from strandline.errors import InvariantViolation, StorageError
 from strandline.kafka_listener import server as listener_server
 from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.kafka_listener.server import KafkaListener
-from strandline.model import INTERNAL_LISTENER, HolderIdentity, Registration
+from strandline.model import INTERNAL_LISTENER, HolderIdentity, Registration, TopicPartition
 from strandline.rpc.probes import peer_service
 from strandline.rpc.replication_server import replication_service
 from strandline.rpc.session_server import SessionServer
@@ -49,6 +54,7 @@ from strandline.runtime.shells.lease_watch import watch_lease
 from strandline.runtime.shells.replication_transport import ReplicationTransport
 from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.runtime.storage.replica_store import ReplicaStore
+from strandline.runtime.storage.retention_check import RetentionCheck
 
 from .lifecycle import Context
 
@@ -78,7 +84,10 @@ class BrokerService:
             controller_epoch=loaded.state.controller_epoch,
         )
         self._store = ReplicaStore(
-            loaded, on_persisted=self._on_persisted, on_failure=self._on_store_failed
+            loaded,
+            on_persisted=self._on_persisted,
+            on_log_start_persisted=self._on_log_start_persisted,
+            on_failure=self._on_store_failed,
         )
         self._sessions = SessionServer(
             registration.broker_id, context.config.grpc, on_event=self._step_controller
@@ -118,6 +127,7 @@ class BrokerService:
         self._watches.begin(lease_changes)
         self._tasks.begin(self._serve_clients())
         self._tasks.begin(log_silent_connections())
+        self._tasks.begin(self._retention_check().run())
 
     def ready(self) -> bool:
         """Tell whether the first full state was applied and clients are served."""
@@ -196,6 +206,9 @@ class BrokerService:
     def _on_persisted(self, token: int) -> None:
         self._step_replicas(StatePersisted(token=token))
 
+    def _on_log_start_persisted(self, tp: TopicPartition, offset: int) -> None:
+        self._step_replicas(LogStartPersisted(tp=tp, offset=offset))
+
     def _on_store_failed(self, error: StorageError) -> None:
         self._step_replicas(self._lose_directory(error))
 
@@ -272,6 +285,16 @@ class BrokerService:
             next_request_id=self._next_request_id,
             on_produced=self._throughput.produced,
             on_fetched=self._throughput.fetched,
+        )
+
+    def _retention_check(self) -> RetentionCheck:
+        return RetentionCheck(
+            replicas=self._replicas,
+            store=self._store,
+            clock=self._context.clock,
+            submit=self._step_replicas,
+            on_failure=self._on_store_failed,
+            interval_ms=self._context.config.storage.retention_check_interval_ms,
         )
 
     def _make_transport(self) -> ReplicationTransport:

@@ -9,6 +9,7 @@ all changes that queued meanwhile share the next write.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +19,8 @@ from strandline.core.effects import (
     AppendAsLeader,
     CreateReplica,
     DeleteReplica,
+    DeleteSegmentsBelow,
+    PersistLogStart,
     PersistState,
     RestartLogAt,
     TruncateTo,
@@ -29,6 +32,7 @@ from strandline.errors import InvariantViolation, StorageError
 from strandline.log.checkpoint import (
     EpochCheckpoint,
     HighWatermarkCheckpoint,
+    LogStartCheckpoint,
     RecoveryPointCheckpoint,
 )
 from strandline.log.data_directory import BrokerState
@@ -38,6 +42,7 @@ from strandline.log.record_batch import ClientBatch, FetchedBatches
 from strandline.model import EpochStart, TopicPartition
 
 from .loaded_store import LoadedStore
+from .set_aside_files import SetAsideFiles
 
 Checked = TypeVar("Checked", ClientBatch, FetchedBatches)
 
@@ -47,6 +52,8 @@ DiskEffect = (
     | AppendAsFollower
     | TruncateTo
     | RestartLogAt
+    | PersistLogStart
+    | DeleteSegmentsBelow
     | WriteEpochCheckpoint
     | WriteHighWatermarkCheckpoint
     | PersistState
@@ -55,18 +62,23 @@ DiskEffect = (
 
 
 class ReplicaStore:
-    """One data directory; on_persisted gets tokens in order, on_failure at most one error."""
+    """One data directory; on_persisted gets tokens in order, on_failure at most one error.
+
+    on_log_start_persisted gets each log start that the checkpoint holds.
+    """
 
     def __init__(
         self,
         loaded: LoadedStore,
         *,
         on_persisted: Callable[[int], None],
+        on_log_start_persisted: Callable[[TopicPartition, int], None],
         on_failure: Callable[[StorageError], None],
     ) -> None:
         self._directory = loaded.directory
         self._environment = loaded.environment
         self._on_persisted = on_persisted
+        self._on_log_start_persisted = on_log_start_persisted
         self._on_failure = on_failure
         self._controller_epoch = loaded.state.controller_epoch
         self._persisted = dict(loaded.state.partitions)
@@ -77,6 +89,10 @@ class ReplicaStore:
         self._state_dirty = False
         self._high_watermarks: Mapping[TopicPartition, int] | None = None
         self._recovery_points_due = False
+        self._log_starts: dict[TopicPartition, int] = dict(loaded.found.log_starts)
+        self._log_starts_due: dict[TopicPartition, int] = {}
+        self._log_starts_lock = threading.Lock()
+        self._set_aside = SetAsideFiles(on_failure)
         self._wake = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
         self.logs: dict[TopicPartition, PartitionLog] = dict(loaded.found.logs)
@@ -114,8 +130,15 @@ class ReplicaStore:
             case TruncateTo():
                 self._truncate(effect)
             case RestartLogAt():
+                self._lower_log_start(effect.tp, effect.offset)
                 self.logs[effect.tp].restart_at(effect.offset)
                 self._lower_recovery_point(effect.tp)
+            case PersistLogStart():
+                self.logs[effect.tp].begin_at(effect.offset)
+                self._log_starts_due[effect.tp] = effect.offset
+                self._wake.set()
+            case DeleteSegmentsBelow():
+                self._delete_segments(effect.tp, effect.offset)
             case WriteEpochCheckpoint():
                 self._epochs[effect.tp] = effect.epochs
                 self._wake.set()
@@ -129,6 +152,7 @@ class ReplicaStore:
         if log is not None:
             log.apply_settings(effect.settings)
             return
+        self._lower_log_start(effect.tp, 0)
         self.logs[effect.tp] = PartitionLog.create(
             self.root,
             PartitionMetadataFile(tp=effect.tp, topic_name=effect.topic_name),
@@ -179,6 +203,42 @@ class ReplicaStore:
             self._recovery_points = {other: log.recovery_point for other, log in self.logs.items()}
             RecoveryPointCheckpoint(self.root).write(self._recovery_points)
 
+    def delete_below_start(self, tp: TopicPartition) -> None:
+        """Delete segments that were closed after the log began above them."""
+        self._delete_segments(tp, self._log_starts.get(tp, 0))
+
+    def _delete_segments(self, tp: TopicPartition, offset: int) -> None:
+        log = self.logs[tp]
+        files = log.set_aside_below(min(offset, log.log_start_offset))
+        self._set_aside.add(files, delay_ms=log.settings.file_delete_delay_ms)
+
+    def _lower_log_start(self, tp: TopicPartition, offset: int) -> None:
+        """Write the checkpoint before a log begins below the start that the checkpoint holds.
+
+        A start would take the log for one that lost its end.
+        """
+        self._log_starts_due.pop(tp, None)
+        if self._log_starts.get(tp, 0) > offset:
+            self._log_starts[tp] = offset
+            self._write_log_start_file()
+
+    def _write_log_start_file(self) -> None:
+        """Write the newest offsets; of two writes at once, the older could come last."""
+        with self._log_starts_lock:
+            LogStartCheckpoint(self.root).write(dict(self._log_starts))
+
+    async def _write_log_starts(self) -> None:
+        due, self._log_starts_due = self._log_starts_due, {}
+        if not due:
+            return
+        starts = {tp: log.log_start_offset for tp, log in self.logs.items()}
+        self._log_starts = {tp: start for tp, start in starts.items() if start > 0}
+        await asyncio.to_thread(self._write_log_start_file)
+        for tp, offset in due.items():
+            # A log that began anew below it meanwhile took its start out of the checkpoint.
+            if self._log_starts.get(tp, 0) >= offset:
+                self._on_log_start_persisted(tp, offset)
+
     async def _write_for_ever(self) -> None:
         try:
             while not self._stopping:
@@ -202,6 +262,7 @@ class ReplicaStore:
         pending_deletes, self._pending_deletes = self._pending_deletes, []
         for log in pending_deletes:
             await asyncio.to_thread(log.delete)
+        await self._write_log_starts()
         await self._write_epochs()
         if self._recovery_points_due:
             self._recovery_points_due = False
@@ -229,6 +290,7 @@ class ReplicaStore:
             await self._writer
         self._high_watermarks = high_watermarks
         await self._write_once()
+        await self._set_aside.close()
         for tp in sorted(self.logs):
             self.logs[tp].flush()
         self._recovery_points_due = True
