@@ -306,6 +306,9 @@ LOG_DIRECTORY_FAILED = _broker_gauge(
     "1 once the log directory can no longer be read or written.",
     kafka="kafka.log:LogManager OfflineLogDirectoryCount",
 )
+LOG_TRASH_BYTES = _broker_gauge(
+    "strandline_log_trash_bytes", "Bytes of deleted logs that can still be brought back."
+)
 INVARIANT_VIOLATIONS_TOTAL = _broker_counter(
     "strandline_invariant_violations_total",
     "Promises of our own code found broken; the broker stops.",

@@ -39,7 +39,7 @@ class InitialisePartitions:
     """Raise partitionsInitialised by compare-and-swap, then create the new Partitions.
 
     status_body carries the resourceVersion it was decided on. The Partitions are new only
-    in the pass that raised the number; a Partition that is missing later was lost (ADR 0004).
+    in the pass that raised the number; one that is missing later may have been lost (ADR 0004).
     """
 
     status_body: Object
@@ -56,12 +56,12 @@ class InitialisePartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecreatePartition:
-    """Create a lost Partition again; its data may be on disks (recover is true)."""
+    """Create a missing Partition again; its data may be on disks (recover is true)."""
 
     body: Object
 
     def __str__(self) -> str:
-        return f"create Partition {name_of(self.body)} again: it was lost"
+        return f"create Partition {name_of(self.body)} again: it is missing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

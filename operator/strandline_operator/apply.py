@@ -7,12 +7,14 @@ or a create. Any refusal or outage ends the pass; the next pass plans anew.
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable
 from typing import Final, assert_never
 
-from strandline.errors import StoreConflict, StoreUnavailable
+from strandline.errors import CoordinationError, StoreConflict, StoreUnavailable
 from strandline.kube.api import ApiClient, Object
+from strandline.log_fields import fields
 
 from . import kinds, operator_config, resources
 from .actions import (
@@ -26,12 +28,14 @@ from .actions import (
 )
 from .observe import Cache, read_partition
 
+_log = logging.getLogger(__name__)
+
 CREATES_AT_ONCE: Final = 16
 """Partitions created side by side: a large topic takes seconds, and does not flood the server."""
 
 
 class PartitionNotCreated(StoreUnavailable):
-    """A new Partition could not be created in time; the next pass takes it for lost."""
+    """A new Partition could not be created; the next pass creates it to be recovered."""
 
 
 class Applier:
@@ -77,13 +81,13 @@ class Applier:
             async with limit:
                 return await self._create_new(body)
 
-        # A failed create must not stop the others: Partitions not created count as lost.
-        for failed in await asyncio.gather(*map(create, action.bodies)):
-            if failed:
-                raise failed
+        # A failed create must not stop the others: only this pass may create them as new.
+        failed = [each for each in await asyncio.gather(*map(create, action.bodies)) if each]
+        if failed:
+            raise failed[0]
 
     async def _create_new(self, body: Object) -> PartitionNotCreated | None:
-        """Create a Partition, new in this pass alone; return the error if no attempt succeeds."""
+        """Create a Partition, new in this pass alone; return the error if it was refused."""
         cause = ""
         for attempt in range(1, operator_config.CREATE_ATTEMPTS + 1):
             try:
@@ -96,6 +100,10 @@ class Applier:
                     return None
             except StoreUnavailable as error:
                 cause = str(error)
+            except CoordinationError as error:
+                # Forbidden or wrong: a pass that repeats it would only keep a worker.
+                cause = str(error)
+                break
             await asyncio.sleep(operator_config.CREATE_BACKOFF.after_ms(attempt) / 1000)
         return PartitionNotCreated(f"Partition {kinds.name_of(body)}: {cause}")
 
@@ -104,7 +112,7 @@ class Applier:
         resource, name = kinds.PARTITION.resource, kinds.name_of(body)
         try:
             found = await self._api.get(resource, self._namespace, name)
-        except StoreUnavailable:
+        except CoordinationError:
             return False
         topic_id = body["spec"]["topicId"]
         return found is not None and read_partition(found).stored.tp.topic_id == topic_id
@@ -121,4 +129,8 @@ class Applier:
         body = resources.event(
             event, namespace=self._namespace, now=self._now(), suffix=uuid.uuid4().hex[:16]
         )
-        await self._api.create(kinds.EVENT.resource, self._namespace, body)
+        try:
+            await self._api.create(kinds.EVENT.resource, self._namespace, body)
+        except CoordinationError as error:
+            # The status says the same; an Event that is refused must not end the pass before it.
+            _log.warning("event not posted", extra=fields(about=str(event), cause=str(error)))

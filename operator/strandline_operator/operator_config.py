@@ -31,7 +31,7 @@ RESYNC_MS: Final = 300_000
 deletion that a watch missed."""
 CREATE_ATTEMPTS: Final = 40
 """Tries of one new Partition while the API server is away or the name is still taken. After
-them the Partition counts as lost, never as new."""
+them the next pass creates it to be recovered, never as new."""
 CREATE_BACKOFF: Final = Backoff(first_ms=100, max_ms=2_000)
 """Pauses between these tries."""
 WATCH_SERVER_TIMEOUT_SECONDS: Final = 300

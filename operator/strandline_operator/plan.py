@@ -162,12 +162,16 @@ def _plan_partitions(
         RecreatePartition(body=body) for body in _partitions(desired, cluster, lost, recover=True)
     ]
     if lost:
-        message = f"Partitions {lost} were lost and are created again, to be recovered"
-        actions.append(PostEvent(about=desired.ref, reason="PartitionsLost", message=message))
+        message = (
+            f"Partitions {lost} were missing and are created again: brokers' data is kept, "
+            "and one that no broker has begins anew"
+        )
+        actions.append(PostEvent(about=desired.ref, reason="PartitionsMissing", message=message))
     if initialised < desired.partitions:
         return [*actions, _initialise(desired, observed, cluster, now)]
     counts = partition_counts(observed.partitions.values(), desired.partitions)
-    return actions + _topic_status_actions(desired, observed, topic_readiness(counts), now)
+    readiness = topic_readiness(counts, observed.partitions)
+    return actions + _topic_status_actions(desired, observed, readiness, now)
 
 
 def _initialise(

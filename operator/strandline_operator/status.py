@@ -7,7 +7,7 @@ unchanged situation gives an unchanged status and no write.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -127,9 +127,16 @@ def cluster_readiness(cluster: DesiredCluster, observed: ObservedCluster) -> Rea
     return Readiness(ready=True, reason="AllBrokersReady", message=message)
 
 
-def topic_readiness(counts: dict[str, int]) -> Readiness:
+def topic_readiness(counts: dict[str, int], partitions: Mapping[int, StoredPartition]) -> Readiness:
     """Judge a topic whose Partitions are all created."""
     total, online = counts["total"], counts["online"]
+    waiting = [n for n, each in partitions.items() if each.recover and each.state is None]
+    if waiting:
+        message = (
+            f"partitions {sorted(waiting)} were created again and wait until each of their "
+            "brokers is up and has said what it has on disk"
+        )
+        return Readiness(reason="WaitingForBrokers", message=message)
     if online < total:
         message = f"{online} of {total} partitions have a leader"
         return Readiness(reason="PartitionsOffline", message=message)

@@ -18,7 +18,6 @@ from strandline.controller.effects import (
 from strandline.controller.events import (
     BrokerResponseReceived,
     HeartbeatReceived,
-    HostedReplica,
     HostedReported,
     ProbeResponseReceived,
     ProbeVerdict,
@@ -42,28 +41,16 @@ from strandline.model import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
-    LeaderEpoch,
-    PartitionEpoch,
     StoredBroker,
     TopicId,
     TopicPartition,
 )
 from tests.support.world.network import Mode
 from tests.support.world.setups import three_brokers, with_active_controller
-from tests.support.world.values import TOPIC, entry, state, topic, tp
+from tests.support.world.values import TOPIC, entry, replica, state, topic, tp
 from tests.support.world.world import World
 
 GHOST = TopicId("uid-ghost")
-
-
-def replica(found: TopicPartition, partition_epoch: int = 0) -> HostedReplica:
-    return HostedReplica(
-        tp=found,
-        leader_epoch=LeaderEpoch(0),
-        partition_epoch=PartitionEpoch(partition_epoch),
-        last_epoch=LeaderEpoch(0),
-        log_end_offset=3,
-    )
 
 
 def closed(world: World) -> list[tuple[int, ErrorCode]]:

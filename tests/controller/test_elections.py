@@ -47,12 +47,19 @@ def view(
     epoch: int = 1,
     clean: int = 1,
     leaving: bool = False,
+    reported: int = 0,
 ) -> View:
     """Return a broker's id and what the controller knows of it."""
     found = registration(broker_id, epoch, clean)
     entry: BrokerEntry
     if liveness is InSession:
-        entry = InSession(registration=found, heard_ms=0, session_id=1, shutting_down=leaving)
+        entry = InSession(
+            registration=found,
+            heard_ms=0,
+            reported_ms=reported,
+            session_id=1,
+            shutting_down=leaving,
+        )
     elif liveness is Awaited:
         entry = Awaited(registration=found, heard_ms=0, shutting_down=leaving)
     elif liveness is Dead:
@@ -92,6 +99,8 @@ def decided(
     waited: bool = True,
     recover: bool = False,
     state_lost: bool = False,
+    was_sent: bool = False,
+    first_seen: int = 0,
 ) -> ElectionDecision | None:
     inputs = ElectionInput(
         brokers=dict(views),
@@ -100,6 +109,8 @@ def decided(
         controller_epoch=ControllerEpoch(9),
         waited=waited,
         state_lost=state_lost,
+        was_sent=was_sent,
+        first_seen_ms=first_seen,
     )
     return decide(stored(found, recover=recover), inputs)
 
@@ -154,13 +165,49 @@ def test_new_partition_does_not_wait_for_the_dead() -> None:
 
 def test_lost_object_is_not_a_new_one() -> None:
     for decision in (
-        decided(None, *ALL, recover=True),
+        decided(None, *ALL, recover=True, was_sent=True),
+        decided(None, *ALL, recover=True, on_disk={1: hosted(0, 0)}),
         decided(None, *ALL, on_disk={1: hosted(0, 0)}),
     ):
         assert decision is not None
         assert decision.kind is None
         assert (decision.state.leader, decision.state.reason) == (-1, STATE_LOST)
         assert decided(decision.state, *ALL) is None
+
+
+def test_partition_to_recover_is_new_once_all_its_brokers_said_that_they_have_nothing() -> None:
+    decision = decided(None, *ALL, recover=True)
+    assert decision is not None
+    assert (decision.kind, decision.state.isr_ids) == (ElectionKind.NEW, (0, 1, 2))
+    assert (decision.state.recovery, decision.state.reason) == (Recovery.CLEAN, "")
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        (view(0), view(1)),
+        (view(0), view(1), view(2, Dead)),
+        (view(0), view(1), view(2, Awaited)),
+        (view(0), view(1), view(2, Unregistered)),
+        (view(0), view(1), view(2, leaving=True)),
+    ],
+)
+def test_partition_to_recover_waits_for_each_broker_that_may_have_its_data(
+    views: tuple[View, ...],
+) -> None:
+    assert decided(None, *views, recover=True) is None
+
+
+def test_report_of_before_the_object_was_seen_does_not_count() -> None:
+    late = tuple(view(broker_id, reported=7) for broker_id in range(3))
+    assert decided(None, *late[:2], view(2, reported=6), recover=True, first_seen=7) is None
+    assert decided(None, *late, recover=True, first_seen=7) is not None
+
+
+def test_partition_that_begins_anew_on_a_broker_that_lost_data_says_so() -> None:
+    decision = decided(None, view(0), view(1, epoch=3, clean=2), view(2), recover=True)
+    assert decision is not None
+    assert decision.state.recovery is Recovery.UNCLEAN
 
 
 def test_partition_refused_as_new_goes_offline_and_stays_so() -> None:

@@ -17,6 +17,8 @@ from strandline.controller.effects import (
 from strandline.controller.elections import STATE_LOST
 from strandline.controller.events import (
     BrokerResponseReceived,
+    HostedReplica,
+    HostedReported,
     IsrChangeRequested,
     ProbeVerdict,
     ShutdownRequested,
@@ -26,14 +28,15 @@ from strandline.controller.notices import (
     BrokerDead,
     ControllerResigned,
     LeaderElected,
+    PartitionBegunAnew,
     StoreConflicted,
 )
 from strandline.controller.store_events import PartitionDeleted, PartitionObserved
 from strandline.errors import ErrorCode
-from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch, ElectionKind
+from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch, ElectionKind, Recovery
 from tests.support.world.network import Mode
 from tests.support.world.setups import three_brokers, with_active_controller
-from tests.support.world.values import entry, state, topic, tp
+from tests.support.world.values import entry, replica, state, topic, tp
 from tests.support.world.world import World
 
 AB, ABC, A = (entry(0), entry(1)), (entry(0), entry(1), entry(2)), (entry(0),)
@@ -149,11 +152,47 @@ def test_partition_that_a_broker_knows_already_is_lost_and_not_new() -> None:
     assert world.state().partition_epoch == epoch
 
 
-def test_object_to_recover_stays_offline() -> None:
+def report(world: World, broker_id: int, *found: HostedReplica) -> None:
+    """Let a broker say what it has on disk."""
+    session_id = world.sessions[broker_id][1]
+    world.deliver(
+        0, HostedReported(session_id=session_id, broker_id=BrokerId(broker_id), hosted=found)
+    )
+
+
+def test_object_to_recover_stays_offline_once_a_broker_reports_its_data() -> None:
     world = with_active_controller(state(), nodes=(0,))
     world.put_partition(None, number=5, recover=True)
     world.settle()
+    assert world.store.partitions["orders-5"].state is None
+    report(world, 0)
+    report(world, 1, replica(tp(5)))
     assert (world.state(5).leader, world.state(5).reason) == (-1, STATE_LOST)
+
+
+def test_object_to_recover_begins_anew_once_every_broker_reported_nothing() -> None:
+    world = with_active_controller(state(), nodes=(0,))
+    world.advance(5)
+    world.put_partition(None, number=5, recover=True)
+    for broker_id in (0, 1):
+        report(world, broker_id)
+    world.advance(3_000)
+    assert world.store.partitions["orders-5"].state is None
+    report(world, 2)
+    assert (world.state(5).leader, world.state(5).isr_ids) == (0, (0, 1, 2))
+    command = world.nodes[0].sent(SendLeaderAndIsr)[-1]
+    assert command.partitions[0].is_new
+    begun = world.nodes[0].sent(PartitionBegunAnew)
+    assert [(each.tp, each.recovery) for each in begun] == [(tp(5), Recovery.CLEAN)]
+
+
+def test_lost_object_of_a_partition_that_brokers_were_told_of_is_not_new() -> None:
+    world = with_active_controller(None, nodes=(0,), partitions=1)
+    assert world.state().leader == 0
+    world.put_partition(None, recover=True)
+    world.deliver(0, PartitionDeleted(name="orders-0", tp=tp()))
+    world.deliver(0, PartitionObserved(partition=world.store.partitions["orders-0"]))
+    assert (world.state().leader, world.state().reason) == (-1, STATE_LOST)
 
 
 def test_status_that_vanished_is_noticed_by_the_next_read() -> None:

@@ -138,6 +138,18 @@ def test_deletion_does_not_share_a_write_with_what_follows() -> None:
     assert ready == []
 
 
+def test_a_replica_that_is_deleted_at_once_is_written_before_it_is_made() -> None:
+    """Its folder is made with its state: the deletion behind it must not keep it from the disk."""
+    one = queue()
+    one.submit(leader_and_isr(command(state(), is_new=True)))
+    one.submit(stop(TP))
+    (write,), ready = one.begin()
+    assert isinstance(write, PersistState)
+    assert [tp for tp, _ in write.partitions] == [TP]
+    assert ready == []
+    assert len(one.on_persisted(write.token)) == 2
+
+
 def test_epoch_in_the_log_counts_as_accepted() -> None:
     work = queue()
     found = hosted(5, le=1, pe=1, epochs="0@0 4@2")

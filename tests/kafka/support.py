@@ -154,6 +154,8 @@ class MemoryBroker:
         """partitions led by a broker without an address on any listener"""
         self.moved: set[tuple[str, int]] = set()
         """partitions that this broker does not lead although metadata names it"""
+        self.end_unknown: set[tuple[str, int]] = set()
+        """partitions whose high watermark is below the start of their leader's epoch"""
         self.produce_calls: list[tuple[Acks, int]] = []
         self.fetch_calls: list[dict[str, Any]] = []
         self.held_acks: list[Callable[[], None]] | None = None
@@ -311,6 +313,8 @@ class MemoryBroker:
             return ListedOffset(error=ErrorCode.FENCED_LEADER_EPOCH)
         if timestamp not in {EARLIEST_TIMESTAMP, LATEST_TIMESTAMP}:
             return ListedOffset(error=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+        if timestamp == LATEST_TIMESTAMP and (topic_name, partition) in self.end_unknown:
+            return ListedOffset(error=ErrorCode.OFFSET_NOT_AVAILABLE)
         end = self.logs[topic_name, partition].end
         return ListedOffset(
             error=ErrorCode.NONE,

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from strandline.errors import ErrorCode, InvariantViolation
-from strandline.kafka_listener import schemas, server
+from strandline.kafka_listener import schemas, server, wire
 from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.kafka_listener.wire import Message
 from strandline.log_fields import fields_of
@@ -255,6 +255,40 @@ def test_more_elements_than_allowed_are_malformed(broker: MemoryBroker) -> None:
             assert len(client.ask(schemas.METADATA, 4, requested)["topics"]) == 1
 
 
+def tagged(count: int, *, in_header: bool) -> bytes:
+    """Return a Metadata request with that many empty tagged fields in one place."""
+    fields_ = wire.write_varint(count) + b"\x63\x00" * count
+    head = struct.pack(">hhih", schemas.METADATA, 12, 1, 0)
+    body = b"\x01\x01\x00"  # no topics, and two booleans
+    frame = head + (fields_ + body + b"\x00" if in_header else b"\x00" + body + fields_)
+    return struct.pack(">i", len(frame)) + frame
+
+
+@pytest.mark.parametrize("in_header", [False, True], ids=["body", "header"])
+def test_tagged_fields_count_as_elements(broker: MemoryBroker, in_header: bool) -> None:
+    settings = ListenerSettings(request_elements_max=10)
+    with ListenerThread(broker, settings=settings) as running:
+        with WireClient(running.port) as client:
+            client.socket.sendall(tagged(11, in_header=in_header))
+            assert client.is_closed_by_server()
+        with WireClient(running.port) as client:
+            client.socket.sendall(tagged(10, in_header=in_header))
+            assert client.receive_frame()[0] == 1
+
+
+def test_a_string_is_no_longer_in_compact_form_than_in_classic_form(broker: MemoryBroker) -> None:
+    def named(size: int) -> Message:
+        return {"topics": [{"name": "t" * size, "topic_id": bytes(16)}]}
+
+    with ListenerThread(broker) as running:
+        with WireClient(running.port) as client:
+            client.send(schemas.METADATA, 12, named(32_768))
+            assert client.is_closed_by_server()
+        with WireClient(running.port) as client:
+            (topic,) = client.ask(schemas.METADATA, 12, named(32_767))["topics"]
+            assert topic["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
 @BOTH_LOOPS
 def test_random_bytes_and_broken_requests_leave_the_server_serving(
     broker: MemoryBroker, new_loop: NewLoop
@@ -273,7 +307,7 @@ def test_random_bytes_and_broken_requests_leave_the_server_serving(
                 client.sendall(broken(source, whole, number))
         assert is_serving(running)
         eventually(lambda: running.connection_count == 0, WITHIN_MS, "all closed")
-        assert running.call(lambda: running.listener._shared.request_memory.used_bytes) == 0
+        assert running.call(lambda: running.listener._shared.request_memory.used) == 0
         assert running.loop_errors == []
     assert broker.logs["orders", 0].end - before <= 300
 

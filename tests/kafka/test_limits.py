@@ -50,19 +50,11 @@ def test_frames_arrive_whole_however_they_are_cut(
 
 
 @BOTH_LOOPS
-@pytest.mark.parametrize(
-    "settings",
-    [
-        ListenerSettings(requests_in_flight_max=2),
-        ListenerSettings(connection_memory_max_bytes=400),
-        ListenerSettings(append_memory_max_bytes=400),
-    ],
-    ids=["requests", "bytes of a connection", "bytes of a listener"],
-)
-def test_reading_stops_at_every_bound_and_goes_on_below_it(
-    broker: MemoryBroker, new_loop: NewLoop, settings: ListenerSettings
+def test_reading_stops_at_the_bound_of_requests_and_goes_on_below_it(
+    broker: MemoryBroker, new_loop: NewLoop
 ) -> None:
     broker.held_acks = []
+    settings = ListenerSettings(requests_in_flight_max=2)
     with (
         ListenerThread(broker, settings=settings, new_loop=new_loop) as running,
         WireClient(running.port) as client,
@@ -70,7 +62,7 @@ def test_reading_stops_at_every_bound_and_goes_on_below_it(
         for _ in range(6):
             client.send(schemas.PRODUCE, 9, requests.produce(make_batch([bytes(60)])))
         eventually(lambda: broker.logs["orders", 0].end == 2, WITHIN_MS, "bound reached")
-        assert is_serving(running) or settings.append_memory_max_bytes == 400
+        assert is_serving(running)
         assert broker.logs["orders", 0].end == 2
         for index in range(6):
             eventually(partial(has_held, broker, index + 1), WITHIN_MS, "next appended")
@@ -78,20 +70,39 @@ def test_reading_stops_at_every_bound_and_goes_on_below_it(
             assert only(client.receive()[1])["base_offset"] == index
 
 
-def test_other_connections_go_on_when_memory_is_free_again(broker: MemoryBroker) -> None:
-    broker.held_acks = []
-    settings = ListenerSettings(append_memory_max_bytes=200)
-    with ListenerThread(broker, settings=settings) as running:
-        with WireClient(running.port) as one, WireClient(running.port) as two:
-            one.send(schemas.PRODUCE, 9, requests.produce(make_batch([bytes(60)])))
-            eventually(lambda: broker.logs["orders", 0].end == 1, WITHIN_MS, "first appended")
-            two.send(schemas.PRODUCE, 9, requests.produce(make_batch([bytes(60)])))
-            budget = running.listener._shared.request_memory
-            eventually(lambda: len(budget._waiting) == 1, WITHIN_MS, "second waits")
-            acknowledge(running, broker, 0)
-            eventually(lambda: broker.logs["orders", 0].end == 2, WITHIN_MS, "second appended")
-        eventually(lambda: running.connection_count == 0, WITHIN_MS, "both left")
-        assert running.call(lambda: budget.used_bytes) == 0
+BATCH = make_batch([bytes(2_000)])
+LARGE = request_bytes(0, 9, requests.produce(BATCH), correlation_id=1)
+"""A frame beyond the staging buffer of SMALL_MEMORY: it needs memory of its own to arrive."""
+SMALL_MEMORY = ListenerSettings(receive_buffer_bytes=512, request_memory_max_bytes=2 * len(LARGE))
+
+
+@BOTH_LOOPS
+def test_frames_beyond_the_memory_of_requests_wait_in_their_order(
+    broker: MemoryBroker, new_loop: NewLoop
+) -> None:
+    """The first two fit; the third and the fourth come in when the memory before them is free."""
+    with ListenerThread(broker, settings=SMALL_MEMORY, new_loop=new_loop) as running:
+        clients = [WireClient(running.port) for _ in range(4)]
+        memory = running.listener._shared.request_memory
+        for number, client in enumerate(clients):
+            client.socket.sendall(LARGE[:600])
+            size, waiting = min(number + 1, 2) * (len(LARGE) - 4), max(0, number - 1)
+            eventually(
+                lambda: (memory.used, memory.waiting_count) == (size, waiting),  # noqa: B023
+                WITHIN_MS,
+                "each in its turn",
+            )
+        for client in clients:
+            client.socket.sendall(LARGE[600:])
+            assert client.receive_frame()[0] == 1
+        eventually(lambda: (memory.used, memory.waiting_count) == (0, 0), WITHIN_MS, "all free")
+        clients[0].socket.sendall(LARGE[:600])
+        eventually(lambda: memory.used > 0, WITHIN_MS, "begun")
+        for client in clients:
+            client.socket.close()
+        eventually(lambda: running.connection_count == 0, WITHIN_MS, "all left")
+        assert memory.used == 0
+    assert broker.logs["orders", 0].end == 4
 
 
 @BOTH_LOOPS
@@ -143,7 +154,7 @@ def test_silent_connections_are_closed(
         client.socket.sendall(begun)
         assert client.is_closed_by_server()
         eventually(lambda: running.connection_count == 0, WITHIN_MS, "gone")
-        assert running.call(lambda: running.listener._shared.request_memory.used_bytes) == 0
+        assert running.call(lambda: running.listener._shared.request_memory.used) == 0
 
 
 def test_a_connection_that_waits_for_its_response_is_not_idle(broker: MemoryBroker) -> None:
@@ -166,3 +177,74 @@ def test_a_response_that_leaves_makes_room_for_the_next_request(broker: MemoryBr
         eventually(lambda: broker.logs["orders", 0].end == 1, WITHIN_MS, "bound reached")
         acknowledge(running, broker, 0)
         eventually(lambda: broker.logs["orders", 0].end == 2, WITHIN_MS, "next appended")
+
+
+@BOTH_LOOPS
+def test_one_stuck_partition_stops_no_other_client(broker: MemoryBroker, new_loop: NewLoop) -> None:
+    """Its partition's acknowledgements do not come: the producers' records are in the log."""
+    broker.held_acks = []
+    with (
+        ListenerThread(broker, settings=SMALL_MEMORY, new_loop=new_loop) as running,
+        WireClient(running.port) as one,
+        WireClient(running.port) as two,
+        WireClient(running.port) as other,
+    ):
+        for count in range(1, 11):
+            one.send(schemas.PRODUCE, 9, requests.produce(BATCH))
+            two.send(schemas.PRODUCE, 9, requests.produce(BATCH))
+            eventually(partial(has_held, broker, 2 * count), WITHIN_MS, "appended")
+        assert only(other.ask(schemas.FETCH, 11, requests.fetch(0)))["records"]
+        assert other.ask(schemas.METADATA, 1, {"topics": []})["brokers"]
+        assert running.call(lambda: running.listener._shared.request_memory.used) == 0
+
+
+def test_a_frame_that_does_not_come_to_its_end_stops_no_small_request(broker: MemoryBroker) -> None:
+    with (
+        ListenerThread(broker, settings=SMALL_MEMORY) as running,
+        WireClient(running.port) as slow,
+        WireClient(running.port) as other,
+    ):
+        slow.socket.sendall(struct.pack(">ihhi", 50_000_000, schemas.PRODUCE, 9, 1) + bytes(400))
+        memory = running.listener._shared.request_memory
+        eventually(lambda: memory.used == 50_000_000, WITHIN_MS, "announced")
+        assert not other.ask(schemas.FETCH, 11, requests.fetch(0))["error_code"]
+        assert other.ask(schemas.METADATA, 1, {"topics": []})["brokers"]
+
+
+@BOTH_LOOPS
+def test_at_the_bound_of_waiting_acknowledgements_only_producers_wait(
+    broker: MemoryBroker, new_loop: NewLoop
+) -> None:
+    broker.held_acks = []
+    settings = ListenerSettings(acks_waiting_max=2)
+    with (
+        ListenerThread(broker, settings=settings, new_loop=new_loop) as running,
+        WireClient(running.port) as one,
+        WireClient(running.port) as two,
+        WireClient(running.port) as other,
+    ):
+        for _ in range(2):
+            one.send(schemas.PRODUCE, 9, requests.produce(make_batch([b"a"])))
+        eventually(partial(has_held, broker, 2), WITHIN_MS, "bound reached")
+        two.send(schemas.PRODUCE, 9, requests.produce(make_batch([b"b"])))
+        acks = running.listener._shared.waiting_acks
+        eventually(lambda: acks.waiting_count == 1, WITHIN_MS, "the third waits")
+        assert only(other.ask(schemas.FETCH, 11, requests.fetch(0)))["records"]
+        assert len(broker.held_acks) == 2
+        acknowledge(running, broker, 0)
+        eventually(partial(has_held, broker, 3), WITHIN_MS, "the third is appended")
+        for index in (1, 2):
+            acknowledge(running, broker, index)
+        assert [only(two.receive()[1])["base_offset"]] == [2]
+        eventually(lambda: acks.used == 0, WITHIN_MS, "none waits")
+
+
+@pytest.mark.parametrize("api_key", sorted(set(schemas.APIS) - {schemas.PRODUCE}))
+def test_a_request_without_records_has_a_bound_of_its_own(
+    broker: MemoryBroker, api_key: int
+) -> None:
+    settings = ListenerSettings(plain_request_max_bytes=1_000)
+    with ListenerThread(broker, settings=settings) as running, WireClient(running.port) as client:
+        client.socket.sendall(struct.pack(">ihhi", 1_001, api_key, 1, 1))
+        assert client.is_closed_by_server()
+        assert is_serving(running)

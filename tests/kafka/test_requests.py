@@ -10,6 +10,7 @@ import pytest
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.kafka_listener import schemas
 from strandline.kafka_listener.schemas import APIS
+from strandline.kafka_listener.wire import Message
 from strandline.model import Acks, Endpoint
 from tests.kafka import requests
 from tests.kafka.requests import only
@@ -187,7 +188,7 @@ def test_produce_joins_refusals_and_outcomes_in_the_order_of_the_request(
     request["topics"] = [
         {"name": "orders", "partitions": [
             {"index": 1, "records": good}, {"index": 7, "records": good},
-            {"index": 0, "records": [b"x"]}, {"index": 0, "records": good}]},
+            {"index": 0, "records": [b"x"]}]},
         {"name": "audit", "partitions": [{"index": 0, "records": good}]},
     ]  # fmt: skip
     with WireClient(running.port) as client:
@@ -198,9 +199,48 @@ def test_produce_joins_refusals_and_outcomes_in_the_order_of_the_request(
         ("orders", 1, ErrorCode.NONE),
         ("orders", 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("orders", 0, ErrorCode.INVALID_RECORD),
-        ("orders", 0, ErrorCode.NONE),
         ("audit", 0, ErrorCode.NONE),
     ]
+
+
+TWICE = pytest.mark.parametrize(
+    ("api_key", "version", "entry"),
+    [
+        (schemas.PRODUCE, 9, {"records": [make_batch([b"a"])]}),
+        (schemas.FETCH, 12, {"fetch_offset": 0, "partition_max_bytes": 1_000}),
+        (schemas.LIST_OFFSETS, 6, {"timestamp": -1}),
+        (schemas.OFFSET_FOR_LEADER_EPOCH, 4, {"leader_epoch": 1}),
+    ],
+    ids=["Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch"],
+)
+HEAD = {"acks": -1, "timeout_ms": 1000, "max_wait_ms": 0, "min_bytes": 1, "isolation_level": 0,
+        "forgotten_topics": [], "replica_id": -1}  # fmt: skip
+
+
+@TWICE
+@pytest.mark.parametrize("is_split", [False, True], ids=["one topic entry", "two topic entries"])
+def test_a_request_that_names_a_partition_twice_is_refused_whole(
+    running: ListenerThread,
+    broker: MemoryBroker,
+    api_key: int,
+    version: int,
+    entry: Message,
+    is_split: bool,
+) -> None:
+    once, again, other = ({"index": index, **entry} for index in (0, 0, 1))
+    topics = [{"name": "orders", "partitions": [once, other, again]}]
+    if is_split:
+        topics = [{"name": "orders", "partitions": each} for each in ([once, other], [again])]
+    with WireClient(running.port) as client:
+        refused = client.ask(api_key, version, {**HEAD, "topics": topics})
+        served = client.ask(
+            api_key, version, {**HEAD, "topics": [{"name": "orders", "partitions": [once, other]}]}
+        )
+    errors = [each["error_code"] for topic in refused["topics"] for each in topic["partitions"]]
+    # A Produce response has one entry for a topic, however often the request names it.
+    assert errors == [ErrorCode.INVALID_REQUEST] * 3
+    assert [each["error_code"] for each in served["topics"][0]["partitions"]] == [0, 0]
+    assert len(broker.produce_calls) == (api_key == schemas.PRODUCE)
 
 
 def test_moved_leader_is_named_in_the_same_response(
@@ -299,6 +339,19 @@ def test_list_offsets_passes_the_leader_epoch_on(running: ListenerThread) -> Non
         old = only(client.ask(schemas.LIST_OFFSETS, 3, requests.list_offsets(-1, leader_epoch=1)))
     assert stale["error_code"] == ErrorCode.FENCED_LEADER_EPOCH
     assert old["error_code"] == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_list_offsets_tells_of_an_unknown_end_by_an_error_that_the_version_knows(
+    running: ListenerThread, broker: MemoryBroker, version: int
+) -> None:
+    broker.end_unknown.add(("orders", 0))
+    with WireClient(running.port) as client:
+        end = only(client.ask(schemas.LIST_OFFSETS, version, requests.list_offsets(-1)))
+        start = only(client.ask(schemas.LIST_OFFSETS, version, requests.list_offsets(-2)))
+    newest = ErrorCode.OFFSET_NOT_AVAILABLE
+    assert end["error_code"] == (newest if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE)
+    assert (start["error_code"], start["offset"]) == (ErrorCode.NONE, 0)
 
 
 @pytest.mark.parametrize("version", range(2, 5))

@@ -17,7 +17,7 @@ from strandline.log.checkpoint import EpochCheckpoint
 from strandline.log.partition_log import PartitionLog
 from strandline.log.recovery import load_logs
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
-from tests.log.support.logs import TP, Workshop, append, content
+from tests.log.support.logs import Workshop, append, content
 from tests.support.volumes import mounted_tmpfs
 
 BIG = TopicSettings(segment_bytes=1 << 20)
@@ -182,11 +182,3 @@ def test_data_directory_that_is_gone_fails_the_load(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path / "absent")
     with pytest.raises(LogDirectoryFailed, match="ENOENT"):
         load_logs(workshop.root, clean=True, persisted={}, environment=workshop.environment)
-
-
-def test_deletion_of_a_missing_log_fails(tmp_path: Path) -> None:
-    workshop = Workshop(tmp_path)
-    log = workshop.create()
-    workshop.folder.rename(tmp_path / "moved")
-    with pytest.raises(LogDirectoryFailed, match=rf"{TP}: delete: ENOENT"):
-        log.delete()

@@ -1,4 +1,4 @@
-"""One log: create, append, read, roll, flush, truncate, delete."""
+"""One log: create, append, read, roll, flush, truncate."""
 
 from __future__ import annotations
 
@@ -460,15 +460,3 @@ def test_producers_follow_appends_truncations_and_reopenings(workshop: Workshop)
         assert all(isinstance(each, BatchSpan) for each in found[5:10])
         assert found[10] is ErrorCode.NONE
         assert found[11] is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-
-# --- delete -----------------------------------------------------------------------------
-
-
-def test_deleted_log_is_gone_and_its_name_is_free(workshop: Workshop) -> None:
-    log = workshop.create()
-    fill(log, batches=20)
-    (workshop.root / f"{TP}.deleted").mkdir()
-    log.delete()
-    assert list(workshop.root.iterdir()) == []
-    assert workshop.create().log_end_offset == 0

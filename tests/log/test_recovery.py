@@ -13,6 +13,7 @@ from strandline.log.checkpoint import (
     RecoveryPointCheckpoint,
 )
 from strandline.log.recovery import LoadedLogs, load_logs
+from strandline.log.trash import Trash, TrashLimits
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -362,12 +363,18 @@ def test_strange_folders_are_reported_and_kept_and_unfinished_ones_removed(
     for name in strange:
         (workshop.root / name).mkdir()
     (workshop.root / str(OTHER)).mkdir()
-    for name in (f"{TOPIC_ID}-8.deleted", f"{TOPIC_ID}-9.new"):
-        (workshop.root / name).mkdir()
-        (workshop.root / name / "0.log").write_text("x")
+    (workshop.root / f"{TOPIC_ID}-9.new").mkdir()
+    (workshop.root / f"{TOPIC_ID}-9.new" / "0.log").write_text("x")
     loaded = load(workshop, state(TP))
     assert list(loaded.logs) == [TP]
     assert all((workshop.root / name).is_dir() for name in [*strange, str(OTHER)])
     assert not list(workshop.root.glob("*.new"))
-    assert not list(workshop.root.glob(f"{TOPIC_ID}*.deleted"))
-    assert len(loaded.warnings) == len(strange) + 1 + 2
+    assert len(loaded.warnings) == len(strange) + 1 + 1
+
+
+def test_what_lies_in_the_trash_is_not_loaded(workshop: Workshop) -> None:
+    filled(workshop)
+    trash = Trash(workshop.root, TrashLimits(retention_ms=1, retention_bytes=0))
+    trash.put([workshop.folder], now_ms=5)
+    loaded = load(workshop)
+    assert (loaded.logs, loaded.lost, loaded.warnings) == ({}, [], [])

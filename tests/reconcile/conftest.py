@@ -62,6 +62,15 @@ class OperatorProcess:
         text = run([*command, f"--kube-version={version}", "-n", self.namespace, *values])
         return [item for item in yaml.safe_load_all(text) if item]
 
+    @property
+    def kubeconfig(self) -> Path:
+        """Return the kubeconfig that the process uses."""
+        return Path(self._env["KUBECONFIG"])
+
+    def use_kubeconfig(self, kubeconfig: Path) -> None:
+        """Reach the API server in another way from the next start on."""
+        self._env["KUBECONFIG"] = str(kubeconfig)
+
     def start(self) -> None:
         """Start the process; it lists everything before it acts."""
         with self.log.open("ab") as log:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from strandline.errors import StoreConflict
 from strandline.kube.api import ApiClient
 from strandline_operator import kinds
 from strandline_operator.actions import InitialisePartitions
-from strandline_operator.apply import Applier
+from strandline_operator.apply import Applier, PartitionNotCreated
 from strandline_operator.observe import Cache
 from strandline_operator.operator_config import FIELD_MANAGER, OperatorConfig
 from strandline_operator.plan import plan_topic
@@ -106,6 +107,19 @@ def test_two_passes_with_one_decision_create_once(harness: ApplierHarness) -> No
     harness.run(scenario)
     assert [spec["recover"] for spec in harness.partitions()] == [False] * 3
     assert harness.initialised() == 3
+
+
+def test_a_refused_partition_stops_no_other(harness: ApplierHarness) -> None:
+    first, second, third = harness.action.bodies
+    wrong = {**second, "spec": {**second["spec"], "replicas": []}}
+    action = replace(harness.action, bodies=(first, wrong, third))
+
+    async def scenario(applier: Applier, _: InitialisePartitions) -> None:
+        with pytest.raises(PartitionNotCreated, match="orders-1"):
+            await applier.apply(action)
+
+    harness.run(scenario)
+    assert harness.names() == {"orders-0", "orders-2"}
 
 
 def test_a_name_still_taken_by_an_old_topic_is_waited_for(harness: ApplierHarness) -> None:

@@ -190,15 +190,21 @@ def test_growth_creates_only_what_is_added() -> None:
     assert sentences(topic_plan(world)) == ["create Partitions orders-3 to orders-4"]
 
 
-def test_a_partition_missing_below_the_number_was_lost() -> None:
+def test_a_partition_missing_below_the_number_may_have_been_lost() -> None:
     world = World(cluster(), topic())
     world.perform(topic_plan(world))
     before = world.get(kinds.PARTITION, "orders-1")
     world.remove(kinds.PARTITION, "orders-1")
     plan = topic_plan(world)
-    assert sentences(plan)[0] == "create Partition orders-1 again: it was lost"
+    assert sentences(plan)[0] == "create Partition orders-1 again: it is missing"
     assert isinstance(plan[0], RecreatePartition)
     assert plan[0].body["spec"] == {**before["spec"], "recover": True}
+    world.perform(plan)
+    (status,) = topic_plan(world)
+    assert isinstance(status, ApplyStatus)
+    condition = status.body["status"]["conditions"][0]
+    assert (condition["status"], condition["reason"]) == ("False", "WaitingForBrokers")
+    assert "partitions [1]" in condition["message"]
 
 
 def test_a_topic_waits_until_partitions_of_its_predecessor_are_gone() -> None:

@@ -50,8 +50,8 @@ def value(item: object) -> str:
             return item.name
         case IsrEntry() | LiveBroker():
             return f"{item.broker_id}@{item.broker_epoch}"
-        case ElectionKind():
-            return item.value
+        case ElectionKind() | Recovery():
+            return str(item.value)
         case TopicPartition():
             return f"{NAME}-{item.partition}"
         case EpochEndOffset():

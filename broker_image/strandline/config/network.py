@@ -26,9 +26,14 @@ class KafkaListenerConfig:
     requests_in_flight_max: int = integer("connection.requests.in.flight.max", 100, (1, 100_000))
     """Unanswered requests of one connection; at this number the broker stops reading its socket."""
 
-    append_memory_max_bytes: int = integer("queued.max.request.bytes", 64 * _MIB, (_MIB, 1 << 40))
-    """Bytes of requests held for all connections together; at this number the broker stops
-    reading sockets. Kafka's key; its default has no bound."""
+    request_memory_max_bytes: int = integer("queued.max.request.bytes", 64 * _MIB, (_MIB, 1 << 40))
+    """Bytes of requests being received on all connections together; a request beyond it waits in
+    its socket. A request's bytes are free once its records are in the log. Kafka's key; its
+    default has no bound."""
+
+    acks_waiting_max: int = integer("acks.waiting.max", 20_000, (1, 10_000_000))
+    """Partitions, over all connections, whose acknowledgement produce requests await; at this
+    number the broker reads no further produce request. Each takes about 2 KiB of memory."""
 
     fetch_max_bytes: int = integer("fetch.max.bytes", 55 * _MIB, (1024, (1 << 31) - 1))
     """Bytes of one answer to a consumer. Kafka's key and default."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .declaration import integer, text
+from .declaration import INT64_MAX, integer, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +34,14 @@ class StorageConfig:
     open_segments_max: int = integer("log.open.segments.max", 512, (10, 1 << 20))
     """Sealed segments that all logs together keep open, each with its index; beyond them the
     least recently read one is closed."""
+
+    trash_retention_ms: int = integer("log.trash.retention.ms", 604_800_000, (0, INT64_MAX))
+    """How long a deleted log can be brought back; default 7 days, so that what was deleted before
+    a weekend or a holiday is still there when its owner looks."""
+
+    trash_retention_bytes: int = integer("log.trash.retention.bytes", -1, (-1, INT64_MAX))
+    """Bytes of deleted logs to keep; beyond them the log deleted first is removed. Default -1: a
+    quarter of the volume, so that a deletion also makes room on a volume that is nearly full."""
+
+    trash_check_interval_ms: int = integer("log.trash.check.interval.ms", 60_000, (100, 86_400_000))
+    """Longest time between two looks at the trash; a deletion causes one, too."""

@@ -52,8 +52,8 @@ class ActiveController:
             topics=self.topics,
         )
         self.liveness = Liveness(context)
-        self.reconciler = PartitionReconciler(context)
         self.propagator = Propagator(context, now_ms=now_ms)
+        self.reconciler = PartitionReconciler(context, sent_state_of=self.propagator.state_of)
         self.reload = _ClusterReload(context)
         self.shutdowns = Shutdowns(context, self.reconciler)
         self._new_request_id = new_request_id

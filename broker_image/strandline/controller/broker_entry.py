@@ -83,9 +83,10 @@ class Awaited(Live):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InSession(Live):
-    """In session with this controller, under the registered broker epoch."""
+    """In session under the registered broker epoch; hosted is what it said at reported_ms."""
 
     session_id: int
+    reported_ms: int
     hosted: Mapping[TopicPartition, HostedReplica] = field(default_factory=dict)
 
 

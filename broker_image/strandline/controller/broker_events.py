@@ -135,6 +135,9 @@ class BrokerEventHandler:
         session = active.brokers.report_hosted(session, event.hosted, now_ms)
         active.topics.suspect_unknown(found.tp.topic_id for found in event.hosted)
         names = active.table.with_member(event.broker_id)
+        for name in names:
+            if active.table.entries[name].stored.state is None:
+                active.reconciler.queue(name, now_ms)
         expected = [active.table.entries[name].stored.tp for name in names]
         behind = [tp for tp in expected if self._is_behind(session, tp)]
         return active.propagator.resend(session, behind)

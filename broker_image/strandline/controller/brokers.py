@@ -111,6 +111,7 @@ class Brokers:
             registration=registration,
             heard_ms=now_ms,
             session_id=hello.session_id,
+            reported_ms=now_ms,
             hosted={replica.tp: replica for replica in hello.hosted},
             shutting_down=isinstance(entry, Live) and entry.shutting_down,
         )
@@ -132,7 +133,7 @@ class Brokers:
     ) -> InSession:
         """Take what a broker has on disk. Returns the changed session."""
         replicas = {replica.tp: replica for replica in hosted}
-        reported = replace(session, hosted=replicas, heard_ms=now_ms)
+        reported = replace(session, hosted=replicas, reported_ms=now_ms, heard_ms=now_ms)
         self.entries[session.broker_id] = reported
         return reported
 

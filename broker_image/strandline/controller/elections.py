@@ -31,6 +31,7 @@ from strandline.model import (
 
 from .broker_entry import Awaited, BrokerEntry, Dead, InSession, Live, Unregistered, registration_of
 from .events import HostedReplica
+from .lost_partitions import have_all_reported, recovery_of
 
 STATE_LOST = "StateLost"
 """The object was lost while brokers hold its data (ADR 0004)."""
@@ -45,7 +46,8 @@ class ElectionInput:
     """What an election depends on, beside the stored partition itself.
 
     hosted: the partition's replicas on the disks of brokers in session. waited: a new partition has
-    waited long enough for its brokers. state_lost: a broker refused the partition as new.
+    waited long enough for its brokers. state_lost: a broker refused the partition as new. was_sent:
+    this controller sent a state of it. first_seen_ms: when the controller first saw the object.
     """
 
     brokers: Mapping[BrokerId, BrokerEntry]
@@ -54,6 +56,8 @@ class ElectionInput:
     controller_epoch: ControllerEpoch
     waited: bool = True
     state_lost: bool = False
+    was_sent: bool = False
+    first_seen_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +85,9 @@ def decide(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision |
 def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision | None:
     """Give a partition without status its first one.
 
-    All assigned brokers in session form the ISR; the first of them leads. A partition that must be
-    recovered, or that a broker has on disk, is lost, not new: it stays offline.
+    All assigned brokers in session form the ISR; the first of them leads. A partition that a broker
+    has on disk is lost, not new: it stays offline. So is one that must be recovered and that a
+    broker was told of. Any other that must be recovered waits for all its brokers (ADR 0035).
     """
     topic = inputs.topic
     configured = 1 if topic is None else topic.min_insync_replicas
@@ -96,15 +101,23 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
         controller_epoch=inputs.controller_epoch,
         reason=STATE_LOST,
     )
-    if stored.recover or inputs.hosted:
+    if inputs.hosted or (stored.recover and inputs.was_sent):
         return ElectionDecision(state=lost)
     assigned = [inputs.brokers.get(broker_id) for broker_id in stored.assigned]
     present = [each for each in assigned if isinstance(each, InSession) and not each.shutting_down]
-    to_come = [each for each in assigned if not isinstance(each, Dead)]
-    if topic is None or not present or (len(present) < len(to_come) and not inputs.waited):
+    if stored.recover:
+        may_begin = have_all_reported(
+            present, assigned_count=len(assigned), first_seen_ms=inputs.first_seen_ms
+        )
+    else:
+        to_come = [each for each in assigned if not isinstance(each, Dead)]
+        may_begin = bool(present) and (len(present) == len(to_come) or inputs.waited)
+    if topic is None or not may_begin:
         return None
     isr = tuple(_present_entry(broker) for broker in present)
-    first = replace(lost, isr=isr, leader=present[0].broker_id, reason="")
+    recovery = recovery_of(present) if stored.recover else Recovery.CLEAN
+    leader = present[0].broker_id
+    first = replace(lost, isr=isr, leader=leader, recovery=recovery, reason="")
     return ElectionDecision(state=first, kind=ElectionKind.NEW)
 
 

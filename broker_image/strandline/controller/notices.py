@@ -11,6 +11,7 @@ from strandline.model import (
     ElectionKind,
     LeaderEpoch,
     PartitionEpoch,
+    Recovery,
     TopicPartition,
 )
 
@@ -82,6 +83,19 @@ class LeaderElected:
     isr: tuple[BrokerId, ...]
     detect_ms: int
     elect_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionBegunAnew:
+    """A partition to recover is new, for no assigned broker has data of it.
+
+    recovery is UNCLEAN if one of these brokers once lost data, perhaps this partition's.
+    """
+
+    tp: TopicPartition
+    topic_name: str
+    replicas: tuple[BrokerId, ...]
+    recovery: Recovery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +175,7 @@ ControllerNotice = (
     | BrokerRegistered
     | BrokerDead
     | LeaderElected
+    | PartitionBegunAnew
     | PartitionOffline
     | IsrAccepted
     | IsrRefused

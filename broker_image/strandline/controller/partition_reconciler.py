@@ -10,8 +10,10 @@ The states of one partition's call are drawn in `partition_entry`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from strandline.errors import ErrorCode
-from strandline.model import BrokerId, ElectionKind, PartitionState
+from strandline.model import BrokerId, ElectionKind, PartitionState, TopicPartition
 
 from .context import ControllerContext
 from .effects import ControllerEffect, ReadStoredPartition, WritePartitionStatus
@@ -27,7 +29,14 @@ from .write_notices import StatusWrite
 class PartitionReconciler:
     """Reconciles the partitions of the cluster during one controller epoch."""
 
-    def __init__(self, context: ControllerContext) -> None:
+    def __init__(
+        self,
+        context: ControllerContext,
+        *,
+        sent_state_of: Callable[[TopicPartition], PartitionState | None],
+    ) -> None:
+        """Take what is shared, and what tells the last state of a partition that brokers got."""
+        self._sent_state_of = sent_state_of
         self._brokers = context.brokers
         self._topics = context.topics
         self._timing = context.timing
@@ -144,6 +153,8 @@ class PartitionReconciler:
             controller_epoch=self._epoch,
             waited=now_ms >= wait_until_ms,
             state_lost=entry.state_lost,
+            was_sent=self._sent_state_of(entry.stored.tp) is not None,
+            first_seen_ms=entry.first_seen_ms,
         )
         decision = decide(entry.stored, inputs)
         if decision is not None:

@@ -12,6 +12,7 @@ from .notices import (
     IsrRefused,
     LeaderElected,
     MinIsrChanged,
+    PartitionBegunAnew,
     PartitionOffline,
 )
 
@@ -41,6 +42,15 @@ def notices_of(
     if decided is not None:
         notices.append(decided)
     before, min_isr = written.before, written.after.min_insync_replicas
+    if written.kind is ElectionKind.NEW and partition.recover:
+        notices.append(
+            PartitionBegunAnew(
+                tp=partition.tp,
+                topic_name=partition.topic_name,
+                replicas=written.after.replicas,
+                recovery=written.after.recovery,
+            )
+        )
     if before is not None and before.min_insync_replicas != min_isr:
         tp, topic_name = partition.tp, partition.topic_name
         notices.append(MinIsrChanged(tp=tp, topic_name=topic_name, min_insync_replicas=min_isr))

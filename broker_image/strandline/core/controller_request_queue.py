@@ -203,9 +203,9 @@ class ControllerRequestQueue:
                     self._accept(each.tp, accepted_state(each.topic_name, each.state), written)
                 partition_errors.append(partition_error)
         elif isinstance(request, StopReplicaReceived):
+            # `written` keeps a replica made by a request before: its folder comes with its state.
             for tp in request.partitions:
                 self._accepted.pop(tp, None)
-                written.pop(tp, None)
         return CheckedRequest(request=request, partition_errors=tuple(partition_errors))
 
     def _fence(self, request: ControllerRequest) -> ErrorCode:

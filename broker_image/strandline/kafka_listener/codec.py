@@ -71,6 +71,8 @@ def decode_request(
         client_id, position = _read_client_id(frame)
         if api.is_flexible(version):
             count, position = read_varint(frame, position)
+            if count > elements_max:
+                raise MalformedRequest("too many tagged fields")
             position = skip_tagged_fields(frame, position, count)
         message, _ = request_decoder(api.key, version)(frame, position, elements_max)
     except MALFORMED_CAUSES as error:

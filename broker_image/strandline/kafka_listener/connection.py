@@ -3,7 +3,9 @@
 Made by `server`; runs on its event loop and nowhere else. The connection handles requests as soon
 as they are complete, so that appends happen in order while acknowledgements are still awaited;
 responses leave strictly in order. Reading stops while any bound of `settings` is reached: requests
-without a response, their bytes, a fetch in flight, responses that the client has not read.
+without a response, a fetch in flight, responses that the client has not read, and, shared with the
+other connections, bytes of requests and waiting acknowledgements. The bytes of a request are free
+again when it is handled: a produce request is in the log then, and its acknowledgement needs none.
 Bad input of a client closes its own connection at worst.
 
     state    socket    frames  responses  left when
@@ -28,6 +30,7 @@ from strandline.kafka_listener.apis.api_versions import unsupported_version
 from strandline.log_fields import fields
 
 from .apis import HANDLERS
+from .budget import Budget, Share
 from .codec import (
     FIXED_HEADER_BYTES,
     RequestHeader,
@@ -38,10 +41,9 @@ from .codec import (
 from .error_logging import error_to_log
 from .frames import FrameAssembler
 from .observer import CLIENT_NAME_MAX_CHARACTERS, ClientNames, ListenerObserver
-from .request_memory import RequestMemory
 from .response import DeferredResponse, RequestContext, Response
 from .response_queue import PendingResponse, ResponseQueue
-from .schemas import API_VERSIONS, APIS, FETCH
+from .schemas import API_VERSIONS, APIS, FETCH, PRODUCE
 from .wire import MalformedRequest
 
 _log = logging.getLogger(__name__)
@@ -55,7 +57,10 @@ class ListenerState:
 
     context: RequestContext
     observer: ListenerObserver
-    request_memory: RequestMemory
+    request_memory: Budget
+    """Bytes of the frames that do not fit the staging buffer of their connection."""
+    waiting_acks: Budget
+    """Partitions whose acknowledgement a produce request awaits."""
     client_names: ClientNames
     connections: set[KafkaConnection] = field(default_factory=set)
     is_empty: asyncio.Event = field(default_factory=asyncio.Event)
@@ -94,11 +99,7 @@ BETWEEN_FRAMES = Reading()
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """Reads requests, has them handled, writes responses; the states are in the module docstring.
-
-    reserved_bytes counts the frames of requests without a response; next_frame_bytes of them
-    belong to a frame that was not taken yet.
-    """
+    """Reads requests, has them handled, writes responses; the module docstring has its states."""
 
     _transport: asyncio.Transport
     """Set by connection_made, which is called before all else."""
@@ -114,8 +115,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         )
         self._state: ConnectionState = BETWEEN_FRAMES
         self._responses = ResponseQueue(loop, shared.observer)
-        self._reserved_bytes = 0
-        self._next_frame_bytes = 0
+        self._frame_bytes = Share(shared.request_memory, self._wake)
+        self._frame_acks = Share(shared.waiting_acks, self._wake)
         self._fetch_count = 0
         self._client_name = ""
         self._peer = ""
@@ -148,12 +149,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._frames.is_partial and isinstance(self._state, Reading):
             _log.info("connection lost within a request", extra=fields(**self._client_fields()))
         self._state = Lost()
-        self._shared.request_memory.forget(self._wake)
+        self._give_back()
         for pending in self._responses:
             if pending.result is not None:
                 pending.result.cancel()
-        self._shared.request_memory.release(self._reserved_bytes)
-        self._reserved_bytes = 0
         self._shared.connections.discard(self)
         if not self._shared.connections:
             self._shared.is_empty.set()
@@ -204,7 +203,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # --- requests in ----------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Go on because memory is free; not at once, because another connection is at work."""
+        """Go on because of a grant; not at once, because another connection is at work."""
         self._loop.call_soon(self._take_frames)
 
     def _take_frames(self) -> None:
@@ -221,18 +220,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if frame is None:
                     self._read_on()
                     return
-                self._next_frame_bytes = 0
                 if isinstance(self._state, Reading):
                     self._state = BETWEEN_FRAMES
                 self._take(frame)
+                self._give_back()
                 self._send()
         except MalformedRequest as error:
-            pending = self._responses.add(None, NO_HEADER, size_bytes=0)
+            pending = self._responses.add(None, NO_HEADER)
             self._malformed(pending, reason=str(error))
             self._send()
 
     def _may_take_next(self) -> bool:
-        """Tell whether the next frame fits into every bound; reserve its bytes if so.
+        """Tell whether the next frame fits into every bound, and hold its part of the shared ones.
 
         True also while too few bytes of the frame have come to know its size.
         """
@@ -242,20 +241,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
         in_flight_max = self._settings.requests_in_flight_max
         if not self._responses.is_open or len(self._responses) >= in_flight_max:
             return False
-        if self._fetch_count and self._frames.next_api_key() == FETCH:
+        api_key = self._frames.next_api_key()
+        if api_key == PRODUCE:
+            if not self._frame_acks.hold(1):
+                return False
+        elif size > self._settings.plain_request_max_bytes:
+            raise MalformedRequest(f"frame length {size} of a request without records")
+        elif api_key == FETCH and self._fetch_count:
             # One fetch at a time: each response may be as large as fetch.max.bytes.
             return False
-        if self._next_frame_bytes:
-            return True
-        held = self._reserved_bytes
-        if held and held + size > self._settings.connection_memory_max_bytes:
-            return False
-        if not self._shared.request_memory.reserve(size):
-            self._shared.request_memory.wait(self._wake)
-            return False
-        self._reserved_bytes += size
-        self._next_frame_bytes = size
-        return True
+        return self._frames.fits_staging(size) or self._frame_bytes.hold(size)
+
+    def _give_back(self) -> None:
+        """Give back what the frame in progress held: it was handled, or will never be."""
+        self._frame_bytes.give_back()
+        self._frame_acks.give_back()
 
     def _pause(self) -> None:
         if isinstance(self._state, Reading) and not self._transport.is_closing():
@@ -274,6 +274,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _become_ending(self) -> None:
         """Take no further frame; a lost connection stays lost."""
         self._pause()
+        self._give_back()
         if not isinstance(self._state, Lost):
             self._state = Ending()
 
@@ -281,7 +282,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Decode and handle one request; the one place where a handler's failure is caught."""
         header = read_header(frame)
         api = APIS.get(header.api_key)
-        pending = self._responses.add(api, header, size_bytes=len(frame))
+        pending = self._responses.add(api, header)
         if api is None or not api.serves(header.version):
             self._unsupported(pending, frame)
             return
@@ -342,6 +343,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _await(self, pending: PendingResponse, outcome: DeferredResponse) -> None:
         """Complete the response when its result is done."""
+        self._shared.waiting_acks.take(outcome.acks_count)
         result: asyncio.Future[object] = asyncio.ensure_future(outcome.result)
         if outcome.may_cancel:
             pending.wait_for(result)
@@ -360,6 +362,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self, pending: PendingResponse, outcome: DeferredResponse, result: asyncio.Future[object]
     ) -> None:
         self._fetch_count -= outcome.may_cancel
+        self._shared.waiting_acks.release(outcome.acks_count)
         if isinstance(self._state, Lost):
             # Looking at the exception keeps the loop from reporting it.
             _ = result.cancelled() or result.exception()
@@ -385,10 +388,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._complete(pending, no_response, version=pending.header.version)
 
     def _complete(self, pending: PendingResponse, response: Response, *, version: int) -> None:
-        """Let the response be sent; release the request's memory, as its frame is not needed."""
+        """Let the response be sent."""
         pending.ready(response, version, self._loop.time())
-        self._reserved_bytes -= pending.size_bytes
-        self._shared.request_memory.release(pending.size_bytes)
 
     def _send(self) -> None:
         """Send the ready responses in order; close an ending connection that has no more."""

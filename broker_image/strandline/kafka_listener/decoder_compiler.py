@@ -2,8 +2,8 @@
 
 Called by `codec`. Neighbouring fields of fixed width become one `struct` call; records stay
 a memoryview of the frame. The decoder compares every count and length with the rest of the frame,
-and the number of all array elements with a bound of the caller, because a few bytes of a frame
-can ask for a large object.
+and the number of all array elements and tagged fields with a bound of the caller, because a few
+bytes of a frame can ask for a large object or a long loop.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from itertools import groupby
 from .schema_language import FIXED_FORMATS, Field, fixed_layout
 from .schemas import ApiSchema
 from .wire import (
+    STRING_MAX_BYTES,
     CodecWriter,
     MalformedRequest,
     Message,
@@ -24,7 +25,8 @@ from .wire import (
 )
 
 Decode = Callable[[memoryview, int, int], tuple[Message, int]]
-"""(frame, position, greatest number of array elements) -> (message, position after it)."""
+"""(frame, position, greatest number of array elements and tagged fields) -> (message, position
+after it)."""
 
 MALFORMED_CAUSES = (struct.error, IndexError, UnicodeDecodeError)
 """What a generated function raises, besides MalformedRequest, when a frame is wrong."""
@@ -120,6 +122,9 @@ class _DecoderWriter(CodecWriter):
         length = self._length(">i" if field.kind == "records" else ">h")
         self._null_or_refusal(field, length, name)
         self.line(f"elif {length} > end - p: raise Malformed('{field.name} beyond the frame')")
+        if self._flexible and field.kind == "string":
+            with self.block(f"elif {length} > {STRING_MAX_BYTES}:"):
+                self.line(f"raise Malformed('{field.name} above {STRING_MAX_BYTES} bytes')")
         piece = f"b[p:p + {length}]"
         with self.block("else:"):
             value = piece if field.kind == "records" else f"to_str({piece}, 'utf-8')"
@@ -153,6 +158,8 @@ class _DecoderWriter(CodecWriter):
             self.line(f"{names[field.name]} = {self._default(field)}")
         count = self.new_name()
         self.line(f"{count}, p = read_varint(b, p)")
+        self.line(f"left -= {count}")
+        self.line("if left < 0: raise Malformed('too many tagged fields')")
         if not tagged:
             self.line(f"if {count}: p = skip_tagged(b, p, {count})")
             return names

@@ -69,6 +69,10 @@ class FrameAssembler:
             return None
         return int(size)
 
+    def fits_staging(self, size: int) -> bool:
+        """Tell whether a frame of that size needs no memory of its own to arrive."""
+        return size + LENGTH_BYTES <= len(self._staging)
+
     def next_api_key(self) -> int:
         """Return the API key of the frame in progress, once its size is known."""
         if self._large is not None:
@@ -91,7 +95,7 @@ class FrameAssembler:
         if self._end - begin >= size:
             self._start = begin + size
             return memoryview(bytes(self._view[begin : self._start]))
-        if size + LENGTH_BYTES > len(self._staging):
+        if not self.fits_staging(size):
             self._large = bytearray(size)
             self._large_filled = self._end - begin
             self._large[: self._large_filled] = self._view[begin : self._end]

@@ -15,15 +15,16 @@ from strandline.config.network import KafkaListenerConfig
 class ListenerSettings(KafkaListenerConfig):
     """Bounds of one listener; sizes are bytes, times milliseconds."""
 
-    connection_memory_max_bytes: int = 33_554_432
-    """Bytes of the requests without a response of one connection: half of the bound for all
-    connections, and more than five produce requests of usual size, as clients keep in flight."""
+    plain_request_max_bytes: int = 4_194_304
+    """Bytes of a request without records, which is any but Produce: 10,000 topics with the longest
+    names, one partition each, fit."""
 
     receive_timeout_ms: int = 30_000
     """Time for a frame to become complete, so that a stalled frame cannot hold memory."""
 
-    request_elements_max: int = 100_000
-    """Array elements in one request: six bytes of a frame make an object of some hundred bytes."""
+    request_elements_max: int = 25_000
+    """Array elements and tagged fields in one request: a few bytes of a frame make an object of
+    some hundred bytes. 10,000 topics of one partition each are 20,000 elements."""
 
     write_buffer_high_bytes: int = 1_048_576
     """Unsent response bytes beyond which a connection takes no further request."""
@@ -45,7 +46,8 @@ class ListenerSettings(KafkaListenerConfig):
             connections_max=config.connections_max,
             connection_idle_max_ms=config.connection_idle_max_ms,
             requests_in_flight_max=config.requests_in_flight_max,
-            append_memory_max_bytes=config.append_memory_max_bytes,
+            request_memory_max_bytes=config.request_memory_max_bytes,
+            acks_waiting_max=config.acks_waiting_max,
             fetch_max_bytes=config.fetch_max_bytes,
             wait_max_ms=config.wait_max_ms,
         )

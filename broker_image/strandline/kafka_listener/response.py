@@ -43,12 +43,13 @@ class DeferredResponse:
     """A response that waits for the broker; `finish` makes it from the result.
 
     may_cancel says whether a disconnect of the client cancels `result`: it cancels a read, but
-    no append.
+    no append. acks_count is the number of partitions whose acknowledgement `result` awaits.
     """
 
     result: Awaitable[Any]
     finish: Callable[[Any], Response]
     may_cancel: bool
+    acks_count: int = 0
 
 
 def per_partition(
@@ -71,6 +72,29 @@ def per_partition(
     codes = (entry["error_code"] for topic in topics for entry in topic["partitions"])
     body = {"error_code": error, "topics": topics}
     return Response(body=body, error=first_error((error, *codes)))
+
+
+def names_a_partition_twice(request: Message) -> bool:
+    """Tell whether a request names a partition more than once.
+
+    Every API refuses such a request whole, with INVALID_REQUEST. Kafka refuses it in ListOffsets
+    and keeps the last entry elsewhere; no client sends one.
+    """
+    named = [
+        (topic["name"], each["index"])
+        for topic in request["topics"]
+        for each in topic["partitions"]
+    ]
+    return len(set(named)) < len(named)
+
+
+def refused_whole(request: Message, error: ErrorCode) -> Response:
+    """Return a response that gives every partition of a request the same error, in `error_code`."""
+
+    def entry_for(_topic_name: str, partition: Message) -> Message:
+        return {"index": partition["index"], "error_code": error}
+
+    return per_partition(request, entry_for)
 
 
 def first_error(codes: Iterable[ErrorCode]) -> ErrorCode:

@@ -36,7 +36,6 @@ class PendingResponse:
 
     api: ApiSchema | None
     header: RequestHeader
-    size_bytes: int
     received_at: float
     handled_at: float = 0.0
     ready_at: float = 0.0
@@ -118,12 +117,10 @@ class ResponseQueue:
         if self._outflow is Outflow.BLOCKED:
             self._outflow = Outflow.OPEN
 
-    def add(
-        self, api: ApiSchema | None, header: RequestHeader, *, size_bytes: int
-    ) -> PendingResponse:
+    def add(self, api: ApiSchema | None, header: RequestHeader) -> PendingResponse:
         """Give a request its place in the order; return it."""
         now = self._loop.time()
-        pending = PendingResponse(api=api, header=header, size_bytes=size_bytes, received_at=now)
+        pending = PendingResponse(api=api, header=header, received_at=now)
         self._responses.append(pending)
         return pending
 

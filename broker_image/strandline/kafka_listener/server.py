@@ -16,10 +16,10 @@ from functools import partial
 from strandline.broker_interface import Broker
 from strandline.log_fields import fields
 
+from .budget import Budget
 from .connection import KafkaConnection, ListenerState
 from .listener_settings import ListenerSettings
 from .observer import ClientNames, ListenerObserver
-from .request_memory import RequestMemory
 from .response import RequestContext
 
 _log = logging.getLogger(__name__)
@@ -74,7 +74,8 @@ async def start(
     shared = ListenerState(
         context=RequestContext(broker=broker, listener_name=listener_name, settings=settings),
         observer=observer,
-        request_memory=RequestMemory(max_bytes=settings.append_memory_max_bytes),
+        request_memory=Budget(most=settings.request_memory_max_bytes),
+        waiting_acks=Budget(most=settings.acks_waiting_max),
         client_names=ClientNames(names_max=settings.client_names_max),
     )
     shared.is_empty.set()

@@ -20,6 +20,10 @@ COPIED_RECORDS_MAX_BYTES = 4096
 
 UNSIGNED_VARINT_MAX_BYTES = 5
 
+STRING_MAX_BYTES = 32_767
+"""A string is no longer in compact form than it can be in classic form. Source: Kafka's
+MessageDataGenerator."""
+
 
 class MalformedRequest(Exception):
     """The bytes of a frame are not the message that its header promises."""
@@ -37,7 +41,7 @@ def long_varint(data: memoryview, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(data: memoryview, position: int, count: int) -> int:
-    """Return the position after `count` unknown tagged fields."""
+    """Return the position after `count` unknown tagged fields; the caller bounds the count."""
     for _ in range(count):
         _, position = read_varint(data, position)
         size, position = read_varint(data, position)

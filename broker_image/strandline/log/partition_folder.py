@@ -5,7 +5,6 @@ can lead out of the data directory.
 
 `<topicId>-<partition>`           a log
 `<topicId>-<partition>.new`       a log being made; never holds records
-`<topicId>-<partition>.deleted`   a log being deleted
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from .files import replace_file
 METADATA_FILE = "partition.metadata"
 METADATA_VERSION = 0
 NEW_SUFFIX = ".new"
-DELETED_SUFFIX = ".deleted"
 PARTITION_MAX = (1 << 31) - 1
 METADATA_SIZE_MAX_BYTES = 4096
 

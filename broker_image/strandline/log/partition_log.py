@@ -25,11 +25,10 @@ from strandline.core.events import SequenceCheck
 from strandline.errors import ErrorCode, InvariantViolation, LogDirectoryFailed, ProtocolError
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 
-from .files import disk_failed, sync_folder
+from .files import disk_failed
 from .log_segments import LogEnvironment, LogSegments
 from .log_validation import LogValidation
 from .partition_folder import (
-    DELETED_SUFFIX,
     NEW_SUFFIX,
     PartitionMetadataFile,
     folder_of,
@@ -83,6 +82,8 @@ class PartitionLog:
     ) -> PartitionLog:
         """Make the folder of a new, empty log from offset 0, on disk whole or not at all.
 
+        It is durable once the caller has synced the root, once for all that it creates.
+
         Raises:  ProtocolError for an impossible partition or topic name;
                  LogDirectoryFailed, also if the folder exists
         """
@@ -96,7 +97,6 @@ class PartitionLog:
             write_metadata(unfinished, metadata)
             unfinished.rename(folder)
             log._segments.restart_at(0)
-            sync_folder(root)
         except OSError as error:
             raise log._fail("create", error) from error
         return log
@@ -153,18 +153,9 @@ class PartitionLog:
         finally:
             self._segments.release_all()
 
-    def delete(self) -> None:
-        """Rename the folder, then delete it, so that a crash cannot leave half a log behind."""
+    def release(self) -> None:
+        """Close all files and write nothing: the folder goes to the trash."""
         self._segments.release_all()
-        deleted_folder = self.folder.with_name(self.folder.name + DELETED_SUFFIX)
-        try:
-            if deleted_folder.exists():
-                shutil.rmtree(deleted_folder)
-            self.folder.rename(deleted_folder)
-            sync_folder(self.folder.parent)
-            shutil.rmtree(deleted_folder)
-        except OSError as error:
-            raise self._fail("delete", error) from error
 
     def apply_settings(self, settings: TopicSettings) -> None:
         """Use changed topic settings from the next append on."""

@@ -1,8 +1,8 @@
 """Load every log of a data directory at start.
 
 This happens once, before the broker registers: a partition is not served before its log is loaded.
-Loading reports unknown folders and keeps them. It deletes only folders of unfinished deletions and
-creations, and the batches that `log_validation` cuts.
+Loading reports unknown folders and keeps them. It deletes only folders of unfinished creations, and
+the batches that `log_validation` cuts. It does not look into the trash.
 
 Epochs come from the batches, which every load walks. Loading reports an epoch checkpoint that
 differs: an empty or stale file must never pass for "no epochs", which would bring truncation by
@@ -38,8 +38,9 @@ from .checkpoint import (
 )
 from .files import disk_failed
 from .log_segments import LogEnvironment
-from .partition_folder import DELETED_SUFFIX, NEW_SUFFIX, parse_folder_name
+from .partition_folder import NEW_SUFFIX, parse_folder_name
 from .partition_log import EPOCH_MAX, PartitionLog
+from .trash import TRASH_FOLDER
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,13 +110,13 @@ def _read_hint(checkpoint: OffsetCheckpoint, loaded: LoadedLogs) -> dict[TopicPa
 
 
 def _folders(root: Path, loaded: LoadedLogs) -> list[Path]:
-    """List the folders to load, in order, and finish deletions and creations cut short."""
+    """List the folders to load, in order, and remove those of creations cut short."""
     folders = []
     try:
         for path in sorted(root.iterdir()):
-            if path.is_symlink() or not path.is_dir():
+            if path.is_symlink() or not path.is_dir() or path.name == TRASH_FOLDER:
                 continue
-            unfinished = path.name.removesuffix(DELETED_SUFFIX).removesuffix(NEW_SUFFIX)
+            unfinished = path.name.removesuffix(NEW_SUFFIX)
             if unfinished != path.name and parse_folder_name(unfinished) is not None:
                 shutil.rmtree(path)
                 loaded.warnings.append(f"{path}: unfinished, removed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ import pytest
 from strandline import component_settings
 from strandline.broker_interface import ProducePartition
 from strandline.config.replication import ReplicationConfig
+from strandline.config.storage import StorageConfig
 from strandline.config.timing import TimingConfig
 from strandline.controller_session.messages import MetadataUpdate
 from strandline.controller_session.metadata_cache import MetadataCache
@@ -56,6 +58,7 @@ from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.runtime.storage.replica_store import DiskEffect, ReplicaStore
 from tests.log.support.batches import batch
 from tests.log.support.logs import SMALL_INDEX
+from tests.support.counted_calls import calls_of
 from tests.support.eventually import aeventually
 
 TP = TopicPartition(topic_id=TopicId("00000000-0000-4000-8000-000000000001"), partition=0)
@@ -101,6 +104,8 @@ class Node:
                 ),
                 found=LoadedLogs(),
             ),
+            config=StorageConfig(),
+            wall_time_us=clock.wall_time_us,
             on_persisted=lambda token: self._driver.submit(StatePersisted(token=token)),
             on_log_start_persisted=lambda tp, offset: self._driver.submit(
                 LogStartPersisted(tp=tp, offset=offset)
@@ -409,3 +414,27 @@ def counting(calls: Counter[str], function: Callable[..., Any]) -> Callable[...,
         return function(*arguments)
 
     return counted
+
+
+@pytest.mark.parametrize("topic", [TOPIC, "absent"], ids=["waiting", "refused"])
+def test_the_work_of_a_produce_request_is_proportional_to_its_partitions(
+    tmp_path: Path, topic: str
+) -> None:
+    """One partition exists; the others are refused, each with a step of the same cost."""
+
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0, others=(OTHER,))
+        small, large = (
+            calls_of(partial(_produce_to, node, topic, partitions)) for partitions in (100, 1_000)
+        )
+        assert large < 11 * small
+
+    with_node(tmp_path, scenario)
+
+
+def _produce_to(node: Node, topic: str, partitions: int) -> None:
+    sent = [
+        ProducePartition(topic_name=topic, partition=each, batch=batch([b"v"]))
+        for each in range(partitions)
+    ]
+    node.broker_api.produce(sent, acks=Acks.ALL, timeout_ms=LIMIT_MS, codec_max=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from strandline.controller.events import HostedReplica
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -46,6 +47,16 @@ def entry(broker_id: int, broker_epoch: int = 1) -> IsrEntry:
 
 def tp(partition: int = 0, topic_id: TopicId = TOPIC) -> TopicPartition:
     return TopicPartition(topic_id=topic_id, partition=partition)
+
+
+def replica(found: TopicPartition, partition_epoch: int = 0) -> HostedReplica:
+    return HostedReplica(
+        tp=found,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(partition_epoch),
+        last_epoch=LeaderEpoch(0),
+        log_end_offset=3,
+    )
 
 
 def registration(broker_id: int, epoch: int = 1, clean_since: int = 1) -> Registration:

@@ -18,6 +18,7 @@ from strandline.kafka_listener.response import (
     Response,
     bounded,
     epoch_or_none,
+    names_a_partition_twice,
     per_partition,
 )
 from strandline.kafka_listener.wire import Message
@@ -38,7 +39,7 @@ def fetch(context: RequestContext, _version: int, request: Message) -> Response 
         refused = ConsumerFetchedPartition(error=error)
         return _response(context, request, repeat(refused), error=error)
 
-    if request["replica_id"] >= 0:
+    if request["replica_id"] >= 0 or names_a_partition_twice(request):
         return refuse(ErrorCode.INVALID_REQUEST)
     is_full = request["session_epoch"] in SESSION_EPOCHS_OF_FULL_FETCH
     if request["session_id"] != NO_SESSION and not is_full:

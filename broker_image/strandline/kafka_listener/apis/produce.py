@@ -17,6 +17,7 @@ from strandline.kafka_listener.response import (
     Response,
     bounded,
     first_error,
+    names_a_partition_twice,
 )
 from strandline.kafka_listener.wire import Message
 from strandline.model import Acks
@@ -49,6 +50,8 @@ def produce(context: RequestContext, version: int, request: Message) -> Response
     def refuse(error: ErrorCode) -> Response:
         return finish([ProducedPartition(error=error)] * len(requested))
 
+    if names_a_partition_twice(request):
+        return refuse(ErrorCode.INVALID_REQUEST)
     if request["transactional_id"] is not None:
         return refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if acks is None:
@@ -59,7 +62,9 @@ def produce(context: RequestContext, version: int, request: Message) -> Response
         timeout_ms=bounded(request["timeout_ms"], context.settings.wait_max_ms),
         codec_max=ZSTD if version >= FIRST_VERSION_WITH_ZSTD else LZ4,
     )
-    return DeferredResponse(result=result, finish=finish, may_cancel=False)
+    return DeferredResponse(
+        result=result, finish=finish, may_cancel=False, acks_count=len(requested)
+    )
 
 
 def _response(

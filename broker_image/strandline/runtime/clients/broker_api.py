@@ -66,16 +66,18 @@ class _Produce:
     timeout_ms: int
     codec_max: int
     results: list[ProducedPartition | None]
+    unsettled: int
     done: asyncio.Future[tuple[ProducedPartition, ...]]
     slots: dict[TopicPartition, int] = field(default_factory=dict)
     unappended: dict[TopicPartition, SentBatch] = field(default_factory=dict)
 
     def settle(self, slot: int, result: ProducedPartition) -> bool:
         """Take one result; True if it was the last."""
+        if self.results[slot] is None:
+            self.unsettled -= 1
         self.results[slot] = result
-        settled = tuple(result for result in self.results if result is not None)
-        if len(settled) == len(self.results) and not self.done.done():
-            self.done.set_result(settled)
+        if not self.unsettled and not self.done.done():
+            self.done.set_result(tuple(each for each in self.results if each is not None))
         return self.done.done()
 
     def refuse(self, slot: int, refusal: ProtocolError) -> None:
@@ -142,6 +144,7 @@ class BrokerApi:
             timeout_ms=timeout_ms,
             codec_max=codec_max,
             results=[None] * len(partitions),
+            unsettled=len(partitions),
             done=asyncio.get_running_loop().create_future(),
         )
         self._produces[request.request_id] = request

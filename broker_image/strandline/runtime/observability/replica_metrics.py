@@ -127,6 +127,7 @@ class ReplicaMetrics(Collector):
         show(names.BROKER_AT_MIN_ISR_PARTITIONS, sum(isr == least for isr, _, least in sizes))
         failed = sum(view.role is RoleName.FAILED for view in views)
         show(names.BROKER_OFFLINE_REPLICAS, failed)
+        show(names.LOG_TRASH_BYTES, self.store.trash_bytes)
         show(names.BROKER_FENCED, self.metadata.live_broker(self.broker_id) is None)
         show(names.CONTROLLER_EPOCH, self.replicas.controller_epoch)
         if self.controller.epoch is not None:

@@ -85,6 +85,8 @@ class BrokerService:
         )
         self._store = ReplicaStore(
             loaded,
+            config=context.config.storage,
+            wall_time_us=context.clock.wall_time_us,
             on_persisted=self._on_persisted,
             on_log_start_persisted=self._on_log_start_persisted,
             on_failure=self._on_store_failed,

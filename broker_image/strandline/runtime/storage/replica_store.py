@@ -1,25 +1,34 @@
-"""The replicas of this broker on disk: their logs, their checkpoints, the state file.
+"""The replicas of this broker on disk: their logs, their checkpoints, the state file, the trash.
 
-Performs the disk effects of the core in their order. Logs are written on the event loop, because
-a write to the page cache is shorter than a hand-over to a thread. The state file and the
-checkpoints are fsynced, and no later effect waits for them: one background task writes them, and
-all changes that queued meanwhile share the next write.
+Performs the disk effects of the core in their order. Records are written on the event loop,
+because a write to the page cache is shorter than a hand-over to a thread. Whatever creates,
+renames, removes or fsyncs runs on the threads of three background tasks, which never wait for each
+other:
+- the state task writes the state file, moves deleted logs to the trash and makes the folders of
+  new replicas, in this order, and then reports the tokens. All changes that queued meanwhile share
+  the next round.
+- the checkpoint task writes high watermarks, recovery points and epochs.
+- the trash task removes what lay in the trash for too long.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
+from strandline.config.storage import StorageConfig
 from strandline.core.effects import (
     AppendAsFollower,
     AppendAsLeader,
     CreateReplica,
     DeleteReplica,
     DeleteSegmentsBelow,
+    PersistedPartition,
     PersistLogStart,
     PersistState,
     RestartLogAt,
@@ -28,23 +37,36 @@ from strandline.core.effects import (
     WriteHighWatermarkCheckpoint,
 )
 from strandline.core.events import RecordsHandle
-from strandline.errors import InvariantViolation, StorageError
+from strandline.errors import (
+    ErrorCode,
+    InvariantViolation,
+    LogDirectoryFailed,
+    ProtocolError,
+    StorageError,
+)
 from strandline.log.checkpoint import (
     EpochCheckpoint,
     HighWatermarkCheckpoint,
-    LogStartCheckpoint,
     RecoveryPointCheckpoint,
 )
 from strandline.log.data_directory import BrokerState
-from strandline.log.partition_folder import PartitionMetadataFile
+from strandline.log.files import disk_failed, sync_folder
+from strandline.log.partition_folder import PartitionMetadataFile, folder_of
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import ClientBatch, FetchedBatches
-from strandline.model import EpochStart, TopicPartition
+from strandline.log.trash import Trash, TrashLimits
+from strandline.log_fields import fields
+from strandline.model import ControllerEpoch, EpochStart, TopicPartition, TopicSettings
 
 from .loaded_store import LoadedStore
+from .log_start_file import LogStartFile
 from .set_aside_files import SetAsideFiles
 
 Checked = TypeVar("Checked", ClientBatch, FetchedBatches)
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+BACKGROUND_TASKS = 3
+_log = logging.getLogger(__name__)
 
 DiskEffect = (
     CreateReplica
@@ -71,30 +93,49 @@ class ReplicaStore:
         self,
         loaded: LoadedStore,
         *,
+        config: StorageConfig,
+        wall_time_us: Callable[[], int],
         on_persisted: Callable[[int], None],
         on_log_start_persisted: Callable[[TopicPartition, int], None],
         on_failure: Callable[[StorageError], None],
     ) -> None:
         self._directory = loaded.directory
         self._environment = loaded.environment
+        self._wall_time_us = wall_time_us
         self._on_persisted = on_persisted
-        self._on_log_start_persisted = on_log_start_persisted
         self._on_failure = on_failure
         self._controller_epoch = loaded.state.controller_epoch
         self._persisted = dict(loaded.state.partitions)
-        self._tokens: list[int] = []
-        self._epochs: dict[TopicPartition, tuple[EpochStart, ...]] = {}
-        self._pending_deletes: list[PartitionLog] = []
-        self._stopping = False
         self._state_dirty = False
+        self._tokens: list[int] = []
+        self._deleted: set[TopicPartition] = set()
+        """Partitions whose folders go to the trash once the state file has forgotten them."""
+        self._wanted: dict[TopicPartition, PartitionMetadataFile] = {}
+        """New partitions whose folders are made once the state file knows them."""
+        self._made: dict[TopicPartition, PartitionLog] = {}
+        """Logs that are on disk and wait for their `CreateReplica`."""
+        self._epochs: dict[TopicPartition, tuple[EpochStart, ...]] = {}
         self._high_watermarks: Mapping[TopicPartition, int] | None = None
         self._recovery_points_due = False
-        self._log_starts: dict[TopicPartition, int] = dict(loaded.found.log_starts)
-        self._log_starts_due: dict[TopicPartition, int] = {}
-        self._log_starts_lock = threading.Lock()
+        self._log_starts = LogStartFile(
+            loaded.directory.path, loaded.found.log_starts, on_persisted=on_log_start_persisted
+        )
         self._set_aside = SetAsideFiles(on_failure)
-        self._wake = asyncio.Event()
-        self._writer: asyncio.Task[None] | None = None
+        self._config = config
+        self._trash = Trash(
+            loaded.directory.path,
+            TrashLimits(
+                retention_ms=config.trash_retention_ms,
+                retention_bytes=config.trash_retention_bytes,
+            ),
+        )
+        self._trash_lock = asyncio.Lock()
+        self._state_wake = asyncio.Event()
+        self._checkpoint_wake = asyncio.Event()
+        self._trash_wake = asyncio.Event()
+        self._stopping = False
+        self._threads = ThreadPoolExecutor(BACKGROUND_TASKS, thread_name_prefix="replica-store")
+        self._tasks: list[asyncio.Task[None]] = []
         self.logs: dict[TopicPartition, PartitionLog] = dict(loaded.found.logs)
         self._recovery_points: Mapping[TopicPartition, int] = {
             tp: log.recovery_point for tp, log in self.logs.items()
@@ -105,9 +146,41 @@ class ReplicaStore:
         """The data directory."""
         return self._directory.path
 
+    @property
+    def trash_bytes(self) -> int:
+        """Bytes of deleted logs, as of the last look at the trash."""
+        return self._trash.size_bytes
+
     def start(self) -> None:
-        """Begin to write state and checkpoints in the background."""
-        self._writer = asyncio.create_task(self._write_for_ever(), name="state writer")
+        """Begin the background tasks."""
+        self._tasks = [
+            asyncio.create_task(self._run(self._write_states()), name="state writer"),
+            asyncio.create_task(self._run(self._write_checkpoints()), name="checkpoint writer"),
+            asyncio.create_task(self._run(self._clean_trash()), name="trash cleaner"),
+        ]
+
+    async def _run(self, task: Coroutine[None, None, None]) -> None:
+        try:
+            await task
+        except StorageError as error:
+            self._on_failure(error)
+            raise
+
+    async def _in_thread(
+        self,
+        call: Callable[Parameters, Result],
+        *args: Parameters.args,
+        **kwargs: Parameters.kwargs,
+    ) -> Result:
+        """Run a blocking call on a thread of this store; StorageError for an OSError."""
+
+        def run() -> Result:
+            try:
+                return call(*args, **kwargs)
+            except OSError as error:
+                raise disk_failed(self.root, call.__name__, error) from error
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     def perform(self, effect: DiskEffect) -> None:
         """Perform one disk effect; StorageError means it counts as not done."""
@@ -124,41 +197,39 @@ class ReplicaStore:
                 )
             case WriteHighWatermarkCheckpoint():
                 self._high_watermarks = dict(effect.high_watermarks)
-                self._wake.set()
+                self._checkpoint_wake.set()
             case PersistState():
                 self._promise(effect)
             case TruncateTo():
                 self._truncate(effect)
             case RestartLogAt():
-                self._lower_log_start(effect.tp, effect.offset)
+                self._log_starts.lower(effect.tp, effect.offset)
                 self.logs[effect.tp].restart_at(effect.offset)
                 self._lower_recovery_point(effect.tp)
             case PersistLogStart():
                 self.logs[effect.tp].begin_at(effect.offset)
-                self._log_starts_due[effect.tp] = effect.offset
-                self._wake.set()
+                self._log_starts.begin(effect.tp, effect.offset)
+                self._checkpoint_wake.set()
             case DeleteSegmentsBelow():
                 self._delete_segments(effect.tp, effect.offset)
             case WriteEpochCheckpoint():
                 self._epochs[effect.tp] = effect.epochs
-                self._wake.set()
+                self._checkpoint_wake.set()
             case CreateReplica():
                 self._create(effect)
             case DeleteReplica():
                 self._delete(effect.tp)
 
     def _create(self, effect: CreateReplica) -> None:
-        log = self.logs.get(effect.tp)
-        if log is not None:
-            log.apply_settings(effect.settings)
-            return
-        self._lower_log_start(effect.tp, 0)
-        self.logs[effect.tp] = PartitionLog.create(
-            self.root,
-            PartitionMetadataFile(tp=effect.tp, topic_name=effect.topic_name),
-            effect.settings,
-            environment=self._environment,
-        )
+        """Take the log that was made with the replica's state, or change the settings of a log."""
+        if effect.tp not in self.logs:
+            if effect.tp not in self._made:
+                raise InvariantViolation(
+                    "a replica's folder is made with its state", partition=str(effect.tp)
+                )
+            self._log_starts.lower(effect.tp, 0)
+            self.logs[effect.tp] = self._made.pop(effect.tp)
+        self.logs[effect.tp].apply_settings(effect.settings)
 
     def _truncate(self, effect: TruncateTo) -> None:
         log = self.logs[effect.tp]
@@ -175,24 +246,37 @@ class ReplicaStore:
         self._lower_recovery_point(effect.tp)
 
     def _delete(self, tp: TopicPartition) -> None:
-        """Forget a replica: first in the state file, then delete its folder.
+        """Forget a replica: first in the state file, then move its folder to the trash.
 
         In the other order, a kill in between would look like a lost log.
         """
-        log = self.logs.pop(tp, None)
-        self._epochs.pop(tp, None)
+        log = self.logs.pop(tp, None) or self._made.pop(tp, None)
         if log is not None:
-            self._pending_deletes.append(log)
+            log.release()
+        self._epochs.pop(tp, None)
         self._persisted.pop(tp, None)
+        self._deleted.add(tp)
         self._state_dirty = True
-        self._wake.set()
+        self._state_wake.set()
 
     def _promise(self, effect: PersistState) -> None:
         self._controller_epoch = max(self._controller_epoch, effect.controller_epoch)
-        self._persisted.update(effect.partitions)
+        for tp, partition in effect.partitions:
+            self._persisted[tp] = partition
+            if tp not in self.logs:
+                self._wanted[tp] = PartitionMetadataFile(tp=tp, topic_name=partition.topic_name)
         self._tokens.append(effect.token)
         self._state_dirty = True
-        self._wake.set()
+        self._state_wake.set()
+
+    def delete_below_start(self, tp: TopicPartition) -> None:
+        """Delete segments that were closed after the log began above them."""
+        self._delete_segments(tp, self._log_starts.on_disk(tp))
+
+    def _delete_segments(self, tp: TopicPartition, offset: int) -> None:
+        log = self.logs[tp]
+        files = log.set_aside_below(min(offset, log.log_start_offset))
+        self._set_aside.add(files, delay_ms=log.settings.file_delete_delay_ms)
 
     def _lower_recovery_point(self, tp: TopicPartition) -> None:
         """Write the checkpoint if it lies above the truncated log, before new records come.
@@ -203,100 +287,165 @@ class ReplicaStore:
             self._recovery_points = {other: log.recovery_point for other, log in self.logs.items()}
             RecoveryPointCheckpoint(self.root).write(self._recovery_points)
 
-    def delete_below_start(self, tp: TopicPartition) -> None:
-        """Delete segments that were closed after the log began above them."""
-        self._delete_segments(tp, self._log_starts.get(tp, 0))
+    # --- the state task -------------------------------------------------------------------
 
-    def _delete_segments(self, tp: TopicPartition, offset: int) -> None:
-        log = self.logs[tp]
-        files = log.set_aside_below(min(offset, log.log_start_offset))
-        self._set_aside.add(files, delay_ms=log.settings.file_delete_delay_ms)
+    async def _write_states(self) -> None:
+        while not self._stopping:
+            await self._state_wake.wait()
+            self._state_wake.clear()
+            await self._write_state()
 
-    def _lower_log_start(self, tp: TopicPartition, offset: int) -> None:
-        """Write the checkpoint before a log begins below the start that the checkpoint holds.
-
-        A start would take the log for one that lost its end.
-        """
-        self._log_starts_due.pop(tp, None)
-        if self._log_starts.get(tp, 0) > offset:
-            self._log_starts[tp] = offset
-            self._write_log_start_file()
-
-    def _write_log_start_file(self) -> None:
-        """Write the newest offsets; of two writes at once, the older could come last."""
-        with self._log_starts_lock:
-            LogStartCheckpoint(self.root).write(dict(self._log_starts))
-
-    async def _write_log_starts(self) -> None:
-        due, self._log_starts_due = self._log_starts_due, {}
-        if not due:
+    async def _write_state(self) -> None:
+        """Write the state file, then bring the folders in line with it."""
+        if not self._state_dirty:
             return
-        starts = {tp: log.log_start_offset for tp, log in self.logs.items()}
-        self._log_starts = {tp: start for tp, start in starts.items() if start > 0}
-        await asyncio.to_thread(self._write_log_start_file)
-        for tp, offset in due.items():
-            # A log that began anew below it meanwhile took its start out of the checkpoint.
-            if self._log_starts.get(tp, 0) >= offset:
-                self._on_log_start_persisted(tp, offset)
+        self._state_dirty = False
+        persisted, epoch = dict(self._persisted), self._controller_epoch
+        deleted, self._deleted = self._deleted, set()
+        wanted, self._wanted = self._wanted, {}
+        tokens, self._tokens = self._tokens, []
+        kept = {tp: state for tp, state in persisted.items() if tp not in deleted}
+        await self._in_thread(self._write_state_file, epoch, kept)
+        if deleted:
+            await self._in_thread(self._move_to_trash, sorted(deleted))
+            self._trash_wake.set()
+        if len(kept) < len(persisted):
+            # A replica was deleted and is made again: the state file forgot it in between.
+            await self._in_thread(self._write_state_file, epoch, persisted)
+        if wanted:
+            self._made |= await self._in_thread(self._make_logs, wanted)
+        for token in tokens:
+            self._on_persisted(token)
 
-    async def _write_for_ever(self) -> None:
-        try:
-            while not self._stopping:
-                await self._wake.wait()
-                self._wake.clear()
-                await self._write_once()
-        except StorageError as error:
-            self._on_failure(error)
-            raise
+    def _write_state_file(
+        self, epoch: ControllerEpoch, partitions: Mapping[TopicPartition, PersistedPartition]
+    ) -> None:
+        self._directory.write_state(BrokerState(controller_epoch=epoch, partitions=partitions))
 
-    async def _write_once(self) -> None:
-        if self._state_dirty:
-            state = BrokerState(
-                controller_epoch=self._controller_epoch, partitions=dict(self._persisted)
+    def _move_to_trash(self, deleted: list[TopicPartition]) -> None:
+        """Move folders to the trash, also of replicas that no start could load."""
+        folders = [folder_of(self.root, tp) for tp in deleted]
+        self._trash.put(folders, now_ms=self._wall_time_us() // 1000)
+
+    def _make_logs(
+        self, wanted: Mapping[TopicPartition, PartitionMetadataFile]
+    ) -> dict[TopicPartition, PartitionLog]:
+        made = {
+            tp: PartitionLog.create(
+                self.root, metadata, TopicSettings(), environment=self._environment
             )
-            tokens, self._tokens = self._tokens, []
-            self._state_dirty = False
-            await asyncio.to_thread(self._directory.write_state, state)
-            for token in tokens:
-                self._on_persisted(token)
-        pending_deletes, self._pending_deletes = self._pending_deletes, []
-        for log in pending_deletes:
-            await asyncio.to_thread(log.delete)
-        await self._write_log_starts()
-        await self._write_epochs()
-        if self._recovery_points_due:
+            for tp, metadata in sorted(wanted.items())
+        }
+        sync_folder(self.root)
+        return made
+
+    # --- the checkpoint task --------------------------------------------------------------
+
+    async def _write_checkpoints(self) -> None:
+        while not self._stopping:
+            await self._checkpoint_wake.wait()
+            self._checkpoint_wake.clear()
+            while await self._write_checkpoint():
+                pass
+
+    async def _write_checkpoint(self) -> bool:
+        """Write one checkpoint file; False if none is due. Those of all partitions come first."""
+        if self._log_starts.is_due:
+            starts = {tp: log.log_start_offset for tp, log in self.logs.items()}
+            await self._log_starts.write(starts, self._in_thread)
+        elif self._high_watermarks is not None:
+            marks, self._high_watermarks = self._high_watermarks, None
+            await self._in_thread(HighWatermarkCheckpoint(self.root).write, marks)
+        elif self._recovery_points_due:
             self._recovery_points_due = False
             self._recovery_points = {tp: log.recovery_point for tp, log in self.logs.items()}
-            await asyncio.to_thread(RecoveryPointCheckpoint(self.root).write, self._recovery_points)
-        if self._high_watermarks is not None:
-            marks, self._high_watermarks = self._high_watermarks, None
-            await asyncio.to_thread(HighWatermarkCheckpoint(self.root).write, marks)
-
-    async def _write_epochs(self) -> None:
-        """Write epoch checkpoints for people and for comparison: epochs come from batches."""
-        while self._epochs:
+            await self._in_thread(RecoveryPointCheckpoint(self.root).write, self._recovery_points)
+        elif self._epochs:
+            # For people and for comparison: epochs come from batches (ADR 0011).
             tp, epochs = self._epochs.popitem()
             if (log := self.logs.get(tp)) is not None:
-                await asyncio.to_thread(EpochCheckpoint(log.folder).write, epochs)
+                await self._in_thread(_write_epochs, log.folder, epochs)
+        else:
+            return False
+        return True
+
+    # --- the trash task -------------------------------------------------------------------
+
+    async def _clean_trash(self) -> None:
+        interval_seconds = self._config.trash_check_interval_ms / 1000
+        while not self._stopping:
+            async with self._trash_lock:
+                removed = await self._in_thread(
+                    self._trash.clean,
+                    now_ms=self._wall_time_us() // 1000,
+                    stopping=lambda: self._stopping,
+                )
+            for log in removed:
+                _log.info(
+                    "deleted log removed from the trash",
+                    extra=fields(partition=str(log.tp), deleted_at_ms=log.deleted_at_ms),
+                )
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._trash_wake.wait(), interval_seconds)
+            self._trash_wake.clear()
+
+    async def restore_from_trash(self, tp: TopicPartition) -> PartitionLog:
+        """Bring the newest deleted log of a partition back and load it, every byte checked.
+
+        Raises:  ProtocolError UNKNOWN_TOPIC_OR_PARTITION if the trash has none,
+                 TOPIC_ALREADY_EXISTS if the partition has a log
+        """
+        if tp in self.logs or tp in self._wanted or tp in self._made:
+            raise ProtocolError(
+                ErrorCode.TOPIC_ALREADY_EXISTS, problem="has a log", partition=str(tp)
+            )
+        async with self._trash_lock:
+            folder = await self._in_thread(self._trash.restore, tp)
+        log = self.logs[tp] = await self._in_thread(
+            PartitionLog.open,
+            folder,
+            TopicSettings(),
+            clean=False,
+            recovery_point=0,
+            environment=self._environment,
+        )
+        return log
 
     async def stop(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Bring everything to disk and close; StorageError means this stop is not a clean one.
 
-        `stop` never cancels the writer in the middle of a file: the writer ends by itself.
+        `stop` never cancels a task in the middle of a file: the tasks end by themselves.
         """
         self._stopping = True
-        self._wake.set()
-        if self._writer is not None:
-            await self._writer
-        self._high_watermarks = high_watermarks
-        await self._write_once()
+        for wake in (self._state_wake, self._checkpoint_wake, self._trash_wake):
+            wake.set()
+        await asyncio.gather(*self._tasks)
         await self._set_aside.close()
+        await self._write_state()
+        self._high_watermarks = high_watermarks
+        await self._in_thread(self._flush_logs)
+        self._recovery_points_due = True
+        while await self._write_checkpoint():
+            pass
+        await self._in_thread(self._close_logs)
+        self._threads.shutdown()
+
+    def _flush_logs(self) -> None:
         for tp in sorted(self.logs):
             self.logs[tp].flush()
-        self._recovery_points_due = True
-        await self._write_once()
+
+    def _close_logs(self) -> None:
         for log in self.logs.values():
             log.close()
+
+
+def _write_epochs(folder: Path, epochs: tuple[EpochStart, ...]) -> None:
+    """Write the epochs of a replica, unless its folder has gone to the trash meanwhile."""
+    try:
+        EpochCheckpoint(folder).write(epochs)
+    except LogDirectoryFailed:
+        if folder.exists():
+            raise
 
 
 def _held(records: RecordsHandle, kind: type[Checked]) -> Checked:
