@@ -317,6 +317,29 @@ def test_fetch_refuses_followers_and_unknown_sessions(running: ListenerThread) -
     assert only(beyond)["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.parametrize("version", range(3))
+def test_delete_records_hands_each_partition_to_the_broker(
+    running: ListenerThread, broker: MemoryBroker, version: int
+) -> None:
+    running.call(lambda: broker.logs["orders", 0].append(make_batch([b"a", b"b"])))
+    asked = (1, -1, 3, -2)
+    with WireClient(running.port) as client:
+        found = [
+            only(client.ask(schemas.DELETE_RECORDS, version, requests.delete_records(offset)))
+            for offset in asked
+        ]
+        unknown = requests.delete_records(0, topic="nowhere", timeout_ms=-5)
+        refused = only(client.ask(schemas.DELETE_RECORDS, version, unknown))
+    out_of_range = (-1, ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert [(each["low_watermark"], each["error_code"]) for each in found] == [
+        (1, 0), (2, 0), out_of_range, out_of_range,
+    ]  # fmt: skip
+    assert refused["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(offset, timeout_ms) for _, _, offset, timeout_ms in broker.deletions] == [
+        *((offset, 1000) for offset in asked), (0, 0),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("version", range(1, 7))
 def test_list_offsets_knows_both_ends_and_refuses_times(
     running: ListenerThread, broker: MemoryBroker, version: int

@@ -80,7 +80,7 @@ def test_no_segment_above_the_high_watermark_goes(high_watermark: int, expected:
 
 
 def test_segments_below_the_log_start_are_gone_already() -> None:
-    settings = TopicSettings(retention_bytes=150)
+    settings = TopicSettings(retention_bytes=100)
     segments = (sealed(10), sealed(20), sealed(30))
     assert start(*segments, settings=settings, log_start_offset=10) == 20
     assert start(*segments, settings=settings, log_start_offset=25) == 25
