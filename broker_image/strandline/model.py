@@ -241,7 +241,8 @@ class StoredPartition:
     """A Partition object: the operator's wish (assigned, recover) and the controller's state.
 
     state is None until a controller first wrote the status; the controller reads recover only while
-    state is None (ADR 0004).
+    state is None (ADR 0004). rebuild_without names the brokers that a person told the controller
+    not to wait for.
     """
 
     name: str
@@ -251,6 +252,7 @@ class StoredPartition:
     assigned: tuple[BrokerId, ...]
     recover: bool
     state: PartitionState | None
+    rebuild_without: frozenset[BrokerId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

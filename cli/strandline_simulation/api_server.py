@@ -142,6 +142,10 @@ class ApiServer:
         self._notify_watches(PartitionObserved(partition=stored))
         return stored
 
+    def lose_partition(self, name: str) -> None:
+        """Delete a Partition, make it anew without a status, and show it."""
+        self._notify_watches(PartitionObserved(partition=self.store.lose_partition(name)))
+
     def call(
         self,
         caller: ProcessLife,

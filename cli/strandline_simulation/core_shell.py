@@ -164,7 +164,7 @@ class SimulatedCoreShell:
     def _on_log_start_written(self, effect: done.PersistLogStart) -> None:
         log = self._disk.logs.get(effect.tp)
         if self._port.alive and log is not None and effect.offset <= log.end:
-            log.checkpointed_start = max(effect.offset, log.checkpointed_start)
+            log.checkpoint_start(effect.offset)
             persisted = LogStartPersisted(tp=effect.tp, offset=effect.offset)
             self._port.life.deliver(self.step, persisted)
 

@@ -114,6 +114,10 @@ class RecordLog:
         self.batches.clear()
         self.values.clear()
 
+    def checkpoint_start(self, offset: int) -> None:
+        """Write the log start checkpoint; records stay until `delete_below`."""
+        self.checkpointed_start = max(offset, self.checkpointed_start)
+
     def delete_below(self, offset: int) -> None:
         """Delete the batches that end at or below an offset."""
         count = bisect_right(self.batches, offset, key=_end_of)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from strandline.controller.elections import STATE_LOST
 from strandline.core.effects import ProposeIsr
 from strandline.core.notices import (
     BecameFollower,
@@ -151,7 +152,7 @@ class Invariants:
         old, new, tp = before.state, state, before.tp
         _check_leader_in_isr(tp, new)
         rises = old is None or (
-            new.partition_epoch == old.partition_epoch + 1
+            (new.partition_epoch == old.partition_epoch + 1 or _is_fence(old, new))
             and new.leader_epoch >= old.leader_epoch
             and (new.leader == old.leader or new.leader_epoch > old.leader_epoch)
         )
@@ -410,3 +411,8 @@ def _check_leader_in_isr(tp: TopicPartition, state: PartitionState) -> None:
         state.leader != NO_LEADER and state.leader not in members
     ):
         raise InvariantBroken(Invariant.LEADER_IN_ISR, tp=tp, state=state)
+
+
+def _is_fence(old: PartitionState, new: PartitionState) -> bool:
+    """Tell whether a state raises the fence of a lost partition, which may leave epochs out."""
+    return new.reason == STATE_LOST and new.partition_epoch > old.partition_epoch

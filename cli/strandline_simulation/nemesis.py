@@ -195,6 +195,16 @@ def watch_lost(nemesis: Nemesis, fault: Fault) -> None:
     nemesis.environment.api.expire_watches(nemesis.process(fault).life.broker_id)
 
 
+@_kind("lose_partition")
+def lose_partition(nemesis: Nemesis, fault: Fault) -> None:
+    """Delete a Partition object; the operator makes it anew, to be recovered."""
+    _, _, number = fault.target.partition(":")
+    name = f"topic-{number or 0}"
+    if nemesis.environment.api.store.partitions[name].state is None:
+        raise NoTarget
+    nemesis.environment.api.lose_partition(name)
+
+
 def drawn_kinds() -> list[str]:
     """Return the words of the kinds that every run of many schedules has."""
     return [word for word, kind in KINDS.items() if kind.weight]

@@ -152,6 +152,14 @@ class SimulatedStore:
         self.brokers[found.broker_id] = stored
         return stored
 
+    def lose_partition(self, name: str) -> StoredPartition:
+        """Replace a Partition by one without a status, as the operator makes a lost one anew."""
+        lost = replace(
+            self.partitions[name], resource_version=self._next_version(), recover=True, state=None
+        )
+        self.partitions[name] = lost
+        return lost
+
     def put_partition_status(
         self, name: str, resource_version: str, state: PartitionState
     ) -> StoredPartition | None:

@@ -332,6 +332,16 @@ _PARTITION: Final = [
     *(
         Rule(
             kind="Partition",
+            message="spec.rebuildWithout must name members of spec.replicas, and not all of them",
+            on="spec",
+            refused={"spec.rebuildWithout": wrong},
+            accepted={"spec.rebuildWithout": [2]},
+        )
+        for wrong in ([3], [0, 1, 2])
+    ),
+    *(
+        Rule(
+            kind="Partition",
             message="status.leader must be -1 or a member of status.isr; an empty isr has no "
             "leader",
             on="status",

@@ -21,6 +21,7 @@ from strandline.controller.events import HostedReplica, SessionOpened
 from strandline.controller.notices import BrokerDead
 from strandline.errors import InvariantViolation
 from strandline.model import (
+    NO_LEADER,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -34,8 +35,11 @@ from tests.support.world.values import registration, tp
 ONE = BrokerId(1)
 HOSTED = HostedReplica(
     tp=tp(),
+    leader=NO_LEADER,
     leader_epoch=LeaderEpoch(0),
     partition_epoch=PartitionEpoch(0),
+    accepted_leader_epoch=LeaderEpoch(0),
+    accepted_partition_epoch=PartitionEpoch(0),
     last_epoch=LeaderEpoch(0),
     log_end_offset=1,
 )

@@ -13,17 +13,17 @@ from strandline.controller.broker_entry import (
     InSession,
     Unregistered,
 )
+from strandline.controller.election_input import ElectionDecision, ElectionInput
 from strandline.controller.elections import (
     NO_LIVE_ISR_MEMBER,
     STATE_LOST,
     UNCLEAN_LAST_REPLICA,
-    ElectionDecision,
-    ElectionInput,
     decide,
     entries_above_registration,
 )
 from strandline.controller.events import HostedReplica
 from strandline.model import (
+    NO_LEADER,
     BrokerId,
     ControllerEpoch,
     ElectionKind,
@@ -72,8 +72,11 @@ def view(
 def hosted(last_epoch: int, log_end_offset: int) -> HostedReplica:
     return HostedReplica(
         tp=tp(),
+        leader=NO_LEADER,
         leader_epoch=LeaderEpoch(last_epoch),
         partition_epoch=PartitionEpoch(0),
+        accepted_leader_epoch=LeaderEpoch(last_epoch),
+        accepted_partition_epoch=PartitionEpoch(0),
         last_epoch=LeaderEpoch(last_epoch),
         log_end_offset=log_end_offset,
     )
@@ -99,7 +102,7 @@ def decided(
     waited: bool = True,
     recover: bool = False,
     state_lost: bool = False,
-    was_sent: bool = False,
+    announced: PartitionState | None = None,
     first_seen: int = 0,
 ) -> ElectionDecision | None:
     inputs = ElectionInput(
@@ -109,7 +112,7 @@ def decided(
         controller_epoch=ControllerEpoch(9),
         waited=waited,
         state_lost=state_lost,
-        was_sent=was_sent,
+        announced=announced,
         first_seen_ms=first_seen,
     )
     return decide(stored(found, recover=recover), inputs)
@@ -165,7 +168,7 @@ def test_new_partition_does_not_wait_for_the_dead() -> None:
 
 def test_lost_object_is_not_a_new_one() -> None:
     for decision in (
-        decided(None, *ALL, recover=True, was_sent=True),
+        decided(None, *ALL, recover=True, announced=state()),
         decided(None, *ALL, recover=True, on_disk={1: hosted(0, 0)}),
         decided(None, *ALL, on_disk={1: hosted(0, 0)}),
     ):

@@ -170,6 +170,19 @@ def test_object_to_recover_stays_offline_once_a_broker_reports_its_data() -> Non
     assert (world.state(5).leader, world.state(5).reason) == (-1, STATE_LOST)
 
 
+def test_a_watch_that_shows_no_status_is_checked_by_a_read() -> None:
+    world = with_active_controller(state(isr=AB), nodes=(0,))
+    world.nodes[0].cut = True
+    late = replace(world.store.partitions["orders-0"], state=None)
+    world.deliver(0, PartitionObserved(partition=late))
+    assert len(world.nodes[0].sent(ReadStoredPartition)) == 1
+    assert world.store.status_writes == []
+    world.put_partition(None, recover=True)
+    world.deliver(0, PartitionObserved(partition=world.store.partitions["orders-0"]))
+    assert len(world.nodes[0].sent(ReadStoredPartition)) == 2
+    assert world.state().reason == STATE_LOST
+
+
 def test_object_to_recover_begins_anew_once_every_broker_reported_nothing() -> None:
     world = with_active_controller(state(), nodes=(0,))
     world.advance(5)
@@ -195,12 +208,10 @@ def test_lost_object_of_a_partition_that_brokers_were_told_of_is_not_new() -> No
     assert (world.state().leader, world.state().reason) == (-1, STATE_LOST)
 
 
-def test_status_that_vanished_is_noticed_by_the_next_read() -> None:
+def test_status_that_vanished_is_noticed_by_the_next_write() -> None:
     world = with_active_controller(state(isr=AB), nodes=(0,))
     world.nodes[0].cut = True
     world.put_partition(None, recover=True)
-    world.deliver(0, PartitionObserved(partition=world.store.partitions["orders-0"]))
-    assert world.store.status_writes == []
     world.deliver(0, _alter_of(world))
     assert world.state().reason == STATE_LOST
 

@@ -76,6 +76,8 @@ def view(tp: TopicPartition = TP, role: RoleName = RoleName.FOLLOWER) -> Partiti
         leader=NO_LEADER,
         leader_epoch=LeaderEpoch(4),
         partition_epoch=PartitionEpoch(7),
+        accepted_leader_epoch=LeaderEpoch(4),
+        accepted_partition_epoch=PartitionEpoch(7),
         replicas=(),
         isr=(),
         maximal_isr=frozenset(),
@@ -108,6 +110,9 @@ class FixedReplicas:
 
     def views(self) -> tuple[PartitionView, ...]:
         return self.shown
+
+    def view(self, tp: TopicPartition) -> PartitionView | None:
+        return next((each for each in self.shown if each.tp == tp), None)
 
     def lead(self) -> None:
         """Lead one partition from now on."""

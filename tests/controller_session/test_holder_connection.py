@@ -42,6 +42,7 @@ from strandline.controller_session.holder_connection import (
 from strandline.controller_session.messages import Heartbeat, Hello, SessionRefused
 from strandline.errors import ErrorCode
 from strandline.model import (
+    NO_LEADER,
     BrokerEpoch,
     BrokerId,
     HolderIdentity,
@@ -67,8 +68,11 @@ from .setups import (
 
 HOSTED = HostedReplica(
     tp=TP,
+    leader=NO_LEADER,
     leader_epoch=LeaderEpoch(4),
     partition_epoch=PartitionEpoch(7),
+    accepted_leader_epoch=LeaderEpoch(4),
+    accepted_partition_epoch=PartitionEpoch(7),
     log_end_offset=99,
     last_epoch=LeaderEpoch(3),
 )

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.controller_session.hosting import hosted_by, leads_any
+from strandline.controller_session.hosting import hosted_by, leads_any, waits_for_rebuild
+from strandline.core.effects import ReplyLeaderAndIsr
 from strandline.core.views import RoleName
-from strandline.model import NO_EPOCH
+from strandline.errors import ErrorCode
+from strandline.model import NO_EPOCH, BrokerId
 
-from .setups import OTHER_TP, FixedReplicas, view
+from .setups import OTHER_TP, TP, FixedReplicas, view
 
 
 def test_each_replica_is_reported_with_the_epoch_of_its_last_record() -> None:
@@ -30,3 +32,23 @@ def test_each_replica_is_reported_with_the_epoch_of_its_last_record() -> None:
 )
 def test_one_leader_is_enough_to_lead(roles: list[RoleName], leads: bool) -> None:
     assert leads_any(FixedReplicas(tuple(view(role=role) for role in roles))) is leads
+
+
+@pytest.mark.parametrize(
+    ("leader", "error", "waits"),
+    [
+        (0, ErrorCode.NONE, False),
+        (0, ErrorCode.STALE_BROKER_EPOCH, False),
+        (-1, ErrorCode.NONE, True),
+        (0, ErrorCode.FENCED_LEADER_EPOCH, True),
+        (0, ErrorCode.INVALID_UPDATE_VERSION, True),
+        (0, ErrorCode.TOPIC_ALREADY_EXISTS, True),
+    ],
+)
+def test_a_report_is_due_after_a_command_that_leaves_no_leader_or_is_too_old(
+    leader: int, error: ErrorCode, waits: bool
+) -> None:
+    replicas = FixedReplicas((replace(view(), leader=BrokerId(leader)),))
+    partitions = ((OTHER_TP, ErrorCode.NONE), (TP, error))
+    response = ReplyLeaderAndIsr(request_id=1, error=ErrorCode.NONE, partitions=partitions)
+    assert waits_for_rebuild(replicas, response) is waits

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from strandline.errors import ConfigError
+from strandline_cli.kubectl import Kubernetes
+from strandline_cli.recover import recover
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.clients import SentRecords, producer_of, read_all
+from tests.support.commands import programs
 from tests.support.eventually import eventually
 from tests.support.load import scan_log
 
@@ -80,20 +84,50 @@ def test_a_partition_object_lost_by_hand_deletes_nothing_and_is_not_taken_for_ne
     topic_id = group.create_topic(topic)
     group.wait_full_isr(topic)
     sent = written(group, topic, 30)
-    victim = group.brokers[next(broker for broker in range(3) if broker != group.controller())]
-    victim.kill()
+    away = next(broker for broker in range(3) if broker != group.controller())
+    group.brokers[away].kill()
     group.wait_partition(topic, "an ISR without it", lambda status: len(status["isr"]) == 2)
-    group.start()
-    group.wait_full_isr(topic)
+    sent.send(10)
+    sent.settle()
     group.control_plane.kubectl("delete", "partition", f"{topic}-0", "-n", group.namespace)
     group.create_partitions(topic, topic_id, 1, recover=recover)
     status = group.wait_partition(topic, "a reason", lambda status: status["reason"] != "")
     assert (status["leader"], status["reason"]) == (-1, "StateLost")
     assert len(folders(group, topic_id)) == 3
     for broker, folder in enumerate(folders(group, topic_id)):
-        found = {record.value.encode(): record.offset for record in scan_log(folder, broker, 0)}
-        assert found == sent.offsets
-    victim.kill()
+        if broker != away:
+            found = {record.value.encode(): record.offset for record in scan_log(folder, broker, 0)}
+            assert found == sent.offsets
     group.start()
-    assert len(folders(group, topic_id)) == 3
-    assert group.partition(topic)["reason"] == "StateLost"
+    group.wait_full_isr(topic)
+    sent.send(10)
+    sent.settle()
+    assert read_all(group.bootstrap(), topic, 50) == sent.offsets
+
+
+def test_a_lost_partition_goes_on_without_a_broker_that_a_person_gives_up(
+    group: BrokerGroup,
+) -> None:
+    topic_id = group.create_topic("given-up")
+    group.wait_full_isr("given-up")
+    sent = written(group, "given-up", 30)
+    gone = next(broker for broker in range(3) if broker != group.controller())
+    group.brokers[gone].kill()
+    group.wait_partition("given-up", "an ISR without it", lambda status: len(status["isr"]) == 2)
+    control_plane = group.control_plane
+    kubernetes = Kubernetes(control_plane.kubeconfig, group.namespace, programs())
+    with pytest.raises(ConfigError, match="is not StateLost"):
+        recover(kubernetes, "given-up-0", [gone])
+    control_plane.kubectl("delete", "partition", "given-up-0", "-n", group.namespace)
+    group.create_partitions("given-up", topic_id, 1, recover=True)
+    group.wait_partition("given-up", "a reason", lambda status: status["reason"] == "StateLost")
+    for wrong in ([7], [0, 1, 2]):
+        with pytest.raises(ConfigError, match=r"some of the replicas"):
+            recover(kubernetes, "given-up-0", wrong)
+    said = recover(kubernetes, "given-up-0", [gone])
+    assert f"records that only brokers [{gone}] had are lost" in said
+    status = group.wait_partition("given-up", "a leader", lambda status: status["leader"] >= 0)
+    assert status["recovery"] == "Unclean"
+    assert read_all(group.bootstrap(), "given-up", 30) == sent.offsets
+    group.start()
+    group.wait_full_isr("given-up")

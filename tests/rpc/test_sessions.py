@@ -51,6 +51,7 @@ from strandline.core.events import (
 )
 from strandline.errors import ErrorCode
 from strandline.model import (
+    NO_LEADER,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -105,8 +106,11 @@ LIVE = LiveBroker(
 )
 HOSTED = HostedReplica(
     tp=TP,
+    leader=NO_LEADER,
     leader_epoch=LeaderEpoch(4),
     partition_epoch=PartitionEpoch(7),
+    accepted_leader_epoch=LeaderEpoch(4),
+    accepted_partition_epoch=PartitionEpoch(7),
     log_end_offset=99,
     last_epoch=LeaderEpoch(3),
 )

@@ -85,12 +85,13 @@ def test_a_kind_of_fault_needs_no_more_than_its_function_and_its_word(
 
     kind = FaultKind(word="hiccup", weight=1, loses_data=False, inject=hiccup)
     monkeypatch.setitem(KINDS, kind.word, kind)
-    plan = next(
+    plans = (
         plan
         for plan in map(draw_plan, range(50))
         if any(fault.kind == kind.word for fault in plan.faults)
     )
-    result = run(plan)
-    assert result.fault_counts[kind.word] == len(met) > 0
+    # A planned fault may find no broker of its target's role.
+    result = next(result for result in map(run, plans) if met)
+    assert result.fault_counts[kind.word] == len(met)
     lines = Summary(results=[result]).table(seconds=1).splitlines()
     assert ["faults:", "hiccup", str(len(met))] in [line.split() for line in lines]

@@ -61,7 +61,7 @@ def test_the_fate_of_messages_does_not_depend_on_what_else_is_planned() -> None:
 def test_shrinking_keeps_what_breaks_the_invariant_and_little_else() -> None:
     plan = replace(
         JOIN_BELOW_EPOCH_START,
-        produces=(*JOIN_BELOW_EPOCH_START.produces, *draw_plan(1).produces[:6]),
+        produces=(*JOIN_BELOW_EPOCH_START.produces, *draw_plan(2).produces[:6]),
     )
     with planted(JOIN_BEFORE_EPOCH_START):
         small = Shrinker(_only_partition_0(plan), Invariant.ISR_IS_COMPLETE, runs_max=60).shrink()

@@ -136,7 +136,8 @@ class BrokerEventHandler:
         active.topics.suspect_unknown(found.tp.topic_id for found in event.hosted)
         names = active.table.with_member(event.broker_id)
         for name in names:
-            if active.table.entries[name].stored.state is None:
+            state = active.table.entries[name].stored.state
+            if state is None or state.reason == STATE_LOST:
                 active.reconciler.queue(name, now_ms)
         expected = [active.table.entries[name].stored.tp for name in names]
         behind = [tp for tp in expected if self._is_behind(session, tp)]
@@ -144,7 +145,7 @@ class BrokerEventHandler:
 
     def _is_behind(self, session: InSession, tp: TopicPartition) -> bool:
         sent, found = self._active.propagator.state_of(tp), session.hosted.get(tp)
-        if sent is None or sent.reason == STATE_LOST:
+        if sent is None:
             return False
         return found is None or found.partition_epoch < sent.partition_epoch
 

@@ -12,9 +12,10 @@ Source: Kafka PartitionLeaderElectionAlgorithms; KAFKA-708 for the last ISR memb
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from strandline.model import (
+    NO_EPOCH,
     NO_LEADER,
     BrokerId,
     ControllerEpoch,
@@ -30,8 +31,10 @@ from strandline.model import (
 )
 
 from .broker_entry import Awaited, BrokerEntry, Dead, InSession, Live, Unregistered, registration_of
+from .election_input import ElectionDecision, ElectionInput
 from .events import HostedReplica
 from .lost_partitions import have_all_reported, recovery_of
+from .rebuild import fence, rebuild
 
 STATE_LOST = "StateLost"
 """The object was lost while brokers hold its data (ADR 0004)."""
@@ -41,42 +44,15 @@ NO_LIVE_ISR_MEMBER = "NoLiveIsrMember"
 """A member of the last ISR may come back with all data."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionInput:
-    """What an election depends on, beside the stored partition itself.
-
-    hosted: the partition's replicas on the disks of brokers in session. waited: a new partition has
-    waited long enough for its brokers. state_lost: a broker refused the partition as new. was_sent:
-    this controller sent a state of it. first_seen_ms: when the controller first saw the object.
-    """
-
-    brokers: Mapping[BrokerId, BrokerEntry]
-    topic: StoredTopic | None
-    hosted: Mapping[BrokerId, HostedReplica]
-    controller_epoch: ControllerEpoch
-    waited: bool = True
-    state_lost: bool = False
-    was_sent: bool = False
-    first_seen_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionDecision:
-    """The status to commit; kind is set when it elects a leader."""
-
-    state: PartitionState
-    kind: ElectionKind | None = None
-
-
 def decide(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision | None:
     """Return the status to commit now, None if the stored one stands."""
     state = stored.state
     if state is None:
         return decide_new(stored, inputs)
     if state.leader == NO_LEADER and state.reason == STATE_LOST:
-        return None
+        return rebuild(state, inputs, without=stored.rebuild_without)
     if inputs.state_lost:
-        return ElectionDecision(state=_without_leader(state, inputs, state.isr, STATE_LOST))
+        return fence(replace(state, reason=STATE_LOST), inputs)
     if may_keep_leader(state, inputs.brokers):
         return _decide_led(state, inputs)
     return _decide_leaderless(state, inputs)
@@ -86,8 +62,8 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
     """Give a partition without status its first one.
 
     All assigned brokers in session form the ISR; the first of them leads. A partition that a broker
-    has on disk is lost, not new: it stays offline. So is one that must be recovered and that a
-    broker was told of. Any other that must be recovered waits for all its brokers (ADR 0035).
+    has on disk, or was told of, is lost, not new (ADR 0004). Any other that must be recovered waits
+    for all its brokers (ADR 0035).
     """
     topic = inputs.topic
     configured = 1 if topic is None else topic.min_insync_replicas
@@ -101,8 +77,9 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
         controller_epoch=inputs.controller_epoch,
         reason=STATE_LOST,
     )
-    if inputs.hosted or (stored.recover and inputs.was_sent):
-        return ElectionDecision(state=lost)
+    if inputs.hosted or inputs.announced is not None:
+        before = replace(lost, leader_epoch=NO_EPOCH, partition_epoch=PartitionEpoch(-1))
+        return fence(before, inputs)
     assigned = [inputs.brokers.get(broker_id) for broker_id in stored.assigned]
     present = [each for each in assigned if isinstance(each, InSession) and not each.shutting_down]
     if stored.recover:

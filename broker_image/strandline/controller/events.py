@@ -39,14 +39,18 @@ class ProbeVerdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedReplica:
-    """A replica on a broker's disk; its epochs are the last that the broker applied.
+    """A replica on a broker's disk; leader and epochs are of the last state the broker applied.
 
+    The accepted epochs are the highest in the state file, also before this process applied them.
     last_epoch is the leader epoch of the last batch, NO_EPOCH for an empty log.
     """
 
     tp: TopicPartition
+    leader: BrokerId
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
+    accepted_leader_epoch: LeaderEpoch
+    accepted_partition_epoch: PartitionEpoch
     last_epoch: LeaderEpoch
     log_end_offset: int
 

@@ -76,6 +76,9 @@ class ObjectEventHandler:
         if active.topics.is_confirmed(partition.tp.topic_id):
             return []
         if not active.table.adopt(partition, now_ms):
+            if partition.state is None:
+                # The event is late, or the status is lost: a quorum read tells.
+                active.reconciler.doubt_status(active.table.entries[partition.name], now_ms)
             return []
         kind = active.table.entries[partition.name].kind_of(partition.state)
         return self._on_newer_state(partition, now_ms, kind=kind)

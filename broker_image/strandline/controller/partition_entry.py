@@ -84,7 +84,8 @@ class PartitionEntry:
          | '------ OK ------- ReadInFlight <--- turn --- InDoubt <--- any answer --- Superseded
          |                      ^     |                   ^
          '-- a request knows ---'     '------ failed -----'
-             more than the object
+         |   more than the object                       ^
+         '-------- a watch shows no status -------------'
 
     Another object under the same name leads to Superseded while a call is open, else to NoCall.
     No call begins before not_before_ms. since_ms is when the partition was last queued.
@@ -125,6 +126,11 @@ class PartitionEntry:
         if found is not None and found.reason == STATE_LOST:
             self.state_lost = False
         return True
+
+    def doubt_status(self) -> None:
+        """Go to InDoubt: a watch shows the object without the status that was read before."""
+        if isinstance(self.call, NoCall):
+            self.call = InDoubt(write=None)
 
     def adopt_without_status(self, partition: StoredPartition, now_ms: int) -> None:
         """Take an object that lost its status, as a quorum read showed: it is new again."""

@@ -17,7 +17,8 @@ from strandline.model import BrokerId, ElectionKind, PartitionState, TopicPartit
 
 from .context import ControllerContext
 from .effects import ControllerEffect, ReadStoredPartition, WritePartitionStatus
-from .elections import ElectionInput, decide
+from .election_input import ElectionInput
+from .elections import decide
 from .events import IsrChangeRequested
 from .isr_changes import Commit, ReadFirst, RespondNow, judge, reply_alter_partition
 from .notices import StoreConflicted
@@ -98,6 +99,11 @@ class PartitionReconciler:
         entry.add_request(event)
         self.queue(entry.stored.name, now_ms)
 
+    def doubt_status(self, entry: PartitionEntry, now_ms: int) -> None:
+        """Read a partition again that a watch shows without its status."""
+        entry.doubt_status()
+        self.queue(entry.stored.name, now_ms)
+
     def refused_as_known(self, entry: PartitionEntry, now_ms: int) -> None:
         """Take a partition offline that a broker refused as new, for it has its data (ADR 0004)."""
         entry.mark_state_lost()
@@ -150,10 +156,10 @@ class PartitionReconciler:
             brokers=self._brokers.entries,
             topic=self._topics.known.get(entry.stored.tp.topic_id),
             hosted=self._brokers.hosting(entry.stored.tp),
+            announced=self._sent_state_of(entry.stored.tp),
             controller_epoch=self._epoch,
             waited=now_ms >= wait_until_ms,
             state_lost=entry.state_lost,
-            was_sent=self._sent_state_of(entry.stored.tp) is not None,
             first_seen_ms=entry.first_seen_ms,
         )
         decision = decide(entry.stored, inputs)

@@ -26,7 +26,7 @@ from .controlled_shutdown import ControlledShutdown
 from .effects import Effect, ShutdownEnded, ShutdownProgressed, StepController, StepReplicas
 from .events import Event
 from .holder_connection import HolderConnection
-from .hosting import HostedReplicas, leads_any
+from .hosting import HostedReplicas, leads_any, waits_for_rebuild
 from .metadata_cache import MetadataCache
 from .timing import ControllerSessionTiming
 
@@ -129,9 +129,11 @@ class ControllerSession:
         effects = self.connection.send(
             messages.CommandResponse(response=response, highest_controller_epoch=epoch)
         )
-        is_full = isinstance(response, ReplyLeaderAndIsr) and response.full
-        if is_full and response.error is ErrorCode.NONE:
-            effects.extend(self._fail_unsent())
+        if isinstance(response, ReplyLeaderAndIsr):
+            if response.full and response.error is ErrorCode.NONE:
+                effects.extend(self._fail_unsent())
+            if waits_for_rebuild(self._replicas, response):
+                self.connection.report_with_next_heartbeat()
         return effects
 
     def _fail_unsent(self) -> list[Effect]:

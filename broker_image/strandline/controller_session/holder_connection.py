@@ -250,6 +250,13 @@ class HolderConnection:
             return self._probe(state.holder, refusals=state.refusals)
         return self._look_up()
 
+    def report_with_next_heartbeat(self) -> None:
+        """Let the next heartbeat carry a hosted report."""
+        if isinstance(self.state, Open):
+            self.state = replace(
+                self.state, report_due_ms=min(self.state.due_ms, self.state.report_due_ms)
+            )
+
     def _beat(self, state: Open, now_ms: int) -> list[Effect]:
         hosted = None
         if state.report_due_ms <= now_ms:

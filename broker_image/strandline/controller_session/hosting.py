@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Protocol
 
 from strandline.controller.events import HostedReplica
+from strandline.core.effects import ReplyLeaderAndIsr
 from strandline.core.views import PartitionView, RoleName
-from strandline.model import NO_EPOCH, ControllerEpoch
+from strandline.errors import ErrorCode
+from strandline.model import NO_EPOCH, NO_LEADER, ControllerEpoch, TopicPartition
+
+_TOO_LOW = {
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.TOPIC_ALREADY_EXISTS,
+}
+"""How a broker refuses a state that is older than the one it has."""
 
 
 class HostedReplicas(Protocol):
@@ -15,6 +24,10 @@ class HostedReplicas(Protocol):
     @property
     def controller_epoch(self) -> ControllerEpoch:
         """The highest controller epoch that this broker accepted."""
+        ...
+
+    def view(self, tp: TopicPartition) -> PartitionView | None:
+        """Return a view of a replica, None if this broker does not host it."""
         ...
 
     def views(self) -> tuple[PartitionView, ...]:
@@ -27,8 +40,11 @@ def hosted_by(replicas: HostedReplicas) -> tuple[HostedReplica, ...]:
     return tuple(
         HostedReplica(
             tp=view.tp,
+            leader=view.leader,
             leader_epoch=view.leader_epoch,
             partition_epoch=view.partition_epoch,
+            accepted_leader_epoch=view.accepted_leader_epoch,
+            accepted_partition_epoch=view.accepted_partition_epoch,
             log_end_offset=view.log_end_offset,
             last_epoch=view.epochs[-1].leader_epoch if view.epochs else NO_EPOCH,
         )
@@ -39,3 +55,17 @@ def hosted_by(replicas: HostedReplicas) -> tuple[HostedReplica, ...]:
 def leads_any(replicas: HostedReplicas) -> bool:
     """Tell whether this broker leads a partition."""
     return any(view.role is RoleName.LEADER for view in replicas.views())
+
+
+def waits_for_rebuild(replicas: HostedReplicas, response: ReplyLeaderAndIsr) -> bool:
+    """Tell whether a command left a partition without leader, or named epochs that are too low.
+
+    The controller may then wait for this broker's next hosted report (ADR 0004).
+    """
+    for tp, error in response.partitions:
+        if error in _TOO_LOW:
+            return True
+        view = replicas.view(tp)
+        if view is not None and view.leader == NO_LEADER:
+            return True
+    return False

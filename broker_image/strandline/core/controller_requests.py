@@ -65,7 +65,10 @@ class ControllerRequests:
         log = LocalLog.loaded(event.hosted)
         floor = self._queue.load(event.hosted, log)
         self._partitions[log.tp] = Partition(
-            log=log, context=self._context, fenced_leader_epoch=floor
+            log=log,
+            context=self._context,
+            fenced_leader_epoch=floor,
+            loaded_partition_epoch=event.hosted.partition_epoch,
         )
 
     def on_controller_request(self, request: ControllerRequest, now_ms: int) -> list[Effect]:

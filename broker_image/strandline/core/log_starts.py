@@ -1,8 +1,8 @@
 """Where logs begin: the leader decides by retention and clients, its followers come after it.
 
-Used by `Replicas` alone. A log start moves up only, and never above the high watermark. Readers
-see a later start at once; a segment is deleted only when the start is on disk, so that no restart
-finds a log that begins within deleted records (ADR 0027).
+Used by `Replicas` and `Requests` alone. A log start moves up only, and never above the high
+watermark. Readers see a later start at once; a segment is deleted only when the start is on disk,
+so that no restart finds a log that begins within deleted records (ADR 0027).
 
 Source: Kafka 3.9 Partition.deleteRecordsOnLeader, UnifiedLog.deleteOldSegments
 """

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline.errors import ErrorCode
-from strandline.model import NO_EPOCH, NO_LEADER, LeaderEpoch, PartitionState
+from strandline.model import NO_EPOCH, NO_LEADER, LeaderEpoch, PartitionEpoch, PartitionState
 
 from .broker_context import BrokerContext
 from .effects import Effect
@@ -50,6 +50,7 @@ class Partition:
     applied is the controller's last state that began or continued the role, None before the first
     in this process. fenced_leader_epoch is the highest leader epoch under which an earlier process
     of this broker may have written, or which this one refused to lead: a replica leads only above.
+    loaded_partition_epoch is the highest partition epoch that an earlier process accepted.
     """
 
     log: LocalLog
@@ -57,6 +58,20 @@ class Partition:
     role: Role = IDLE
     applied: PartitionState | None = None
     fenced_leader_epoch: LeaderEpoch = NO_EPOCH
+    loaded_partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+
+    @property
+    def accepted_leader_epoch(self) -> LeaderEpoch:
+        """The highest leader epoch that this broker accepted, in this process or before."""
+        applied = NO_EPOCH if self.state is None else self.state.leader_epoch
+        return max(self.fenced_leader_epoch, applied)
+
+    @property
+    def accepted_partition_epoch(self) -> PartitionEpoch:
+        """The highest partition epoch that this broker accepted, in this process or before."""
+        if self.state is None:
+            return self.loaded_partition_epoch
+        return max(self.loaded_partition_epoch, self.state.partition_epoch)
 
     @property
     def state(self) -> PartitionState | None:

@@ -55,7 +55,8 @@ class FollowerView:
 class PartitionView:
     """One replica. Fields about ISR and followers are of use on a leader only.
 
-    Before the first state leader is NO_LEADER and the epochs are -1.
+    Before the first state leader is NO_LEADER, and the epochs are -1 but for those accepted by an
+    earlier process.
     """
 
     tp: TopicPartition
@@ -64,6 +65,8 @@ class PartitionView:
     leader: BrokerId
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
+    accepted_leader_epoch: LeaderEpoch
+    accepted_partition_epoch: PartitionEpoch
     replicas: tuple[BrokerId, ...]
     isr: tuple[IsrEntry, ...]
     maximal_isr: frozenset[BrokerId]
@@ -86,6 +89,8 @@ def view_of(partition: Partition) -> PartitionView:
         leader=NO_LEADER if state is None else state.leader,
         leader_epoch=NO_EPOCH if state is None else state.leader_epoch,
         partition_epoch=PartitionEpoch(-1) if state is None else state.partition_epoch,
+        accepted_leader_epoch=partition.accepted_leader_epoch,
+        accepted_partition_epoch=partition.accepted_partition_epoch,
         replicas=() if state is None else state.replicas,
         isr=() if state is None else state.isr,
         maximal_isr=frozenset() if leads is None else maximal_isr(leads.proposer.isr),

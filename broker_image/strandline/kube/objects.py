@@ -139,6 +139,9 @@ def partition_from_object(value: Object) -> StoredPartition:
         topic_name=spec.text("topicName"),
         assigned=_broker_ids(spec, "replicas"),
         recover=spec.flag("recover"),
+        rebuild_without=frozenset(_broker_ids(spec, "rebuildWithout"))
+        if spec.has("rebuildWithout")
+        else frozenset(),
         state=_partition_state(status) if status else None,
     )
 

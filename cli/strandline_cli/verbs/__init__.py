@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from strandline_cli.command_line import Verb
 
-from . import analysis, bench, check, demo, dump_log, load, sim
+from . import analysis, bench, check, demo, dump_log, load, recover, sim
 
 GROUPS: dict[str, tuple[Verb, ...]] = {
-    "On a cluster": (demo.VERB, load.VERB, bench.VERB),
+    "On a cluster": (demo.VERB, load.VERB, bench.VERB, recover.VERB),
     "On what was recorded": (dump_log.VERB, check.VERB, analysis.VERB),
     "On one machine, without a cluster": (sim.VERB,),
 }

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"strandline_api/v1/controller.proto\x12\rstrandline.v1\"3\n\x08IsrEntry\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"5\n\x0eTopicPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xf9\x01\n\x0ePartitionState\x12\x10\n\x08replicas\x18\x01 \x03(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x05\x12$\n\x03isr\x18\x05 \x03(\x0b\x32\x17.strandline.v1.IsrEntry\x12\x1b\n\x13min_insync_replicas\x18\x06 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x07 \x01(\x03\x12)\n\x08recovery\x18\x08 \x01(\x0e\x32\x17.strandline.v1.Recovery\x12\x0e\n\x06reason\x18\t \x01(\t\"\xba\x01\n\rTopicSettings\x12\x19\n\x11max_message_bytes\x18\x01 \x01(\x03\x12\x15\n\rsegment_bytes\x18\x02 \x01(\x03\x12\x16\n\x0e\x66lush_messages\x18\x03 \x01(\x03\x12\x14\n\x0cretention_ms\x18\x04 \x01(\x03\x12\x17\n\x0fretention_bytes\x18\x05 \x01(\x03\x12\x12\n\nsegment_ms\x18\x06 \x01(\x03\x12\x1c\n\x14\x66ile_delete_delay_ms\x18\x07 \x01(\x03\"\xbf\x01\n\x10PartitionCommand\x12)\n\x02tp\x18\x01 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12,\n\x05state\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.PartitionState\x12.\n\x08settings\x18\x04 \x01(\x0b\x32\x1c.strandline.v1.TopicSettings\x12\x0e\n\x06is_new\x18\x05 \x01(\x08\"8\n\x08\x45ndpoint\x12\x10\n\x08listener\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\"|\n\nLiveBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x19\n\x11\x63lean_since_epoch\x18\x03 \x01(\x03\x12*\n\tendpoints\x18\x04 \x03(\x0b\x32\x17.strandline.v1.Endpoint\"\x8e\x01\n\x06Hosted\x12)\n\x02tp\x18\x01 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x03 \x01(\x05\x12\x16\n\x0elog_end_offset\x18\x04 \x01(\x03\x12\x12\n\nlast_epoch\x18\x05 \x01(\x05\"\xa9\x01\n\x05Hello\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x19\n\x11\x63lean_since_epoch\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\x12 \n\x18highest_controller_epoch\x18\x05 \x01(\x03\x12%\n\x06hosted\x18\x06 \x03(\x0b\x32\x15.strandline.v1.Hosted\"`\n\tHeartbeat\x12\x14\n\x0c\x62roker_epoch\x18\x01 \x01(\x03\x12%\n\x06hosted\x18\x02 \x03(\x0b\x32\x15.strandline.v1.Hosted\x12\x16\n\x0e\x63\x61rries_hosted\x18\x03 \x01(\x08\"\xba\x01\n\x0e\x41lterPartition\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12)\n\x02tp\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12$\n\x03isr\x18\x06 \x03(\x0b\x32\x17.strandline.v1.IsrEntry\">\n\x12\x43ontrolledShutdown\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"J\n\x0ePartitionError\x12)\n\x02tp\x18\x01 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\r\n\x05\x65rror\x18\x02 \x01(\x05\"\x87\x01\n\rCommandAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\r\n\x05\x65rror\x18\x02 \x01(\x05\x12\x31\n\npartitions\x18\x03 \x03(\x0b\x32\x1d.strandline.v1.PartitionError\x12 \n\x18highest_controller_epoch\x18\x04 \x01(\x03\"\xa4\x02\n\rBrokerMessage\x12%\n\x05hello\x18\x01 \x01(\x0b\x32\x14.strandline.v1.HelloH\x00\x12-\n\theartbeat\x18\x02 \x01(\x0b\x32\x18.strandline.v1.HeartbeatH\x00\x12\x38\n\x0f\x61lter_partition\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.AlterPartitionH\x00\x12@\n\x13\x63ontrolled_shutdown\x18\x04 \x01(\x0b\x32!.strandline.v1.ControlledShutdownH\x00\x12\x36\n\x0e\x63ommand_answer\x18\x05 \x01(\x0b\x32\x1c.strandline.v1.CommandAnswerH\x00\x42\t\n\x07message\"\x95\x01\n\x0cLeaderAndIsr\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x33\n\npartitions\x18\x04 \x03(\x0b\x32\x1f.strandline.v1.PartitionCommand\x12\x0c\n\x04\x66ull\x18\x05 \x01(\x08\"\x84\x01\n\x0bStopReplica\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x31\n\npartitions\x18\x04 \x03(\x0b\x32\x1d.strandline.v1.TopicPartition\"\xfb\x01\n\x0eUpdateMetadata\x12\x18\n\x10\x63ontroller_epoch\x18\x01 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x15\n\rcontroller_id\x18\x03 \x01(\x05\x12/\n\x0clive_brokers\x18\x04 \x03(\x0b\x32\x19.strandline.v1.LiveBroker\x12\x33\n\npartitions\x18\x05 \x03(\x0b\x32\x1f.strandline.v1.PartitionCommand\x12.\n\x07removed\x18\x06 \x03(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x0c\n\x04\x66ull\x18\x07 \x01(\x08\"\x93\x01\n\x14\x41lterPartitionAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12)\n\x02tp\x18\x02 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12-\n\x06stored\x18\x04 \x01(\x0b\x32\x1d.strandline.v1.PartitionState\"P\n\x18\x43ontrolledShutdownAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x11\n\tremaining\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\"9\n\x0eSessionRefused\x12\r\n\x05\x65rror\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x03\"\x8b\x03\n\x11\x43ontrollerMessage\x12\x35\n\x0eleader_and_isr\x18\x01 \x01(\x0b\x32\x1b.strandline.v1.LeaderAndIsrH\x00\x12\x32\n\x0cstop_replica\x18\x02 \x01(\x0b\x32\x1a.strandline.v1.StopReplicaH\x00\x12\x38\n\x0fupdate_metadata\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.UpdateMetadataH\x00\x12\x45\n\x16\x61lter_partition_answer\x18\x04 \x01(\x0b\x32#.strandline.v1.AlterPartitionAnswerH\x00\x12M\n\x1a\x63ontrolled_shutdown_answer\x18\x05 \x01(\x0b\x32\'.strandline.v1.ControlledShutdownAnswerH\x00\x12\x30\n\x07refused\x18\x06 \x01(\x0b\x32\x1d.strandline.v1.SessionRefusedH\x00\x42\t\n\x07message\"!\n\x0cProbeRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\"m\n\x0bProbeAnswer\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12 \n\x18highest_controller_epoch\x18\x04 \x01(\x03*4\n\x08Recovery\x12\x12\n\x0eRECOVERY_CLEAN\x10\x00\x12\x14\n\x10RECOVERY_UNCLEAN\x10\x01\x32[\n\nController\x12M\n\x07Session\x12\x1c.strandline.v1.BrokerMessage\x1a .strandline.v1.ControllerMessage(\x01\x30\x01\x32H\n\x04Peer\x12@\n\x05Probe\x12\x1b.strandline.v1.ProbeRequest\x1a\x1a.strandline.v1.ProbeAnswerb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"strandline_api/v1/controller.proto\x12\rstrandline.v1\"3\n\x08IsrEntry\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"5\n\x0eTopicPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xf9\x01\n\x0ePartitionState\x12\x10\n\x08replicas\x18\x01 \x03(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x05\x12$\n\x03isr\x18\x05 \x03(\x0b\x32\x17.strandline.v1.IsrEntry\x12\x1b\n\x13min_insync_replicas\x18\x06 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x07 \x01(\x03\x12)\n\x08recovery\x18\x08 \x01(\x0e\x32\x17.strandline.v1.Recovery\x12\x0e\n\x06reason\x18\t \x01(\t\"\xba\x01\n\rTopicSettings\x12\x19\n\x11max_message_bytes\x18\x01 \x01(\x03\x12\x15\n\rsegment_bytes\x18\x02 \x01(\x03\x12\x16\n\x0e\x66lush_messages\x18\x03 \x01(\x03\x12\x14\n\x0cretention_ms\x18\x04 \x01(\x03\x12\x17\n\x0fretention_bytes\x18\x05 \x01(\x03\x12\x12\n\nsegment_ms\x18\x06 \x01(\x03\x12\x1c\n\x14\x66ile_delete_delay_ms\x18\x07 \x01(\x03\"\xbf\x01\n\x10PartitionCommand\x12)\n\x02tp\x18\x01 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12,\n\x05state\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.PartitionState\x12.\n\x08settings\x18\x04 \x01(\x0b\x32\x1c.strandline.v1.TopicSettings\x12\x0e\n\x06is_new\x18\x05 \x01(\x08\"8\n\x08\x45ndpoint\x12\x10\n\x08listener\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\"|\n\nLiveBroker\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x19\n\x11\x63lean_since_epoch\x18\x03 \x01(\x03\x12*\n\tendpoints\x18\x04 \x03(\x0b\x32\x17.strandline.v1.Endpoint\"\xdf\x01\n\x06Hosted\x12)\n\x02tp\x18\x01 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x03 \x01(\x05\x12\x16\n\x0elog_end_offset\x18\x04 \x01(\x03\x12\x12\n\nlast_epoch\x18\x05 \x01(\x05\x12\x1d\n\x15\x61\x63\x63\x65pted_leader_epoch\x18\x06 \x01(\x05\x12 \n\x18\x61\x63\x63\x65pted_partition_epoch\x18\x07 \x01(\x05\x12\x0e\n\x06leader\x18\x08 \x01(\x05\"\xa9\x01\n\x05Hello\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x19\n\x11\x63lean_since_epoch\x18\x03 \x01(\x03\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\x12 \n\x18highest_controller_epoch\x18\x05 \x01(\x03\x12%\n\x06hosted\x18\x06 \x03(\x0b\x32\x15.strandline.v1.Hosted\"`\n\tHeartbeat\x12\x14\n\x0c\x62roker_epoch\x18\x01 \x01(\x03\x12%\n\x06hosted\x18\x02 \x03(\x0b\x32\x15.strandline.v1.Hosted\x12\x16\n\x0e\x63\x61rries_hosted\x18\x03 \x01(\x08\"\xba\x01\n\x0e\x41lterPartition\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12)\n\x02tp\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12$\n\x03isr\x18\x06 \x03(\x0b\x32\x17.strandline.v1.IsrEntry\">\n\x12\x43ontrolledShutdown\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"J\n\x0ePartitionError\x12)\n\x02tp\x18\x01 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\r\n\x05\x65rror\x18\x02 \x01(\x05\"\x87\x01\n\rCommandAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\r\n\x05\x65rror\x18\x02 \x01(\x05\x12\x31\n\npartitions\x18\x03 \x03(\x0b\x32\x1d.strandline.v1.PartitionError\x12 \n\x18highest_controller_epoch\x18\x04 \x01(\x03\"\xa4\x02\n\rBrokerMessage\x12%\n\x05hello\x18\x01 \x01(\x0b\x32\x14.strandline.v1.HelloH\x00\x12-\n\theartbeat\x18\x02 \x01(\x0b\x32\x18.strandline.v1.HeartbeatH\x00\x12\x38\n\x0f\x61lter_partition\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.AlterPartitionH\x00\x12@\n\x13\x63ontrolled_shutdown\x18\x04 \x01(\x0b\x32!.strandline.v1.ControlledShutdownH\x00\x12\x36\n\x0e\x63ommand_answer\x18\x05 \x01(\x0b\x32\x1c.strandline.v1.CommandAnswerH\x00\x42\t\n\x07message\"\x95\x01\n\x0cLeaderAndIsr\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x33\n\npartitions\x18\x04 \x03(\x0b\x32\x1f.strandline.v1.PartitionCommand\x12\x0c\n\x04\x66ull\x18\x05 \x01(\x08\"\x84\x01\n\x0bStopReplica\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x31\n\npartitions\x18\x04 \x03(\x0b\x32\x1d.strandline.v1.TopicPartition\"\xfb\x01\n\x0eUpdateMetadata\x12\x18\n\x10\x63ontroller_epoch\x18\x01 \x01(\x03\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x15\n\rcontroller_id\x18\x03 \x01(\x05\x12/\n\x0clive_brokers\x18\x04 \x03(\x0b\x32\x19.strandline.v1.LiveBroker\x12\x33\n\npartitions\x18\x05 \x03(\x0b\x32\x1f.strandline.v1.PartitionCommand\x12.\n\x07removed\x18\x06 \x03(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\x0c\n\x04\x66ull\x18\x07 \x01(\x08\"\x93\x01\n\x14\x41lterPartitionAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12)\n\x02tp\x18\x02 \x01(\x0b\x32\x1d.strandline.v1.TopicPartition\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\x12-\n\x06stored\x18\x04 \x01(\x0b\x32\x1d.strandline.v1.PartitionState\"P\n\x18\x43ontrolledShutdownAnswer\x12\x12\n\nrequest_id\x18\x01 \x01(\x03\x12\x11\n\tremaining\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\x05\"9\n\x0eSessionRefused\x12\r\n\x05\x65rror\x18\x01 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x02 \x01(\x03\"\x8b\x03\n\x11\x43ontrollerMessage\x12\x35\n\x0eleader_and_isr\x18\x01 \x01(\x0b\x32\x1b.strandline.v1.LeaderAndIsrH\x00\x12\x32\n\x0cstop_replica\x18\x02 \x01(\x0b\x32\x1a.strandline.v1.StopReplicaH\x00\x12\x38\n\x0fupdate_metadata\x18\x03 \x01(\x0b\x32\x1d.strandline.v1.UpdateMetadataH\x00\x12\x45\n\x16\x61lter_partition_answer\x18\x04 \x01(\x0b\x32#.strandline.v1.AlterPartitionAnswerH\x00\x12M\n\x1a\x63ontrolled_shutdown_answer\x18\x05 \x01(\x0b\x32\'.strandline.v1.ControlledShutdownAnswerH\x00\x12\x30\n\x07refused\x18\x06 \x01(\x0b\x32\x1d.strandline.v1.SessionRefusedH\x00\x42\t\n\x07message\"!\n\x0cProbeRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\"m\n\x0bProbeAnswer\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12 \n\x18highest_controller_epoch\x18\x04 \x01(\x03*4\n\x08Recovery\x12\x12\n\x0eRECOVERY_CLEAN\x10\x00\x12\x14\n\x10RECOVERY_UNCLEAN\x10\x01\x32[\n\nController\x12M\n\x07Session\x12\x1c.strandline.v1.BrokerMessage\x1a .strandline.v1.ControllerMessage(\x01\x30\x01\x32H\n\x04Peer\x12@\n\x05Probe\x12\x1b.strandline.v1.ProbeRequest\x1a\x1a.strandline.v1.ProbeAnswerb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'strandline_api.v1.controller_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RECOVERY']._serialized_start=3533
-  _globals['_RECOVERY']._serialized_end=3585
+  _globals['_RECOVERY']._serialized_start=3614
+  _globals['_RECOVERY']._serialized_end=3666
   _globals['_ISRENTRY']._serialized_start=53
   _globals['_ISRENTRY']._serialized_end=104
   _globals['_TOPICPARTITION']._serialized_start=106
@@ -48,41 +48,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LIVEBROKER']._serialized_start=854
   _globals['_LIVEBROKER']._serialized_end=978
   _globals['_HOSTED']._serialized_start=981
-  _globals['_HOSTED']._serialized_end=1123
-  _globals['_HELLO']._serialized_start=1126
-  _globals['_HELLO']._serialized_end=1295
-  _globals['_HEARTBEAT']._serialized_start=1297
-  _globals['_HEARTBEAT']._serialized_end=1393
-  _globals['_ALTERPARTITION']._serialized_start=1396
-  _globals['_ALTERPARTITION']._serialized_end=1582
-  _globals['_CONTROLLEDSHUTDOWN']._serialized_start=1584
-  _globals['_CONTROLLEDSHUTDOWN']._serialized_end=1646
-  _globals['_PARTITIONERROR']._serialized_start=1648
-  _globals['_PARTITIONERROR']._serialized_end=1722
-  _globals['_COMMANDANSWER']._serialized_start=1725
-  _globals['_COMMANDANSWER']._serialized_end=1860
-  _globals['_BROKERMESSAGE']._serialized_start=1863
-  _globals['_BROKERMESSAGE']._serialized_end=2155
-  _globals['_LEADERANDISR']._serialized_start=2158
-  _globals['_LEADERANDISR']._serialized_end=2307
-  _globals['_STOPREPLICA']._serialized_start=2310
-  _globals['_STOPREPLICA']._serialized_end=2442
-  _globals['_UPDATEMETADATA']._serialized_start=2445
-  _globals['_UPDATEMETADATA']._serialized_end=2696
-  _globals['_ALTERPARTITIONANSWER']._serialized_start=2699
-  _globals['_ALTERPARTITIONANSWER']._serialized_end=2846
-  _globals['_CONTROLLEDSHUTDOWNANSWER']._serialized_start=2848
-  _globals['_CONTROLLEDSHUTDOWNANSWER']._serialized_end=2928
-  _globals['_SESSIONREFUSED']._serialized_start=2930
-  _globals['_SESSIONREFUSED']._serialized_end=2987
-  _globals['_CONTROLLERMESSAGE']._serialized_start=2990
-  _globals['_CONTROLLERMESSAGE']._serialized_end=3385
-  _globals['_PROBEREQUEST']._serialized_start=3387
-  _globals['_PROBEREQUEST']._serialized_end=3420
-  _globals['_PROBEANSWER']._serialized_start=3422
-  _globals['_PROBEANSWER']._serialized_end=3531
-  _globals['_CONTROLLER']._serialized_start=3587
-  _globals['_CONTROLLER']._serialized_end=3678
-  _globals['_PEER']._serialized_start=3680
-  _globals['_PEER']._serialized_end=3752
+  _globals['_HOSTED']._serialized_end=1204
+  _globals['_HELLO']._serialized_start=1207
+  _globals['_HELLO']._serialized_end=1376
+  _globals['_HEARTBEAT']._serialized_start=1378
+  _globals['_HEARTBEAT']._serialized_end=1474
+  _globals['_ALTERPARTITION']._serialized_start=1477
+  _globals['_ALTERPARTITION']._serialized_end=1663
+  _globals['_CONTROLLEDSHUTDOWN']._serialized_start=1665
+  _globals['_CONTROLLEDSHUTDOWN']._serialized_end=1727
+  _globals['_PARTITIONERROR']._serialized_start=1729
+  _globals['_PARTITIONERROR']._serialized_end=1803
+  _globals['_COMMANDANSWER']._serialized_start=1806
+  _globals['_COMMANDANSWER']._serialized_end=1941
+  _globals['_BROKERMESSAGE']._serialized_start=1944
+  _globals['_BROKERMESSAGE']._serialized_end=2236
+  _globals['_LEADERANDISR']._serialized_start=2239
+  _globals['_LEADERANDISR']._serialized_end=2388
+  _globals['_STOPREPLICA']._serialized_start=2391
+  _globals['_STOPREPLICA']._serialized_end=2523
+  _globals['_UPDATEMETADATA']._serialized_start=2526
+  _globals['_UPDATEMETADATA']._serialized_end=2777
+  _globals['_ALTERPARTITIONANSWER']._serialized_start=2780
+  _globals['_ALTERPARTITIONANSWER']._serialized_end=2927
+  _globals['_CONTROLLEDSHUTDOWNANSWER']._serialized_start=2929
+  _globals['_CONTROLLEDSHUTDOWNANSWER']._serialized_end=3009
+  _globals['_SESSIONREFUSED']._serialized_start=3011
+  _globals['_SESSIONREFUSED']._serialized_end=3068
+  _globals['_CONTROLLERMESSAGE']._serialized_start=3071
+  _globals['_CONTROLLERMESSAGE']._serialized_end=3466
+  _globals['_PROBEREQUEST']._serialized_start=3468
+  _globals['_PROBEREQUEST']._serialized_end=3501
+  _globals['_PROBEANSWER']._serialized_start=3503
+  _globals['_PROBEANSWER']._serialized_end=3612
+  _globals['_CONTROLLER']._serialized_start=3668
+  _globals['_CONTROLLER']._serialized_end=3759
+  _globals['_PEER']._serialized_start=3761
+  _globals['_PEER']._serialized_end=3833
 # @@protoc_insertion_point(module_scope)

@@ -117,8 +117,11 @@ def hosted_by(broker: Broker) -> tuple[HostedReplica, ...]:
 def _hosted(view: PartitionView) -> HostedReplica:
     return HostedReplica(
         tp=view.tp,
+        leader=view.leader,
         leader_epoch=view.leader_epoch,
         partition_epoch=view.partition_epoch,
+        accepted_leader_epoch=view.accepted_leader_epoch,
+        accepted_partition_epoch=view.accepted_partition_epoch,
         last_epoch=view.epochs[-1].leader_epoch if view.epochs else NO_EPOCH,
         log_end_offset=view.log_end_offset,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from strandline.controller.events import HostedReplica
 from strandline.model import (
+    NO_LEADER,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -52,8 +53,11 @@ def tp(partition: int = 0, topic_id: TopicId = TOPIC) -> TopicPartition:
 def replica(found: TopicPartition, partition_epoch: int = 0) -> HostedReplica:
     return HostedReplica(
         tp=found,
+        leader=NO_LEADER,
         leader_epoch=LeaderEpoch(0),
         partition_epoch=PartitionEpoch(partition_epoch),
+        accepted_leader_epoch=LeaderEpoch(0),
+        accepted_partition_epoch=PartitionEpoch(partition_epoch),
         last_epoch=LeaderEpoch(0),
         log_end_offset=3,
     )

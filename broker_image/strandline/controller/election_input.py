@@ -1,0 +1,45 @@
+"""What an election depends on, and what it decides; `elections` and `rebuild` share both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from strandline.model import (
+    BrokerId,
+    ControllerEpoch,
+    ElectionKind,
+    PartitionState,
+    StoredTopic,
+)
+
+from .broker_entry import BrokerEntry
+from .events import HostedReplica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionInput:
+    """What an election depends on, beside the stored partition itself.
+
+    hosted: the partition's replicas on the disks of brokers in session. announced: the last state
+    that this controller sent to brokers. waited: a new partition has waited long enough for its
+    brokers. state_lost: a broker refused the partition as new. first_seen_ms: when the controller
+    first saw the object.
+    """
+
+    brokers: Mapping[BrokerId, BrokerEntry]
+    topic: StoredTopic | None
+    hosted: Mapping[BrokerId, HostedReplica]
+    controller_epoch: ControllerEpoch
+    announced: PartitionState | None = None
+    waited: bool = True
+    state_lost: bool = False
+    first_seen_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionDecision:
+    """The status to commit; kind is set when it elects a leader."""
+
+    state: PartitionState
+    kind: ElectionKind | None = None

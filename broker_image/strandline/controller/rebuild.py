@@ -1,0 +1,150 @@
+"""How a partition whose stored state was lost gets a leader again: from what its brokers hold.
+
+Pure functions; `elections` calls them for a partition that has the reason StateLost. First the
+controller commits a fence: a state without leader, above every epoch that a broker of the partition
+is known to have accepted. A broker that applied the fence neither leads nor fetches, so its log
+stands still. Once every replica's broker has reported its log from behind the fence, the broker
+with the greatest (last epoch, log end offset) leads.
+
+Why no acknowledged record is lost: acks=all needs min ISR logs, and fewer than that have lost data,
+so one of the logs holds everything acknowledged, up to the last record's epoch e. A log whose last
+epoch is e and which is not shorter holds the same. A log with a later last epoch was written by a
+leader elected from logs that held everything acknowledged until then. Without the log of one
+broker this does not follow: the controller waits, or a person decides.
+
+Source: ADR 0004; the choice by (last epoch, log end offset) is Raft's election restriction
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from strandline.model import (
+    NO_EPOCH,
+    NO_LEADER,
+    BrokerId,
+    ControllerEpoch,
+    ElectionKind,
+    IsrEntry,
+    LeaderEpoch,
+    PartitionEpoch,
+    PartitionState,
+    Recovery,
+)
+
+from .broker_entry import BrokerEntry, InSession
+from .election_input import ElectionDecision, ElectionInput
+from .events import HostedReplica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownEpochs:
+    """The highest epochs of one partition that any broker is known to have accepted."""
+
+    leader_epoch: LeaderEpoch = NO_EPOCH
+    partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+
+
+def stands_behind(replica: HostedReplica, fence: PartitionState) -> bool:
+    """Tell whether a broker has applied the fence: its log stands still."""
+    return replica.leader == NO_LEADER and (replica.leader_epoch, replica.partition_epoch) == (
+        fence.leader_epoch,
+        fence.partition_epoch,
+    )
+
+
+def is_too_low(
+    fence: PartitionState,
+    hosted: Iterable[HostedReplica],
+    announced: PartitionState | None,
+) -> bool:
+    """Tell whether a broker would refuse the fence for a state that it accepted before."""
+    replicas = [each for each in hosted if not stands_behind(each, fence)]
+    known = known_epochs(replicas, announced if announced != fence else None)
+    return known.leader_epoch > fence.leader_epoch or known.partition_epoch >= fence.partition_epoch
+
+
+def known_epochs(hosted: Iterable[HostedReplica], announced: PartitionState | None) -> KnownEpochs:
+    """Return the highest accepted epochs in these reports and in the last announced state."""
+    leader_epochs, partition_epochs = [NO_EPOCH], [PartitionEpoch(-1)]
+    for replica in hosted:
+        # A record is written only under an accepted epoch.
+        leader_epochs += [replica.accepted_leader_epoch, replica.last_epoch]
+        partition_epochs.append(replica.accepted_partition_epoch)
+    if announced is not None:
+        leader_epochs.append(announced.leader_epoch)
+        partition_epochs.append(announced.partition_epoch)
+    return KnownEpochs(leader_epoch=max(leader_epochs), partition_epoch=max(partition_epochs))
+
+
+def fenced(
+    state: PartitionState, known: KnownEpochs, *, controller_epoch: ControllerEpoch
+) -> PartitionState:
+    """Return the leaderless state that ends every leadership and every fetch of this partition."""
+    return replace(
+        state,
+        leader=NO_LEADER,
+        isr=(),
+        leader_epoch=LeaderEpoch(max(state.leader_epoch, known.leader_epoch) + 1),
+        partition_epoch=PartitionEpoch(max(state.partition_epoch, known.partition_epoch) + 1),
+        controller_epoch=controller_epoch,
+    )
+
+
+def choose_rebuilt_isr(
+    state: PartitionState,
+    brokers: Mapping[BrokerId, BrokerEntry],
+    hosted: Mapping[BrokerId, HostedReplica],
+    *,
+    without: frozenset[BrokerId] = frozenset(),
+) -> tuple[IsrEntry, ...]:
+    """Return the ISR that begins anew, its leader first; empty while a broker's log is unknown.
+
+    If all logs are empty the partition is new, and all its brokers are in sync.
+
+    Shape:   without names the brokers whose logs a person gave up
+    """
+    present: list[tuple[IsrEntry, HostedReplica]] = []
+    for broker_id in state.replicas:
+        if broker_id in without:
+            continue
+        broker, replica = brokers.get(broker_id), hosted.get(broker_id)
+        if not isinstance(broker, InSession) or broker.shutting_down or replica is None:
+            return ()
+        if not stands_behind(replica, state):
+            return ()
+        entry = IsrEntry(broker_id=broker_id, broker_epoch=broker.broker_epoch)
+        present.append((entry, replica))
+    if all(replica.log_end_offset == 0 for _, replica in present):
+        return tuple(entry for entry, _ in present)
+    return (max(present, key=lambda each: (each[1].last_epoch, each[1].log_end_offset))[0],)
+
+
+def fence(state: PartitionState, inputs: ElectionInput) -> ElectionDecision:
+    """Commit a fence above all that this controller knows."""
+    known = known_epochs(inputs.hosted.values(), inputs.announced)
+    return ElectionDecision(state=fenced(state, known, controller_epoch=inputs.controller_epoch))
+
+
+def rebuild(
+    state: PartitionState, inputs: ElectionInput, *, without: frozenset[BrokerId]
+) -> ElectionDecision | None:
+    """Raise a fence that is too low, elect from the logs behind it, or wait (None)."""
+    if is_too_low(state, inputs.hosted.values(), inputs.announced):
+        return fence(state, inputs)
+    isr = choose_rebuilt_isr(state, inputs.brokers, inputs.hosted, without=without)
+    if not isr:
+        return None
+    elected = replace(
+        state,
+        isr=isr,
+        leader=isr[0].broker_id,
+        leader_epoch=LeaderEpoch(state.leader_epoch + 1),
+        partition_epoch=PartitionEpoch(state.partition_epoch + 1),
+        controller_epoch=inputs.controller_epoch,
+        recovery=Recovery.UNCLEAN if without else Recovery.CLEAN,
+        reason="",
+    )
+    kind = ElectionKind.UNCLEAN if without else ElectionKind.OFFLINE
+    return ElectionDecision(state=elected, kind=kind)

@@ -1,0 +1,43 @@
+"""Lets a lost partition go on without brokers that do not come back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from strandline.errors import ConfigError
+
+from .kubectl import Kubernetes
+
+STATE_LOST = "StateLost"
+
+
+def recover(kubernetes: Kubernetes, partition: str, without: Sequence[int]) -> str:
+    """Tell the controller which brokers a lost partition shall not wait for.
+
+    Returns: what to expect, in a sentence
+    Raises:  ConfigError if the partition is not lost, or does not have these replicas
+    """
+    found = kubernetes.get("partition", partition)
+    replicas, status = found["spec"]["replicas"], found.get("status", {})
+    if status.get("reason") != STATE_LOST:
+        why = status.get("reason") or f"broker {status.get('leader', -1)} leads it"
+        raise ConfigError(f"partition {partition} is not {STATE_LOST} ({why}): nothing changed")
+    others = [broker for broker in replicas if broker not in without]
+    if not set(without) <= set(replicas) or not others:
+        raise ConfigError(
+            f"--without must name some of the replicas {replicas}, not all: nothing changed"
+        )
+    patch = {"spec": {"rebuildWithout": sorted(without)}}
+    kubernetes.kubectl("patch", "partition", partition, "--type=merge", f"-p={json.dumps(patch)}")
+    return (
+        f"{partition} is rebuilt from brokers {others} once all of them are in session; "
+        f"records that only brokers {sorted(without)} had are lost"
+    )
+
+
+def kubeconfig_of(text: str | None, environment: dict[str, str]) -> Path:
+    """Return the kubeconfig file that kubectl would take."""
+    named = text or environment.get("KUBECONFIG", "").split(":")[0]
+    return Path(named) if named else Path.home() / ".kube" / "config"

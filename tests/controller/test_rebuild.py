@@ -1,0 +1,172 @@
+"""A lost partition gets a leader from all of its logs, and only from logs that stand still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from strandline.controller.broker_entry import Awaited, BrokerEntry, Dead, InSession
+from strandline.controller.elections import STATE_LOST
+from strandline.controller.events import HostedReplica
+from strandline.controller.rebuild import (
+    choose_rebuilt_isr,
+    fenced,
+    is_too_low,
+    known_epochs,
+    stands_behind,
+)
+from strandline.model import (
+    NO_LEADER,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    PartitionState,
+    Registration,
+    TopicId,
+    TopicPartition,
+)
+
+FENCE = PartitionState(
+    replicas=(BrokerId(0), BrokerId(1), BrokerId(2)),
+    leader=NO_LEADER,
+    leader_epoch=LeaderEpoch(5),
+    partition_epoch=PartitionEpoch(9),
+    isr=(),
+    min_insync_replicas=2,
+    controller_epoch=ControllerEpoch(3),
+    reason=STATE_LOST,
+)
+BEHIND = HostedReplica(
+    tp=TopicPartition(topic_id=TopicId("t"), partition=0),
+    leader=NO_LEADER,
+    leader_epoch=LeaderEpoch(5),
+    partition_epoch=PartitionEpoch(9),
+    accepted_leader_epoch=LeaderEpoch(5),
+    accepted_partition_epoch=PartitionEpoch(9),
+    last_epoch=LeaderEpoch(4),
+    log_end_offset=10,
+)
+EMPTY = replace(BEHIND, last_epoch=LeaderEpoch(-1), log_end_offset=0)
+
+
+def log(last_epoch: int, log_end_offset: int) -> HostedReplica:
+    return replace(BEHIND, last_epoch=LeaderEpoch(last_epoch), log_end_offset=log_end_offset)
+
+
+def broker(number: int) -> InSession:
+    return InSession(
+        registration=Registration(
+            broker_id=BrokerId(number),
+            broker_epoch=BrokerEpoch(7 + number),
+            clean_since_epoch=BrokerEpoch(1),
+            endpoints=(),
+            incarnation=f"pod-{number}/0",
+            log_dir_id="",
+            boot_id="",
+        ),
+        heard_ms=0,
+        session_id=number,
+        reported_ms=0,
+    )
+
+
+BROKERS: dict[BrokerId, BrokerEntry] = {BrokerId(number): broker(number) for number in range(3)}
+
+
+def chosen(
+    *logs: HostedReplica | None, brokers: dict[BrokerId, BrokerEntry] = BROKERS
+) -> tuple[tuple[int, int], ...]:
+    hosted = {BrokerId(number): found for number, found in enumerate(logs) if found is not None}
+    entries = choose_rebuilt_isr(FENCE, brokers, hosted)
+    return tuple((entry.broker_id, entry.broker_epoch) for entry in entries)
+
+
+@pytest.mark.parametrize(
+    "logs, leader",
+    [
+        ((log(4, 10), log(4, 12), log(4, 11)), 1),
+        ((log(4, 10), log(3, 99), log(4, 10)), 0),
+        ((log(2, 50), log(2, 50), log(3, 7)), 2),
+        ((EMPTY, EMPTY, log(0, 1)), 2),
+    ],
+    ids=["longest", "an older epoch loses", "a later epoch wins", "one log left"],
+)
+def test_the_latest_log_leads_alone(logs: tuple[HostedReplica, ...], leader: int) -> None:
+    assert chosen(*logs) == ((leader, 7 + leader),)
+
+
+def test_a_partition_without_any_record_is_new() -> None:
+    assert chosen(EMPTY, EMPTY, EMPTY) == ((0, 7), (1, 8), (2, 9))
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        None,
+        replace(BEHIND, leader=BrokerId(0)),
+        replace(BEHIND, partition_epoch=PartitionEpoch(8)),
+        replace(BEHIND, leader_epoch=LeaderEpoch(4)),
+        replace(BEHIND, leader_epoch=LeaderEpoch(-1), partition_epoch=PartitionEpoch(-1)),
+    ],
+    ids=["no log", "led", "older state", "older epoch", "nothing applied"],
+)
+def test_one_log_that_may_still_change_keeps_it_waiting(missing: HostedReplica | None) -> None:
+    assert chosen(BEHIND, BEHIND, BEHIND)
+    assert not chosen(BEHIND, missing, BEHIND)
+
+
+@pytest.mark.parametrize(
+    "absent",
+    [
+        Awaited(registration=broker(2).registration, heard_ms=0),
+        Dead(registration=broker(2).registration, detect_ms=0),
+        replace(broker(2), shutting_down=True),
+    ],
+    ids=["awaited", "dead", "shuts down"],
+)
+def test_one_absent_broker_keeps_it_waiting(absent: BrokerEntry) -> None:
+    assert not chosen(BEHIND, BEHIND, BEHIND, brokers={**BROKERS, BrokerId(2): absent})
+
+
+def test_a_log_that_a_person_gave_up_is_not_waited_for() -> None:
+    hosted = {BrokerId(0): log(4, 10), BrokerId(1): log(4, 12)}
+    brokers = {key: found for key, found in BROKERS.items() if key != 2}
+    assert not choose_rebuilt_isr(FENCE, brokers, hosted)
+    entries = choose_rebuilt_isr(FENCE, brokers, hosted, without=frozenset({BrokerId(2)}))
+    assert [entry.broker_id for entry in entries] == [1]
+    assert not choose_rebuilt_isr(FENCE, brokers, hosted, without=frozenset({BrokerId(1)}))
+
+
+@pytest.mark.parametrize(
+    "change, is_low",
+    [
+        ({}, False),
+        ({"leader": BrokerId(1)}, True),
+        ({"partition_epoch": PartitionEpoch(8), "accepted_partition_epoch": 8}, False),
+        ({"partition_epoch": PartitionEpoch(8)}, True),
+        ({"partition_epoch": PartitionEpoch(8), "accepted_partition_epoch": 12}, True),
+        ({"partition_epoch": PartitionEpoch(8), "accepted_leader_epoch": LeaderEpoch(6)}, True),
+        ({"partition_epoch": PartitionEpoch(8), "last_epoch": LeaderEpoch(6)}, True),
+    ],
+    ids=["behind", "same epochs, led", "older", "accepted", "later", "later epoch", "later record"],
+)
+def test_a_fence_is_above_all_that_brokers_accepted(
+    change: dict[str, object], is_low: bool
+) -> None:
+    replica = replace(BEHIND, **change)  # type: ignore[arg-type]  # values are of the fields
+    assert is_too_low(FENCE, [replica], None) is is_low
+    assert is_too_low(FENCE, [BEHIND, replica], FENCE) is is_low
+    raised = fenced(FENCE, known_epochs([replica], None), controller_epoch=ControllerEpoch(4))
+    assert not is_too_low(raised, [replica], None)
+    assert (raised.leader, raised.isr, raised.controller_epoch) == (NO_LEADER, (), 4)
+    assert not stands_behind(replica, raised)
+
+
+def test_a_fence_is_above_what_this_controller_announced() -> None:
+    announced = replace(FENCE, leader=BrokerId(1), partition_epoch=PartitionEpoch(30))
+    assert is_too_low(FENCE, [], announced)
+    raised = fenced(FENCE, known_epochs([], announced), controller_epoch=ControllerEpoch(4))
+    assert (raised.leader_epoch, raised.partition_epoch) == (6, 31)
