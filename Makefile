@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help test test-fast lint types sim proto images requirements demo demo-down push bench cluster-up cluster-down
+.PHONY: help test test-fast test-long lint types sim proto images requirements demo demo-down push bench cluster-up cluster-down
 
 VENV ?= .venv
 # PY=/path/to/python uses an existing environment instead of making .venv.
@@ -32,6 +32,9 @@ test: $(READY) ## everything: lint, types, then the tiers fast, processes, pods
 
 test-fast: $(READY) ## the fast tier alone: pure tests, scenarios, schedules, house rules
 	@$(PY) -m pytest --tier=fast -q -n auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+
+test-long: $(READY) ## the long tier, not part of test: MINUTES of mixed faults under load, from SEED
+	@STRANDLINE_MIXTURE_MINUTES="$(MINUTES)" STRANDLINE_MIXTURE_SEED="$(SEED)" $(PY) -m pytest --tier=long -q -s
 
 lint: $(READY) ## style, format and layers
 	@$(PY) -m ruff check .

@@ -1,8 +1,8 @@
 """Tiers, floors and the stricter rules of continuous integration, for the whole suite.
 
 Only pytest loads this file. A test belongs to exactly one tier, by its marker: `processes`,
-`pods`, or `fast` if it has neither. `--tier` keeps one tier; the tests of the others do not count
-as deselected, so that each deselected test is a mistake. With CI set, a skipped,
+`pods` or `long`, or `fast` if it has none. `--tier` keeps one tier; the tests of the others do not
+count as deselected, so that each deselected test is a mistake. With CI set, a skipped,
 expected-to-fail, deselected or ignored test fails the run. A run of a whole tier fails if fewer
 tests passed than tests/floor.toml says.
 
@@ -24,7 +24,7 @@ import pytest
 
 pytest_plugins = ["tests.support.fixtures"]
 
-TIERS = ("fast", "processes", "pods")
+TIERS = ("fast", "processes", "pods", "long")
 HERE = Path(__file__).resolve().parent
 FLOOR = HERE / "floor.toml"
 LEFT_OUT = "left_out"

@@ -47,6 +47,7 @@ def controller(
             lease_duration_ms=timing.controller_lease_duration_seconds * 1000,
             renew_deadline_ms=timing.controller_lease_renew_deadline_ms,
             retry_period_ms=timing.controller_lease_retry_ms,
+            probe_deadline_ms=bounds.probe_timeout_ms,
         ),
         session_timeout_ms=timing.broker_session_timeout_ms,
         probe_interval_ms=bounds.probe_interval_ms,

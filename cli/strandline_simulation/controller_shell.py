@@ -10,6 +10,7 @@ from strandline.controller import effects as done
 from strandline.controller.controller import Controller
 from strandline.controller.events import (
     ControllerEvent,
+    LeaseHolderProbed,
     ProbeResponseReceived,
     ProbeVerdict,
     SessionBroken,
@@ -120,6 +121,18 @@ class SimulatedControllerShell:
                 )
             )
 
+        self._prober.probe(
+            effect.broker_id,
+            effect.incarnation,
+            effect.deadline_ms,
+            on_verdict,
+            effect.introduction,
+        )
+
+    def _probe_lease_holder(self, effect: done.ProbeLeaseHolder) -> None:
+        def on_verdict(verdict: ProbeVerdict) -> None:
+            self.step(LeaseHolderProbed(request_id=effect.request_id, verdict=verdict))
+
         self._prober.probe(effect.broker_id, effect.incarnation, effect.deadline_ms, on_verdict)
 
     def _read_lease(self, effect: done.ReadLease) -> None:
@@ -208,6 +221,7 @@ class SimulatedControllerShell:
         **dict.fromkeys(get_args(done.SessionEffect), _send),
         done.CloseSession: _close,
         done.ProbeBroker: _probe,
+        done.ProbeLeaseHolder: _probe_lease_holder,
         done.ReadLease: _read_lease,
         done.WriteLease: _write_lease,
         done.ReadControllerRecord: _read_record,

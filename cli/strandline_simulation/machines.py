@@ -41,10 +41,12 @@ def new_replicas(timing: Timing, registration: Registration, disk: SimulatedDisk
 def new_controller(timing: Timing, registration: Registration) -> Controller:
     """Return the controller of a process, a candidate."""
     shipped = component_settings.controller(TimingConfig(), ControllerConfig(), ReplicationConfig())
+    probe_deadline_ms = min(shipped.probe_deadline_ms, timing.session_timeout_ms)
     lease = LeaseTiming(
         lease_duration_ms=timing.lease_duration_ms,
         renew_deadline_ms=timing.renew_deadline_ms,
         retry_period_ms=timing.lease_retry_ms,
+        probe_deadline_ms=probe_deadline_ms,
     )
     broker_id, incarnation = registration.broker_id, registration.incarnation
     return Controller(
@@ -55,7 +57,7 @@ def new_controller(timing: Timing, registration: Registration) -> Controller:
             shipped,
             lease=lease,
             session_timeout_ms=timing.session_timeout_ms,
-            probe_deadline_ms=min(shipped.probe_deadline_ms, timing.session_timeout_ms),
+            probe_deadline_ms=probe_deadline_ms,
             new_partition_wait_ms=500,
         ),
     )

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from strandline.controller.effects import Introduction
 from strandline.errors import ErrorCode
 from strandline.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """A broker asks which process listens at an address."""
+    """A broker asks which process listens at an address, and may introduce the controller."""
 
     probe_id: int
+    incarnation: str
+    introduction: Introduction | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
+from strandline.controller.effects import Introduction
 from strandline.controller.events import ProbeVerdict
 from strandline.model import BrokerId
 
@@ -26,10 +27,17 @@ class Prober:
         self._waiting: dict[int, tuple[str, OnVerdict]] = {}
 
     def probe(
-        self, target: BrokerId, incarnation: str, deadline_ms: int, on_verdict: OnVerdict
+        self,
+        target: BrokerId,
+        incarnation: str,
+        deadline_ms: int,
+        on_verdict: OnVerdict,
+        introduction: Introduction | None = None,
     ) -> None:
         """Ask once; silence up to the deadline is NO_ANSWER."""
-        probe = Probe(probe_id=next(self._probe_ids))
+        probe = Probe(
+            probe_id=next(self._probe_ids), incarnation=incarnation, introduction=introduction
+        )
         self._waiting[probe.probe_id] = (incarnation, on_verdict)
         self._environment.network.send(self._life.address, Address(target), probe, Channel.PROBE)
         self._life.deliver_after(deadline_ms, self._judge, probe.probe_id, ProbeVerdict.NO_ANSWER)

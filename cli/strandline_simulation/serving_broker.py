@@ -13,8 +13,12 @@ from typing import Any, get_args
 
 from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen, LeaseObserved
+from strandline.controller_session.events import (
+    ControllerIntroduced,
+    HolderObserved,
+    ShutdownBegun,
+)
 from strandline.controller_session.events import Event as SessionEvent
-from strandline.controller_session.events import HolderObserved, ShutdownBegun
 from strandline.controller_session.messages import BrokerMessage, ControllerMessage
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.events import Event as CoreEvent
@@ -147,7 +151,9 @@ class ServingBroker:
         self._controller_shell.on_stream_broken(stream)
 
     def _on_probe(self, source: Address, probe: Probe) -> None:
-        """Say which process this is."""
+        """Say which process this is; take the controller that a probe of this one introduces."""
+        if probe.introduction is not None and probe.incarnation == self.incarnation:
+            self.step_session(ControllerIntroduced(found=probe.introduction))
         response = ProbeResponse(probe_id=probe.probe_id, incarnation=self.incarnation)
         self._environment.network.send(self.life.address, source, response, Channel.PROBE)
 

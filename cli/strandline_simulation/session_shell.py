@@ -15,6 +15,7 @@ from strandline.controller_session.events import (
     Event,
     HolderLookedUp,
     HolderProbed,
+    HolderRead,
     MessageReceived,
     StreamBroken,
     TimePassed,
@@ -24,7 +25,7 @@ from strandline.controller_session.messages import (
     Heartbeat,
     IsrProposal,
 )
-from strandline.model import StoredBroker
+from strandline.model import LeaseRecord, StoredBroker
 
 from .driver import SimulatedDriver
 from .environment import SimulatedEnvironment
@@ -91,6 +92,8 @@ class SimulatedSessionShell:
                     port.step_core(effect.event)
                 case done.StepController():
                     port.step_controller(effect.event)
+                case done.ReadHolder():
+                    self._read_holder()
                 case done.FindHolder():
                     self._find_holder(effect)
                 case done.DialHolder():
@@ -106,6 +109,15 @@ class SimulatedSessionShell:
                     self._on_shutdown_ended()
                 case done.ShutdownProgressed() | done.HolderUnknown() | done.HolderDead():
                     pass
+
+    def _read_holder(self) -> None:
+        api = self._environment.api
+
+        def on_read(_: StoreOutcome, found: LeaseRecord | None) -> None:
+            if found is not None:
+                self.step(HolderRead(holder_identity=found.holder_identity))
+
+        api.call(self._port.life, lambda: api.store.lease, on_read)
 
     def _find_holder(self, effect: done.FindHolder) -> None:
         api = self._environment.api

@@ -423,5 +423,6 @@ def test_lease_timing_that_cannot_work_is_refused(
             lease_duration_ms=duration,
             renew_deadline_ms=deadline,
             retry_period_ms=retry,
+            probe_deadline_ms=500,
             rank_delay_ms=rank,
         )

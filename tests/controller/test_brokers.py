@@ -97,7 +97,11 @@ def test_higher_registration_ends_a_live_process_and_its_session(
     state: type[BrokerEntry], ended: list[int], closed_sessions: list[int]
 ) -> None:
     active = ActiveController(
-        epoch=ControllerEpoch(1), timing=demo_timing(), new_request_id=lambda: 1, now_ms=0
+        identity=None,
+        epoch=ControllerEpoch(1),
+        timing=demo_timing(),
+        new_request_id=lambda: 1,
+        now_ms=0,
     )
     brokers_in(state, active.brokers)
     effects = active.register_broker(stored(2), 100)

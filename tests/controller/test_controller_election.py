@@ -36,7 +36,7 @@ def test_first_rank_takes_a_free_lease_and_records_its_epoch_before_deciding() -
     first, second = world.nodes[0], world.nodes[1]
     assert (first.controller.epoch, second.controller.epoch) == (1, None)
     assert world.store.record is not None
-    assert world.store.record.holder_identity == "broker-0/pod-0"
+    assert world.store.record.holder_identity == "broker-0/pod-0/1"
     kinds = [type(effect) for effect in first.effects]
     assert kinds.index(WriteLease) < kinds.index(WriteControllerRecord) < kinds.index(LoadCluster)
     assert WritePartitionStatus not in kinds[: kinds.index(ControllerElected)]
@@ -70,7 +70,7 @@ def test_lease_of_a_dead_holder_is_taken_early() -> None:
     world.deliver(1, HolderDied(holder_identity="broker-9/pod-9"))
     world.advance(100)
     assert world.nodes[1].controller.epoch is None
-    world.deliver(1, HolderDied(holder_identity="broker-0/pod-0"))
+    world.deliver(1, HolderDied(holder_identity="broker-0/pod-0/1"))
     world.advance(100)
     assert world.nodes[1].controller.epoch == 2
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from strandline.controller.effects import Introduction
 from strandline.controller.events import HostedReplica, ProbeVerdict
 from strandline.controller.store_events import HolderDied
 from strandline.controller_session.effects import (
@@ -16,14 +17,17 @@ from strandline.controller_session.effects import (
     HolderDead,
     HolderUnknown,
     ProbeHolder,
+    ReadHolder,
     SendMessage,
     StepController,
 )
 from strandline.controller_session.events import (
+    ControllerIntroduced,
     Event,
     HolderLookedUp,
     HolderObserved,
     HolderProbed,
+    HolderRead,
     MessageReceived,
     StreamBroken,
     TimePassed,
@@ -45,6 +49,7 @@ from strandline.model import (
     NO_LEADER,
     BrokerEpoch,
     BrokerId,
+    ControllerEpoch,
     HolderIdentity,
     LeaderEpoch,
     PartitionEpoch,
@@ -167,7 +172,7 @@ def test_holder_that_cannot_be_dialled_is_looked_up_again(found: Registration | 
     assert session.machine.next_wakeup_ms == TIMING.redial_ms
     assert session.step(TimePassed(), TIMING.redial_ms - 1) == []
     again = FindHolder(lookup_id=2, broker_id=BrokerId(2))
-    assert session.step(TimePassed(), TIMING.redial_ms) == [again]
+    assert session.step(TimePassed(), TIMING.redial_ms) == [ReadHolder(), again]
 
 
 def test_pauses_double_up_to_a_bound() -> None:
@@ -227,6 +232,66 @@ def test_released_lease_ends_the_search_in_every_state(before: Callable[[], Sess
     assert session.machine.next_wakeup_ms is None
 
 
+def introduced(
+    signed: str = SIGNED_BY_3, *, controller_epoch: int = CONTROLLER_EPOCH
+) -> ControllerIntroduced:
+    found = Introduction(
+        holder_identity=signed,
+        controller_epoch=ControllerEpoch(controller_epoch),
+        endpoint=ENDPOINT,
+    )
+    return ControllerIntroduced(found=found)
+
+
+@pytest.mark.parametrize("before", [Session, looking_up, redialling, probing, awaiting_probe])
+def test_controller_that_introduces_itself_is_dialled_without_a_lookup(
+    before: Callable[[], Session],
+) -> None:
+    session = before()
+    dial, hello = session.step(introduced())
+    assert isinstance(dial, DialHolder)
+    assert (dial.broker_id, dial.endpoint) == (BrokerId(3), ENDPOINT)
+    assert isinstance(hello, SendMessage)
+    assert isinstance(hello.message, Hello)
+    # The Lease that names the same holder later, and a late lookup, change nothing.
+    assert session.step(HolderObserved(holder_identity=SIGNED_BY_3)) == []
+    assert session.step(HolderLookedUp(lookup_id=1, registration=registration())) == []
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(introduced(controller_epoch=CONTROLLER_EPOCH - 1), id="lower epoch"),
+        pytest.param(introduced("not-a-broker"), id="no broker"),
+    ],
+)
+@pytest.mark.parametrize("before", [redialling, opened])
+def test_introduction_of_a_former_controller_or_of_no_broker_is_ignored(
+    before: Callable[[], Session], event: Event
+) -> None:
+    session = before()
+    state = session.machine.connection.state
+    assert session.step(event) == []
+    assert session.machine.connection.state == state
+
+
+def test_open_session_ends_for_a_controller_of_a_higher_epoch_only() -> None:
+    session = opened()
+    assert session.step(introduced()) == []
+    assert session.step(introduced(SIGNED, controller_epoch=CONTROLLER_EPOCH + 1)) == []
+    closed, dial, _ = session.step(introduced(controller_epoch=CONTROLLER_EPOCH + 1))
+    assert closed == CloseStream(session_id=2)
+    assert isinstance(dial, DialHolder)
+
+
+def test_read_of_the_lease_shows_another_holder_unless_a_session_is_open() -> None:
+    session = redialling()
+    (find,) = session.step(HolderRead(holder_identity=SIGNED_BY_3))
+    assert isinstance(find, FindHolder)
+    assert find.broker_id == BrokerId(3)
+    assert opened().step(HolderRead(holder_identity=SIGNED_BY_3)) == []
+
+
 # --- events of an earlier attempt -----------------------------------------------------------
 
 
@@ -280,7 +345,8 @@ def test_refused_session_is_closed_and_the_holder_dialled_again_without_a_probe(
     refused = MessageReceived(session_id=2, message=REFUSED)
     assert session.step(refused) == [CloseStream(session_id=2)]
     assert session.step(TimePassed(), TIMING.redial_ms) == [
-        FindHolder(lookup_id=3, broker_id=BrokerId(2))
+        ReadHolder(),
+        FindHolder(lookup_id=3, broker_id=BrokerId(2)),
     ]
 
 

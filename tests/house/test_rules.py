@@ -39,7 +39,7 @@ ERRORS = "broker_image/strandline/errors.py"
 CONFIG = "broker_image/strandline/config/x.py"
 METRICS = "broker_image/strandline/runtime/observability/metrics.py"
 DOC = '"""Says what it is."""\n'
-FLOOR = "[floor]\nfast = 3\nprocesses = 1\npods = 1\n"
+FLOOR = "[floor]\nfast = 3\nprocesses = 1\npods = 1\nlong = 1\n"
 PROJECT = """[project]
 name = "strandline"
 dependencies = ["one==1.0"]

@@ -198,7 +198,9 @@ def test_a_silent_api_server_costs_the_timeout_and_no_more(
     control_plane: ControlPlane, connect: Connect, namespace: str
 ) -> None:
     async def scenario() -> None:
-        settings = replace(SETTINGS, request_timeout_ms=500, watch_inactivity_ms=1_000)
+        settings = replace(
+            SETTINGS, request_timeout_ms=500, watch_timeout_seconds=1, watch_grace_ms=500
+        )
         async with connect(settings) as api:
             version = (await api.list(CONFIG_MAPS, namespace)).resource_version
             watch = api.watch(CONFIG_MAPS, namespace, resource_version=version)

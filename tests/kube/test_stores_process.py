@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,7 @@ from strandline.model import (
 )
 from tests.support import strandline_objects as objects
 from tests.support.control_plane import ControlPlane
+from tests.support.tcp_proxy import TcpProxy, proxied
 
 pytestmark = pytest.mark.processes
 
@@ -46,6 +48,46 @@ STATE = PartitionState(
     controller_epoch=ControllerEpoch(1),
 )
 Scenario = Callable[[ApiClient, ClusterStore, LeaseStore], Awaitable[None]]
+
+
+def test_a_half_open_watch_of_a_lease_ends_with_its_time_and_misses_nothing(
+    control_plane: ControlPlane,
+    crds: None,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    control_plane.apply(objects.controller_lease(namespace))
+
+    async def scenario(proxy: TcpProxy) -> None:
+        settings = replace(KubernetesConfig(), watch_grace_ms=500)
+        async with await ApiClient.open(settings, field_manager="test") as api:
+            leases = LeaseStore(api, settings, namespace=namespace)
+            found = await leases.get("demo-controller")
+            assert found is not None
+            watch = leases.watch("demo-controller", found.resource_version, timeout_seconds=2)
+            async with aclosing(watch) as changes:
+                for holder in ("seen", "behind the break"):
+                    coming = asyncio.ensure_future(anext(changes))
+                    await asyncio.to_thread(
+                        control_plane.kubectl,
+                        "patch",
+                        "lease",
+                        "demo-controller",
+                        f"--namespace={namespace}",
+                        "--type=merge",
+                        f'--patch={{"spec": {{"holderIdentity": "{holder}"}}}}',
+                    )
+                    async with asyncio.timeout(LIMIT_SECONDS):
+                        change = await coming
+                    assert change.value is not None
+                    assert change.value.holder_identity == holder
+                    # The watch that is open now hears nothing more, and no error.
+                    proxy.swallow()
+
+    with proxied(control_plane.kubeconfig, tmp_path) as (proxy, kubeconfig):
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        asyncio.run(scenario(proxy))
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ PARTITIONS = 3
 REFUSALS = 100
 """With this many refusals, some were of a batch that the client had sent another one behind."""
 SENDS = 100
+BOTH_REPLACED_SECONDS = 4.5
+"""The Lease of 3 s, and as much again as it takes to see the new leader on a loaded machine."""
 
 
 def topic_under_load(group: BrokerGroup, topic: str, partitions: int = PARTITIONS) -> LoadProcess:
@@ -156,6 +158,22 @@ def test_a_frozen_controller_steps_down_and_obeys_the_next(group: BrokerGroup) -
     load.judged(silent=[old])
     assert group.controller() != old
     assert group.partition("controller-frozen", old)["controllerEpoch"] > epoch
+
+
+def test_a_frozen_controller_that_leads_is_replaced_in_both_roles_when_its_lease_runs_out(
+    group: BrokerGroup,
+) -> None:
+    load = topic_under_load(group, "both-frozen")
+    old = group.controller()
+    group.brokers[old].freeze()
+    frozen_at = time.monotonic()
+    group.wait_leader("both-frozen", old, other_than=old)
+    # A session timeout that began with the take-over would end two seconds later.
+    assert time.monotonic() - frozen_at < BOTH_REPLACED_SECONDS
+    load.wait_for_acks(RATE)
+    group.brokers[old].thaw()
+    group.wait_full_isr("both-frozen", PARTITIONS)
+    load.judged(silent=[old])
 
 
 def produces_refused(group: BrokerGroup, brokers: list[int]) -> float:

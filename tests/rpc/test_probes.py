@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import grpc.aio
 
+from strandline.controller.effects import Introduction
 from strandline.controller.events import ProbeVerdict
-from strandline.model import BrokerId, ControllerEpoch
+from strandline.model import GRPC_LISTENER, BrokerId, ControllerEpoch, Endpoint
 from strandline.rpc.probes import peer_service, probe
 from tests.support.world.values import registration
 
@@ -27,10 +28,13 @@ def verdict_of(address: str, incarnation: str, *, deadline_ms: int = DEADLINE_MS
     )
 
 
-async def probe_of_a_broker(incarnation: str) -> ProbeVerdict:
+async def probe_of_a_broker(
+    incarnation: str, introduction: Introduction | None = None
+) -> tuple[ProbeVerdict, list[Introduction]]:
     server = grpc.aio.server()
     own = replace(registration(1), incarnation="uid/one")
-    server.add_generic_rpc_handlers((peer_service(own, lambda: ControllerEpoch(7)),))
+    taken: list[Introduction] = []
+    server.add_generic_rpc_handlers((peer_service(own, lambda: ControllerEpoch(7), taken.append),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     verdict = await probe(
@@ -38,17 +42,28 @@ async def probe_of_a_broker(incarnation: str) -> ProbeVerdict:
         broker_id=BrokerId(1),
         incarnation=incarnation,
         deadline_ms=DEADLINE_MS,
+        introduction=introduction,
     )
     await server.stop(None)
-    return verdict
+    return verdict, taken
 
 
 def test_the_probed_process_responds() -> None:
-    assert asyncio.run(probe_of_a_broker("uid/one")) is ProbeVerdict.ANSWERED
+    assert asyncio.run(probe_of_a_broker("uid/one")) == (ProbeVerdict.ANSWERED, [])
 
 
 def test_another_process_on_the_address_is_another_incarnation() -> None:
-    assert asyncio.run(probe_of_a_broker("uid/two")) is ProbeVerdict.OTHER_INCARNATION
+    assert asyncio.run(probe_of_a_broker("uid/two")) == (ProbeVerdict.OTHER_INCARNATION, [])
+
+
+def test_a_controller_introduces_itself_to_the_process_that_it_means_and_to_no_other() -> None:
+    me = Introduction(
+        holder_identity="broker-2/uid/a",
+        controller_epoch=ControllerEpoch(9),
+        endpoint=Endpoint(listener=GRPC_LISTENER, host="10.0.0.2", port=9090),
+    )
+    assert asyncio.run(probe_of_a_broker("uid/one", me)) == (ProbeVerdict.ANSWERED, [me])
+    assert asyncio.run(probe_of_a_broker("uid/two", me)) == (ProbeVerdict.OTHER_INCARNATION, [])
 
 
 def test_a_closed_port_is_refused() -> None:

@@ -32,7 +32,7 @@ def served(scenario: Scenario) -> None:
         server.add_generic_rpc_handlers(
             (
                 sessions.service(),
-                peer_service(registration(0), lambda: ControllerEpoch(0)),
+                peer_service(registration(0), lambda: ControllerEpoch(0), print),
                 not_served(),
             )
         )

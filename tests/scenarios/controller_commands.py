@@ -258,7 +258,7 @@ def seem_deleted(story: Story) -> None:
 
 def take_lease(story: Story, *, broker: int) -> None:
     """Write a broker's process into the Lease as its holder, with the Lease's present epoch."""
-    holder = str(HolderIdentity(broker_id=BrokerId(broker), incarnation=f"pod-{broker}"))
+    holder = _holder(story, broker)
     found = story.world.store.lease
     if found is None or story.world.store.put_lease(replace(found, holder_identity=holder)) is None:
         raise ScenarioError("there is no Lease")
@@ -268,8 +268,15 @@ def take_lease(story: Story, *, broker: int) -> None:
 def holder_died(story: Story, *, broker: int, controller: int) -> None:
     """Tell a candidate that probes proved this process dead, which may hold the Lease."""
     _node(story, controller)
-    holder = HolderIdentity(broker_id=BrokerId(broker), incarnation=f"pod-{broker}")
-    story.world.deliver(controller, HolderDied(holder_identity=str(holder)))
+    story.world.deliver(controller, HolderDied(holder_identity=_holder(story, broker)))
+
+
+def _holder(story: Story, broker: int) -> str:
+    """Return how the last process of a broker signs the Lease."""
+    found = story.world.replication.brokers.get(broker)
+    epoch = 1 if found is None else found.broker_epoch
+    identity = HolderIdentity(broker_id=BrokerId(broker), incarnation=f"pod-{broker}/{epoch}")
+    return str(identity)
 
 
 def delete_lease(story: Story) -> None:

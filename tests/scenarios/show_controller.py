@@ -6,6 +6,7 @@ from strandline.controller.effects import (
     ControllerEffect,
     LoadCluster,
     ProbeBroker,
+    ProbeLeaseHolder,
     ReadBroker,
     ReadControllerRecord,
     ReadEpochFloor,
@@ -45,7 +46,7 @@ def show_of_controller(me: str, effect: ControllerEffect) -> str | None:
             return f"{me} -> {STORE}  {name} broker={effect.broker_id}"
         case ReadLease() | ReadEpochFloor() | ReadControllerRecord() | LoadCluster() | ReadTopics():
             return f"{me} -> {STORE}  {name}"
-        case ProbeBroker():
+        case ProbeBroker() | ProbeLeaseHolder():
             return f"{me} -> {effect.broker_id}  {name}"
         case ReplyAlterPartition() | ReplyControlledShutdown():
             return f"{me} -> {effect.broker_id}  {_reply(effect)}"

@@ -91,6 +91,19 @@ LATE_WRITE_OF_A_RESIGNED_CONTROLLER = _plan(
 )
 """A resigning controller does not know its write's outcome: A counts C all the same (KIP-497)."""
 
+LEADER_CUT_FROM_THE_API = replace(
+    _plan(
+        # A leads and does not reach the API server; then the controller changes, and C dies.
+        Fault(at_ms=1_500, kind="api_cut", target="1", for_ms=LONG_MS),
+        Fault(at_ms=1_600, kind="crash", target="0", for_ms=LONG_MS),
+        Fault(at_ms=4_500, kind="crash", target="3", for_ms=LONG_MS),
+        produces=(_produce(1_000), _produce(5_600), _produce(6_500)),
+    ),
+    heal_at_ms=9_300,
+    timing=Timing(session_timeout_ms=900, fetch_wait_ms=400),
+)
+"""A learns of the new controller from its probe, so C leaves the ISR while A is cut off."""
+
 DEPOSED_WITHOUT_KNOWING = replace(
     _plan(
         # A is cut off from all other brokers, goes on as leader, and appends a batch.

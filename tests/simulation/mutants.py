@@ -16,7 +16,13 @@ from typing import Any
 
 from strandline.controller import elections
 from strandline.controller.broker_entry import BrokerEntry, InSession, Live
-from strandline.controller_session.holder_connection import HolderConnection, NoHolder
+from strandline.controller_session import effects as session_effects
+from strandline.controller_session.holder_connection import (
+    Holder,
+    HolderConnection,
+    LookingUp,
+    NoHolder,
+)
 from strandline.core import leader as leader_module
 from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect, LogReadInfo, PersistState
@@ -166,10 +172,17 @@ def _first_live_replica(
     return min(live, key=lambda each: not isinstance(each, InSession), default=None)
 
 
-def _never_dial_again(self: HolderConnection, now_ms: int) -> None:
-    """Wait for another holder after the first failure."""
-    del now_ms
+_DIAL = HolderConnection._dial
+
+
+def _never_dial_again(
+    self: HolderConnection, holder: Holder, now_ms: int
+) -> list[session_effects.Effect]:
+    """Dial once; after that wait without end, also for a controller that introduces itself."""
+    if isinstance(self.state, LookingUp) and self.state.lookup_id == 1:
+        return _DIAL(self, holder, now_ms)
     self.state = NoHolder()
+    return []
 
 
 # --- the shell ----------------------------------------------------------------------------
@@ -299,7 +312,7 @@ LEADER_OUTSIDE_ISR = Mutant(
 NEVER_DIAL_AGAIN = Mutant(
     "a session that is not dialled again",
     HolderConnection,
-    "_redial",
+    "_dial",
     _never_dial_again,
     Invariant.EVERYTHING_HEALS,
 )

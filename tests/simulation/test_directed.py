@@ -37,8 +37,9 @@ KEPT_PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
         directed.WIPED_FOLLOWER,
         directed.DEPOSED_WITHOUT_KNOWING,
         directed.LATE_WRITE_OF_A_RESIGNED_CONTROLLER,
+        directed.LEADER_CUT_FROM_THE_API,
     ],
-    ids=["join", "earlier self", "clean restart", "wiped follower", "deposed", "late write"],
+    ids=["join", "earlier self", "clean restart", "wiped follower", "deposed", "late write", "cut"],
 )
 def test_every_invariant_holds_and_everything_heals(plan: Plan) -> None:
     result = run(plan)

@@ -1,7 +1,7 @@
 """Three real brokers on this machine over a real API server.
 
 The group creates the objects that the operator would create, so no fault of the operator can
-fail these tests.
+fail these tests; a test with an operator of its own says so.
 """
 
 from __future__ import annotations
@@ -36,18 +36,20 @@ class BrokerGroup:
         brokers: int = 3,
         kubeconfig: Path | None = None,
         settings: dict[str, object] | None = None,
+        has_operator: bool = False,
     ) -> None:
         self.folder = folder
         self.control_plane = control_plane
         self.namespace = namespace
         self._at_stop: list[Callable[[], None]] = []
-        control_plane.apply(
-            [
-                objects.cluster(namespace),
-                objects.controller_lease(namespace),
-                *(objects.broker(namespace, number) for number in range(brokers)),
-            ]
-        )
+        if not has_operator:
+            control_plane.apply(
+                [
+                    objects.cluster(namespace),
+                    objects.controller_lease(namespace),
+                    *(objects.broker(namespace, number) for number in range(brokers)),
+                ]
+            )
         self.brokers = [
             BrokerProgram(
                 folder / f"broker-{number}",

@@ -35,7 +35,13 @@ class LoadProcess:
     """One run of `strandline load` against a topic."""
 
     def __init__(
-        self, group: BrokerGroup, topic: str, partitions: int = 1, *, rate: int = RATE
+        self,
+        group: BrokerGroup,
+        topic: str,
+        partitions: int = 1,
+        *,
+        rate: int = RATE,
+        seconds: int = RUN_LIMIT_SECONDS,
     ) -> None:
         self._group = group
         self._topic = topic
@@ -50,7 +56,7 @@ class LoadProcess:
                     f"--topic={topic}",
                     f"--partitions={partitions}",
                     f"--rate={rate}",
-                    f"--seconds={RUN_LIMIT_SECONDS}",
+                    f"--seconds={seconds}",
                     f"--history={self._history}",
                     "--consume",
                 ],

@@ -26,12 +26,13 @@ class KubernetesConfig:
     list_attempts: int = integer("kubernetes.list.attempts", 3, (1, 100))
     """Attempts at one list; the next one starts when the pages of the last one expired."""
 
-    watch_timeout_seconds: int = integer("kubernetes.watch.timeout.seconds", 300, (1, 3_600))
-    """The API server ends a watch after this time; the next watch continues where it ended."""
+    watch_timeout_seconds: int = integer("kubernetes.watch.timeout.seconds", 20, (1, 3_600))
+    """The API server ends a watch after this time; the next watch continues where it ended. Short,
+    because a broken network reports no error: a watch that does not end in time has failed. The
+    watch of the controller Lease lasts controller.lease.duration.seconds."""
 
-    watch_inactivity_ms: int = integer("kubernetes.watch.inactivity.ms", 75_000, (1_000, 3_600_000))
-    """A watch without an event or bookmark for this long has failed: bookmarks come about every
-    minute, and a broken network reports no error."""
+    watch_grace_ms: int = integer("kubernetes.watch.grace.ms", 1_000, (100, 600_000))
+    """So much longer than it may last a watch may be silent; then its connection is broken."""
 
     backoff_ms: int = integer("kubernetes.backoff.ms", 100, (1, 60_000))
     """First pause before a failed call is repeated; doubles up to kubernetes.backoff.max.ms."""

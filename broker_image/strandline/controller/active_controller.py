@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from strandline.errors import ErrorCode
-from strandline.model import BrokerId, ControllerEpoch, StoredBroker
+from strandline.model import BrokerId, ControllerEpoch, HolderIdentity, StoredBroker
 
 from .broker_entry import Live, session_id_of
 from .brokers import Brokers
@@ -32,6 +32,7 @@ class ActiveController:
     def __init__(
         self,
         *,
+        identity: HolderIdentity | None,
         epoch: ControllerEpoch,
         timing: ControllerTiming,
         new_request_id: Callable[[], int],
@@ -44,6 +45,7 @@ class ActiveController:
         self.table = PartitionTable()
         self.topics = Topics(timing=timing, new_request_id=new_request_id)
         context = ControllerContext(
+            identity=identity,
             epoch=epoch,
             timing=timing,
             new_request_id=new_request_id,

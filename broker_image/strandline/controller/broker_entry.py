@@ -7,6 +7,9 @@
                                         |                        |    |     | hello
                                         '-- proved dead -----> Dead <-'-----'
 
+Awaited becomes WithoutSession, and goes where Awaited goes, when the process still responds to a
+probe after a whole session timeout: it lives, and leads only where no other replica can (ADR 0031).
+
 A registration with a higher broker epoch leads from every state to Awaited: the former process has
 ended (KIP-380). Awaited and InSession count as live; `liveness` says what proves a broker dead.
 """
@@ -82,6 +85,11 @@ class Awaited(Live):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutSession(Awaited):
+    """Responds to probes, and has opened no session for longer than the session timeout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InSession(Live):
     """In session under the registered broker epoch; hosted is what it said at reported_ms."""
 
@@ -97,7 +105,7 @@ class Dead(RegisteredBroker):
     detect_ms: int
 
 
-BrokerEntry = Unregistered | Live | Awaited | InSession | Dead
+BrokerEntry = Unregistered | Live | Awaited | WithoutSession | InSession | Dead
 """All that the controller knows of one broker; made by `Brokers` alone."""
 
 

@@ -10,13 +10,14 @@ from strandline.model import BrokerId, ControllerEpoch, TopicPartition
 
 from . import events
 from .active_controller import ActiveController
-from .broker_entry import InSession, session_id_of
+from .broker_entry import Awaited, BrokerEntry, InSession, WithoutSession, session_id_of
 from .brokers import HelloVerdict
 from .effects import CloseSession, ControllerEffect
 from .elections import STATE_LOST
 from .isr_changes import reply_alter_partition
-from .notices import BrokerRegistered, RequestFenced
+from .notices import BrokerRegistered, BrokerWithoutSession, RequestFenced
 from .shutdowns import reply_controlled_shutdown
+from .silent_holder import SilentHolder
 from .store_events import BrokerObserved, BrokerRead, StoreOutcome
 
 
@@ -177,16 +178,39 @@ class BrokerEventHandler:
     def _on_probe(self, event: events.ProbeResponseReceived, now_ms: int) -> list[ControllerEffect]:
         """Judge a probe. The session of a dead broker ends, its leaderships and ISR entries go."""
         active, broker_id = self._active, event.broker_id
-        session_id = session_id_of(active.brokers.entries.get(broker_id))
+        before = active.brokers.entries.get(broker_id)
+        session_id = session_id_of(before)
         dead = active.liveness.on_probe(event, now_ms)
         if dead is None:
-            return []
+            return self._on_missing_session(before, now_ms)
         active.shutdowns.cancel(broker_id)
         active.queue_partitions_of(broker_id, now_ms)
         effects = [dead, *active.close(session_id, ErrorCode.NOT_CONTROLLER)]
         if event.verdict is events.ProbeVerdict.OTHER_INCARNATION:
             effects.extend(active.read_brokers([broker_id]))
         return effects
+
+    def _on_missing_session(
+        self, before: BrokerEntry | None, now_ms: int
+    ) -> list[ControllerEffect]:
+        """Move the leaderships of a broker that opens no session, as far as others can lead."""
+        if not isinstance(before, Awaited):
+            return []
+        broker_id, broker_epoch = before.broker_id, before.broker_epoch
+        if not isinstance(self._active.brokers.entries.get(broker_id), WithoutSession):
+            return []
+        self._active.queue_partitions_of(broker_id, now_ms)
+        if isinstance(before, WithoutSession):
+            return []
+        return [BrokerWithoutSession(broker_id=broker_id, broker_epoch=broker_epoch)]
+
+    def on_silent_holder(self, holder: SilentHolder, now_ms: int) -> list[ControllerEffect]:
+        """Judge the former controller at the take-over: it led partitions, too."""
+        dead = self._active.liveness.on_silent_holder(holder, now_ms)
+        if dead is None:
+            return []
+        self._active.queue_partitions_of(dead.broker_id, now_ms)
+        return [dead]
 
     def _on_isr_change(
         self, event: events.IsrChangeRequested, now_ms: int

@@ -25,6 +25,7 @@ from .broker_entry import (
     ProbeDue,
     Suspicion,
     Unregistered,
+    WithoutSession,
     registration_of,
 )
 from .events import HostedReplica, SessionOpened
@@ -159,6 +160,14 @@ class Brokers:
         """Give a broker the whole session timeout again, and probe it soon."""
         suspicion = ProbeDue(suspected_ms=now_ms, due_ms=now_ms)
         self.entries[awaited.broker_id] = replace(awaited, heard_ms=now_ms, suspicion=suspicion)
+
+    def give_up_waiting(self, awaited: Awaited, now_ms: int) -> None:
+        """Count a broker that responds to probes as one that opens no session."""
+        self.entries[awaited.broker_id] = WithoutSession(
+            registration=awaited.registration,
+            heard_ms=now_ms,
+            shutting_down=awaited.shutting_down,
+        )
 
     def declare_dead(self, live: Live, *, detect_ms: int) -> None:
         """Count a broker as dead until another registration or its next hello."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from strandline.model import ControllerEpoch
+from strandline.model import ControllerEpoch, HolderIdentity
 
 from .brokers import Brokers
 from .partition_table import PartitionTable
@@ -17,6 +17,7 @@ from .topics import Topics
 class ControllerContext:
     """The objects that one controller epoch decides about, and what each decision needs."""
 
+    identity: HolderIdentity | None
     epoch: ControllerEpoch
     timing: ControllerTiming
     new_request_id: Callable[[], int]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.model import BrokerId, ControllerEpoch
+from strandline.model import BrokerId, ControllerEpoch, HolderIdentity
 
 from .active_controller import ActiveController
 from .broker_events import BrokerEventHandler, refuse
@@ -122,6 +122,7 @@ class Controller:
         if not isinstance(phase, Active):
             return effects
         active = ActiveController(
+            identity=HolderIdentity.parse(self._election.elector.identity),
             epoch=phase.epoch,
             timing=self._timing,
             new_request_id=self._new_request_id,
@@ -137,7 +138,11 @@ class Controller:
             broker_count=len(event.brokers),
             takeover_ms=now_ms - phase.since_ms,
         )
-        return [*effects, elected, *objects.on_loaded(event, now_ms)]
+        effects += [elected, *objects.on_loaded(event, now_ms)]
+        silent = self._election.silence.proved
+        if silent is not None:
+            effects.extend(self._parts.brokers.on_silent_holder(silent, now_ms))
+        return effects
 
     def _follow_election(self) -> list[ControllerEffect]:
         """Stop deciding if the election is lost."""

@@ -23,10 +23,11 @@ from .effects import (
     StopWatching,
     WriteControllerRecord,
 )
-from .events import ElectionEvent, StopRequested
+from .events import ElectionEvent, LeaseHolderProbed, StopRequested
 from .lease_election import LeaseEffect, LeaseElector
-from .lease_observation import LeaseLost, LeaseWon, MayTake
+from .lease_observation import HolderSilent, LeaseLost, LeaseWon, MayTake
 from .notices import ControllerResigned, LeaseLostOrLeft, LeaseTaken
+from .silent_holder import HolderSilence
 from .store_events import StoreOutcome
 from .timing import LeaseTiming
 
@@ -89,10 +90,8 @@ class Active(Holding):
 ElectionPhase = (
     Candidate | ReadingFloor | AwaitingLease | Recording | CheckingRecord | Loading | Active
 )
-"""The phases, in this order; Recording and CheckingRecord alternate.
-
-Every phase can fall back to Candidate. `ControllerElection` alone makes these.
-"""
+"""The phases, in this order; Recording and CheckingRecord alternate, every one can fall back to
+Candidate. `ControllerElection` alone makes these."""
 
 
 class ControllerElection:
@@ -114,6 +113,7 @@ class ControllerElection:
         self.elector = LeaseElector(
             identity=identity, rank=rank, timing=timing, new_request_id=new_request_id
         )
+        self.silence = HolderSilence(probe_deadline_ms=timing.probe_deadline_ms)
         self.phase: ElectionPhase = Candidate()
 
     @property
@@ -145,6 +145,9 @@ class ControllerElection:
             case store_events.HolderDied():
                 self.elector.holder_died(event.holder_identity, now_ms)
                 return []
+            case LeaseHolderProbed():
+                self.silence.on_probed(event)
+                return []
             case StopRequested():
                 return self._leave("stopped") + self._follow(self.elector.stop(now_ms), now_ms)
             case _:
@@ -167,7 +170,10 @@ class ControllerElection:
         effects: list[ControllerEffect] = []
         for decision in decisions:
             match decision:
+                case HolderSilent():
+                    effects.append(self.silence.probe(decision, self._new_request_id()))
                 case MayTake():
+                    self.silence.on_may_take(decision.lease, changed_ms=self.elector.changed_ms)
                     request_id = self._new_request_id()
                     self.phase = ReadingFloor(request_id=request_id)
                     effects.append(ReadEpochFloor(request_id=request_id))
@@ -186,10 +192,11 @@ class ControllerElection:
         self.phase = Candidate()
         lease, record = self.elector.lease, event.record
         if event.outcome is not StoreOutcome.OK or record is None or lease is None:
+            self.silence.forget()
             self.elector.decline(now_ms)
             return []
-        seen = max(self.highest_epoch_seen, lease.controller_epoch)
-        floor = max(seen, record.controller_epoch, event.partitions_epoch)
+        known = (lease.controller_epoch, record.controller_epoch, event.partitions_epoch)
+        floor = max(self.highest_epoch_seen, *known)
         writes = self.elector.take(ControllerEpoch(floor + 1), now_ms)
         if writes:
             self.phase = AwaitingLease(record=record)
@@ -221,10 +228,9 @@ class ControllerElection:
     ) -> list[ControllerEffect]:
         """Load the cluster when the record is ours; otherwise read it, try again, or resign."""
         phase, record = self.phase, event.record
-        if (
-            not isinstance(phase, Recording | CheckingRecord)
-            or phase.request_id != event.request_id
-        ):
+        if not isinstance(phase, Recording | CheckingRecord):
+            return []
+        if phase.request_id != event.request_id:
             return []
         is_ok = event.outcome is StoreOutcome.OK
         if isinstance(phase, Recording):

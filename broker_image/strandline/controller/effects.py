@@ -120,12 +120,38 @@ class ReadTopics(StoreRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Introduction:
+    """Who the active controller is and where it listens, for a broker without a session."""
+
+    holder_identity: str
+    controller_epoch: ControllerEpoch
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeBroker:
-    """Ask the gRPC listener for its incarnation; `ProbeResponseReceived` within deadline_ms."""
+    """Ask the gRPC listener for its incarnation; `ProbeResponseReceived` within deadline_ms.
+
+    With an introduction the probed process may open its session without the API server (ADR 0031).
+    """
 
     request_id: int
     broker_id: BrokerId
     endpoints: tuple[Endpoint, ...]
+    incarnation: str
+    deadline_ms: int
+    introduction: Introduction | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeLeaseHolder:
+    """Ask a holder that renews no longer for its incarnation; then `LeaseHolderProbed`.
+
+    The shell finds the address; a holder without one counts as answering: nothing is proved.
+    """
+
+    request_id: int
+    broker_id: BrokerId
     incarnation: str
     deadline_ms: int
 
@@ -239,6 +265,7 @@ ControllerEffect = (
     | ReadBroker
     | ReadTopics
     | ProbeBroker
+    | ProbeLeaseHolder
     | SessionEffect
     | ControllerNotice
 )

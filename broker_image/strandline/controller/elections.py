@@ -30,11 +30,19 @@ from strandline.model import (
     covers,
 )
 
-from .broker_entry import Awaited, BrokerEntry, Dead, InSession, Live, Unregistered, registration_of
+from .broker_entry import (
+    BrokerEntry,
+    Dead,
+    InSession,
+    Live,
+    Unregistered,
+    WithoutSession,
+    registration_of,
+)
 from .election_input import ElectionDecision, ElectionInput
-from .events import HostedReplica
 from .lost_partitions import have_all_reported, recovery_of
 from .rebuild import fence, rebuild
+from .unclean_elections import choose_unclean_leader
 
 STATE_LOST = "StateLost"
 """The object was lost while brokers hold its data (ADR 0004)."""
@@ -126,21 +134,6 @@ def choose_leader(state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry]
     return min(in_sync, key=lambda broker: not isinstance(broker, InSession), default=None)
 
 
-def choose_unclean_leader(state: PartitionState, inputs: ElectionInput) -> Live | None:
-    """Return the broker with most data by (last epoch, log end offset); other data is lost.
-
-    Members of the last ISR go before other replicas. None while an awaited broker may have more.
-    """
-    for pool in (state.isr_ids, state.replicas):
-        found = [inputs.brokers.get(b) for b in state.replicas if b in pool]
-        usable = [each for each in found if isinstance(each, Live) and not each.shutting_down]
-        if any(isinstance(each, Awaited) for each in usable):
-            return None
-        if usable:
-            return max(usable, key=lambda each: _log_end(inputs.hosted.get(each.broker_id)))
-    return None
-
-
 def entries_kept(
     state: PartitionState, brokers: Mapping[BrokerId, BrokerEntry], leader: BrokerId
 ) -> tuple[IsrEntry, ...]:
@@ -150,6 +143,9 @@ def entries_kept(
         broker = brokers.get(entry.broker_id)
         dead = isinstance(broker, Dead) and entry.broker_epoch <= broker.broker_epoch
         leaving = isinstance(broker, Live) and broker.shutting_down and entry.broker_id != leader
+        if isinstance(broker, WithoutSession) and entry.broker_id == state.leader:
+            # It leads until it learns of the next leader, and fetches nothing.
+            leaving = leaving or state.leader != leader
         if not dead and not leaving and not _lost_data(entry, brokers):
             kept.append(entry)
     return tuple(kept)
@@ -180,12 +176,21 @@ def effective_min_isr(state: PartitionState, topic: StoredTopic | None) -> int:
 
 
 def _decide_led(state: PartitionState, inputs: ElectionInput) -> ElectionDecision | None:
-    """Move a leader that is leaving; else shrink and follow the configuration."""
+    """Move a leader that leaves, or that no message reaches; else shrink, follow the settings.
+
+    The second one stays where a move would put the partition under min ISR (ADR 0031).
+    """
     leader = inputs.brokers.get(state.leader)
     if isinstance(leader, Live) and leader.shutting_down:
         successor = choose_leader(state, inputs.brokers)
         if successor is not None:
             return _elect(state, inputs, successor, ElectionKind.CONTROLLED_SHUTDOWN)
+    if isinstance(leader, WithoutSession):
+        successor = choose_leader(state, inputs.brokers)
+        if isinstance(successor, InSession):
+            elected = _elect(state, inputs, successor, ElectionKind.OFFLINE)
+            if len(elected.state.isr) >= elected.state.min_insync_replicas:
+                return elected
     isr = entries_kept(state, inputs.brokers, state.leader)
     min_isr = effective_min_isr(state, inputs.topic)
     if isr == state.isr and min_isr == state.min_insync_replicas:
@@ -198,7 +203,7 @@ def _decide_leaderless(state: PartitionState, inputs: ElectionInput) -> Election
     if chosen is not None:
         return _elect(state, inputs, chosen, ElectionKind.OFFLINE)
     if inputs.topic is not None and inputs.topic.unclean_leader_election:
-        chosen = choose_unclean_leader(state, inputs)
+        chosen = choose_unclean_leader(state, inputs.brokers, inputs.hosted)
         if chosen is not None:
             return _elect(state, inputs, chosen, ElectionKind.UNCLEAN)
     trusted = tuple(entry for entry in state.isr if not _lost_data(entry, inputs.brokers))
@@ -261,7 +266,3 @@ def _without_leader(
 
 def _present_entry(broker: Live) -> IsrEntry:
     return IsrEntry(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
-
-
-def _log_end(replica: HostedReplica | None) -> tuple[int, int]:
-    return (-1, -1) if replica is None else (replica.last_epoch, replica.log_end_offset)

@@ -95,6 +95,14 @@ class ProbeResponseReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseHolderProbed:
+    """Response to `ProbeLeaseHolder`."""
+
+    request_id: int
+    verdict: ProbeVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChangeRequested(SessionEvent):
     """AlterPartition of one partition; then `ReplyAlterPartition` with the same ids."""
 
@@ -159,6 +167,7 @@ ElectionEvent = (
     store_events.LeaseObserved
     | store_events.LeaseResponseReceived
     | store_events.HolderDied
+    | LeaseHolderProbed
     | store_events.EpochFloorRead
     | store_events.ControllerRecordResponseReceived
     | store_events.ControllerEpochSeen

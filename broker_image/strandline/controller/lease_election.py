@@ -87,6 +87,11 @@ class LeaseElector:
         return self._seen.lease
 
     @property
+    def changed_ms(self) -> int:
+        """When the Lease was last seen to change."""
+        return self._seen.changed_ms
+
+    @property
     def is_stopped(self) -> bool:
         """Whether the release after `stop` is done."""
         return self._role is _Role.STOPPED
@@ -107,10 +112,14 @@ class LeaseElector:
             return self._read_due_ms
         if self._role is _Role.HOLDING:
             return self._renew_due_ms
-        return None if self.lease is None else self._takeable_ms(self.lease)
+        if self.lease is None:
+            return None
+        silent_due_ms = self._seen.silent_due_ms(self.lease)
+        takeable_ms = self._takeable_ms(self.lease)
+        return takeable_ms if silent_due_ms is None else min(takeable_ms, silent_due_ms)
 
     def tick(self, now_ms: int) -> list[LeaseEffect]:
-        """Do what is due: read, offer the Lease, renew, or give up at the renew deadline."""
+        """Do what is due: read, report a silent holder, offer, renew, or give up the Lease."""
         holding = self._role is _Role.HOLDING
         if holding and now_ms - self._renewed_ms >= self._timing.renew_deadline_ms:
             return self._lose("renew deadline passed", now_ms)
@@ -122,6 +131,9 @@ class LeaseElector:
         if holding:
             renewed = replace(self.lease, renew_time="")
             return self._write(_Call.RENEW, renewed, now_ms)
+        silent_due_ms = self._seen.silent_due_ms(self.lease)
+        if silent_due_ms is not None and silent_due_ms <= now_ms:
+            return [*self._seen.note_silence(self.lease)]
         self._role = _Role.OFFERED
         return [MayTake(lease=self.lease)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.model import LeaseRecord
+from strandline.model import HolderIdentity, LeaseRecord
 
 from .timing import LeaseTiming
 
@@ -18,6 +18,14 @@ class MayTake:
     """The Lease is free as far as this candidate knows: call `take` or `decline`."""
 
     lease: LeaseRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolderSilent:
+    """The Lease runs out soon: its holder renewed it at heard_ms for the last time."""
+
+    identity: HolderIdentity
+    heard_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +42,7 @@ class LeaseLost:
     reason: str
 
 
-LeaseDecision = MayTake | LeaseWon | LeaseLost
+LeaseDecision = MayTake | HolderSilent | LeaseWon | LeaseLost
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,6 +56,8 @@ class LeaseObservation:
     changed_ms: int = 0
     dead_holder: str = ""
     dead_ms: int = 0
+    silent_since_ms: int | None = None
+    """The last change after which the holder was found silent."""
 
     def note(self, lease: LeaseRecord | None, now_ms: int) -> None:
         """Remember the Lease, None if there is none."""
@@ -65,6 +75,23 @@ class LeaseObservation:
         """Remember that a probe proved a holder to be gone."""
         self.dead_holder, self.dead_ms = holder_identity, now_ms
 
+    def silent_due_ms(self, lease: LeaseRecord) -> int | None:
+        """Return when the holder counts as silent; None if it did so already, or cannot."""
+        if lease.holder_identity in (self.identity, self.dead_holder):
+            return None
+        is_broker = HolderIdentity.parse(lease.holder_identity) is not None
+        if not is_broker or self.silent_since_ms == self.changed_ms:
+            return None
+        return self.changed_ms + self._duration_ms(lease) - self.timing.probe_deadline_ms
+
+    def note_silence(self, lease: LeaseRecord) -> list[HolderSilent]:
+        """Find the holder silent, once for each change of the Lease."""
+        self.silent_since_ms = self.changed_ms
+        identity = HolderIdentity.parse(lease.holder_identity)
+        if identity is None:
+            return []
+        return [HolderSilent(identity=identity, heard_ms=self.changed_ms)]
+
     def takeable_ms(self, lease: LeaseRecord) -> int:
         """Return when this candidate may take the Lease.
 
@@ -76,7 +103,9 @@ class LeaseObservation:
         elif lease.holder_identity == self.dead_holder:
             free_ms = max(self.dead_ms, self.changed_ms)
         else:
-            seconds = lease.lease_duration_seconds
-            duration_ms = seconds * 1000 if seconds > 0 else self.timing.lease_duration_ms
-            free_ms = self.changed_ms + duration_ms
+            free_ms = self.changed_ms + self._duration_ms(lease)
         return free_ms + self.rank * self.timing.rank_delay_ms
+
+    def _duration_ms(self, lease: LeaseRecord) -> int:
+        seconds = lease.lease_duration_seconds
+        return seconds * 1000 if seconds > 0 else self.timing.lease_duration_ms

@@ -1,18 +1,23 @@
 """Probes and timeouts: when a broker stops counting as live.
 
 `Liveness` judges the brokers that count as live; it returns probes to send and brokers found dead.
-A stopped process still accepts TCP, so silence proves nothing before the session timeout; a probe
-that gets a response then restarts that timeout. `Brokers` keeps the verdicts.
+A stopped process still accepts TCP, so silence proves nothing before the session timeout; a
+response then restarts that timeout. A probe of a broker without a session introduces this
+controller; a broker that responds and opens no session for a whole timeout loses its leaderships
+(ADR 0031). `Brokers` keeps the verdicts.
 """
 
 from __future__ import annotations
 
-from .broker_entry import Live, ProbeDue, ProbeOut
+from strandline.model import GRPC_LISTENER
+
+from .broker_entry import Awaited, Live, ProbeDue, ProbeOut, registration_of
 from .context import ControllerContext
 from .death_probes import proves_death
-from .effects import ProbeBroker
+from .effects import Introduction, ProbeBroker
 from .events import ProbeResponseReceived, ProbeVerdict
 from .notices import BrokerDead
+from .silent_holder import SilentHolder
 
 _REASONS = {
     ProbeVerdict.OTHER_INCARNATION: "other incarnation",
@@ -26,6 +31,8 @@ class Liveness:
     """Judges the brokers by their sessions and by probes during one controller epoch."""
 
     def __init__(self, context: ControllerContext) -> None:
+        self._identity = context.identity
+        self._epoch = context.epoch
         self._brokers = context.brokers
         self._timing = context.timing
         self._new_request_id = context.new_request_id
@@ -70,14 +77,7 @@ class Liveness:
         )
         answered = event.verdict is ProbeVerdict.ANSWERED
         if is_proved or (silent and not answered):
-            detect_ms = now_ms - probe.suspected_ms
-            self._brokers.declare_dead(entry, detect_ms=detect_ms)
-            return BrokerDead(
-                broker_id=entry.broker_id,
-                broker_epoch=entry.broker_epoch,
-                reason=_REASONS[event.verdict],
-                detect_ms=detect_ms,
-            )
+            return self._declare_dead(entry, event.verdict, now_ms - probe.suspected_ms)
         if event.verdict is ProbeVerdict.REFUSED:
             again = ProbeDue(
                 suspected_ms=probe.suspected_ms,
@@ -85,11 +85,34 @@ class Liveness:
                 refusals=probe.refusals + 1,
             )
             self._brokers.suspect(entry, again)
+        elif silent and isinstance(entry, Awaited):
+            self._brokers.give_up_waiting(entry, now_ms)
         elif silent:
             self._brokers.hear(entry, now_ms)
         else:
             self._brokers.suspect(entry, None)
         return None
+
+    def on_silent_holder(self, holder: SilentHolder, now_ms: int) -> BrokerDead | None:
+        """Judge the former controller: its Lease ran out, and a probe failed (ADR 0031)."""
+        entry = self._brokers.entries.get(holder.identity.broker_id)
+        if not isinstance(entry, Awaited):
+            return None
+        if entry.registration.incarnation != holder.identity.incarnation:
+            return None
+        silent_ms = now_ms - holder.heard_ms
+        if silent_ms < self._timing.session_timeout_ms:
+            return None
+        return self._declare_dead(entry, ProbeVerdict.NO_ANSWER, silent_ms)
+
+    def _declare_dead(self, entry: Live, verdict: ProbeVerdict, detect_ms: int) -> BrokerDead:
+        self._brokers.declare_dead(entry, detect_ms=detect_ms)
+        return BrokerDead(
+            broker_id=entry.broker_id,
+            broker_epoch=entry.broker_epoch,
+            reason=_REASONS[verdict],
+            detect_ms=detect_ms,
+        )
 
     def _is_silent(self, entry: Live, now_ms: int) -> bool:
         return now_ms - entry.heard_ms >= self._timing.session_timeout_ms
@@ -104,4 +127,20 @@ class Liveness:
             endpoints=entry.registration.endpoints,
             incarnation=entry.registration.incarnation,
             deadline_ms=self._timing.probe_deadline_ms,
+            introduction=self._introduction() if isinstance(entry, Awaited) else None,
+        )
+
+    def _introduction(self) -> Introduction | None:
+        """Return who this controller is; None while its own registration is unknown."""
+        identity = self._identity
+        if identity is None:
+            return None
+        own = registration_of(self._brokers.entries.get(identity.broker_id))
+        if own is None or own.incarnation != identity.incarnation:
+            return None
+        endpoint = own.endpoint(GRPC_LISTENER)
+        if endpoint is None:
+            return None
+        return Introduction(
+            holder_identity=str(identity), controller_epoch=self._epoch, endpoint=endpoint
         )

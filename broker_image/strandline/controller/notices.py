@@ -60,6 +60,14 @@ class BrokerRegistered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerWithoutSession:
+    """A broker responds to probes and opened no session for a session timeout."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDead:
     """A broker epoch is known dead; detect_ms counts from its last sign of life."""
 
@@ -173,6 +181,7 @@ ControllerNotice = (
     | ControllerElected
     | ControllerResigned
     | BrokerRegistered
+    | BrokerWithoutSession
     | BrokerDead
     | LeaderElected
     | PartitionBegunAnew

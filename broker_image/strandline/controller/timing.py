@@ -22,6 +22,8 @@ class LeaseTiming:
     """Without a confirmed renewal for so long the holder stops acting."""
     retry_period_ms: int
     """Distance of renewals, and of reads after a failed one."""
+    probe_deadline_ms: int
+    """A candidate probes a silent holder so long before its Lease runs out."""
     rank_delay_ms: int = 50
     """A candidate waits rank times this after the Lease became free, against a stampede."""
 

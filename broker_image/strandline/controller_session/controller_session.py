@@ -75,6 +75,10 @@ class ControllerSession:
                 return self._on_command_performed(event)
             case events.HolderObserved(holder_identity=identity):
                 return self.connection.on_holder_observed(identity)
+            case events.HolderRead(holder_identity=identity):
+                return self.connection.on_holder_read(identity)
+            case events.ControllerIntroduced(found=found):
+                return self.connection.on_introduced(found, now_ms)
             case events.HolderLookedUp():
                 return self.connection.on_holder_looked_up(event, now_ms)
             case events.StreamBroken():

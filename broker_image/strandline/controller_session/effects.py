@@ -1,6 +1,7 @@
 """What a broker's session with the controller wants done, in order.
 
-`DialHolder`, `SendMessage`, `CloseStream`, `FindHolder` and `ProbeHolder` are for the shell;
+`DialHolder`, `SendMessage`, `CloseStream`, `ReadHolder`, `FindHolder` and `ProbeHolder` are for the
+shell;
 `StepReplicas` and `StepController` are events for the two other machines of the same process.
 Notices are facts for logs.
 """
@@ -15,6 +16,11 @@ from strandline.core.events import Event as CoreEvent
 from strandline.model import BrokerId, Endpoint
 
 from .messages import BrokerMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadHolder:
+    """Read the controller Lease by quorum; then `HolderRead`, nothing if it was not readable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +126,7 @@ Effect = (
     StepReplicas
     | SendMessage
     | StepController
+    | ReadHolder
     | FindHolder
     | DialHolder
     | CloseStream

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from strandline.controller.effects import Introduction
 from strandline.controller.events import ProbeVerdict
 from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr, ReplyStopReplica
 from strandline.model import Registration
@@ -20,6 +21,20 @@ class HolderObserved:
     """The controller Lease shows this holder identity, "" without a holder."""
 
     holder_identity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolderRead:
+    """Response to `ReadHolder`: what a quorum read of the Lease showed, "" without a holder."""
+
+    holder_identity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerIntroduced:
+    """The active controller probed this process, with which it has no session."""
+
+    found: Introduction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +98,8 @@ Event = (
     | CommandPerformed
     | TimePassed
     | HolderObserved
+    | HolderRead
+    | ControllerIntroduced
     | HolderLookedUp
     | StreamBroken
     | HolderProbed

@@ -12,7 +12,8 @@ nothing.
     Lease released                     Redialling <------verdict------- Probing
                                           ^-------------------------------'
 
-A Lease that changes hands leads from every state to LookingUp (or NoHolder).
+A Lease that changes hands leads from every state to LookingUp (or NoHolder). Each redialling reads
+the Lease, too. A controller that introduces itself is dialled at once, from every state but Open.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass, replace
 
 from strandline.backoff import Backoff
 from strandline.controller.death_probes import proves_death
+from strandline.controller.effects import Introduction
 from strandline.controller.events import ProbeVerdict
 from strandline.controller.store_events import HolderDied
 from strandline.model import GRPC_LISTENER, Endpoint, HolderIdentity, Registration
@@ -143,6 +145,28 @@ class HolderConnection:
             return [effects.CloseStream(session_id=self.state.session_id), *self._look_up()]
         return self._look_up()
 
+    def on_holder_read(self, identity: str) -> list[Effect]:
+        """Follow a read of the Lease, unless a session is open: the read may be older."""
+        return [] if self.is_open else self.on_holder_observed(identity)
+
+    def on_introduced(self, found: Introduction, now_ms: int) -> list[Effect]:
+        """Dial the controller that says it has no session with this broker (ADR 0031).
+
+        An open session ends only for a controller of a higher epoch than this broker has obeyed.
+        """
+        state, obeyed = self.state, self._replicas.controller_epoch
+        identity = HolderIdentity.parse(found.holder_identity)
+        if identity is None or found.controller_epoch < obeyed:
+            return []
+        closing: list[Effect] = []
+        if isinstance(state, Open):
+            if state.holder.identity == identity or found.controller_epoch == obeyed:
+                return []
+            closing.append(effects.CloseStream(session_id=state.session_id))
+        self._holder_identity = found.holder_identity
+        self._redials = 0
+        return closing + self._dial(Holder(identity=identity, endpoint=found.endpoint), now_ms)
+
     def _look_up(self) -> list[Effect]:
         identity = HolderIdentity.parse(self._holder_identity)
         if identity is None:
@@ -161,6 +185,10 @@ class HolderConnection:
         if holder is None:
             self._redial(now_ms)
             return []
+        return self._dial(holder, now_ms)
+
+    def _dial(self, holder: Holder, now_ms: int) -> list[Effect]:
+        """Open a stream, and say hello."""
         session_id, registration = self._next_id(), self._registration
         self.state = Open(
             session_id=session_id,
@@ -248,7 +276,8 @@ class HolderConnection:
             return self._beat(state, now_ms)
         if isinstance(state, Probing):
             return self._probe(state.holder, refusals=state.refusals)
-        return self._look_up()
+        # The watch of the Lease may be broken without an error.
+        return [effects.ReadHolder(), *self._look_up()]
 
     def report_with_next_heartbeat(self) -> None:
         """Let the next heartbeat carry a hosted report."""

@@ -201,27 +201,31 @@ class ApiClient:
         resource_version: str,
         selector: Mapping[str, str] = {},
         on_open: Callable[[], None] = lambda: None,
+        timeout_seconds: int = 0,
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield changes after a resourceVersion until the API server ends the watch.
 
         Bookmarks are yielded too: the next watch may start at their resourceVersion. on_open runs
-        when the API server has taken the watch, maybe long before the first change.
+        when the API server has taken the watch, maybe long before the first change. The API server
+        ends the watch after timeout_seconds, by default those of the settings: silence for
+        longer means that the connection is broken.
 
         Raises:  WatchExpired if the resourceVersion is too old, so that the caller must list;
                  StoreUnavailable if the connection broke or stayed silent
         """
+        lasts_seconds = timeout_seconds or self._settings.watch_timeout_seconds
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
-            "timeoutSeconds": str(self._settings.watch_timeout_seconds),
+            "timeoutSeconds": str(lasts_seconds),
             **selector,
         }
         path = f"{resource.path(namespace)}?{urlencode(query)}"
         timeout = aiohttp.ClientTimeout(
             total=None,
             sock_connect=self._settings.connect_timeout_ms / 1000,
-            sock_read=self._settings.watch_inactivity_ms / 1000,
+            sock_read=lasts_seconds + self._settings.watch_grace_ms / 1000,
         )
         what = f"watch {resource.plural}"
         begun = time.monotonic()

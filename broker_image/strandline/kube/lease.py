@@ -61,7 +61,7 @@ class LeaseStore:
         return self._remembered(await self.api.put(LEASES, self.namespace, body))
 
     async def watch(
-        self, name: str, resource_version: str
+        self, name: str, resource_version: str, *, timeout_seconds: int = 0
     ) -> AsyncGenerator[Change[LeaseRecord], None]:
         """Yield changes of one Lease after a resourceVersion; see `follow`."""
         events = follow(
@@ -71,6 +71,7 @@ class LeaseStore:
             resource_version=resource_version,
             settings=self.settings,
             selector={"fieldSelector": f"metadata.name={name}"},
+            timeout_seconds=timeout_seconds,
             on_sign_of_life=self.on_sign_of_life,
         )
         async with aclosing(events):

@@ -48,12 +48,14 @@ async def follow(
     resource_version: str,
     settings: KubernetesConfig,
     selector: Mapping[str, str] = {},
+    timeout_seconds: int = 0,
     on_sign_of_life: Callable[[str], None] = lambda _: None,
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield every change after a resourceVersion, across ended and broken watches.
 
     While the API server takes no watch, a log line says so at once and then at an interval.
-    on_sign_of_life gets the plural of the resource at each event and bookmark.
+    on_sign_of_life gets the plural of the resource at each event and bookmark. Each watch lasts
+    timeout_seconds, by default those of the settings.
 
     Raises:  WatchExpired if changes may have been missed; StoreForbidden
     """
@@ -66,6 +68,7 @@ async def follow(
             resource_version=resource_version,
             selector=selector,
             on_open=report.reset,
+            timeout_seconds=timeout_seconds,
         )
         try:
             async with aclosing(watch):

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import Message
 
+from strandline.controller.effects import Introduction
 from strandline.controller.events import HostedReplica
 from strandline.controller_session.messages import (
     CommandResponse,
@@ -184,9 +185,8 @@ _SETTINGS: Final = Pair(TopicSettings, pb.TopicSettings)
 _COMMANDS: Final = _each(
     Pair(PartitionCommand, pb.PartitionCommand, tp=_TP, state=_STATE, settings=_SETTINGS)
 )
-_LIVE_BROKERS: Final = _each(
-    Pair(LiveBroker, pb.LiveBroker, endpoints=_each(Pair(Endpoint, pb.Endpoint)))
-)
+_ENDPOINT: Final = Pair(Endpoint, pb.Endpoint)
+_LIVE_BROKERS: Final = _each(Pair(LiveBroker, pb.LiveBroker, endpoints=_each(_ENDPOINT)))
 _HOSTED: Final = _each(Pair(HostedReplica, pb.Hosted, tp=_TP))
 _PARTITION_ERROR: Final = Part(
     lambda result: pb.PartitionError(tp=_TP.to_wire(result[0]), error=result[1]),
@@ -197,6 +197,9 @@ _PROPOSAL: Final = Pair(ProposeIsr, pb.AlterPartition, tp=_TP, isr=_ISR)
 _RESPONSE: Final = Pair(
     ReplyStopReplica, pb.CommandAnswer, error=_ERROR, partitions=_each(_PARTITION_ERROR)
 )
+
+INTRODUCTION: Final = Pair(Introduction, pb.Introduction, endpoint=_ENDPOINT)
+"""Who the active controller is, as its probes say."""
 
 BROKER_MESSAGE: Final = Union(
     pb.BrokerMessage,

@@ -753,19 +753,55 @@ class ProbeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    INTRODUCTION_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    incarnation: _builtins.str
+    """of the process that is meant"""
+    @_builtins.property
+    def introduction(self) -> Global___Introduction: ...
     def __init__(
         self,
         *,
         broker_id: _builtins.int = ...,
+        incarnation: _builtins.str = ...,
+        introduction: Global___Introduction | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["introduction", b"introduction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "incarnation", b"incarnation", "introduction", b"introduction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ProbeRequest: _TypeAlias = ProbeRequest  # noqa: Y015
+
+@_typing.final
+class Introduction(_message.Message):
+    """Who the active controller is, for a broker without a session."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOLDER_IDENTITY_FIELD_NUMBER: _builtins.int
+    CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    holder_identity: _builtins.str
+    controller_epoch: _builtins.int
+    @_builtins.property
+    def endpoint(self) -> Global___Endpoint: ...
+    def __init__(
+        self,
+        *,
+        holder_identity: _builtins.str = ...,
+        controller_epoch: _builtins.int = ...,
+        endpoint: Global___Endpoint | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_epoch", b"controller_epoch", "endpoint", b"endpoint", "holder_identity", b"holder_identity"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Introduction: _TypeAlias = Introduction  # noqa: Y015
 
 @_typing.final
 class ProbeAnswer(_message.Message):

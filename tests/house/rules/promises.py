@@ -14,7 +14,7 @@ INDEX = Path("docs/acceptance.md")
 ACCEPTANCE = Path("docs/acceptance")
 PROTOCOL = Path("docs/protocol.md")
 FLOOR = Path("tests/floor.toml")
-TIERS = {"fast", "processes", "pods"}
+TIERS = {"fast", "processes", "pods", "long"}
 HEADER = ["Promise", "Test or command", "State"]
 PROTOCOL_HEADERS = (
     ["Number", "What must happen", "Source", "Test"],

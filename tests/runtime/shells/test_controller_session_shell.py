@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar, cast
 
 import grpc.aio
@@ -25,7 +26,8 @@ from strandline.core.events import Event as CoreEvent
 from strandline.core.events import StopReplicaReceived
 from strandline.errors import ErrorCode, InvariantViolation, StoreUnavailable
 from strandline.kube.cluster_store import ClusterStore
-from strandline.model import GRPC_LISTENER, BrokerId, Endpoint, StoredBroker
+from strandline.kube.lease import LeaseStore
+from strandline.model import GRPC_LISTENER, BrokerId, Endpoint, LeaseRecord, StoredBroker
 from strandline.rpc.probes import peer_service
 from strandline.rpc.session_server import SessionServer
 from strandline.runtime.event_loop.clock import Clock
@@ -41,6 +43,7 @@ from tests.controller_session.setups import (
     registration,
 )
 from tests.support.eventually import aeventually
+from tests.support.world.values import LEASE_FREE
 
 Received = TypeVar("Received", bound=ControllerEvent)
 LIMIT_MS = 10_000
@@ -61,7 +64,7 @@ class Pair:
         self.sessions = SessionServer(BrokerId(2), GrpcConfig(), on_event=self.received.put_nowait)
         self.server = grpc.aio.server()
         self.server.add_generic_rpc_handlers(
-            (self.sessions.service(), peer_service(registration(), lambda: CONTROLLER_EPOCH))
+            (self.sessions.service(), peer_service(registration(), lambda: CONTROLLER_EPOCH, print))
         )
         self.port = self.server.add_insecure_port("127.0.0.1:0")
         replicas = FixedReplicas()
@@ -73,6 +76,8 @@ class Pair:
                 timing=TIMING,
             ),
             store=cast(ClusterStore, self),
+            leases=cast(LeaseStore, self),
+            lease_name="demo-controller",
             grpc=GrpcConfig(),
             clock=Clock(),
             step_replicas=self.for_replicas.append,
@@ -92,6 +97,10 @@ class Pair:
             broker_id=broker_id,
             registration=registration(broker_id, "uid/a", (endpoint,)),
         )
+
+    async def get(self, _: str) -> LeaseRecord:
+        """Stand in for the store of Leases."""
+        return replace(LEASE_FREE, holder_identity=SIGNED)
 
     async def opened(self) -> SessionOpened:
         """Submit the holder of the Lease; return the session that the holder gets."""

@@ -100,6 +100,7 @@ class RunningShell:
             leases=cast(LeaseStore, self.leases),
             lease_name="demo-controller",
             sessions=cast(SessionServer, None),
+            live_broker=lambda _: None,
             clock=Clock(),
             kubernetes=KubernetesConfig(),
             on_notice=lambda _: None,

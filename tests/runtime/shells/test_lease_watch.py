@@ -43,9 +43,9 @@ class OneChange:
         return lease("broker-1/a")
 
     async def watch(
-        self, _: str, resource_version: str
+        self, _: str, resource_version: str, *, timeout_seconds: int
     ) -> AsyncGenerator[Change[LeaseRecord], None]:
-        assert resource_version == "7"
+        assert (resource_version, timeout_seconds) == ("7", 3)
         yield Change(name="demo-controller", resource_version="8", value=lease("broker-2/b"))
         yield Change(name="demo-controller", resource_version="9", value=None)
         raise StoreUnavailable("as planned")
@@ -62,6 +62,7 @@ def test_both_machines_hear_of_every_change_and_the_watch_begins_anew(
             watch_lease(
                 cast(LeaseStore, OneChange()),
                 "demo-controller",
+                lease_duration_seconds=3,
                 step_controller=controller.append,
                 step_session=session.append,
             )

@@ -16,6 +16,7 @@ from strandline.controller.effects import (
     ControllerEffect,
     LoadCluster,
     ProbeBroker,
+    ProbeLeaseHolder,
     ReplyAlterPartition,
     SendFullState,
     SendLeaderAndIsr,
@@ -26,6 +27,7 @@ from strandline.controller.events import (
     HeartbeatReceived,
     HostedReplica,
     IsrChangeRequested,
+    LeaseHolderProbed,
     ProbeResponseReceived,
     ProbeVerdict,
     SessionBroken,
@@ -129,7 +131,7 @@ class World:
         node = ControllerNode(
             controller=Controller(
                 broker_id=BrokerId(broker_id),
-                identity=f"broker-{broker_id}/{incarnation or f'pod-{broker_id}'}",
+                identity=f"broker-{broker_id}/{incarnation or f'pod-{broker_id}/1'}",
                 rank=broker_id,
                 timing=self.timing,
             )
@@ -384,6 +386,13 @@ class World:
                         ProbeResponseReceived(
                             request_id=effect.request_id,
                             broker_id=effect.broker_id,
+                            verdict=self.probes.get(effect.broker_id, ProbeVerdict.NO_ANSWER),
+                        )
+                    )
+                case ProbeLeaseHolder():
+                    node.inbox.append(
+                        LeaseHolderProbed(
+                            request_id=effect.request_id,
                             verdict=self.probes.get(effect.broker_id, ProbeVerdict.NO_ANSWER),
                         )
                     )

@@ -11,18 +11,25 @@ from collections.abc import Sequence
 from functools import partial
 
 from strandline.broker_interface import DeletedRecords
+from strandline.errors import ErrorCode
 from strandline.kafka_listener.response import (
     DeferredResponse,
     RequestContext,
     Response,
     bounded,
     first_error,
+    names_a_partition_twice,
+    refused_whole,
 )
 from strandline.kafka_listener.wire import Message
 
 
-def delete_records(context: RequestContext, _version: int, request: Message) -> DeferredResponse:
+def delete_records(
+    context: RequestContext, _version: int, request: Message
+) -> Response | DeferredResponse:
     """Delete records below an offset of each partition; -1 means all that consumers see."""
+    if names_a_partition_twice(request):
+        return refused_whole(request, ErrorCode.INVALID_REQUEST)
     timeout_ms = bounded(request["timeout_ms"], context.settings.wait_max_ms)
     deletions = [
         context.broker.delete_records(

@@ -175,6 +175,7 @@ LINES: Final[dict[type, tuple[int, str]]] = {
     controller_notices.ControllerElected: (logging.INFO, "controller elected"),
     controller_notices.ControllerResigned: (logging.WARNING, "controller resigned"),
     controller_notices.BrokerRegistered: (logging.INFO, "broker session opened"),
+    controller_notices.BrokerWithoutSession: (logging.WARNING, "broker without session"),
     controller_notices.BrokerDead: (logging.WARNING, "broker dead"),
     controller_notices.LeaderElected: (logging.INFO, "leader elected"),
     controller_notices.PartitionBegunAnew: (logging.WARNING, "partition begun anew"),

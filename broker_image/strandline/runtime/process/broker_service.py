@@ -19,6 +19,7 @@ from strandline.controller.controller import Controller
 from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen
 from strandline.controller_session.controller_session import ControllerSession
+from strandline.controller_session.events import ControllerIntroduced
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.events import Event as CoreEvent
 from strandline.core.events import (
@@ -123,6 +124,7 @@ class BrokerService:
         lease_changes = watch_lease(
             self._context.leases,
             self._lease_name,
+            lease_duration_seconds=self._context.config.timing.controller_lease_duration_seconds,
             step_controller=self._step_controller,
             step_session=self._session_shell.submit,
         )
@@ -183,7 +185,11 @@ class BrokerService:
         server.add_generic_rpc_handlers(
             (
                 self._sessions.service(),
-                peer_service(self._registration, lambda: self._replicas.controller_epoch),
+                peer_service(
+                    self._registration,
+                    lambda: self._replicas.controller_epoch,
+                    lambda found: self._session_shell.submit(ControllerIntroduced(found=found)),
+                ),
                 replication_service(
                     self._transport.on_fetch, self._transport.on_follower_gone, settings
                 ),
@@ -247,6 +253,7 @@ class BrokerService:
             leases=context.leases,
             lease_name=self._lease_name,
             sessions=self._sessions,
+            live_broker=self._metadata.live_broker,
             clock=context.clock,
             kubernetes=context.config.kubernetes,
             on_notice=reporter.report,
@@ -268,6 +275,8 @@ class BrokerService:
         return ControllerSessionShell(
             session,
             store=context.store,
+            leases=context.leases,
+            lease_name=self._lease_name,
             grpc=context.config.grpc,
             clock=context.clock,
             step_replicas=self._step_replicas,

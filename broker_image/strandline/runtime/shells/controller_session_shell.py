@@ -19,6 +19,7 @@ from strandline.controller_session.events import (
     Event,
     HolderLookedUp,
     HolderProbed,
+    HolderRead,
     MessageReceived,
     ShutdownBegun,
     StreamBroken,
@@ -27,6 +28,7 @@ from strandline.controller_session.events import (
 from strandline.core.events import Event as CoreEvent
 from strandline.errors import CoordinationError, InvariantViolation
 from strandline.kube.cluster_store import ClusterStore
+from strandline.kube.lease import LeaseStore
 from strandline.log_fields import fields
 from strandline.rpc.probes import probe
 from strandline.rpc.session_client import SessionClient
@@ -45,6 +47,8 @@ class ControllerSessionShell:
         session: ControllerSession,
         *,
         store: ClusterStore,
+        leases: LeaseStore,
+        lease_name: str,
         grpc: GrpcConfig,
         clock: Clock,
         step_replicas: Callable[[CoreEvent], None],
@@ -52,6 +56,8 @@ class ControllerSessionShell:
         on_broken_promise: Callable[[InvariantViolation], None],
     ) -> None:
         self._store = store
+        self._leases = leases
+        self._lease_name = lease_name
         self._grpc = grpc
         self._step_replicas = step_replicas
         self._step_controller = step_controller
@@ -98,15 +104,13 @@ class ControllerSessionShell:
             case effects.SendMessage(session_id=session_id, message=message):
                 if session_id in self._streams:
                     self._streams[session_id].send(message)
-            case effects.FindHolder():
-                self._calls.begin(self._find(effect))
+            case effects.ReadHolder() | effects.FindHolder() | effects.ProbeHolder():
+                self._calls.begin(self._call(effect))
             case effects.DialHolder():
                 self._dial(effect)
             case effects.CloseStream(session_id=session_id):
                 if session_id in self._streams:
                     self._closing.begin(self._streams.pop(session_id).close())
-            case effects.ProbeHolder():
-                self._calls.begin(self._probe(effect))
             case effects.ShutdownEnded():
                 if effect.outcome is effects.ShutdownOutcome.STALLED:
                     left = effect.remaining
@@ -130,6 +134,25 @@ class ControllerSessionShell:
             ),
             on_broken=on_broken,
         )
+
+    async def _call(
+        self, effect: effects.ReadHolder | effects.FindHolder | effects.ProbeHolder
+    ) -> None:
+        match effect:
+            case effects.ReadHolder():
+                await self._read_holder()
+            case effects.FindHolder():
+                await self._find(effect)
+            case effects.ProbeHolder():
+                await self._probe(effect)
+
+    async def _read_holder(self) -> None:
+        try:
+            lease = await self._leases.get(self._lease_name)
+        except CoordinationError as error:
+            _log.debug("lease not read", extra=fields(cause=str(error)))
+            return
+        self.submit(HolderRead(holder_identity=lease.holder_identity if lease else ""))
 
     async def _find(self, effect: effects.FindHolder) -> None:
         try:

@@ -19,6 +19,7 @@ from strandline.controller import effects, store_events
 from strandline.controller.controller import Controller
 from strandline.controller.events import (
     ControllerEvent,
+    LeaseHolderProbed,
     ProbeResponseReceived,
     ProbeVerdict,
     Ticked,
@@ -35,8 +36,10 @@ from strandline.kube.watch import Change
 from strandline.log_fields import fields
 from strandline.model import (
     GRPC_LISTENER,
+    BrokerId,
     ControllerEpoch,
     LeaseRecord,
+    LiveBroker,
     StoredBroker,
     StoredPartition,
     StoredTopic,
@@ -68,6 +71,7 @@ class ControllerShell:
         leases: LeaseStore,
         lease_name: str,
         sessions: SessionServer,
+        live_broker: Callable[[BrokerId], LiveBroker | None],
         clock: Clock,
         kubernetes: KubernetesConfig,
         on_notice: Callable[[ControllerNotice], None],
@@ -79,6 +83,7 @@ class ControllerShell:
         self._leases = leases
         self._lease_name = lease_name
         self._sessions = sessions
+        self._live_broker = live_broker
         self._clock = clock
         self._outage = WaitingReport(kubernetes)
         self._on_notice = on_notice
@@ -168,11 +173,27 @@ class ControllerShell:
             case effects.WriteControllerRecord(request_id=request_id):
                 write = self._store.put_controller_record(effect.record)
                 outcome, record = await _outcome(write, writes=True)
+            case effects.ProbeLeaseHolder():
+                return await self._probe_lease_holder(effect)
             case _:
                 raise InvariantViolation("every effect has a performer", effect=effect)
         return store_events.ControllerRecordResponseReceived(
             request_id=request_id, outcome=outcome, record=record
         )
+
+    async def _probe_lease_holder(self, effect: effects.ProbeLeaseHolder) -> ControllerEvent:
+        holder = self._live_broker(effect.broker_id)
+        endpoint = None if holder is None else holder.endpoint(GRPC_LISTENER)
+        if endpoint is None:
+            # Without an address nothing is proved.
+            return LeaseHolderProbed(request_id=effect.request_id, verdict=ProbeVerdict.ANSWERED)
+        verdict = await probe(
+            f"{endpoint.host}:{endpoint.port}",
+            broker_id=effect.broker_id,
+            incarnation=effect.incarnation,
+            deadline_ms=effect.deadline_ms,
+        )
+        return LeaseHolderProbed(request_id=effect.request_id, verdict=verdict)
 
     async def _write_lease(self, lease: LeaseRecord) -> tuple[StoreOutcome, LeaseRecord | None]:
         now = format_micro_time(self._clock.wall_time_us())
@@ -310,6 +331,7 @@ async def _probe(effect: effects.ProbeBroker) -> ProbeResponseReceived:
                 broker_id=effect.broker_id,
                 incarnation=effect.incarnation,
                 deadline_ms=effect.deadline_ms,
+                introduction=effect.introduction,
             )
     return ProbeResponseReceived(
         request_id=effect.request_id, broker_id=effect.broker_id, verdict=verdict

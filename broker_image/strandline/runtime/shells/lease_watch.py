@@ -28,10 +28,15 @@ async def watch_lease(
     leases: LeaseStore,
     name: str,
     *,
+    lease_duration_seconds: int,
     step_controller: Callable[[ControllerEvent], None],
     step_session: Callable[[SessionEvent], None],
 ) -> None:
-    """Send both machines the Lease as it is at the start, and each change of it, for ever."""
+    """Send both machines the Lease as it is at the start, and each change of it, for ever.
+
+    Each watch lasts no longer than the Lease: a broken connection reports no error, and must not
+    hide the next holder.
+    """
 
     def tell(lease: LeaseRecord | None) -> None:
         step_session(HolderObserved(holder_identity=lease.holder_identity if lease else ""))
@@ -42,7 +47,8 @@ async def watch_lease(
             found = await leases.get(name)
             tell(found)
             version = found.resource_version if found else ""
-            async with aclosing(leases.watch(name, version)) as changes:
+            watch = leases.watch(name, version, timeout_seconds=lease_duration_seconds)
+            async with aclosing(watch) as changes:
                 async for change in changes:
                     tell(change.value)
         except CoordinationError as error:
