@@ -210,8 +210,9 @@ TWICE = pytest.mark.parametrize(
         (schemas.FETCH, 12, {"fetch_offset": 0, "partition_max_bytes": 1_000}),
         (schemas.LIST_OFFSETS, 6, {"timestamp": -1}),
         (schemas.OFFSET_FOR_LEADER_EPOCH, 4, {"leader_epoch": 1}),
+        (schemas.DELETE_RECORDS, 2, {"offset": 0}),
     ],
-    ids=["Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch"],
+    ids=["Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DeleteRecords"],
 )
 HEAD = {"acks": -1, "timeout_ms": 1000, "max_wait_ms": 0, "min_bytes": 1, "isolation_level": 0,
         "forgotten_topics": [], "replica_id": -1}  # fmt: skip
