@@ -384,9 +384,9 @@ class Invariants:
             return True
         log, values = self._disks[broker_id].logs.get(tp), self.committed[tp].values
         self._matching_ends[key] = matching_end
-        if log is not None and matching_end < log.start <= self.log_starts[tp]:
+        if log is not None and matching_end < self.log_starts[tp] <= log.end:
             # What lies below was deleted on purpose, after it was committed.
-            matching_end = log.start
+            matching_end = self.log_starts[tp]
         if log is None or log.start > matching_end:
             return False
         stop = min(end, log.end, len(values))

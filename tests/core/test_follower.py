@@ -154,6 +154,19 @@ def test_an_empty_log_begins_with_the_batch_that_the_leaders_log_start_lies_in()
     assert (mine.log_start_offset, mine.high_watermark, mine.log_end_offset) == (5, 7, 7)
 
 
+def test_a_log_that_ends_at_the_leaders_log_start_within_a_batch_begins_anew() -> None:
+    """Its tail may be of another history, of which the leader knows no epoch any more."""
+    replica = follower(11, epochs="0@0")
+    effects = take(replica, batch(8, 12, 1), hw=12, start=11)
+    assert RestartLogAt(tp=TP, offset=8) in effects
+    assert AppendAsFollower(tp=TP, records=RECORDS, batch_count=1) in effects
+    mine = replica.log
+    assert (mine.log_start_offset, mine.log_end_offset) == (11, 12)
+    assert mine.epochs.entries == starts((1, 11))
+    kept = follower(11, epochs="0@0")
+    assert take(kept, batch(8, 12, 1), hw=12, start=10) == []
+
+
 @pytest.mark.parametrize(
     ("leaders_start", "leaders_hw", "starts_at"), [(3, 9, 3), (3, 2, 0), (6, 9, 0), (-1, 9, 0)]
 )

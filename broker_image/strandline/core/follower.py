@@ -108,7 +108,7 @@ class FollowerReplica:
         return []
 
     def _append(self, response: FetchedPartition) -> list[Effect]:
-        begun_lower = self._begin_at_batch(response.batches)
+        begun_lower = self._begin_at_batch(response)
         accepted = self._acceptable(response.batches)
         if not accepted:
             return begun_lower
@@ -119,17 +119,16 @@ class FollowerReplica:
             AppendAsFollower(tp=self.log.tp, records=response.records, batch_count=len(accepted)),
         ]
 
-    def _begin_at_batch(self, batches: tuple[BatchSpan, ...]) -> list[Effect]:
-        """Let an empty log begin with a batch that its end lies in: the leader's log starts there.
+    def _begin_at_batch(self, response: FetchedPartition) -> list[Effect]:
+        """Begin anew with a batch that the own end lies in: the leader's log starts there.
+
+        What this log holds, if anything, the leader has deleted.
 
         Source:  KAFKA-6975: DeleteRecords may leave a log start in the middle of a batch
         """
-        end = self.log.log_end_offset
-        if (
-            batches
-            and batches[0].base_offset < end < batches[0].next_offset
-            and self.log.log_start_offset == end
-        ):
+        batches, end = response.batches, self.log.log_end_offset
+        keeps_nothing = self.log.log_start_offset == end or end <= response.log_start_offset
+        if batches and batches[0].base_offset < end < batches[0].next_offset and keeps_nothing:
             base_offset, epoch = batches[0].base_offset, self.leader_epoch
             return self.log.restart_at(base_offset, leader_epoch=epoch, reason="out_of_range")
         return []
