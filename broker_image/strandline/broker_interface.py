@@ -7,7 +7,7 @@ listener never sees the core.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -140,8 +140,13 @@ class Broker(Protocol):
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
+        admit: Callable[[int], Awaitable[bool]],
     ) -> tuple[ConsumerFetchedPartition, ...]:
-        """Read below the high watermark, waiting up to max_wait_ms for min_bytes."""
+        """Read below the high watermark, waiting up to max_wait_ms for min_bytes.
+
+        Before the read the broker awaits `admit` with the most bytes that it is going to read: the
+        caller bounds the memory of all responses. `admit` returns True if it had to wait.
+        """
         ...
 
     def delete_records(

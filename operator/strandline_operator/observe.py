@@ -110,6 +110,7 @@ class Cache:
             parts=parts,
             ready_brokers=0 if pods is None else int(_status(pods.whole).get("readyReplicas") or 0),
             broker_epochs={each.broker_id: each.broker_epoch for each in registrations if each},
+            topic_count=sum(topic.cluster == name for topic in self.topics()),
             partitions=tuple(
                 found.stored for found in self._partitions.values() if found.cluster == name
             ),
@@ -138,6 +139,13 @@ class Cache:
             topics=tuple(self.topics()),
             partitions=partitions,
             leftovers=tuple(leftovers),
+            led_partitions=tuple(
+                sorted(
+                    found.stored.name
+                    for found in self._partitions.values()
+                    if found.cluster == topic.cluster and found.stored.state is not None
+                )
+            ),
         )
 
 
@@ -193,6 +201,7 @@ def read_object(kind: Kind, value: Object) -> FoundObject:
         ref=_ref(kind, value),
         cluster=_cluster_label(value),
         controller=_controller(value),
+        is_applied=kinds.APPLIED_ANNOTATION in (metadata.get("annotations") or {}),
         is_terminating=_is_terminating(value),
         whole={**value, **kind.type_meta, "metadata": metadata},
     )

@@ -107,11 +107,15 @@ class Ownership(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundObject:
-    """An object with the name of a part of a cluster; cluster is its label, or ""."""
+    """An object with the name of a part of a cluster; cluster is its label, or "".
+
+    is_applied tells whether the operator has applied it.
+    """
 
     ref: ObjectRef
     cluster: str
     controller: ControllerRef | None
+    is_applied: bool
     is_terminating: bool
     whole: Object
 
@@ -133,7 +137,8 @@ class ObservedCluster:
     """What the operator saw of a cluster beside its spec.
 
     parts are all objects with names of its parts by (kind, name), each with its ownership;
-    broker_epochs holds the registered brokers, partitions the Partitions with the cluster's label.
+    broker_epochs holds the registered brokers, topic_count counts the ReplicatedTopics that name
+    the cluster, partitions are the Partitions with its label.
     """
 
     status: FoundStatus
@@ -141,7 +146,13 @@ class ObservedCluster:
     parts: Mapping[tuple[str, str], tuple[Ownership, FoundObject]]
     ready_brokers: int
     broker_epochs: Mapping[BrokerId, BrokerEpoch]
+    topic_count: int
     partitions: tuple[StoredPartition, ...]
+
+    @property
+    def has_topics(self) -> bool:
+        """Tell whether the cluster has topics, or Partitions of deleted ones."""
+        return self.topic_count > 0 or bool(self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +161,8 @@ class ObservedTopic:
 
     partitions are its own by number; leftovers are the names of Partitions of an earlier topic
     that occupy their names; partitions_initialised and effective_config are None until the
-    operator writes them.
+    operator writes them. led_partitions are the names of all Partitions with the cluster's label
+    and a status: brokers of this cluster had them.
     """
 
     status: FoundStatus
@@ -160,6 +172,7 @@ class ObservedTopic:
     topics: tuple[DesiredTopic, ...]
     partitions: Mapping[int, StoredPartition]
     leftovers: tuple[str, ...]
+    led_partitions: tuple[str, ...]
 
 
 def _is_part_of(desired: Any, found: Any) -> bool:

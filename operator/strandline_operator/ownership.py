@@ -1,16 +1,19 @@
 """Who owns a found object whose name the operator wants for an object of its own.
 
-    OURS          our cluster controls it ----------------------> applied when it differs
-    ORPHAN        it has our label and no controller -----------> adopted by applying it
+    OURS          our cluster controls it, or it is a Broker ---> applied when it differs
+    ORPHAN        no controller; our label, or we applied it ---> applied when it differs
     LEAVING       it is being deleted --------------------------> left alone, created anew when gone
     PREDECESSORS  an earlier cluster of our name controls it ---> waited for
     FOREIGN       anything else --------------------------------> refused, never touched
+
+A cluster with topics controls nothing, and no cluster controls Brokers (ADR 0036).
 
 Pure; called by `observe` for each object of a snapshot.
 """
 
 from __future__ import annotations
 
+from . import kinds
 from .observed import FoundObject, FoundPartition, ObjectRef, Ownership
 
 
@@ -20,11 +23,14 @@ def ownership_of(found: FoundObject, cluster: ObjectRef) -> Ownership:
         return Ownership.LEAVING
     controller = found.controller
     if controller is None:
-        return Ownership.ORPHAN if found.cluster == cluster.name else Ownership.FOREIGN
+        is_known = found.cluster == cluster.name or (found.is_applied and not found.cluster)
+        return Ownership.ORPHAN if is_known else Ownership.FOREIGN
     if controller.uid == cluster.uid:
         return Ownership.OURS
     if (controller.kind, controller.name) == (cluster.kind.kind, cluster.name):
-        return Ownership.PREDECESSORS
+        # A registration of an earlier cluster is taken over before it is deleted as a dependent.
+        is_broker = found.ref.kind is kinds.BROKER
+        return Ownership.OURS if is_broker else Ownership.PREDECESSORS
     return Ownership.FOREIGN
 
 

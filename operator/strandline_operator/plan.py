@@ -53,9 +53,10 @@ def plan_cluster(
         return []
     parts = [
         (body, observed.parts.get((body["kind"], name_of(body))))
-        for body in resources.objects_of(desired, config)
+        for body in resources.objects_of(desired, config, has_topics=observed.has_topics)
     ]
     readiness = _refused_part([part for _, part in parts if part is not None])
+    readiness = readiness or _brokers_left_out(desired, observed)
     actions: list[Action] = []
     if readiness is None:
         actions = [
@@ -81,12 +82,24 @@ def _refused_part(parts: list[tuple[Ownership, FoundObject]]) -> Readiness | Non
     return None
 
 
+def _brokers_left_out(desired: DesiredCluster, observed: ObservedCluster) -> Readiness | None:
+    """Return why a cluster may not start with fewer brokers than hold its partitions."""
+    highest = max(observed.broker_epochs, default=0)
+    if not observed.partitions or highest < desired.replicas:
+        return None
+    message = (
+        f"spec.replicas is {desired.replicas}, but broker {highest} is registered and partitions "
+        f"exist; create the cluster with at least {highest + 1} replicas"
+    )
+    return Readiness(reason="BrokersLeftOut", message=message, refused=True)
+
+
 def _why_apply(body: Object, part: tuple[Ownership, FoundObject] | None) -> str:
     """Return why an object must be applied, "" if it is as desired or is being deleted."""
     if part is None:
         return "missing"
     ownership, found = part
-    if ownership is Ownership.ORPHAN:
+    if ownership is Ownership.ORPHAN and "ownerReferences" in body["metadata"]:
         return "orphaned"
     return "" if ownership is Ownership.LEAVING or found.shows(body) else "changed"
 
@@ -142,7 +155,13 @@ def _plan_without_cluster(
     desired: DesiredTopic, observed: ObservedTopic, config: OperatorConfig, now: str
 ) -> list[Action]:
     name, actions = desired.cluster, list[Action]()
-    if name == DEFAULT_CLUSTER and config.default_cluster is not None:
+    if observed.led_partitions:
+        message = (
+            f"BrokerCluster {name} is gone, but brokers have its partitions, such as "
+            f"{observed.led_partitions[0]}; create it again as it was"
+        )
+        readiness = Readiness(reason="ClusterLost", message=message, refused=True)
+    elif name == DEFAULT_CLUSTER and config.default_cluster is not None:
         message = f"BrokerCluster {name} is being created"
         readiness = Readiness(reason="ClusterStarting", message=message)
         actions = [CreateCluster(body=resources.default_cluster(config.default_cluster))]

@@ -63,6 +63,7 @@ class Reconciler:
     def _topic_changed(self, change: str, topic: DesiredTopic) -> None:
         self._add(kinds.TOPIC, topic.ref.name)
         if change != _MODIFIED:
+            self._add(kinds.CLUSTER, topic.cluster)
             for other in self.cache.topics():
                 if other.topic_name == topic.topic_name:
                     self._add(kinds.TOPIC, other.ref.name)

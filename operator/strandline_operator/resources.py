@@ -1,7 +1,8 @@
 """Every manifest that the operator sends, each made by a pure function.
 
-Called by `plan`, and by `apply` for Events. A BrokerCluster owns its objects, which carry its name
-as a label.
+Called by `plan`, and by `apply` for Events. The objects of a BrokerCluster carry its name as a
+label. It owns them, so that they go with it, only while it has no topics; it never owns Brokers,
+whose registrations live as long as the volumes (ADR 0036).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 import yaml
 
 from strandline.config.broker import Ports
+from strandline.config.replication import ControllerConfig
 from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL, DEFAULT_CLUSTER
 from strandline.model import BrokerId
@@ -28,8 +30,12 @@ DATA_PATH: Final = "/var/lib/strandline"
 CONFIG_PATH: Final = "/etc/strandline"
 CONFIG_NAME: Final = "broker.yaml"
 BROKER_USER: Final = 65532
-GRACE_SECONDS: Final = 30
-"""Longer than the 20 s that a broker needs at most to move its leaders and flush its logs."""
+FLUSH_BYTES_PER_SECOND: Final = 32 << 20
+"""A slow volume; a broker that ends flushes at most what its volume holds."""
+FLUSH_SECONDS_MAX: Final = 300
+"""Time to flush the page cache of a large machine."""
+GRACE_MARGIN_SECONDS: Final = 10
+"""Time for everything else that a broker does at its end."""
 EVENT_MESSAGE_LENGTH_MAX: Final = 1_024
 LOST_NODE_SECONDS: Final = 20
 """Kubernetes deletes a pod of a lost node after this time; its default is 300 s."""
@@ -47,10 +53,27 @@ BROKER_KEYS: Final = {
 """Field of BrokerCluster.spec.config to key of the brokers' configuration file."""
 
 
+_UNITS: Final = {"Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
 # --- clusters ----------------------------------------------------------------------------
 
 
-def objects_of(cluster: DesiredCluster, config: OperatorConfig) -> list[Object]:
+def grace_seconds(storage_size: str) -> int:
+    """Return how long a broker may take to end: hand over its leaders, and flush all its logs.
+
+    A broker killed before that leaves no marker, and counts as unclean on another machine.
+    """
+    digits = storage_size.rstrip("MGTi")
+    size_bytes = int(digits) * _UNITS[storage_size[len(digits) :]]
+    flush = min(FLUSH_SECONDS_MAX, -(-size_bytes // FLUSH_BYTES_PER_SECOND))
+    hand_over = ControllerConfig().shutdown_timeout_ms // 1000
+    return hand_over + flush + GRACE_MARGIN_SECONDS
+
+
+def objects_of(
+    cluster: DesiredCluster, config: OperatorConfig, *, has_topics: bool
+) -> list[Object]:
     """Return all objects of a BrokerCluster, in the order of creation.
 
     The StatefulSet is the last, so that no broker starts before the objects that it needs.
@@ -72,6 +95,10 @@ def objects_of(cluster: DesiredCluster, config: OperatorConfig) -> list[Object]:
         _manifest(kinds.POD_DISRUPTION_BUDGET, cluster, "brokers", spec=budget),
         _stateful_set(cluster, config),
     ]
+    if not has_topics:
+        for body in bodies:
+            if body["kind"] != kinds.BROKER.kind:
+                body["metadata"]["ownerReferences"] = [_owner_reference(cluster.ref)]
     return [_with_digest(body) for body in bodies]
 
 
@@ -97,17 +124,21 @@ def _manifest(kind: kinds.Kind, cluster: DesiredCluster, suffix: str, **parts: A
         "metadata": {
             "name": f"{name}-{suffix}" if suffix else name,
             "labels": labels(cluster),
-            "ownerReferences": [_owner_reference(cluster.ref)],
         },
         **parts,
     }
 
 
 def _role_binding(cluster: DesiredCluster, config: OperatorConfig) -> Object:
+    """Return the RoleBinding of a Role; another release's Role gets another RoleBinding.
+
+    The name of the Role holds that of the release, and a roleRef cannot be changed.
+    """
     group, account = kinds.ROLE_BINDING.resource.group, f"{cluster.ref.name}-broker"
     role = {"apiGroup": group, "kind": "Role", "name": config.broker_role}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": config.namespace}
-    return _manifest(kinds.ROLE_BINDING, cluster, "broker", roleRef=role, subjects=[subject])
+    suffix = config.broker_role
+    return _manifest(kinds.ROLE_BINDING, cluster, suffix, roleRef=role, subjects=[subject])
 
 
 def _config_map(cluster: DesiredCluster) -> Object:
@@ -146,14 +177,17 @@ def _volume_claim(cluster: DesiredCluster) -> Object:
     }
     if cluster.storage_class is not None:
         spec["storageClassName"] = cluster.storage_class
-    return {"metadata": {"name": "data", "labels": labels(cluster)}, "spec": spec}
+    # A claim template cannot be changed, so it carries the labels that never change.
+    return {"metadata": {"name": "data", "labels": pod_selector(cluster)}, "spec": spec}
 
 
 def _pod(cluster: DesiredCluster, config: OperatorConfig) -> Object:
     name = cluster.ref.name
     pod: Object = {
         "serviceAccountName": f"{name}-broker",
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        # Variables of Services would be read as the broker's own: a Service `http` sets HTTP_PORT.
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": grace_seconds(cluster.storage_size),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": BROKER_USER,

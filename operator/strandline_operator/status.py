@@ -43,6 +43,7 @@ def cluster_status(
     return {
         "observedGeneration": cluster.generation,
         "readyBrokers": observed.ready_brokers,
+        "topics": observed.topic_count,
         "brokers": _broker_rows(cluster.broker_ids, observed),
         "partitions": partition_counts(observed.partitions, len(observed.partitions)),
         "conditions": [_condition(READY, readiness, cluster.generation, observed.status, now)],

@@ -96,6 +96,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
         {
             "observedGeneration": 1,
             "readyBrokers": 3,
+            "topics": 1,
             "brokers": [{"id": 0, "epoch": 4, "leaders": 2, "replicas": 6}],
             "partitions": dict.fromkeys(_COUNTS, 1),
             "controller": {"holderIdentity": "broker-1/uid/nonce", "brokerId": 1, "epoch": 5},
@@ -120,6 +121,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
                 "segmentMs": 60_000,
                 "fileDeleteDelayMs": 1_000,
             },
+            "deletionProtection": True,
             "uncleanLeaderElection": True,
         },
         {
@@ -273,11 +275,18 @@ BOUNDS: Final[dict[str, Bounds]] = {
             "maximum": (86_400_000, 86_400_001),
         },
         **{
-            f"spec.resources.{group}.{name}": bounds
-            for group in ("requests", "limits")
+            f"spec.resources.{group}.{name}": {
+                keyword: (
+                    Also(value=good, others={f"spec.resources.{other}": GONE}),
+                    Also(value=bad, others={f"spec.resources.{other}": GONE}),
+                )
+                for keyword, (good, bad) in bounds.items()
+            }
+            for group, other in (("requests", "limits"), ("limits", "requests"))
             for name, bounds in _RESOURCE.items()
         },
         "status.readyBrokers": {"minimum": (0, -1), "maximum": (100, 101)},
+        "status.topics": {"minimum": (0, -1)},
         "status.brokers": {
             "maxItems": (
                 [{"id": n} for n in range(100)],

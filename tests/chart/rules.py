@@ -42,6 +42,20 @@ _CLUSTER: Final = [
     ),
     Rule(
         kind="BrokerCluster",
+        message="spec.resources.limits.cpu must not be less than spec.resources.requests.cpu",
+        on="spec",
+        refused={"spec.resources.limits.cpu": "99m"},
+        accepted={"spec.resources.limits.cpu": "0.1"},
+    ),
+    Rule(
+        kind="BrokerCluster",
+        message="spec.resources.limits.memory must not be less than spec.resources.requests.memory",
+        on="spec",
+        refused={"spec.resources.limits.memory": "127Mi"},
+        accepted={"spec.resources.limits.memory": "128Mi"},
+    ),
+    Rule(
+        kind="BrokerCluster",
         message="spec.storage cannot be changed, because volumes are not resized or moved yet",
         on="spec",
         refused={"spec.storage.storageClassName": GONE},

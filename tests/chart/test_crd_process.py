@@ -265,6 +265,7 @@ def test_defaults_fill_an_empty_spec(harness: CrdHarness) -> None:
         "partitions": 3,
         "replicationFactor": 3,
         "config": {},
+        "deletionProtection": False,
         "uncleanLeaderElection": False,
     }
     cluster = changed(COMPLETE["BrokerCluster"], {"metadata.name": "c", "spec": {}})

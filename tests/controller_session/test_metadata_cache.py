@@ -140,3 +140,14 @@ def test_removal_of_one_partition_keeps_the_others() -> None:
     cache.apply(update(removed=(tp(OLD, 1), tp(OTHER))))
     assert cache.resolve("orders", 0) == tp(OLD)
     assert cache.resolve("orders", 1) is None
+
+
+def test_a_snapshot_is_made_once_per_update_and_listener() -> None:
+    cache = knowing(update(command(NEW)))
+    shown = cache.snapshot("INTERNAL")
+    assert cache.snapshot("INTERNAL") is shown
+    assert cache.snapshot("EXTERNAL") is not shown
+    assert not cache.apply(update(command(NEW), epoch=0))
+    assert cache.snapshot("INTERNAL") is shown, "an update that is ignored changes nothing"
+    assert cache.apply(update(command(NEW)))
+    assert cache.snapshot("INTERNAL") is not shown

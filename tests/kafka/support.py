@@ -244,6 +244,7 @@ class MemoryBroker:
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
+        admit: Callable[[int], Awaitable[bool]],
     ) -> tuple[ConsumerFetchedPartition, ...]:
         self.fetch_calls.append({"partitions": partitions, "max_wait_ms": max_wait_ms,
                                  "min_bytes": min_bytes, "max_bytes": max_bytes})  # fmt: skip
@@ -256,6 +257,7 @@ class MemoryBroker:
                 size = sum(len(buffer) for data in fetched for buffer in data.records)
                 rest = deadline - loop.time()
                 if size >= min_bytes or rest <= 0 or any(data.error for data in fetched):
+                    await admit(size)
                     return fetched
                 try:
                     await asyncio.wait_for(grown.wait(), rest)

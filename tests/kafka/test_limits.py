@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ import pytest
 import uvloop
 
 from strandline.kafka_listener import schemas
+from strandline.kafka_listener.budget import Budget
 from strandline.kafka_listener.listener_settings import ListenerSettings
 from tests.kafka import requests
 from tests.kafka.requests import only
@@ -248,3 +250,93 @@ def test_a_request_without_records_has_a_bound_of_its_own(
         client.socket.sendall(struct.pack(">ihhi", 1_001, api_key, 1, 1))
         assert client.is_closed_by_server()
         assert is_serving(running)
+
+
+LARGE_BATCH = make_batch([bytes(20_000_000)])
+"""More than the kernel takes from the broker before the client reads."""
+LARGE_FETCH = requests.fetch(0, partition_max_bytes=20_000_000)
+
+
+def memory_for(responses: int, **others: int) -> ListenerSettings:
+    """Return settings under which so many responses of a large batch fit into the memory."""
+    most = responses * 21_000_000
+    return ListenerSettings(response_memory_max_bytes=most, **others)
+
+
+def begin_fetches(running: ListenerThread, clients: list[WireClient], *, admitted: int) -> Budget:
+    """Send one large fetch from each client, each after the one before has its place."""
+    memory = running.listener._shared.context.response_memory
+    for number, client in enumerate(clients, start=1):
+        client.send(schemas.FETCH, 11, LARGE_FETCH)
+        places = min(number, admitted), max(0, number - admitted)
+        eventually(
+            lambda: (memory.used // 20_000_000, memory.waiting_count) == places,  # noqa: B023
+            WITHIN_MS,
+            "each in its turn",
+        )
+    return memory
+
+
+@BOTH_LOOPS
+def test_fetches_beyond_the_memory_of_responses_wait_and_small_requests_do_not(
+    broker: MemoryBroker, new_loop: NewLoop
+) -> None:
+    broker.logs["orders", 0].append(LARGE_BATCH)
+    broker.logs["audit", 0].append(make_batch([b"small"]))
+    with (
+        ListenerThread(broker, settings=memory_for(2), new_loop=new_loop) as running,
+        WireClient(running.port) as other,
+    ):
+        slow = [WireClient(running.port) for _ in range(4)]
+        memory = begin_fetches(running, slow, admitted=2)
+        assert only(other.ask(schemas.FETCH, 11, requests.fetch(0, topic="audit")))["records"]
+        assert other.ask(schemas.METADATA, 1, {"topics": []})["brokers"]
+        for client in (slow[1], slow[0], slow[2], slow[3]):
+            assert len(only(client.receive()[1])["records"]) == len(LARGE_BATCH)
+        eventually(lambda: (memory.used, memory.waiting_count) == (0, 0), WITHIN_MS, "all free")
+        for client in slow:
+            client.socket.close()
+
+
+@BOTH_LOOPS
+def test_a_client_that_leaves_gives_the_memory_of_its_response_to_the_next(
+    broker: MemoryBroker, new_loop: NewLoop
+) -> None:
+    broker.logs["orders", 0].append(LARGE_BATCH)
+    with ListenerThread(broker, settings=memory_for(1), new_loop=new_loop) as running:
+        slow = [WireClient(running.port) for _ in range(3)]
+        memory = begin_fetches(running, slow, admitted=1)
+        slow[1].socket.close()
+        eventually(lambda: memory.waiting_count == 1, WITHIN_MS, "one of two waits no more")
+        slow[0].socket.close()
+        assert len(only(slow[2].receive()[1])["records"]) == len(LARGE_BATCH)
+        eventually(lambda: (memory.used, memory.waiting_count) == (0, 0), WITHIN_MS, "all free")
+        slow[2].socket.close()
+
+
+@BOTH_LOOPS
+def test_a_client_that_takes_no_response_is_closed_only_while_others_wait(
+    broker: MemoryBroker, new_loop: NewLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.logs["orders", 0].append(LARGE_BATCH)
+    caplog.set_level(logging.INFO)
+    settings = memory_for(1, response_timeout_ms=100)
+    with ListenerThread(broker, settings=settings, new_loop=new_loop) as running:
+        slow, patient = WireClient(running.port), WireClient(running.port)
+        begin_fetches(running, [slow], admitted=1)
+        swept = running.loop.time() + 0.3
+        eventually(lambda: running.loop.time() > swept, WITHIN_MS, "swept more than once")
+        assert running.connection_count == 2
+        patient.send(schemas.FETCH, 11, LARGE_FETCH)
+        assert len(only(patient.receive()[1])["records"]) == len(LARGE_BATCH)
+        eventually(lambda: running.connection_count == 1, WITHIN_MS, "the slow one is closed")
+        for client in (slow, patient):
+            client.socket.close()
+    assert "slow reader closed" in caplog.messages
+
+
+def test_a_response_takes_at_most_an_eighth_of_the_memory_of_all(broker: MemoryBroker) -> None:
+    settings = ListenerSettings(response_memory_max_bytes=8_000, fetch_max_bytes=5_000)
+    with ListenerThread(broker, settings=settings) as running, WireClient(running.port) as client:
+        client.ask(schemas.FETCH, 11, requests.fetch(0))
+    assert broker.fetch_calls[0]["max_bytes"] == 1_000

@@ -71,6 +71,18 @@ def test_a_reader_of_an_open_segment_reads_on_after_its_deletion(tmp_path: Path)
     assert renamed.exists()
 
 
+def test_a_read_that_opens_a_segment_after_its_deletion_is_out_of_range(tmp_path: Path) -> None:
+    _, log = filled(tmp_path)
+    parts = [log.part(from_offset=at, up_to_offset=10, max_bytes=1 << 20) for at in (0, 4)]
+    log.begin_at(4)
+    log.set_aside_below(4)
+    deleted, kept = (part.read(max_bytes=1 << 20, any_size=True) for part in parts)
+    with pytest.raises(ProtocolError) as refused:
+        log.finish_read(parts[0], deleted)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert b"".join(log.finish_read(parts[1], kept)) == content(log)
+
+
 def test_a_restart_finds_the_start_of_the_checkpoint_and_removes_what_is_left(
     tmp_path: Path,
 ) -> None:

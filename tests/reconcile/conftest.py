@@ -23,7 +23,12 @@ from tests.support.ports import free_port
 
 EXIT_LIMIT_SECONDS = 20
 READY_LIMIT_MS = 20_000
-NOT_FOR_PROCESSES = {"CustomResourceDefinition", "Deployment"}
+NOT_FOR_PROCESSES = {
+    "CustomResourceDefinition",
+    "Deployment",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 
 
 class OperatorProcess:

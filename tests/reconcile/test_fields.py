@@ -65,18 +65,29 @@ OBEYS: dict[str, Callable[[Manifest], object]] = {
 """For each kind the function whose result depends on the object's fields."""
 
 
+OBEYED_BY_ADMISSION = {("ReplicatedTopic", "deletionProtection")}
+"""Fields that the policy on deletions reads; tests/reconcile/test_deletion_process.py shows it."""
+
+
 def other(value: Any) -> Any:
     """Return another value of the same type."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
         return value + 1
+    if isinstance(value, str) and value[:1].isdigit():
+        return f"1{value}"
     return [*value[1:], value[0]] if isinstance(value, list) else f"{value}0"
 
 
 @pytest.mark.parametrize(
     ("kind", "path"),
-    [(kind, path) for kind, complete in COMPLETE.items() for path in leaves(complete["spec"])],
+    [
+        (kind, path)
+        for kind, complete in COMPLETE.items()
+        for path in leaves(complete["spec"])
+        if (kind, path) not in OBEYED_BY_ADMISSION
+    ],
 )
 def test_another_value_of_a_field_has_another_effect(kind: str, path: str) -> None:
     spec = copy.deepcopy(COMPLETE[kind]["spec"])

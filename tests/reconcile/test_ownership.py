@@ -19,6 +19,7 @@ OTHER_NAME = {**OTHER_UID, "name": "other"}
 OTHER_KIND = {**OTHER_UID, "kind": "Deployment"}
 NO_CONTROLLER = {**OURS, "controller": False}
 LABEL = {"labels": {"strandline.dev/cluster": "default"}}
+APPLIED = {"annotations": {"strandline.dev/applied": "digest"}}
 OTHER_LABEL = {"labels": {"strandline.dev/cluster": "other"}}
 
 
@@ -31,6 +32,8 @@ OTHER_LABEL = {"labels": {"strandline.dev/cluster": "other"}}
         ([NO_CONTROLLER], LABEL, Ownership.ORPHAN),
         ([], {}, Ownership.FOREIGN),
         ([], OTHER_LABEL, Ownership.FOREIGN),
+        ([], APPLIED, Ownership.ORPHAN),
+        ([], APPLIED | OTHER_LABEL, Ownership.FOREIGN),
         ([OTHER_KIND], LABEL, Ownership.FOREIGN),
         ([OTHER_NAME], LABEL, Ownership.FOREIGN),
         ([OTHER_UID], LABEL, Ownership.PREDECESSORS),
@@ -44,6 +47,12 @@ def test_an_object_belongs_to_its_owner_reference_then_to_its_label(
     found = made(kinds.SERVICE, "default-brokers", {}, ownerReferences=owners, **metadata)
     wanted = read_cluster(cluster()).ref
     assert ownership_of(read_object(kinds.SERVICE, found), wanted) is expected
+
+
+def test_a_broker_of_an_earlier_cluster_is_taken_over() -> None:
+    found = made(kinds.BROKER, "default-0", {"brokerId": 0}, ownerReferences=[OTHER_UID], **LABEL)
+    wanted = read_cluster(cluster()).ref
+    assert ownership_of(read_object(kinds.BROKER, found), wanted) is Ownership.OURS
 
 
 @pytest.mark.parametrize(

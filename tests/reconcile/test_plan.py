@@ -15,6 +15,7 @@ from strandline_operator.actions import (
 )
 from strandline_operator.operator_config import OperatorConfig
 from strandline_operator.plan import plan_cluster, plan_topic
+from tests.chart.cases import COMPLETE
 
 from .samples import CONFIG, LATER, NOW, Manifest, World, cluster, made, partition, topic
 
@@ -41,7 +42,7 @@ def sentences(actions: list[Action]) -> list[str]:
 def test_a_new_cluster_gets_everything_in_the_order_of_need() -> None:
     assert sentences(cluster_plan(World(cluster()))) == [
         "apply ServiceAccount default-broker: it is missing",
-        "apply RoleBinding default-broker: it is missing",
+        "apply RoleBinding default-strandline-broker: it is missing",
         "apply ConfigMap default-config: it is missing",
         "apply Service default-brokers: it is missing",
         "apply Service default-bootstrap: it is missing",
@@ -116,6 +117,44 @@ def test_an_object_that_is_being_deleted_is_left_alone() -> None:
     assert cluster_plan(World(gone)) == []
 
 
+def test_a_cluster_owns_its_objects_only_while_it_has_no_topics() -> None:
+    world = World(cluster())
+    world.perform(cluster_plan(world))
+    assert "ownerReferences" in world.get(kinds.STATEFUL_SET, "default")["metadata"]
+    world.put(topic())
+    plan = cluster_plan(world)
+    changed = [each.body["kind"] for each in plan if isinstance(each, ApplyObject)]
+    assert changed[-1] == "StatefulSet"
+    assert "Broker" not in changed
+    world.perform(plan)
+    assert "ownerReferences" not in world.get(kinds.STATEFUL_SET, "default")["metadata"]
+    assert world.get(kinds.CLUSTER, "default")["status"]["topics"] == 1
+    world.remove(kinds.TOPIC, "orders")
+    world.perform(cluster_plan(world))
+    assert "ownerReferences" in world.get(kinds.STATEFUL_SET, "default")["metadata"]
+    assert world.get(kinds.CLUSTER, "default")["status"]["topics"] == 0
+
+
+def test_a_cluster_created_again_adopts_what_runs_and_keeps_its_brokers() -> None:
+    world = World(cluster(), topic())
+    world.perform(cluster_plan(world))
+    again = cluster()
+    again["metadata"]["uid"] = "uid-again"
+    world.put({**again, "status": {}})
+    assert sentences(cluster_plan(world)) == ["status of BrokerCluster default: BrokersNotReady"]
+    broker = world.get(kinds.BROKER, "default-2")
+    world.put({**broker, "status": COMPLETE["Broker"]["status"]})
+    led = partition("orders-0", "uid-orders", 0)
+    led["metadata"]["labels"] = {"strandline.dev/cluster": "default"}
+    world.put(led)
+    smaller = cluster(replicas=2)
+    smaller["metadata"]["uid"] = "uid-smaller"
+    world.put(smaller)
+    plan = cluster_plan(world)
+    assert sentences(plan)[0] == "status of BrokerCluster default: BrokersLeftOut"
+    assert not any(isinstance(action, ApplyObject) for action in plan)
+
+
 def test_a_cluster_is_ready_with_all_brokers_and_a_controller() -> None:
     world = World({**cluster(), "status": {"controller": {"brokerId": 1, "epoch": 1}}})
     world.perform(cluster_plan(world))
@@ -162,6 +201,18 @@ def test_any_other_missing_cluster_is_reported(reference: str, config: OperatorC
             "or a topic without spec.clusterRef"
         ),
     ]
+
+
+def test_a_cluster_that_brokers_have_partitions_of_is_not_created_by_the_operator() -> None:
+    led = partition("other-0", "uid-other", 0)
+    led["metadata"]["labels"] = {"strandline.dev/cluster": "default"}
+    assert isinstance(topic_plan(World(topic(), led))[0], CreateCluster)
+    plan = topic_plan(World(topic(), {**led, "status": COMPLETE["Partition"]["status"]}))
+    assert sentences(plan)[0] == "status of ReplicatedTopic orders: ClusterLost"
+    assert sentences(plan)[1] == (
+        "tell about ReplicatedTopic orders: BrokerCluster default is gone, but brokers have its "
+        "partitions, such as other-0; create it again as it was"
+    )
 
 
 def test_new_partitions_are_created_by_the_pass_that_raises_the_number() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 import yaml
 
 from strandline.model import BrokerId
@@ -16,7 +19,7 @@ def test_the_brokers_configuration_carries_kafkas_keys() -> None:
     given = cluster(config={"logFlushIntervalMessages": 1, "replicaLagTimeMaxMs": 5000})
     config_map = next(
         body
-        for body in resources.objects_of(read_cluster(given), CONFIG)
+        for body in resources.objects_of(read_cluster(given), CONFIG, has_topics=True)
         if body["kind"] == "ConfigMap"
     )
     assert yaml.safe_load(config_map["data"]["broker.yaml"]) == {
@@ -27,7 +30,7 @@ def test_the_brokers_configuration_carries_kafkas_keys() -> None:
 
 
 def test_brokers_are_restricted_pods_that_the_operator_alone_rolls() -> None:
-    pods = resources.objects_of(read_cluster(cluster()), CONFIG)[-1]
+    pods = resources.objects_of(read_cluster(cluster()), CONFIG, has_topics=True)[-1]
     assert pods["kind"] == "StatefulSet"
     spec = pods["spec"]
     assert spec["podManagementPolicy"] == "Parallel"
@@ -51,11 +54,47 @@ def test_brokers_are_restricted_pods_that_the_operator_alone_rolls() -> None:
     assert spec["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
 
 
-def test_every_object_of_a_cluster_has_its_owner_reference_label_and_digest() -> None:
-    bodies = resources.objects_of(read_cluster(cluster()), CONFIG)
+@pytest.mark.parametrize(
+    ("size", "seconds"), [("64Mi", 32), ("1Gi", 62), ("1G", 60), ("10Gi", 330), ("5Ti", 330)]
+)
+def test_a_broker_may_take_the_time_that_its_end_needs(size: str, seconds: int) -> None:
+    given = read_cluster(cluster(storage={"size": size}))
+    pods = resources.objects_of(given, CONFIG, has_topics=True)[-1]
+    assert pods["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == seconds
+
+
+def test_what_cannot_be_changed_depends_on_nothing_that_may_change() -> None:
+    given = read_cluster(cluster())
+    bodies = resources.objects_of(given, CONFIG, has_topics=True)
+    renamed = replace(CONFIG, broker_role="other-broker", broker_image="other")
+    others = resources.objects_of(given, renamed, has_topics=False)
+    for body, other in zip(bodies, others, strict=True):
+        if body["kind"] == "RoleBinding":
+            assert body["metadata"]["name"] != other["metadata"]["name"]
+        if body["kind"] == "StatefulSet":
+            fixed = ("volumeClaimTemplates", "selector", "serviceName", "podManagementPolicy")
+            assert [body["spec"][key] for key in fixed] == [other["spec"][key] for key in fixed]
+            claim = body["spec"]["volumeClaimTemplates"][0]["metadata"]["labels"]
+            assert claim == body["spec"]["selector"]["matchLabels"]
+
+
+def test_services_of_the_namespace_set_no_variable_of_a_broker() -> None:
+    pods = resources.objects_of(read_cluster(cluster()), CONFIG, has_topics=True)[-1]
+    assert pods["spec"]["template"]["spec"]["enableServiceLinks"] is False
+
+
+def test_a_cluster_without_topics_owns_every_object_but_registrations() -> None:
+    bodies = resources.objects_of(read_cluster(cluster()), CONFIG, has_topics=False)
     for body in bodies:
-        (owner,) = body["metadata"]["ownerReferences"]
-        assert (owner["kind"], owner["uid"]) == ("BrokerCluster", "uid-default")
+        owners = body["metadata"].get("ownerReferences", [])
+        expected = [] if body["kind"] == "Broker" else [("BrokerCluster", "uid-default")]
+        assert [(owner["kind"], owner["uid"]) for owner in owners] == expected
+
+
+def test_a_cluster_with_topics_owns_nothing_and_marks_all() -> None:
+    bodies = resources.objects_of(read_cluster(cluster()), CONFIG, has_topics=True)
+    for body in bodies:
+        assert "ownerReferences" not in body["metadata"]
         assert body["metadata"]["labels"]["strandline.dev/cluster"] == "default"
     assert all(body["metadata"]["annotations"]["strandline.dev/applied"] for body in bodies)
 

@@ -22,7 +22,7 @@ from .declaration import Setting, build, refuse_unknown_keys, settings_of
 from .kubernetes import KubernetesConfig
 from .network import GrpcConfig, KafkaListenerConfig, ObservabilityConfig
 from .replication import ControllerConfig, ReplicationConfig
-from .storage import StorageConfig
+from .storage import ConsumerReadConfig, StorageConfig
 from .timing import PROFILES, TimingConfig
 from .topic import TopicDefaults
 
@@ -42,6 +42,7 @@ CONCERNS: Final[dict[str, type]] = {
     "replication": ReplicationConfig,
     "controller": ControllerConfig,
     "storage": StorageConfig,
+    "consumer_reads": ConsumerReadConfig,
     "kafka": KafkaListenerConfig,
     "grpc": GrpcConfig,
     "observability": ObservabilityConfig,
@@ -98,6 +99,7 @@ class BrokerConfig:
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
+    consumer_reads: ConsumerReadConfig = field(default_factory=ConsumerReadConfig)
     kafka: KafkaListenerConfig = field(default_factory=KafkaListenerConfig)
     grpc: GrpcConfig = field(default_factory=GrpcConfig)
     observability: ObservabilityConfig = field(default_factory=ObservabilityConfig)

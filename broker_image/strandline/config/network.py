@@ -35,8 +35,16 @@ class KafkaListenerConfig:
     """Partitions, over all connections, whose acknowledgement produce requests await; at this
     number the broker reads no further produce request. Each takes about 2 KiB of memory."""
 
+    response_memory_max_bytes: int = integer(
+        "queued.max.response.bytes", 128 * _MIB, (8 * _MIB, 1 << 40)
+    )
+    """Bytes of responses that clients have not taken yet, over all connections. A fetch that would
+    exceed it waits, in the order of coming, and reads nothing meanwhile; one response takes at most
+    an eighth. Responses up to 64 KiB are not counted: a connection has two of them at most."""
+
     fetch_max_bytes: int = integer("fetch.max.bytes", 55 * _MIB, (1024, (1 << 31) - 1))
-    """Bytes of one answer to a consumer. Kafka's key and default."""
+    """Bytes of one answer to a consumer, at most an eighth of queued.max.response.bytes. Kafka's
+    key and default."""
 
     wait_max_ms: int = integer("request.wait.max.ms", 300_000, (1, 3_600_000))
     """Longest time a produce or fetch may wait, even if the client asks for more."""

@@ -56,6 +56,7 @@ class MetadataCache:
         self._brokers: dict[BrokerId, LiveBroker] = {}
         self._topics: dict[TopicId, _Topic] = {}
         self._ids_by_name: dict[str, TopicId] = {}
+        self._snapshots: dict[str, MetadataSnapshot] = {}
 
     def live_broker(self, broker_id: BrokerId) -> LiveBroker | None:
         """Return a live broker, None if it is unknown or not live."""
@@ -65,6 +66,7 @@ class MetadataCache:
         """Take an update; False (and no change) if an older controller sent it."""
         if update.controller_epoch < self._controller_epoch:
             return False
+        self._snapshots = {}
         self._controller_epoch = update.controller_epoch
         self._controller_id = update.controller_id
         self._brokers = {broker.broker_id: broker for broker in update.live_brokers}
@@ -86,7 +88,15 @@ class MetadataCache:
         return TopicPartition(topic_id=topic_id, partition=partition)
 
     def snapshot(self, listener: str) -> MetadataSnapshot:
-        """Return the cluster by the addresses of that listener, without brokers that lack it."""
+        """Return the cluster by the addresses of that listener, without brokers that lack it.
+
+        It is made once after each update: until then every caller gets the same object.
+        """
+        if listener not in self._snapshots:
+            self._snapshots[listener] = self._make_snapshot(listener)
+        return self._snapshots[listener]
+
+    def _make_snapshot(self, listener: str) -> MetadataSnapshot:
         return MetadataSnapshot(
             cluster_id=self._cluster_id,
             controller=self._controller_id,

@@ -1,19 +1,20 @@
 """Where clients find brokers and leaders, as seen through one listener.
 
-Called by `apis`. Every address belongs to the listener of the client's connection:
-a client outside the cluster never sees a pod address.
+Called by `apis`. A view is made once per change of the metadata, not per request. Every address
+belongs to the listener of the client's connection: a client outside the cluster never sees a pod
+address.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from functools import lru_cache
 
-from strandline.broker_interface import MetadataSnapshot, TopicMetadata
+from strandline.broker_interface import MetadataSnapshot, PartitionMetadata, TopicMetadata
 from strandline.errors import ErrorCode
-from strandline.model import NO_LEADER, TopicId
+from strandline.model import NO_LEADER, BrokerId, TopicId
 
-from .response import RequestContext
 from .wire import Message
 
 NO_TOPIC_ID = bytes(16)
@@ -29,12 +30,67 @@ def topic_id_bytes(topic_id: TopicId) -> bytes:
     return uuid.UUID(topic_id).bytes
 
 
-def broker_messages(snapshot: MetadataSnapshot) -> list[Message]:
-    """Return all brokers with their addresses."""
-    return [
-        {"node_id": broker_id, "host": endpoint.host, "port": endpoint.port}
-        for broker_id, endpoint in snapshot.brokers
-    ]
+class MetadataView:
+    """The messages of one snapshot, made once however many requests ask for them.
+
+    topics are in the order of the snapshot. leaders has an entry for each partition with a leader.
+    """
+
+    def __init__(self, snapshot: MetadataSnapshot) -> None:
+        self.snapshot = snapshot
+        self.brokers: list[Message] = [
+            {"node_id": broker_id, "host": endpoint.host, "port": endpoint.port}
+            for broker_id, endpoint in snapshot.brokers
+        ]
+        reachable = {broker_id for broker_id, _ in snapshot.brokers}
+        self.topics = [_topic(topic, reachable) for topic in snapshot.topics]
+        self.topics_by_name = {topic["name"]: topic for topic in self.topics}
+        self.topics_by_id = {topic["topic_id"]: topic for topic in self.topics}
+        self.leaders: dict[tuple[str, int], Message] = {
+            (topic.name, each.partition): {
+                "leader_id": each.leader,
+                "leader_epoch": each.leader_epoch,
+            }
+            for topic in snapshot.topics
+            for each in topic.partitions
+            if each.leader != NO_LEADER
+        }
+
+
+def _topic(topic: TopicMetadata, reachable: set[BrokerId]) -> Message:
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": topic.name,
+        "topic_id": topic_id_bytes(topic.topic_id),
+        "partitions": [_partition(partition, reachable) for partition in topic.partitions],
+    }
+
+
+def _partition(partition: PartitionMetadata, reachable: set[BrokerId]) -> Message:
+    """Return a partition; hide a leader without an address on this listener."""
+    leader = partition.leader if partition.leader in reachable else NO_LEADER
+    return {
+        "error_code": ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
+        "index": partition.partition,
+        "leader_id": leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": partition.replicas,
+        "isr_nodes": partition.isr,
+        "offline_replicas": partition.offline,
+    }
+
+
+class MetadataViews:
+    """The view of the newest snapshot that a listener's clients were shown."""
+
+    def __init__(self) -> None:
+        self._newest: MetadataView | None = None
+
+    def of(self, snapshot: MetadataSnapshot) -> MetadataView:
+        """Return the view of a snapshot; it is made again only for another one."""
+        if self._newest is None or self._newest.snapshot is not snapshot:
+            self._newest = MetadataView(snapshot)
+        return self._newest
 
 
 class LeaderHints:
@@ -43,27 +99,23 @@ class LeaderHints:
     The first hint reads the metadata, once. Source: KIP-951.
     """
 
-    def __init__(self, context: RequestContext) -> None:
-        self._context = context
-        self._snapshot: MetadataSnapshot | None = None
-        self._topics: dict[str, TopicMetadata] = {}
+    def __init__(self, read_metadata: Callable[[], MetadataView]) -> None:
+        self._read_metadata = read_metadata
+        self._view: MetadataView | None = None
         self._named_leaders: set[int] = set()
 
     def of(self, topic_name: str, partition: int, error: ErrorCode) -> Message | None:
         """Return the leader and its epoch if the error calls for it and both are known."""
         if error not in MOVED_LEADER_ERRORS:
             return None
-        if self._snapshot is None:
-            self._snapshot = self._context.broker.metadata(self._context.listener_name)
-            self._topics = {topic.name: topic for topic in self._snapshot.topics}
-        topic = self._topics.get(topic_name)
-        for known in topic.partitions if topic else ():
-            if known.partition == partition and known.leader != NO_LEADER:
-                self._named_leaders.add(known.leader)
-                return {"leader_id": known.leader, "leader_epoch": known.leader_epoch}
-        return None
+        if self._view is None:
+            self._view = self._read_metadata()
+        leader = self._view.leaders.get((topic_name, partition))
+        if leader is not None:
+            self._named_leaders.add(leader["leader_id"])
+        return leader
 
     def endpoints(self) -> list[Message]:
         """Return the addresses of the leaders named so far."""
-        known = broker_messages(self._snapshot) if self._snapshot else []
+        known = self._view.brokers if self._view else []
         return [broker for broker in known if broker["node_id"] in self._named_leaders]

@@ -1,4 +1,4 @@
-"""What the connections of a listener share: bytes of requests, waiting acknowledgements.
+"""What the connections of a listener share: bytes of requests and responses, waiting acks.
 
 Called by `connection`: a connection that gets nothing stops reading until its turn comes.
 """
@@ -82,6 +82,19 @@ class Share:
         """Hold an amount that had to wait."""
         self._held = amount
         self._wake()
+
+    def resize(self, amount: int) -> None:
+        """Hold another amount than was asked for: what it was for turned out smaller or larger."""
+        held, self._held = self._held, amount
+        if amount > held:
+            self._budget.take(amount - held)
+        elif amount < held:
+            self._budget.release(held - amount)
+
+    @property
+    def held(self) -> int:
+        """The amount held now."""
+        return self._held
 
     def give_back(self) -> None:
         """Give back what is held, and wait no more."""

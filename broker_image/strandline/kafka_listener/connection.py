@@ -114,7 +114,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             frame_min_bytes=FIXED_HEADER_BYTES,
         )
         self._state: ConnectionState = BETWEEN_FRAMES
-        self._responses = ResponseQueue(loop, shared.observer)
+        self._responses = ResponseQueue(loop, shared.observer, shared.context.new_response_memory)
         self._frame_bytes = Share(shared.request_memory, self._wake)
         self._frame_acks = Share(shared.waiting_acks, self._wake)
         self._fetch_count = 0
@@ -127,7 +127,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve, unless there are too many connections."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=self._settings.write_buffer_high_bytes)
+        self._limit_write_buffer()
         name = transport.get_extra_info("peername")
         self._peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
         most = self._settings.connections_max
@@ -150,9 +150,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             _log.info("connection lost within a request", extra=fields(**self._client_fields()))
         self._state = Lost()
         self._give_back()
-        for pending in self._responses:
-            if pending.result is not None:
-                pending.result.cancel()
+        self._responses.drop()
         self._shared.connections.discard(self)
         if not self._shared.connections:
             self._shared.is_empty.set()
@@ -172,7 +170,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._responses.block()
 
     def resume_writing(self) -> None:
-        """Send the responses that wait, and take requests again."""
+        """Send the responses that wait, and take requests again; the buffer is empty."""
+        self._responses.taken()
+        self._limit_write_buffer()
         self._responses.unblock()
         self._take_frames()
 
@@ -198,6 +198,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
             begun_at, limit = self._active_at, self._settings.connection_idle_max_ms
         if (now - begun_at) * 1000 > limit:
             _log.info("silent connection closed", extra=fields(peer=self._peer, limit_ms=limit))
+            self.abort()
+
+    def abort_if_keeping_memory(self, now: float) -> None:
+        """Close if the client leaves a large response untaken while others wait for its memory."""
+        held_since = self._responses.held_since()
+        if held_since is None or not self._shared.context.response_memory.waiting_count:
+            return
+        limit = self._settings.response_timeout_ms
+        if (now - held_since) * 1000 > limit:
+            _log.info("slow reader closed", extra=fields(peer=self._peer, limit_ms=limit))
             self.abort()
 
     # --- requests in ----------------------------------------------------------------------
@@ -344,6 +354,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _await(self, pending: PendingResponse, outcome: DeferredResponse) -> None:
         """Complete the response when its result is done."""
         self._shared.waiting_acks.take(outcome.acks_count)
+        if outcome.memory is not None:
+            pending.use(outcome.memory)
         result: asyncio.Future[object] = asyncio.ensure_future(outcome.result)
         if outcome.may_cancel:
             pending.wait_for(result)
@@ -374,6 +386,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
         except (Exception, asyncio.CancelledError) as error:
             self._failed(pending, error)
 
+    def _limit_write_buffer(self) -> None:
+        self._transport.set_write_buffer_limits(high=self._settings.write_buffer_high_bytes, low=0)
+
+    def _look_for_untaken(self) -> None:
+        """Give memory back if the kernel has taken all, else learn when it has."""
+        if isinstance(self._state, Lost) or self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size() == 0:
+            self._responses.taken()
+        else:
+            # Blocks the responses now; `resume_writing` comes when the buffer is empty.
+            self._transport.set_write_buffer_limits(high=0, low=0)
+
     def _ready(self, pending: PendingResponse, response: Response) -> None:
         logged_error = error_to_log(response)
         if logged_error is not None:
@@ -395,6 +420,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Send the ready responses in order; close an ending connection that has no more."""
         while self._responses.send_next(self._transport):
             self._active_at = self._loop.time()
+            if self._responses.has_untaken:
+                # Not at once: a transport may write at the end of this turn of the loop.
+                self._loop.call_soon(self._look_for_untaken)
         is_over = isinstance(self._state, Ending) and not len(self._responses)
         if is_over or self._responses.is_closed:
             self._become_ending()

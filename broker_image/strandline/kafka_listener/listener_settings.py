@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from strandline.config.network import KafkaListenerConfig
 
+RESPONSES_AT_ONCE_MIN = 8
+"""The memory of all responses holds at least this many of the greatest size."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings(KafkaListenerConfig):
@@ -26,8 +29,12 @@ class ListenerSettings(KafkaListenerConfig):
     """Array elements and tagged fields in one request: a few bytes of a frame make an object of
     some hundred bytes. 10,000 topics of one partition each are 20,000 elements."""
 
-    write_buffer_high_bytes: int = 1_048_576
-    """Unsent response bytes beyond which a connection takes no further request."""
+    response_timeout_ms: int = 20_000
+    """Time for a client to take a response that others wait for: its connection is closed then."""
+
+    write_buffer_high_bytes: int = 65_536
+    """Unsent response bytes beyond which a connection takes no further request. A response up to
+    this size is not counted: 2,000 connections that read nothing hold 256 MiB of them at most."""
 
     receive_buffer_bytes: int = 32_768
     """Staging buffer of a connection; larger frames get a buffer of their own."""
@@ -37,6 +44,11 @@ class ListenerSettings(KafkaListenerConfig):
 
     client_names_max: int = 32
     """Distinct client names in metrics; later ones are counted as `other`."""
+
+    @property
+    def fetch_response_max_bytes(self) -> int:
+        """Bytes of one response to a consumer: several fit into the memory of all."""
+        return min(self.fetch_max_bytes, self.response_memory_max_bytes // RESPONSES_AT_ONCE_MIN)
 
     @classmethod
     def from_config(cls, config: KafkaListenerConfig) -> ListenerSettings:
@@ -48,6 +60,7 @@ class ListenerSettings(KafkaListenerConfig):
             requests_in_flight_max=config.requests_in_flight_max,
             request_memory_max_bytes=config.request_memory_max_bytes,
             acks_waiting_max=config.acks_waiting_max,
+            response_memory_max_bytes=config.response_memory_max_bytes,
             fetch_max_bytes=config.fetch_max_bytes,
             wait_max_ms=config.wait_max_ms,
         )

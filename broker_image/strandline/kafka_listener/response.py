@@ -6,14 +6,17 @@ Shared by `apis` and `connection`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.broker_interface import Broker
 from strandline.errors import ErrorCode
 from strandline.model import LeaderEpoch
 
+from .addresses import MetadataView, MetadataViews
+from .budget import Budget
 from .listener_settings import ListenerSettings
+from .response_memory import ResponseMemory
 from .wire import Message
 
 
@@ -24,6 +27,19 @@ class RequestContext:
     broker: Broker
     listener_name: str
     settings: ListenerSettings
+    response_memory: Budget
+    """Bytes of the large responses that clients have not taken yet."""
+    views: MetadataViews = field(default_factory=MetadataViews)
+
+    def metadata(self) -> MetadataView:
+        """Return the cluster as clients of this listener see it now."""
+        return self.views.of(self.broker.metadata(self.listener_name))
+
+    def new_response_memory(self) -> ResponseMemory:
+        """Return the memory of a response, which holds nothing yet."""
+        return ResponseMemory(
+            self.response_memory, small_max_bytes=self.settings.write_buffer_high_bytes
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +60,14 @@ class DeferredResponse:
 
     may_cancel says whether a disconnect of the client cancels `result`: it cancels a read, but
     no append. acks_count is the number of partitions whose acknowledgement `result` awaits.
+    memory is what `result` asks for before it reads.
     """
 
     result: Awaitable[Any]
     finish: Callable[[Any], Response]
     may_cancel: bool
     acks_count: int = 0
+    memory: ResponseMemory | None = None
 
 
 def per_partition(

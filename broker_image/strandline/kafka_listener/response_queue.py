@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,6 +18,7 @@ from strandline.errors import ErrorCode
 from .codec import RequestHeader, encode_response
 from .observer import ListenerObserver
 from .response import Response
+from .response_memory import ResponseMemory
 from .schemas import ApiSchema
 
 JOINED_RESPONSE_MAX_BYTES = 65_536
@@ -43,6 +44,7 @@ class PendingResponse:
     error: ErrorCode = ErrorCode.NONE
     closes_connection: bool = False
     result: asyncio.Future[object] | None = None
+    memory: ResponseMemory
 
     @property
     def api_name(self) -> str:
@@ -57,6 +59,10 @@ class PendingResponse:
         """Note the future that gives the response; it may be cancelled."""
         self.result = result
 
+    def use(self, memory: ResponseMemory) -> None:
+        """Note the memory that the response has asked for."""
+        self.memory = memory
+
     def ready(self, response: Response, version: int, now: float) -> None:
         """Encode the response; from now on it may be sent."""
         self.error = response.error
@@ -67,6 +73,7 @@ class PendingResponse:
             self.buffers = encode_response(
                 self.api, version, correlation_id=self.header.correlation_id, message=response.body
             )
+        self.memory.encoded(sum(len(buffer) for buffer in self.buffers))
         self.ready_at = now
         self.handled_at = self.handled_at or now
         self.result = None
@@ -83,19 +90,26 @@ class Outflow(Enum):
 
 
 class ResponseQueue:
-    """The responses of a connection that were not sent yet, oldest first."""
+    """The responses of a connection that were not sent yet, oldest first.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, observer: ListenerObserver) -> None:
+    untaken holds the large responses that were written and that the client may not have taken.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        observer: ListenerObserver,
+        new_memory: Callable[[], ResponseMemory],
+    ) -> None:
         self._loop = loop
         self._observer = observer
+        self._new_memory = new_memory
         self._responses: deque[PendingResponse] = deque()
+        self._untaken: list[PendingResponse] = []
         self._outflow = Outflow.OPEN
 
     def __len__(self) -> int:
         return len(self._responses)
-
-    def __iter__(self) -> Iterator[PendingResponse]:
-        return iter(self._responses)
 
     @property
     def is_open(self) -> bool:
@@ -112,6 +126,30 @@ class ResponseQueue:
         if self._outflow is Outflow.OPEN:
             self._outflow = Outflow.BLOCKED
 
+    @property
+    def has_untaken(self) -> bool:
+        """Tell whether a large response was written and not taken."""
+        return bool(self._untaken)
+
+    def taken(self) -> None:
+        """Give back the memory of what was written: the client's kernel or ours has it all."""
+        for pending in self._untaken:
+            pending.memory.give_back()
+        self._untaken.clear()
+
+    def drop(self) -> None:
+        """Cancel and give back all: the client is gone."""
+        self.taken()
+        for pending in self._responses:
+            pending.memory.give_back()
+            if pending.result is not None:
+                pending.result.cancel()
+
+    def held_since(self) -> float | None:
+        """Return since when the oldest large response waits for the client; None without one."""
+        ready = (each for each in self._responses if each.buffers and each.memory.is_counted)
+        return min((each.ready_at for each in (*self._untaken, *ready)), default=None)
+
     def unblock(self) -> None:
         """Send again."""
         if self._outflow is Outflow.BLOCKED:
@@ -120,7 +158,9 @@ class ResponseQueue:
     def add(self, api: ApiSchema | None, header: RequestHeader) -> PendingResponse:
         """Give a request its place in the order; return it."""
         now = self._loop.time()
-        pending = PendingResponse(api=api, header=header, received_at=now)
+        pending = PendingResponse(
+            api=api, header=header, received_at=now, memory=self._new_memory()
+        )
         self._responses.append(pending)
         return pending
 
@@ -134,6 +174,8 @@ class ResponseQueue:
         pending = self._responses.popleft()
         if pending.buffers and not transport.is_closing():
             _write(transport, pending.buffers)
+        if pending.memory.is_counted:
+            self._untaken.append(pending)
         if pending.closes_connection:
             self._outflow = Outflow.CLOSED
         self._observer.response_sent(

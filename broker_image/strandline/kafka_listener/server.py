@@ -72,7 +72,12 @@ async def start(
     """
     loop = asyncio.get_running_loop()
     shared = ListenerState(
-        context=RequestContext(broker=broker, listener_name=listener_name, settings=settings),
+        context=RequestContext(
+            broker=broker,
+            listener_name=listener_name,
+            settings=settings,
+            response_memory=Budget(most=settings.response_memory_max_bytes),
+        ),
         observer=observer,
         request_memory=Budget(most=settings.request_memory_max_bytes),
         waiting_acks=Budget(most=settings.acks_waiting_max),
@@ -89,9 +94,12 @@ async def start(
 
 async def _sweep(shared: ListenerState, settings: ListenerSettings) -> None:
     """Close connections whose client keeps a frame incomplete or is silent for too long."""
-    shortest_ms = min(settings.receive_timeout_ms, settings.connection_idle_max_ms)
+    shortest_ms = min(
+        settings.receive_timeout_ms, settings.response_timeout_ms, settings.connection_idle_max_ms
+    )
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(shortest_ms / 1000 / SWEEPS_PER_TIMEOUT)
         for connection in list(shared.connections):
             connection.abort_if_overdue(loop.time())
+            connection.abort_if_keeping_memory(loop.time())

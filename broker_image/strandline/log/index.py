@@ -1,9 +1,9 @@
 """The sparse offset index of one segment: from an offset to a file position near it.
 
-Called by `segment` alone. An entry is 8 bytes big endian, as in Kafka: offset relative to the
-segment's base, and file position. The first batch after each interval of log has an entry. A lost
-index file is rebuilt from the segment, equal to the first one: entries depend on the batches alone,
-not on the appends that wrote them.
+Called by `segment` and `segment_part`. An entry is 8 bytes big endian, as in Kafka: offset relative
+to the segment's base, and file position. The first batch after each interval of log has an entry. A
+lost index file is rebuilt from the segment, equal to the first one: entries depend on the batches
+alone, not on the appends that wrote them.
 
 Invariant: offsets and positions strictly ascend; every entry points at the first byte of the batch
 with that base offset.
@@ -43,8 +43,9 @@ class OffsetIndex:
         """Add an entry for a written batch if an interval has passed since the last entry."""
         last = self._positions[-1] if self._positions else 0
         if position - last > self._interval_bytes and not self.full:
-            self._offsets.append(relative_offset)
+            # Positions first: a reader in another thread looks an offset's position up.
             self._positions.append(position)
+            self._offsets.append(relative_offset)
 
     def at_or_below_offset(self, relative_offset: int) -> int:
         """Return the position of the greatest entry not above an offset, 0 if there is none."""

@@ -19,6 +19,7 @@ from .log_validation import LogValidation, validate_segments
 from .record_batch import BatchHeader
 from .retention import SealedSegment
 from .segment import SET_ASIDE_SUFFIX, LogLimits, Segment, SegmentPool, base_offsets_in
+from .segment_part import LogPart, SegmentPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class LogSegments:
     """The segments of one log, ascending by base offset."""
 
     __slots__ = (
+        "_changes",
         "_environment",
         "_folder",
         "_folder_dirty",
@@ -50,6 +52,7 @@ class LogSegments:
         self._unflushed: list[Segment] = []
         self._sealed_bytes = 0
         self._folder_dirty = False
+        self._changes = 0
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -120,6 +123,7 @@ class LogSegments:
 
     def release_all(self) -> None:
         """Close every file of this log."""
+        self._changes += 1
         for segment in self._segments:
             segment.release()
 
@@ -181,12 +185,14 @@ class LogSegments:
 
         Shape:   start offset <= offset < end offset
         """
+        self._changes += 1
         self._remove(keep=self._index_of(offset) + 1)
         self._segments[-1].activate()
         self._segments[-1].truncate_to(offset)
 
     def restart_at(self, offset: int) -> None:
         """Remove all segments and begin with an empty one at an offset; durable on return."""
+        self._changes += 1
         self._remove(keep=0)
         self.add(offset)
         sync_folder(self._folder)
@@ -237,20 +243,22 @@ class LogSegments:
             self._folder_dirty = True
         return files
 
-    def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
-        """Read whole batches across segments; the first one may exceed max_bytes.
+    def read(
+        self, *, from_offset: int, up_to_offset: int, max_bytes: int, any_size: bool
+    ) -> list[memoryview]:
+        """Read whole batches across segments; any_size lets the first one exceed max_bytes.
 
         Shape:   start offset <= from_offset; up_to_offset <= end offset
         """
         found: list[memoryview] = []
         index, budget, complete = self._index_of(from_offset), max_bytes, True
-        while complete and from_offset < up_to_offset and (budget > 0 or not found):
+        while complete and from_offset < up_to_offset and (budget > 0 or (any_size and not found)):
             segment = self._segments[index]
             part, complete = segment.read(
                 from_offset=from_offset,
                 up_to_offset=up_to_offset,
                 max_bytes=max(0, budget),
-                any_size=not found,
+                any_size=any_size and not found,
             )
             if len(part) > 0:
                 found.append(part)
@@ -258,6 +266,51 @@ class LogSegments:
             from_offset = segment.end_offset
             index += 1
         return found
+
+    @property
+    def changes(self) -> int:
+        """How often the log was cut or closed: bytes read before are not those read after."""
+        return self._changes
+
+    def part(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> LogPart:
+        """Return the segments that a read of max_bytes may touch, for a reader in any thread.
+
+        Shape:   start offset <= from_offset; up_to_offset <= end offset
+        """
+        first = self._index_of(from_offset)
+        parts: list[SegmentPart] = []
+        following = 0
+        for segment in self._segments[first:]:
+            if parts and (segment.base_offset >= up_to_offset or following > max_bytes):
+                break
+            following += segment.size_bytes if parts else 0
+            parts.append(segment.part())
+        return LogPart(
+            segments=parts,
+            from_offset=from_offset,
+            up_to_offset=up_to_offset,
+            changes=self._changes,
+        )
+
+    def size_range(self, from_offset: int, up_to_offset: int) -> tuple[int, int]:
+        """Return the least and the most bytes between two offsets, without reading the disk."""
+        first, last = self._index_of(from_offset), self._index_of(up_to_offset)
+        before = sum(segment.size_bytes for segment in self._segments[first:last])
+        start_low, start_high = self._segments[first].position_range(from_offset)
+        end_low, end_high = self._segments[last].position_range(up_to_offset)
+        return max(0, before + end_low - start_high), max(0, before + end_high - start_low)
+
+    def size_between(self, from_offset: int, up_to_offset: int) -> int:
+        """Return the bytes between two offsets of the last segment; reads two index intervals."""
+        start, end = (self.active.position_of(offset) for offset in (from_offset, up_to_offset))
+        return max(0, end - start)
+
+    def is_recent(self, offset: int, *, within_bytes: int) -> bool:
+        """Tell whether all from an offset on is in the last segment and within its last bytes."""
+        active = self.active
+        if offset < active.base_offset:
+            return False
+        return active.size_bytes - active.position_range(offset)[0] <= within_bytes
 
     def headers_backwards(self) -> Iterator[BatchHeader]:
         """Yield the header of every batch, newest first."""

@@ -39,6 +39,7 @@ from .producer_state import ProducerState
 from .record_batch import BatchHeader, ClientBatch, FetchedBatches, check_client_batch, stamp
 from .retention import choose_log_start, is_past_retention, trusted_ms
 from .segment import Segment
+from .segment_part import LogPart, LogRead
 
 EPOCH_MAX = LeaderEpoch((1 << 31) - 1)
 
@@ -347,11 +348,6 @@ class PartitionLog:
             settings=self._settings,
         )
 
-    @property
-    def active_base_offset(self) -> int:
-        """The first offset of the segment that is written."""
-        return self._segments.active.base_offset
-
     def set_aside_below(self, offset: int) -> list[Path]:
         """Take out the sealed segments below an offset; return their files, to be removed later."""
         self._refuse_if_failed()
@@ -399,29 +395,98 @@ class PartitionLog:
         self._producers.clear()
         self._recovery_point = offset
 
-    def read(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> list[memoryview]:
+    def read(
+        self, *, from_offset: int, up_to_offset: int, max_bytes: int, any_size: bool = True
+    ) -> list[memoryview]:
         """Read whole batches from the one that holds from_offset on, none beyond up_to_offset.
 
-        The first batch may begin before from_offset, and may exceed max_bytes.
+        The first batch may begin before from_offset; any_size lets it exceed max_bytes.
 
         Raises:  ProtocolError(OFFSET_OUT_OF_RANGE) below the log start or above the log end;
                  CorruptBatch if the file no longer holds batches there
         """
-        if not self.log_start_offset <= from_offset <= self.log_end_offset:
-            raise ProtocolError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                from_offset=from_offset,
-                log_start_offset=self.log_start_offset,
-                log_end_offset=self.log_end_offset,
-            )
+        self._refuse_out_of_range(from_offset)
         try:
             return self._segments.read(
+                from_offset=from_offset,
+                up_to_offset=min(up_to_offset, self.log_end_offset),
+                max_bytes=max_bytes,
+                any_size=any_size,
+            )
+        except OSError as error:
+            raise self._fail("read", error) from error
+
+    def part(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> LogPart:
+        """Return what a read of max_bytes may touch; `LogPart.read` may run in any thread.
+
+        Raises:  ProtocolError(OFFSET_OUT_OF_RANGE) below the log start or above the log end
+        """
+        self._refuse_out_of_range(from_offset)
+        try:
+            return self._segments.part(
                 from_offset=from_offset,
                 up_to_offset=min(up_to_offset, self.log_end_offset),
                 max_bytes=max_bytes,
             )
         except OSError as error:
             raise self._fail("read", error) from error
+
+    def finish_read(self, part: LogPart, read: LogRead) -> tuple[memoryview, ...]:
+        """Return the batches of a read, unless the log was cut since its part was made.
+
+        Raises:  ProtocolError(NOT_LEADER_OR_FOLLOWER) after a cut: only a log that another broker
+                 leads is cut, and its reader must ask there; OFFSET_OUT_OF_RANGE if the segment
+                 was deleted before it was opened;
+                 CorruptBatch if the file no longer holds batches there
+        """
+        if part.changes != self._segments.changes:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition=str(self.tp))
+        is_deleted = part.from_offset < self._segments.start_offset
+        if is_deleted and isinstance(read.error, FileNotFoundError):
+            raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, partition=str(self.tp))
+        if isinstance(read.error, OSError):
+            raise self._fail("read", read.error) from read.error
+        if read.error is not None:
+            raise read.error
+        for segment, index in () if is_deleted else read.loaded:
+            segment.adopt_index(index)
+        return read.records
+
+    def size_range(self, from_offset: int, up_to_offset: int) -> tuple[int, int]:
+        """Return the least and the most bytes between two offsets, without reading the disk."""
+        return self._segments.size_range(from_offset, min(up_to_offset, self.log_end_offset))
+
+    def size_between(self, from_offset: int, up_to_offset: int) -> int:
+        """Return the bytes between two offsets of the last segment; reads two index intervals."""
+        return self._segments.size_between(from_offset, min(up_to_offset, self.log_end_offset))
+
+    def is_recent(self, offset: int, *, within_bytes: int) -> bool:
+        """Tell whether all from an offset on is in the last segment and within its last bytes."""
+        return self._segments.is_recent(offset, within_bytes=within_bytes)
+
+    @property
+    def changes(self) -> int:
+        """How often the log was cut or closed."""
+        return self._segments.changes
+
+    @property
+    def active_base_offset(self) -> int:
+        """First offset of the segment that is written."""
+        return self._segments.active.base_offset
+
+    @property
+    def message_max_bytes(self) -> int:
+        """The greatest batch that this log takes."""
+        return self._settings.max_message_bytes
+
+    def _refuse_out_of_range(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise ProtocolError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                from_offset=offset,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.log_end_offset,
+            )
 
     def _refuse_if_failed(self) -> None:
         if self._failure is not None:

@@ -23,6 +23,7 @@ from .batch_scan import ScanEnd, Window, check_batches, headers
 from .files import FILE_MODE, replace_file, write_all
 from .index import RELATIVE_MAX, OffsetIndex
 from .record_batch import HEADER_BYTES, BatchHeader
+from .segment_part import OpenFile, SegmentPart
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -52,14 +53,6 @@ class LogLimits:
         )
 
 
-@dataclass(slots=True)
-class OpenFile:
-    """An open segment file and its index."""
-
-    fd: int
-    index: OffsetIndex
-
-
 class SegmentPool:
     """Sealed segments of all logs open for reading; the least recently read is closed first."""
 
@@ -77,6 +70,12 @@ class SegmentPool:
             os.close(self._open.popitem(last=False)[1].fd)
         file = self._open[path] = opener()
         return file
+
+    def find(self, path: Path) -> OpenFile | None:
+        """Return the file of a path if it is open; it counts as read."""
+        if path in self._open:
+            self._open.move_to_end(path)
+        return self._open.get(path)
 
     def discard(self, path: Path) -> None:
         """Close the file of a path if it is open."""
@@ -222,9 +221,10 @@ class Segment:
     def _file(self) -> OpenFile:
         if self._writer is not None:
             return self._writer
-        return self._pool.get(self.path, self._open_sealed)
+        return self._pool.get(self.path, self.open_sealed)
 
-    def _open_sealed(self) -> OpenFile:
+    def open_sealed(self) -> OpenFile:
+        """Open a sealed segment and load its index; in any thread."""
         fd = os.open(self.path, os.O_RDONLY)
         try:
             return OpenFile(fd, self._load_index(fd))
@@ -288,41 +288,60 @@ class Segment:
     def read(
         self, *, from_offset: int, up_to_offset: int, max_bytes: int, any_size: bool
     ) -> tuple[memoryview, bool]:
-        """Read whole batches from the one holding from_offset on, none beyond up_to_offset.
+        """Read whole batches; see `SegmentPart.read`."""
+        return self._part(None).read(
+            self._file(),
+            from_offset=from_offset,
+            up_to_offset=up_to_offset,
+            max_bytes=max_bytes,
+            any_size=any_size,
+        )
 
-        any_size lets the first batch exceed max_bytes. A read usually takes one pread, and walks
-        at most an index interval of batches at either end.
+    def part(self) -> SegmentPart:
+        """Return this segment as it is now, for a reader in any thread that closes it."""
+        file = self._writer or self._pool.find(self.path)
+        return self._part(file and OpenFile(os.dup(file.fd), file.index))
 
-        Returns: the bytes, empty if no batch fits; and whether they reach the segment's end
-        """
+    def _part(self, file: OpenFile | None) -> SegmentPart:
+        return SegmentPart(
+            segment=self,
+            file=file,
+            base_offset=self.base_offset,
+            end_offset=self.end_offset,
+            size_bytes=self.size_bytes,
+            index_interval_bytes=self._limits.index_interval_bytes,
+        )
+
+    def adopt_index(self, index: OffsetIndex) -> None:
+        """Keep a sealed segment open with the index that a reader has loaded."""
+        if self._writer is None:
+            self._pool.get(self.path, lambda: OpenFile(os.open(self.path, os.O_RDONLY), index))
+
+    def position_range(self, offset: int) -> tuple[int, int]:
+        """Return positions around the batch that holds an offset, without reading the disk."""
+        if offset >= self.end_offset:
+            return self.size_bytes, self.size_bytes
+        file = self._writer or self._pool.find(self.path)
+        if file is None:
+            return 0, self.size_bytes
+        relative = offset - self.base_offset
+        above = file.index.reaching_offset(relative, default=self.size_bytes)
+        return file.index.at_or_below_offset(relative), above
+
+    def position_of(self, offset: int) -> int:
+        """Return the position of the batch that holds an offset; reads an index interval."""
+        if offset >= self.end_offset:
+            return self.size_bytes
         file = self._file()
-        index, base, size = file.index, self.base_offset, self.size_bytes
-        limit = index.reaching_offset(up_to_offset - base, default=size)
-        ahead = max_bytes + self._limits.index_interval_bytes + HEADER_BYTES
-        window = Window(file.fd, end=limit, read_bytes=ahead)
-        start = index.at_or_below_offset(from_offset - base)
-        while start < limit:
-            first = window.header_at(start)
-            if first.next_offset > from_offset:
+        start = file.index.at_or_below_offset(offset - self.base_offset)
+        ahead = self._limits.index_interval_bytes + HEADER_BYTES
+        window = Window(file.fd, end=self.size_bytes, read_bytes=ahead)
+        while start < self.size_bytes:
+            header = window.header_at(start)
+            if header.next_offset > offset:
                 break
-            start += first.size_bytes
-        else:
-            return memoryview(b""), self.size_bytes == limit
-        budget_end = start + max_bytes
-        if up_to_offset >= self.end_offset and size <= budget_end:
-            return window.view(start, size), True
-        end = start
-        if any_size and first.next_offset <= up_to_offset:
-            end = start + first.size_bytes
-        by_size = index.at_or_below_position(budget_end)
-        by_offset = index.at_or_below_offset(up_to_offset - base)
-        end = max(end, min(by_size, by_offset))
-        while end < limit:
-            header = window.header_at(end)
-            if header.next_offset > up_to_offset or end + header.size_bytes > budget_end:
-                break
-            end += header.size_bytes
-        return window.view(start, end), end == size
+            start += header.size_bytes
+        return start
 
     def headers_backwards(self) -> Iterator[BatchHeader]:
         """Yield the headers of all batches, newest first, reading block by block."""

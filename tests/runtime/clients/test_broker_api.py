@@ -14,11 +14,11 @@ import pytest
 from strandline import component_settings
 from strandline.broker_interface import ProducePartition
 from strandline.config.replication import ReplicationConfig
-from strandline.config.storage import StorageConfig
+from strandline.config.storage import ConsumerReadConfig, StorageConfig
 from strandline.config.timing import TimingConfig
 from strandline.controller_session.messages import MetadataUpdate
 from strandline.controller_session.metadata_cache import MetadataCache
-from strandline.core.effects import AppendAsLeader, Effect, ReplyProduce
+from strandline.core.effects import AppendAsLeader, CompleteFetch, Effect, ReplyProduce
 from strandline.core.events import (
     Event,
     LeaderAndIsrReceived,
@@ -29,6 +29,7 @@ from strandline.core.events import (
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode
 from strandline.kafka_listener.apis.produce import produce
+from strandline.kafka_listener.budget import Budget
 from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.kafka_listener.response import DeferredResponse, RequestContext
 from strandline.kafka_listener.wire import Message
@@ -67,6 +68,7 @@ ME, OTHER = BrokerId(1), BrokerId(2)
 EPOCH = BrokerEpoch(1)
 CONTROLLER_EPOCH = ControllerEpoch(1)
 PRODUCER = 9
+DEFAULT_READS = ConsumerReadConfig()
 RECORDS = 2
 """Records of each batch."""
 LIMIT_MS = 5_000
@@ -79,7 +81,7 @@ OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 class Node:
     """Broker 1 as its clients see it: the shipped core over real logs, without peers."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, consumer_reads: ConsumerReadConfig = DEFAULT_READS) -> None:
         self.directory = DataDirectory.open(folder)
         self._metadata = MetadataCache("cluster")
         self._last_request_id = 0
@@ -95,7 +97,7 @@ class Node:
             on_storage_error=_fail,
             on_broken_promise=_fail,
         )
-        self._store = ReplicaStore(
+        self.store = ReplicaStore(
             LoadedStore(
                 directory=self.directory,
                 state=BrokerState(),
@@ -112,13 +114,14 @@ class Node:
             ),
             on_failure=_fail,
         )
-        self._store.start()
+        self.store.start()
         self.broker_api = BrokerApi(
             replicas=self._replicas,
-            store=self._store,
+            store=self.store,
             metadata=self._metadata,
             producer_ids=ProducerIds(ME, EPOCH),
             clock=clock,
+            consumer_reads=consumer_reads,
             submit=self._driver.submit,
             next_request_id=self._next_request_id,
             on_produced=lambda *_: None,
@@ -132,11 +135,13 @@ class Node:
     def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, DiskEffect):
-                self._store.perform(effect)
+                self.store.perform(effect)
                 if isinstance(effect, AppendAsLeader):
                     self.broker_api.on_appended(effect)
             elif isinstance(effect, ReplyProduce):
                 self.broker_api.on_produced(effect)
+            elif isinstance(effect, CompleteFetch):
+                self.broker_api.on_fetch_completed(effect)
 
     async def apply_state(
         self,
@@ -218,10 +223,15 @@ def _fail(error: Exception) -> NoReturn:
     raise AssertionError from error
 
 
-def with_node(folder: Path, scenario: Callable[[Node], Awaitable[None]]) -> None:
+def with_node(
+    folder: Path,
+    scenario: Callable[[Node], Awaitable[None]],
+    consumer_reads: ConsumerReadConfig = DEFAULT_READS,
+) -> None:
     async def run() -> None:
-        node = Node(folder)
+        node = Node(folder, consumer_reads)
         await scenario(node)
+        node.broker_api.close()
         node.directory.close()
 
     asyncio.run(run())
@@ -391,7 +401,10 @@ def test_a_leader_reads_a_header_once_and_checks_a_crc_once(
         await node.apply_state(ME, 0)
         data = batch([b"v"], producer_id=PRODUCER, producer_epoch=0, base_sequence=0)
         context = RequestContext(
-            broker=node.broker_api, listener_name="INTERNAL", settings=ListenerSettings()
+            broker=node.broker_api,
+            listener_name="INTERNAL",
+            settings=ListenerSettings(),
+            response_memory=Budget(most=1 << 20),
         )
         partition = {"index": 0, "records": memoryview(data)}
         request: Message = {

@@ -5,6 +5,7 @@ This file has the events that do not happen in an ordinary run.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -125,7 +126,7 @@ EVENTS: tuple[tuple[Metric, Callable[[Metrics], None]], ...] = (
 def test_a_counter_rises_with_its_event(row: Metric, event: Callable[[Metrics], None]) -> None:
     metrics = Metrics()
     event(metrics)
-    shown = text_string_to_metric_families(metrics.exposition().decode())
+    shown = text_string_to_metric_families(asyncio.run(metrics.exposition()).decode())
     assert sum(s.value for family in shown for s in family.samples if s.name == row.name) > 0
 
 

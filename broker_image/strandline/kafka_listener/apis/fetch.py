@@ -56,14 +56,16 @@ def fetch(context: RequestContext, _version: int, request: Message) -> Response 
         for topic in request["topics"]
         for partition in topic["partitions"]
     ]
+    memory = context.new_response_memory()
     result = context.broker.fetch(
         partitions,
         max_wait_ms=bounded(request["max_wait_ms"], context.settings.wait_max_ms),
         min_bytes=max(0, request["min_bytes"]),
-        max_bytes=bounded(request["max_bytes"], context.settings.fetch_max_bytes),
+        max_bytes=bounded(request["max_bytes"], context.settings.fetch_response_max_bytes),
+        admit=memory.admit,
     )
     finish = partial(_response, context, request, error=ErrorCode.NONE)
-    return DeferredResponse(result=result, finish=finish, may_cancel=True)
+    return DeferredResponse(result=result, finish=finish, may_cancel=True, memory=memory)
 
 
 def _response(
@@ -79,7 +81,7 @@ def _response(
              that of the whole request
     """
     outcomes = iter(fetched)
-    hints = LeaderHints(context)
+    hints = LeaderHints(context.metadata)
     is_committed = request["isolation_level"] == READ_COMMITTED
 
     def entry_for(topic_name: str, partition: Message) -> Message:

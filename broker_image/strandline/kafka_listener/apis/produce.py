@@ -77,7 +77,7 @@ def _response(
 
     Shape:   produced[i] is the outcome of requested[i]: topic name and partition
     """
-    hints = LeaderHints(context)
+    hints = LeaderHints(context.metadata)
     topics: dict[str, list[Message]] = {}
     for (topic_name, partition), outcome in zip(requested, produced, strict=True):
         topics.setdefault(topic_name, []).append(

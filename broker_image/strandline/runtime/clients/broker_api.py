@@ -1,7 +1,7 @@
 """The broker as its clients see it: `broker_interface.Broker` on top of the core and the logs.
 
 Parses and checks a client's batch, lets the core decide, and responds when the core says so.
-A fetch reads straight from the log, between the offsets that the core allows.
+`consumer_fetches` reads for consumers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from strandline.broker_interface import (
-    Buffer,
     ConsumerFetchedPartition,
     ConsumerFetchPartition,
     DeletedRecords,
@@ -20,20 +19,18 @@ from strandline.broker_interface import (
     ProducedPartition,
     ProducePartition,
 )
+from strandline.config.storage import ConsumerReadConfig
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.effects import (
     AppendAsLeader,
     CompleteFetch,
-    LogReadInfo,
     ReplyDeleteRecords,
     ReplyProduce,
 )
 from strandline.core.events import (
-    DelayedFetchReceived,
     Event,
     ProduceReceived,
     RecordsHandle,
-    RequestCancelled,
 )
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode, ProtocolError
@@ -49,6 +46,7 @@ from strandline.model import (
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.storage.replica_store import ReplicaStore
 
+from .consumer_fetches import ConsumerFetches
 from .producer_ids import ProducerIds
 from .record_deletions import RecordDeletions
 from .refused_batches import RefusedBatches, SentBatch
@@ -85,17 +83,6 @@ class _Produce:
         self.settle(slot, ProducedPartition(error=refusal.code, message=str(refusal)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    """What one read of a fetch's partitions found."""
-
-    data: tuple[ConsumerFetchedPartition, ...]
-    size_bytes: int
-    final: bool
-    """True if the response leaves at once, because of an error or a divergence."""
-    watches: tuple[tuple[TopicPartition, int], ...]
-
-
 class BrokerApi:
     """Serves clients; on_produced gets (topic, records, bytes), on_fetched (topic, bytes)."""
 
@@ -107,6 +94,7 @@ class BrokerApi:
         metadata: MetadataCache,
         producer_ids: ProducerIds,
         clock: Clock,
+        consumer_reads: ConsumerReadConfig,
         submit: Callable[[Event], None],
         next_request_id: Callable[[], int],
         on_produced: Callable[[str, int, int], None],
@@ -116,15 +104,22 @@ class BrokerApi:
         self._store = store
         self._metadata = metadata
         self._producer_ids = producer_ids
-        self._clock = clock
         self._submit = submit
         self._next_request_id = next_request_id
         self._on_produced = on_produced
-        self._on_fetched = on_fetched
         self._refused = RefusedBatches()
         self._deletions = RecordDeletions(submit=submit, next_request_id=next_request_id)
         self._produces: dict[int, _Produce] = {}
-        self._fetches: dict[int, asyncio.Future[bool]] = {}
+        self._fetches = ConsumerFetches(
+            replicas=replicas,
+            store=store,
+            metadata=metadata,
+            clock=clock,
+            config=consumer_reads,
+            submit=submit,
+            next_request_id=next_request_id,
+            on_fetched=on_fetched,
+        )
 
     def metadata(self, listener: str) -> MetadataSnapshot:
         """Return the cluster as seen through the listener of that name."""
@@ -240,93 +235,24 @@ class BrokerApi:
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
+        admit: Callable[[int], Awaitable[bool]],
     ) -> tuple[ConsumerFetchedPartition, ...]:
         """Read below the high watermark, waiting up to max_wait_ms for min_bytes."""
-        deadline_ms = self._clock.now_ms() + max_wait_ms
-        while True:
-            read = self._read(partitions, max_bytes)
-            left_ms = deadline_ms - self._clock.now_ms()
-            if read.final or read.size_bytes >= min_bytes or left_ms <= 0 or not read.watches:
-                for wanted, data in zip(partitions, read.data, strict=True):
-                    size = sum(len(part) for part in data.records)
-                    if size:
-                        self._on_fetched(wanted.topic_name, size)
-                return read.data
-            expired = await self._wait(read.watches, left_ms)
-            if expired:
-                # The core ended the wait: read once more and respond, even if time is left.
-                deadline_ms = 0
-
-    async def _wait(self, watches: tuple[tuple[TopicPartition, int], ...], wait_ms: int) -> bool:
-        """Wait until a watched partition changes; True if the wait expired first."""
-        request_id = self._next_request_id()
-        completed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._fetches[request_id] = completed
-        self._submit(
-            DelayedFetchReceived(request_id=request_id, watches=watches, max_wait_ms=wait_ms)
+        return await self._fetches.fetch(
+            partitions,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            admit=admit,
         )
-        try:
-            return await completed
-        except asyncio.CancelledError:
-            self._submit(RequestCancelled(request_id=request_id))
-            raise
-        finally:
-            self._fetches.pop(request_id, None)
 
     def on_fetch_completed(self, effect: CompleteFetch) -> None:
         """Wake a waiting fetch: a partition changed, or the wait expired."""
-        completed = self._fetches.get(effect.request_id)
-        if completed is not None and not completed.done():
-            completed.set_result(effect.expired)
+        self._fetches.on_completed(effect)
 
-    def _read(self, partitions: Sequence[ConsumerFetchPartition], max_bytes: int) -> _Read:
-        data: list[ConsumerFetchedPartition] = []
-        watches: list[tuple[TopicPartition, int]] = []
-        size, final = 0, False
-        for wanted in partitions:
-            tp = self._metadata.resolve(wanted.topic_name, wanted.partition)
-            if tp is None:
-                final = True
-                data.append(ConsumerFetchedPartition(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-                continue
-            allowed = self._replicas.consumer_reads.read(
-                tp,
-                fetch_offset=wanted.fetch_offset,
-                leader_epoch=wanted.leader_epoch,
-                last_fetched_epoch=wanted.last_fetched_epoch,
-            )
-            budget = min(wanted.max_bytes, max_bytes - size)
-            found = self._read_partition(tp, allowed, budget, is_first=size == 0)
-            size += sum(len(part) for part in found.records)
-            final = final or found.error is not ErrorCode.NONE or found.diverging is not None
-            data.append(found)
-            watches.append((tp, allowed.high_watermark))
-        return _Read(data=tuple(data), size_bytes=size, final=final, watches=tuple(watches))
-
-    def _read_partition(
-        self, tp: TopicPartition, allowed: LogReadInfo, budget: int, *, is_first: bool
-    ) -> ConsumerFetchedPartition:
-        records: tuple[Buffer, ...] = ()
-        error = allowed.error
-        has_records = allowed.from_offset < allowed.up_to_offset and allowed.diverging is None
-        if error is ErrorCode.NONE and has_records and (budget > 0 or is_first):
-            try:
-                records = tuple(
-                    self._store.logs[tp].read(
-                        from_offset=allowed.from_offset,
-                        up_to_offset=allowed.up_to_offset,
-                        max_bytes=budget,
-                    )
-                )
-            except ProtocolError as refusal:
-                error = refusal.code
-        return ConsumerFetchedPartition(
-            error=error,
-            high_watermark=allowed.high_watermark,
-            log_start_offset=allowed.log_start_offset,
-            records=records,
-            diverging=allowed.diverging,
-        )
+    def close(self) -> None:
+        """Begin no further read for a consumer."""
+        self._fetches.close()
 
     def delete_records(
         self, topic_name: str, partition: int, offset: int, *, timeout_ms: int

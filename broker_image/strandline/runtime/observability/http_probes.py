@@ -99,7 +99,7 @@ class ProbeServer:
 
     async def _respond_metrics(self, _: web.Request) -> web.Response:
         return web.Response(
-            body=self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST}
+            body=await self._metrics.exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST}
         )
 
 

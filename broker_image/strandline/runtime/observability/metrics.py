@@ -6,16 +6,19 @@ and known at once, so that these counters exist at 0 from the start.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from strandline import names
 from strandline.kube.api import RequestDone
 from strandline.names import Metric, MetricKind
+
+from .exposition import SAMPLES_PER_STEP, header, sample
 
 # prometheus_client does not annotate this function; typed as Any it may be called.
 _disable_created_metrics: Any = prometheus_client.disable_created_metrics
@@ -34,6 +37,12 @@ class Metrics:
         _disable_created_metrics()
         self.registry: Final = CollectorRegistry()
         self._instruments: dict[str, Any] = {}
+        self._sections: list[Callable[[], Iterator[str]]] = []
+        self._one_at_a_time = asyncio.Lock()
+
+    def add_section(self, pieces: Callable[[], Iterator[str]]) -> None:
+        """Show more text at each scrape; each piece is made in a step of its own."""
+        self._sections.append(pieces)
 
     def show_from_the_start(self, rows: Iterable[Metric]) -> None:
         """Make the counters and histograms of rows, so that Prometheus sees them before any use."""
@@ -68,9 +77,28 @@ class Metrics:
             )
         return self._instruments[row.name]
 
-    def exposition(self) -> bytes:
-        """Return everything in Prometheus's text format."""
-        return generate_latest(self.registry)
+    async def exposition(self) -> bytes:
+        """Return everything in Prometheus's text format; others are served between the pieces.
+
+        One scrape is made at a time: a second one waits for the first.
+        """
+        made: list[str] = []
+        async with self._one_at_a_time:
+            for pieces in (self._instrument_text, *self._sections):
+                for piece in pieces():
+                    made.append(piece)
+                    await asyncio.sleep(0)
+        return "".join(made).encode()
+
+    def _instrument_text(self) -> Iterator[str]:
+        for family in self.registry.collect():
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            yield header(name, family.documentation, family.type)
+            for start in range(0, len(family.samples), SAMPLES_PER_STEP):
+                shown = family.samples[start : start + SAMPLES_PER_STEP]
+                yield "".join(
+                    [sample(each.name, sorted(each.labels.items()), each.value) for each in shown]
+                )
 
     def kubernetes_request_done(self, request: RequestDone) -> None:
         """Count one finished request to the API server."""

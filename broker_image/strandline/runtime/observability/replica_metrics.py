@@ -1,16 +1,13 @@
 """Gauges of replicas, read at each scrape and not kept up to date in between.
 
-A collector of the process's registry. A leader alone shows the rows of a leader: on a follower
+A section of the process's metrics. A leader alone shows the rows of a leader: on a follower
 they are absent, not zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from strandline import names
 from strandline.controller.controller import Controller
@@ -23,6 +20,7 @@ from strandline.names import Metric, MetricKind
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.storage.replica_store import ReplicaStore
 
+from .exposition import PARTITIONS_PER_STEP, header, in_steps, sample
 from .notice_reporters import CoreNoticeReporter
 
 SET_AS_THEY_CHANGE = (
@@ -41,7 +39,7 @@ SHOWN = tuple(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReplicaMetrics(Collector):
+class ReplicaMetrics:
     """All gauges of one broker's replicas; detail_max bounds the partitions shown one by one."""
 
     broker_id: BrokerId
@@ -53,29 +51,35 @@ class ReplicaMetrics(Collector):
     clock: Clock
     detail_max: int
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Return all families; the exposition calls it on the event loop."""
-        families = {
-            row.name: GaugeMetricFamily(row.name, row.documentation, labels=row.labels)
-            for row in SHOWN
-        }
+    def pieces(self) -> Iterator[str]:
+        """Yield the text of all families; a piece without text ends a step.
+
+        The steps are apart in time: each partition is shown as it is when its step comes.
+        """
+        lines: dict[str, list[str]] = {row.name: [] for row in SHOWN}
 
         def show(row: Metric, value: float, *labels: str) -> None:
-            families[row.name].add_metric(labels, value)
+            lines[row.name].append(sample(row.name, zip(row.labels, labels, strict=True), value))
 
-        views, logs = self.replicas.views(), self.store.logs
-        for view in views[: self.detail_max]:
-            self._show_replica(view, logs, show)
-            if view.role is RoleName.LEADER:
-                self._show_leader(view, show)
+        views: list[PartitionView] = []
+        for number, tp in enumerate(sorted(self.store.logs)):
+            view = self.replicas.view(tp)
+            if view is None:
+                continue
+            views.append(view)
+            if len(views) <= self.detail_max:
+                self._show_replica(view, self.store.logs, show)
+                if view.role is RoleName.LEADER:
+                    self._show_leader(view, show)
+            if number % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+                yield ""
         self._show_broker(views, show)
         for operation, size in self.replicas.purgatory_sizes().items():
             show(names.PURGATORY_SIZE, size, operation)
-        return families.values()
-
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Return the families without samples, so that registering does not collect."""
-        return [GaugeMetricFamily(row.name, row.documentation) for row in SHOWN]
+        yield ""
+        for row in SHOWN:
+            yield header(row.name, row.documentation, row.kind.value)
+            yield from in_steps(lines[row.name])
 
     def _show_replica(
         self,
@@ -117,7 +121,7 @@ class ReplicaMetrics(Collector):
                 seconds = wall_seconds - (now_ms - follower.last_caught_up_ms) / 1000
                 show(names.REPLICA_LAST_CAUGHT_UP_TIMESTAMP_SECONDS, seconds, *replica_labels)
 
-    def _show_broker(self, views: tuple[PartitionView, ...], show: Callable[..., None]) -> None:
+    def _show_broker(self, views: Sequence[PartitionView], show: Callable[..., None]) -> None:
         led = [view for view in views if view.role is RoleName.LEADER]
         sizes = [(len(view.isr), len(view.replicas), view.min_insync_replicas) for view in led]
         show(names.BROKER_PARTITIONS, len(views))

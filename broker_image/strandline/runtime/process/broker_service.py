@@ -117,6 +117,7 @@ class BrokerService:
         self._begun.callback(self._core_shell.stop)
         self._begun.push_async_callback(self._controller_shell.stop)
         self._begun.push_async_callback(self._watches.close)
+        self._begun.callback(self._broker_api.close)
         self._begun.push_async_callback(self._end_clients)
         seen = ControllerEpochSeen(controller_epoch=self._loaded.state.controller_epoch)
         self._controller_shell.submit(seen)
@@ -292,6 +293,7 @@ class BrokerService:
             metadata=self._metadata,
             producer_ids=ProducerIds(own.broker_id, own.broker_epoch),
             clock=self._context.clock,
+            consumer_reads=self._context.config.consumer_reads,
             submit=self._step_replicas,
             next_request_id=self._next_request_id,
             on_produced=self._throughput.produced,
@@ -325,7 +327,7 @@ class BrokerService:
     def _make_core_shell(self) -> CoreShell:
         context = self._context
         reporter = CoreNoticeReporter(context.metrics, context.clock)
-        context.metrics.registry.register(
+        context.metrics.add_section(
             ReplicaMetrics(
                 broker_id=self._registration.broker_id,
                 replicas=self._replicas,
@@ -335,7 +337,7 @@ class BrokerService:
                 reporter=reporter,
                 clock=context.clock,
                 detail_max=context.config.observability.partition_detail_max,
-            )
+            ).pieces
         )
         return CoreShell(
             self._replicas,

@@ -1,0 +1,97 @@
+"""The gauges of replicas are made in steps whose work does not grow with the partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from strandline import component_settings, names
+from strandline.config.replication import ControllerConfig, ReplicationConfig
+from strandline.config.timing import TimingConfig
+from strandline.controller.controller import Controller
+from strandline.core.events import LeaderAndIsrReceived
+from strandline.model import (
+    ControllerEpoch,
+    IsrEntry,
+    LeaderEpoch,
+    PartitionCommand,
+    PartitionEpoch,
+    PartitionState,
+    TopicPartition,
+)
+from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.observability.metrics import Metrics
+from strandline.runtime.observability.notice_reporters import CoreNoticeReporter
+from strandline.runtime.observability.replica_metrics import ReplicaMetrics
+from tests.runtime.clients.test_broker_api import EPOCH, ME, OTHER, TOPIC, TP, Node, with_node
+from tests.support.counted_calls import calls_of
+from tests.support.eventually import aeventually
+
+LIMIT_MS = 20_000
+
+
+def command(partition: int) -> PartitionCommand:
+    state = PartitionState(
+        replicas=(ME, OTHER),
+        leader=ME,
+        leader_epoch=LeaderEpoch(1),
+        partition_epoch=PartitionEpoch(1),
+        isr=tuple(IsrEntry(broker_id=each, broker_epoch=EPOCH) for each in (ME, OTHER)),
+        min_insync_replicas=1,
+        controller_epoch=ControllerEpoch(1),
+    )
+    tp = TopicPartition(topic_id=TP.topic_id, partition=partition)
+    return PartitionCommand(tp=tp, topic_name=TOPIC, state=state)
+
+
+async def lead(node: Node, partitions: int) -> ReplicaMetrics:
+    """Lead that many partitions and return their metrics."""
+    received = LeaderAndIsrReceived(
+        request_id=1,
+        controller_epoch=ControllerEpoch(1),
+        broker_epoch=EPOCH,
+        partitions=tuple(command(each) for each in range(partitions)),
+    )
+    node._driver.submit(received)
+
+    async def leads_all() -> bool:
+        led = [view for view in node._replicas.views() if view.role.value == "leader"]
+        return len(led) == partitions
+
+    await aeventually(leads_all, LIMIT_MS, "leads all")
+    timing = component_settings.controller(TimingConfig(), ControllerConfig(), ReplicationConfig())
+    return ReplicaMetrics(
+        broker_id=ME,
+        replicas=node._replicas,
+        store=node.store,
+        metadata=node._metadata,
+        controller=Controller(broker_id=ME, identity="me", rank=0, timing=timing),
+        reporter=CoreNoticeReporter(Metrics(), Clock()),
+        clock=Clock(),
+        detail_max=150,
+    )
+
+
+def longest_step(metrics: ReplicaMetrics) -> tuple[int, str]:
+    """Return the calls of the longest step of a scrape, and its text."""
+    pieces, made = metrics.pieces(), list[str | None]()
+    longest = 0
+    while not made or made[-1] is not None:
+        longest = max(longest, calls_of(lambda: made.append(next(pieces, None))))
+    return longest, "".join(piece or "" for piece in made)
+
+
+def test_a_step_of_a_scrape_costs_the_same_beside_twice_the_partitions(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        few, _ = longest_step(await lead(node, 100))
+        many, text = longest_step(await lead(node, 200))
+        assert many < 1.2 * few
+        families = {each.name: each for each in text_string_to_metric_families(text)}
+        members = families[names.PARTITION_ISR_MEMBER.name].samples
+        assert {(each.labels["replica"], each.value) for each in members} == {("1", 1), ("2", 1)}
+        ends = families[names.PARTITION_LOG_END_OFFSET.name].samples
+        assert [each.labels["partition"] for each in ends] == [str(each) for each in range(150)]
+        assert families[names.BROKER_LEADERS.name].samples[0].value == 200
+
+    with_node(tmp_path, scenario)
