@@ -73,6 +73,7 @@ def test_a_reader_of_an_open_segment_reads_on_after_its_deletion(tmp_path: Path)
 
 def test_a_read_that_opens_a_segment_after_its_deletion_is_out_of_range(tmp_path: Path) -> None:
     _, log = filled(tmp_path)
+    log.flush()
     parts = [log.part(from_offset=at, up_to_offset=10, max_bytes=1 << 20) for at in (0, 4)]
     log.begin_at(4)
     log.set_aside_below(4)
