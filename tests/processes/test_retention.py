@@ -76,7 +76,11 @@ def send(group: BrokerGroup, topic: str, count: int, *, prefix: str) -> SentReco
 
 
 def log_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("*.log"))
+    """Return the bytes of a log's segments; the broker must not delete one meanwhile."""
+    try:
+        return sum(path.stat().st_size for path in folder.glob("*.log"))
+    except FileNotFoundError as gone:
+        raise AssertionError("a segment was deleted meanwhile") from gone
 
 
 def delete_below(group: BrokerGroup, topic: str, offset: int) -> int:
