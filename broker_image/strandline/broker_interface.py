@@ -98,6 +98,14 @@ class ConsumerFetchedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedRecords:
+    """Outcome for one partition: all live replicas begin at low_watermark or above, -1 on error."""
+
+    error: ErrorCode
+    low_watermark: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListedOffset:
     """Result of list_offset; offset is -1 on error."""
 
@@ -138,6 +146,15 @@ class Broker(Protocol):
 
         Before the read the broker awaits `admit` with the most bytes that it is going to read: the
         caller bounds the memory of all responses. `admit` returns True if it had to wait.
+        """
+        ...
+
+    def delete_records(
+        self, topic_name: str, partition: int, offset: int, *, timeout_ms: int
+    ) -> Awaitable[DeletedRecords]:
+        """Begin a log at an offset, TO_HIGH_WATERMARK for all that consumers see.
+
+        The awaitable ends when the logs of all live replicas begin there.
         """
         ...
 

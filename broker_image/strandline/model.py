@@ -23,6 +23,10 @@ NO_EPOCH = LeaderEpoch(-1)
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
 """Timestamps by which a client asks for the first and the last offset, as in Kafka."""
+UNLIMITED = -1
+"""A retention that deletes nothing, as in Kafka."""
+TO_HIGH_WATERMARK = -1
+"""The offset by which a client asks to delete all records that it can read, as in Kafka."""
 
 
 class Acks(Enum):
@@ -188,12 +192,17 @@ class Registration(LiveBroker):
 class TopicSettings:
     """Topic configuration that reaches brokers with LeaderAndIsr; Kafka's keys in brackets.
 
-    Sizes are bytes. min.insync.replicas is not here: it travels in PartitionState.
+    Sizes are bytes, times ms. min.insync.replicas is not here: it travels in PartitionState. These
+    defaults delete nothing: a broker that does not know a topic's retention keeps every record.
     """
 
     max_message_bytes: int = 1_048_588
     segment_bytes: int = 1 << 30
     flush_messages: int = (1 << 63) - 1
+    retention_ms: int = UNLIMITED
+    retention_bytes: int = UNLIMITED
+    segment_ms: int = 604_800_000
+    file_delete_delay_ms: int = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,9 @@
 
 A client writes a `sent` line before it hands a record to its library and at most one outcome
 line after it. A consumer writes a `read` line for each record in the order it got them. A scan
-of a replica's log writes one `record` line per record. Whole files may be concatenated in any
-order. A killed client may leave its last line cut: such a line is ignored if it is the very last.
+of a replica's log writes a `start` line, then one `record` line per record. Whole files may be
+concatenated in any order. A killed client may leave its last line cut: such a line is ignored if it
+is the very last.
 """
 
 from __future__ import annotations
@@ -65,11 +66,12 @@ class Read:
 class History:
     """Everything that `judge` compares.
 
-    Shape:   sends by value; scans by (partition, broker), ascending by offset; reads by
-             (partition, consumer), in the order of the consumer
+    Shape:   sends by value; starts, where logs begin, by (partition, broker); scans likewise,
+             ascending by offset; reads by (partition, consumer), in the order of the consumer
     """
 
     sends: dict[str, Sent] = field(default_factory=dict)
+    starts: dict[tuple[int, BrokerId], int] = field(default_factory=dict)
     scans: dict[tuple[int, BrokerId], list[Scanned]] = field(default_factory=dict)
     reads: dict[tuple[int, str], list[Read]] = field(default_factory=dict)
 
@@ -130,6 +132,10 @@ def _take(history: History, fields: list[object]) -> None:
             history.reads.setdefault((partition, consumer), []).append(
                 Read(consumer=consumer, partition=partition, offset=offset, value=value)
             )
+        case ["start", int(broker), int(partition), int(offset)]:
+            key = (partition, BrokerId(broker))
+            history.starts[key] = offset
+            history.scans.setdefault(key, [])
         case ["record", int(broker), int(partition), int(offset), int(epoch), str(value), int(crc)]:
             key = (partition, BrokerId(broker))
             history.scans.setdefault(key, []).append(

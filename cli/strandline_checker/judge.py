@@ -70,7 +70,7 @@ class HistoryVerdict:
 def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> HistoryVerdict:
     """Return the verdict; replicas names the brokers that hold each partition.
 
-    lost: an acknowledged record is missing from the log of a replica.
+    lost: an acknowledged record is missing from the log of a replica that begins at or below it.
     moved: a record lies at another offset than the acknowledged one.
     duplicated: one value lies at two offsets of a partition (the producers are idempotent).
     out_of_order: two acknowledged records of one producer lie in the wrong order.
@@ -84,7 +84,8 @@ def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> Hist
     for partition, brokers in sorted(replicas.items()):
         sends = [send for send in history.sends.values() if send.partition == partition]
         scans = {broker: history.scans.get((partition, broker)) for broker in sorted(brokers)}
-        for kind, detail in _judge_partition(sends, scans):
+        starts = {broker: history.starts.get((partition, broker), 0) for broker in sorted(brokers)}
+        for kind, detail in _judge_partition(sends, scans, starts):
             by_kind[kind].append(Finding(kind=kind, partition=partition, detail=detail))
     for (partition, _), reads in sorted(history.reads.items()):
         for detail in _judge_reads(partition, reads, history):
@@ -105,7 +106,7 @@ def judge(history: History, *, replicas: dict[int, frozenset[BrokerId]]) -> Hist
 
 
 def _judge_partition(
-    sends: list[Sent], scans: dict[BrokerId, list[Scanned] | None]
+    sends: list[Sent], scans: dict[BrokerId, list[Scanned] | None], starts: dict[BrokerId, int]
 ) -> Iterator[tuple[str, str]]:
     """Yield the kind and the detail of each finding."""
     acked = [send for send in sends if send.outcome is SendOutcome.ACKED]
@@ -130,7 +131,8 @@ def _judge_partition(
             send = by_value.get(record.value)
             if send is None or send.outcome is SendOutcome.FAILED:
                 yield "phantom", f"{record.value} at {record.offset} on broker {broker}"
-        yield from _judge_acked(acked, offsets, broker)
+        kept = [send for send in acked if send.offset >= starts[broker]]
+        yield from _judge_acked(kept, offsets, broker)
 
 
 def _judge_acked(
@@ -153,6 +155,8 @@ def _judge_acked(
 
 
 def _judge_reads(partition: int, reads: list[Read], history: History) -> Iterator[str]:
+    starts = (start for (scanned, _), start in history.starts.items() if scanned == partition)
+    deleted_below = max(starts, default=0)
     logged = {
         (record.offset, record.value)
         for (scanned, _), records in history.scans.items()
@@ -162,9 +166,9 @@ def _judge_reads(partition: int, reads: list[Read], history: History) -> Iterato
     expected: int | None = None
     for read in reads:
         where = f"{read.consumer} got {read.value} at {read.offset}"
-        if (read.offset, read.value) not in logged:
+        if read.offset >= deleted_below and (read.offset, read.value) not in logged:
             yield f"{where}, which is in no log"
-        elif expected is not None and read.offset != expected:
+        elif expected is not None and not expected <= read.offset <= max(expected, deleted_below):
             yield f"{where}, where {expected} must follow"
         expected = read.offset + 1
 

@@ -9,13 +9,18 @@ from collections.abc import Iterator
 
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core import effects as done
-from strandline.core.events import DelayedFetchReceived, ProduceReceived, RecordsHandle
+from strandline.core.events import (
+    DelayedFetchReceived,
+    DeleteRecordsReceived,
+    ProduceReceived,
+    RecordsHandle,
+)
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode
 from strandline.model import INTERNAL_LISTENER, Acks
 
 from .environment import SimulatedEnvironment
-from .messages import ClientResponse, ConsumeRequest, ProduceRequest
+from .messages import ClientResponse, ConsumeRequest, DeleteRecordsRequest, ProduceRequest
 from .network import Address, Channel
 from .process_port import ProcessPort
 
@@ -38,6 +43,7 @@ class SimulatedBrokerApi:
         self._metadata = metadata
         self._request_ids = request_ids
         self._produces: dict[int, tuple[Address, ProduceRequest]] = {}
+        self._deletions: dict[int, tuple[Address, DeleteRecordsRequest]] = {}
         self._consumes: dict[int, tuple[Address, ConsumeRequest]] = {}
 
     @property
@@ -71,6 +77,26 @@ class SimulatedBrokerApi:
             self._environment.invariants.on_acknowledged(
                 self._port, effect.tp, effect.base_offset, request.values
             )
+        self._respond(client, ClientResponse(request_id=request.request_id, error=effect.error))
+
+    def on_delete(self, client: Address, request: DeleteRecordsRequest) -> None:
+        """Take a deletion; a request below the log start deletes nothing."""
+        request_id = next(self._request_ids)
+        self._deletions[request_id] = (client, request)
+        view = self._replicas.view(request.tp)
+        offset = 0 if view is None else max(0, view.high_watermark - request.keep_count)
+        self._port.step_core(
+            DeleteRecordsReceived(
+                request_id=request_id,
+                tp=request.tp,
+                offset=offset,
+                timeout_ms=request.max_wait_ms,
+            )
+        )
+
+    def reply_deleted(self, effect: done.ReplyDeleteRecords) -> None:
+        """Perform ReplyDeleteRecords."""
+        client, request = self._deletions.pop(effect.request_id)
         self._respond(client, ClientResponse(request_id=request.request_id, error=effect.error))
 
     def on_consume(self, client: Address, request: ConsumeRequest) -> None:
@@ -111,6 +137,8 @@ class SimulatedBrokerApi:
             values = log.values[position - log.start : read.up_to_offset - log.start]
             self._environment.invariants.on_read(self._port, tp, position, values)
             position += len(values)
+        elif read.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            position = read.log_start_offset
         response = ClientResponse(
             request_id=request.request_id, error=read.error, next_position=position
         )

@@ -15,9 +15,15 @@ from strandline.errors import ErrorCode
 from strandline.model import NO_LEADER, BrokerId, TopicPartition
 
 from .environment import SimulatedEnvironment
-from .messages import ClientResponse, ConsumeRequest, MetadataRequest, ProduceRequest
+from .messages import (
+    ClientResponse,
+    ConsumeRequest,
+    DeleteRecordsRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
 from .network import Address, Channel, Refused
-from .plan import Consume, Produce
+from .plan import Consume, Delete, Produce
 from .prng import Prng, key_of
 
 REQUEST_TIMEOUT_MS = 600
@@ -25,8 +31,11 @@ RETRY_MS = 40
 SILENCE_MS = 150
 """A client takes silence for an error so long after the request's own time limit."""
 READS_MAX = 6
+DELETIONS_MAX = 3
+ADMIN = -1_000
 
-Attempts = Iterator[ProduceRequest | ConsumeRequest]
+Request = ProduceRequest | ConsumeRequest | DeleteRecordsRequest
+Attempts = Iterator[Request]
 """The requests of one operation, each made when it is sent; at their end the client gives up."""
 
 
@@ -72,7 +81,9 @@ class Client:
                     for each in topic.partitions:
                         tp = TopicPartition(topic_id=topic.topic_id, partition=each.partition)
                         self._leaders[tp] = each.leader
-            case Refused(value=ProduceRequest() | ConsumeRequest() as request):
+            case Refused(
+                value=ProduceRequest() | ConsumeRequest() | DeleteRecordsRequest() as request
+            ):
                 request_id = request.request_id
                 self._take(ClientResponse(request_id=request_id, error=ErrorCode.NETWORK_EXCEPTION))
             case _:
@@ -88,6 +99,10 @@ class Client:
             self._leaders[tp] = leader
             self.positions[tp] = response.next_position
             self._on_finished()
+        elif response.error is ErrorCode.OFFSET_OUT_OF_RANGE and response.next_position >= 0:
+            # As auto.offset.reset=earliest does.
+            self.positions[tp] = response.next_position
+            self._environment.virtual_time.after(RETRY_MS, self.ask_leader, attempts)
         else:
             self._leaders.pop(tp, None)
             self._send(self._any_broker(), MetadataRequest())
@@ -114,6 +129,9 @@ class SimulatedClients:
         for consume in environment.plan.consumes:
             consumer = self._client(-100 - consume.consumer)
             self._begin(consume.at_ms, consumer, self._reads(consumer, consume))
+        for delete in environment.plan.deletes:
+            admin = self._client(ADMIN)
+            self._begin(delete.at_ms, admin, self._deletions(admin, delete))
 
     def _client(self, host: int) -> Client:
         if host not in self._clients:
@@ -135,6 +153,16 @@ class SimulatedClients:
                 request_id=next(producer.request_ids),
                 tp=environment.api.store.tp(produce.partition),
                 values=tuple(itertools.islice(self._values, produce.record_count)),
+                max_wait_ms=REQUEST_TIMEOUT_MS,
+            )
+
+    def _deletions(self, admin: Client, delete: Delete) -> Iterator[DeleteRecordsRequest]:
+        """Yield one deletion a few times: a timeout may mean that it happened."""
+        for _ in range(DELETIONS_MAX):
+            yield DeleteRecordsRequest(
+                request_id=next(admin.request_ids),
+                tp=self._environment.api.store.tp(delete.partition),
+                keep_count=delete.keep_count,
                 max_wait_ms=REQUEST_TIMEOUT_MS,
             )
 

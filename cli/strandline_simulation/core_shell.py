@@ -19,6 +19,7 @@ from strandline.core.events import (
     FetchFailed,
     FetchResponseReceived,
     FollowerFetchReceived,
+    LogStartPersisted,
     RecordsHandle,
     RequestCancelled,
     StatePersisted,
@@ -159,6 +160,22 @@ class SimulatedCoreShell:
         self._disk.logs[effect.tp].restart_at(effect.offset)
         self._environment.invariants.on_truncated(self._port.broker_id, effect.tp, 0)
 
+    def _persist_log_start(self, effect: done.PersistLogStart) -> None:
+        """Write the log start checkpoint some time later; a process that ends may not have."""
+        self._environment.invariants.on_log_start(self._port, effect.tp, effect.offset)
+        delay_ms = self._prng.between(1, self._environment.conditions.now.state_write_max_ms)
+        self._environment.virtual_time.after(delay_ms, self._on_log_start_written, effect)
+
+    def _on_log_start_written(self, effect: done.PersistLogStart) -> None:
+        log = self._disk.logs.get(effect.tp)
+        if self._port.alive and log is not None and effect.offset <= log.end:
+            log.checkpoint_start(effect.offset)
+            persisted = LogStartPersisted(tp=effect.tp, offset=effect.offset)
+            self._port.life.deliver(self.step, persisted)
+
+    def _delete_segments(self, effect: done.DeleteSegmentsBelow) -> None:
+        self._disk.logs[effect.tp].delete_below(effect.offset)
+
     def _write_high_watermarks(self, effect: done.WriteHighWatermarkCheckpoint) -> None:
         self._disk.checkpoint(dict(effect.high_watermarks))
 
@@ -235,10 +252,13 @@ class SimulatedCoreShell:
         done.AppendAsFollower: _append_as_follower,
         done.TruncateTo: _truncate,
         done.RestartLogAt: _restart_log,
+        done.PersistLogStart: _persist_log_start,
+        done.DeleteSegmentsBelow: _delete_segments,
         done.WriteEpochCheckpoint: lambda *_: None,  # epochs are rebuilt from batches
         done.WriteHighWatermarkCheckpoint: _write_high_watermarks,
         done.DeleteReplica: _delete,
         done.ReplyProduce: lambda self, effect: self._broker_api.reply_produce(effect),
+        done.ReplyDeleteRecords: lambda self, effect: self._broker_api.reply_deleted(effect),
         done.CompleteFetch: lambda self, effect: self._broker_api.complete_fetch(effect),
         done.ReplyFetch: _reply_fetch,
         done.SendFetch: _send_fetch,

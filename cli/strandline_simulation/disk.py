@@ -49,13 +49,16 @@ _end_of = attrgetter("span.next_offset")
 
 
 class RecordLog:
-    """One replica's log; values[n] is the record at offset start + n."""
+    """One replica's log; values[n] is the record at offset start + n.
 
-    __slots__ = ("_flushes", "batches", "flushed", "start", "values")
+    start is where the oldest batch begins, checkpointed_start what the log start checkpoint says.
+    """
+
+    __slots__ = ("_flushes", "batches", "checkpointed_start", "flushed", "start", "values")
 
     def __init__(self, *, flushes: bool = False) -> None:
         self._flushes = flushes
-        self.start = 0
+        self.start = self.checkpointed_start = 0
         self.flushed = 0
         self.batches: list[StoredBatch] = []
         self.values: list[int] = []
@@ -66,6 +69,11 @@ class RecordLog:
         return self.start + len(self.values)
 
     @property
+    def log_start_offset(self) -> int:
+        """The log start that a restart finds."""
+        return max(self.start, self.checkpointed_start)
+
+    @property
     def epochs(self) -> tuple[EpochStart, ...]:
         """Where each leader epoch begins, rebuilt from the batches."""
         found: list[EpochStart] = []
@@ -73,7 +81,9 @@ class RecordLog:
         for batch in self.batches:
             if batch.span.leader_epoch != newest:
                 newest = batch.span.leader_epoch
-                start_offset = batch.span.base_offset
+                start_offset = max(batch.span.base_offset, self.log_start_offset)
+                if found and found[-1].start_offset == start_offset:
+                    found.pop()
                 found.append(EpochStart(leader_epoch=newest, start_offset=start_offset))
         return tuple(found)
 
@@ -104,9 +114,23 @@ class RecordLog:
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and begin at `offset`."""
-        self.start = self.flushed = offset
+        self.start = self.checkpointed_start = self.flushed = offset
         self.batches.clear()
         self.values.clear()
+
+    def checkpoint_start(self, offset: int) -> None:
+        """Write the log start checkpoint; records stay until `delete_below`."""
+        self.checkpointed_start = max(offset, self.checkpointed_start)
+
+    def delete_below(self, offset: int) -> None:
+        """Delete the batches that end at or below an offset."""
+        count = bisect_right(self.batches, offset, key=_end_of)
+        if count:
+            start = self.batches[count - 1].span.next_offset
+            del self.values[: start - self.start]
+            del self.batches[:count]
+            self.start = start
+            self.flushed = max(self.flushed, start)
 
     def read(
         self, *, from_offset: int, up_to_offset: int, batches_max: int
@@ -122,7 +146,11 @@ class RecordLog:
         kept = len(self.batches) * keep_per_mille // 1000
         offset = self.start if kept == 0 else self.batches[kept - 1].span.next_offset
         self.truncate_to(max(offset, self.flushed))
-        return before - self.end
+        lost = before - self.end
+        if self.end < self.checkpointed_start:
+            # A start finds that the log ends below its start, and empties it.
+            self.restart_at(self.checkpointed_start)
+        return lost
 
 
 @dataclass(slots=True, kw_only=True)
@@ -267,8 +295,8 @@ class SimulatedDisk:
             leader_epoch=newest if persisted is None else persisted.leader_epoch,
             partition_epoch=PartitionEpoch(-1) if persisted is None else persisted.partition_epoch,
             isr=() if persisted is None else persisted.isr,
-            log_start_offset=log.start,
+            log_start_offset=log.log_start_offset,
             log_end_offset=log.end,
-            high_watermark=min(max(self.high_watermarks.get(tp, 0), log.start), log.end),
+            high_watermark=min(max(self.high_watermarks.get(tp, 0), log.log_start_offset), log.end),
             epochs=epochs,
         )

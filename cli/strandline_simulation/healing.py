@@ -65,7 +65,10 @@ class Healing:
         if set(state.isr_ids) != set(state.replicas):
             return f"isr {state.isr}"
         logs = [self._disks[broker_id].logs.get(found.tp) for broker_id in state.replicas]
-        if any(log is None or log.values != logs[0].values for log in logs if logs[0]):
+        kept = [log for log in logs if log is not None]
+        start = max((log.log_start_offset for log in kept), default=0)
+        tails = [(log.end, log.values[start - log.start :]) for log in kept]
+        if len(kept) < len(logs) or any(tail != tails[0] for tail in tails):
             return "logs differ"
         for broker_id in state.replicas:
             view = brokers[broker_id].view(found.tp)

@@ -61,6 +61,7 @@ class Invariant(StrEnum):
     MAXIMAL_ISR_COVERS = "a leader counts every replica that could be elected"
     READS_ARE_COMMITTED = "consumers read committed records only"
     ACKNOWLEDGED_IS_COMMITTED = "what is acknowledged is committed"
+    LOG_START_IS_COMMITTED = "a log begins where a leader said, at or below what is committed"
     ACKNOWLEDGED_SURVIVES = "an acknowledged record survives at its offset"
     EVERYTHING_HEALS = "when faults end, the cluster heals and everything is answered"
     OFFLINE_NEEDS_LOSS = "a partition stays offline only if its ISR and eligible leaders lost data"
@@ -129,6 +130,8 @@ class Invariants:
         tps = [found.tp for found in store.partitions.values()]
         self.committed = {tp: CommittedLog() for tp in tps}
         self.acknowledged: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in tps}
+        self.log_starts = dict.fromkeys(tps, 0)
+        """The highest log start that a leader decided: below it records are deleted on purpose."""
         self.elections = dict.fromkeys(tps, 0)
         self.eligible_elections = 0
         """Elections of a leader that was eligible, and not in the ISR."""
@@ -180,6 +183,15 @@ class Invariants:
         key = (broker_id, tp)
         self._matching_ends[key] = min(self._matching_ends.get(key, 0), offset)
         self._unchecked[tp] = None
+
+    def on_log_start(self, replica: Replica, tp: TopicPartition, offset: int) -> None:
+        """Judge that a log begins later: a leader decides, a follower takes the leader's start."""
+        committed = len(self.committed[tp].values)
+        if self._view(replica, tp).role is RoleName.LEADER:
+            self.log_starts[tp] = max(self.log_starts[tp], offset)
+        if not offset <= min(self.log_starts[tp], committed):
+            values = {"offset": offset, "decided": self.log_starts[tp], "committed": committed}
+            raise _broken(Invariant.LOG_START_IS_COMMITTED, replica, tp, **values)
 
     def on_data_lost(self, broker_id: BrokerId, *, wiped: bool) -> None:
         """Take note that a broker lost records, and every accepted epoch if its disk was wiped."""
@@ -355,7 +367,9 @@ class Invariants:
         found = (self._disks[broker_id].logs.get(tp) for broker_id in brokers)
         logs = [RecordLog() if log is None else log for log in found]
         for offset, value in self.acknowledged[tp].items():
-            if not enough(log.value_at(offset) == value for log in logs):
+            if offset >= self.log_starts[tp] and not enough(
+                log.value_at(offset) == value for log in logs
+            ):
                 raise InvariantBroken(
                     Invariant.ACKNOWLEDGED_SURVIVES, tp=tp, offset=offset, value=value
                 )
@@ -379,6 +393,9 @@ class Invariants:
             return True
         log, values = self._disks[broker_id].logs.get(tp), self.committed[tp].values
         self._matching_ends[key] = matching_end
+        if log is not None and matching_end < self.log_starts[tp] <= log.end:
+            # What lies below was deleted on purpose, after it was committed.
+            matching_end = self.log_starts[tp]
         if log is None or log.start > matching_end:
             return False
         stop = min(end, log.end, len(values))

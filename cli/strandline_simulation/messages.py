@@ -52,8 +52,18 @@ class ConsumeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRecordsRequest:
+    """A client deletes the older records: keep_count of those that consumers see stay."""
+
+    request_id: int
+    tp: TopicPartition
+    keep_count: int
+    max_wait_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientResponse:
-    """What became of a batch, or where the consumer reads on."""
+    """What became of a batch or a deletion, or where the consumer reads on."""
 
     request_id: int
     error: ErrorCode

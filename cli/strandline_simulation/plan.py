@@ -52,6 +52,15 @@ class Consume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """A client deletes all but the last keep_count of the records that consumers see."""
+
+    at_ms: int
+    partition: int
+    keep_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """How bad network, API server and disks are while faults last; shares are per mille."""
 
@@ -108,6 +117,7 @@ class Plan:
     faults: tuple[Fault, ...] = ()
     produces: tuple[Produce, ...] = ()
     consumes: tuple[Consume, ...] = ()
+    deletes: tuple[Delete, ...] = ()
 
     @property
     def replication_factor(self) -> int:
@@ -139,4 +149,5 @@ def from_json(text: str) -> Plan:
     found["faults"] = tuple(Fault(**each) for each in found.get("faults", ()))
     found["produces"] = tuple(Produce(**each) for each in found.get("produces", ()))
     found["consumes"] = tuple(Consume(**each) for each in found.get("consumes", ()))
+    found["deletes"] = tuple(Delete(**each) for each in found.get("deletes", ()))
     return Plan(**found)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 
 from .nemesis import KINDS, drawn_kinds
-from .plan import ANY_PEER, Conditions, Consume, Fault, Plan, Produce, Timing
+from .plan import ANY_PEER, Conditions, Consume, Delete, Fault, Plan, Produce, Timing
 
 WARM_UP_MS = 700
 REQUESTS_AFTER_HEALING_MS = 1_500
@@ -38,6 +38,7 @@ def draw_plan(seed: int) -> Plan:
         faults=faults,
         produces=_produces(prng, producers, partitions, heal_at_ms),
         consumes=_consumes(prng, partitions, heal_at_ms),
+        deletes=_deletes(Random(f"deletes {seed}"), partitions, heal_at_ms),
         flushes=prng.random() < 0.2,
     )
     # Drawn last: the rest of a plan is what it was before volumes could be full.
@@ -163,4 +164,16 @@ def _consumes(prng: Random, partitions: int, heal_at_ms: int) -> tuple[Consume, 
             from_start=prng.random() < 0.3,
         )
         for _ in range(prng.randrange(4, 12))
+    )
+
+
+def _deletes(prng: Random, partitions: int, heal_at_ms: int) -> tuple[Delete, ...]:
+    """Draw from a generator of their own: half of the seeds delete nothing."""
+    return tuple(
+        Delete(
+            at_ms=prng.randrange(600, heal_at_ms + REQUESTS_AFTER_HEALING_MS),
+            partition=prng.randrange(partitions),
+            keep_count=prng.choice((0, 1, 5)),
+        )
+        for _ in range(prng.choice((0, 0, 2, 5)))
     )

@@ -32,7 +32,14 @@ from .controller_shell import SimulatedControllerShell
 from .core_shell import SimulatedCoreShell
 from .environment import SimulatedEnvironment
 from .machines import new_controller, new_replicas, new_session
-from .messages import ConsumeRequest, MetadataRequest, Probe, ProbeResponse, ProduceRequest
+from .messages import (
+    ConsumeRequest,
+    DeleteRecordsRequest,
+    MetadataRequest,
+    Probe,
+    ProbeResponse,
+    ProduceRequest,
+)
 from .network import Address, Channel, OnStream, Refused, StreamEnded
 from .probes import Prober
 from .process_life import ProcessLife
@@ -121,8 +128,11 @@ class ServingBroker:
     @property
     def has_waiting_requests(self) -> bool:
         """Whether requests of clients wait in a purgatory."""
-        waiting_producers = self._replicas.purgatory_sizes()["produce"]
-        return waiting_producers > 0 or self._broker_api.has_waiting_consumers
+        waiting = self._replicas.purgatory_sizes()
+        return (
+            waiting["produce"] + waiting["delete_records"] > 0
+            or self._broker_api.has_waiting_consumers
+        )
 
     @property
     def active_epoch(self) -> ControllerEpoch | None:
@@ -185,6 +195,7 @@ _RECEIVERS: dict[type, Callable[[ServingBroker, Address, Any], None]] = {
     StreamEnded: lambda self, _, ended: self._on_stream_ended(ended.stream),
     ProduceRequest: lambda self, source, value: self._broker_api.on_produce(source, value),
     ConsumeRequest: lambda self, source, value: self._broker_api.on_consume(source, value),
+    DeleteRecordsRequest: lambda self, source, value: self._broker_api.on_delete(source, value),
     MetadataRequest: lambda self, source, _: self._broker_api.on_metadata(source),
     Probe: lambda self, source, probe: self._on_probe(source, probe),
     ProbeResponse: lambda self, _, value: self._prober.on_response(value),

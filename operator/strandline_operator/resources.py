@@ -45,6 +45,10 @@ BROKER_KEYS: Final = {
     "logSegmentBytes": "log.segment.bytes",
     "logFlushIntervalMessages": "log.flush.interval.messages",
     "messageMaxBytes": "message.max.bytes",
+    "logRetentionMs": "log.retention.ms",
+    "logRetentionBytes": "log.retention.bytes",
+    "logRollMs": "log.roll.ms",
+    "logRetentionCheckIntervalMs": "log.retention.check.interval.ms",
 }
 """Field of BrokerCluster.spec.config to key of the brokers' configuration file."""
 

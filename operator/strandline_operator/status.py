@@ -94,6 +94,12 @@ def effective_config(topic: DesiredTopic, cluster: DesiredCluster) -> dict[str, 
         or shared.get("messageMaxBytes", defaults.max_message_bytes),
         "flushMessages": own.get("flushMessages")
         or shared.get("logFlushIntervalMessages", defaults.flush_messages),
+        "retentionMs": own.get("retentionMs", shared.get("logRetentionMs", defaults.retention_ms)),
+        "retentionBytes": own.get(
+            "retentionBytes", shared.get("logRetentionBytes", defaults.retention_bytes)
+        ),
+        "segmentMs": own.get("segmentMs", shared.get("logRollMs", defaults.segment_ms)),
+        "fileDeleteDelayMs": own.get("fileDeleteDelayMs", defaults.file_delete_delay_ms),
     }
 
 

@@ -83,6 +83,10 @@ COMPLETE: Final[dict[str, Manifest]] = {
                 "logSegmentBytes": 1 << 20,
                 "logFlushIntervalMessages": 1,
                 "messageMaxBytes": 1 << 20,
+                "logRetentionMs": -1,
+                "logRetentionBytes": 1 << 31,
+                "logRollMs": 3_600_000,
+                "logRetentionCheckIntervalMs": 1_000,
             },
             "resources": {
                 "requests": {"cpu": "100m", "memory": "128Mi"},
@@ -112,6 +116,10 @@ COMPLETE: Final[dict[str, Manifest]] = {
                 "segmentBytes": 1 << 20,
                 "maxMessageBytes": 1 << 20,
                 "flushMessages": 1,
+                "retentionMs": 3_600_000,
+                "retentionBytes": 1 << 31,
+                "segmentMs": 60_000,
+                "fileDeleteDelayMs": 1_000,
             },
             "deletionProtection": True,
             "uncleanLeaderElection": True,
@@ -125,6 +133,10 @@ COMPLETE: Final[dict[str, Manifest]] = {
                 "segmentBytes": 1 << 20,
                 "maxMessageBytes": 1 << 20,
                 "flushMessages": 1,
+                "retentionMs": 3_600_000,
+                "retentionBytes": 1 << 31,
+                "segmentMs": 60_000,
+                "fileDeleteDelayMs": 1_000,
             },
             "partitions": dict.fromkeys(_COUNTS, 1),
             "conditions": [_condition()],
@@ -220,6 +232,20 @@ _SEGMENT = {"minimum": (16_384, 16_383), "maximum": ((1 << 31) - 1, 1 << 31)}
 _MESSAGE = {"minimum": (1024, 1023), "maximum": (3_145_728, 3_145_729)}
 _INT31 = (1 << 31) - 1
 _UP_TO_INT31: Final = {"minimum": (1, 0), "maximum": (_INT31, _INT31 + 1)}
+
+
+def _retention(path: str) -> dict[str, dict[str, tuple[Any, Any]]]:
+    return {
+        f"{path}.retentionMs": {"minimum": (-1, -2)},
+        f"{path}.retentionBytes": {"minimum": (-1, -2)},
+        f"{path}.segmentMs": {"minimum": (1, 0)},
+        f"{path}.fileDeleteDelayMs": {
+            "minimum": (0, -1),
+            "maximum": (604_800_000, 604_800_001),
+        },
+    }
+
+
 _BROKER_EPOCH_MAX = (1 << 24) - 1
 _NINE = list(range(9))
 _TEN = list(range(10))
@@ -257,6 +283,13 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "spec.config.logSegmentBytes": _SEGMENT,
         "spec.config.logFlushIntervalMessages": {"minimum": (1, 0)},
         "spec.config.messageMaxBytes": _MESSAGE,
+        "spec.config.logRetentionMs": {"minimum": (-1, -2)},
+        "spec.config.logRetentionBytes": {"minimum": (-1, -2)},
+        "spec.config.logRollMs": {"minimum": (1, 0)},
+        "spec.config.logRetentionCheckIntervalMs": {
+            "minimum": (100, 99),
+            "maximum": (86_400_000, 86_400_001),
+        },
         **{
             f"spec.resources.{group}.{name}": {
                 keyword: (
@@ -307,12 +340,14 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "spec.config.segmentBytes": _SEGMENT,
         "spec.config.maxMessageBytes": _MESSAGE,
         "spec.config.flushMessages": {"minimum": (1, 0)},
+        **_retention("spec.config"),
         "status.topicId": {"minLength": ("i", ""), "maxLength": ("i" * 63, "i" * 64)},
         "status.partitionsInitialised": {"minimum": (0, -1), "maximum": (1000, 1001)},
         "status.effectiveConfig.minInsyncReplicas": {"minimum": (1, 0), "maximum": (9, 10)},
         "status.effectiveConfig.segmentBytes": _UP_TO_INT31,
         "status.effectiveConfig.maxMessageBytes": _UP_TO_INT31,
         "status.effectiveConfig.flushMessages": {"minimum": (1, 0)},
+        **_retention("status.effectiveConfig"),
     },
     "Broker": {
         "spec.brokerId": {

@@ -12,6 +12,14 @@ _OTHER_HOLDER = "broker-2/uid/nonce"
 _CLUSTER: Final = [
     Rule(
         kind="BrokerCluster",
+        message="spec.config.logRetentionBytes must be -1 or at least logSegmentBytes (1073741824 "
+        "if absent), because only whole segments are deleted",
+        on="create",
+        refused={"spec.config.logRetentionBytes": (1 << 20) - 1},
+        accepted={"spec.config.logRetentionBytes": -1},
+    ),
+    Rule(
+        kind="BrokerCluster",
         message="the name of a BrokerCluster has at most 40 characters, because pods, Services "
         "and Leases are named after it",
         on="create",
@@ -155,6 +163,14 @@ _TOPIC: Final = [
         on="create",
         refused={"spec.config.minInsyncReplicas": 4},
         accepted={"spec.config.minInsyncReplicas": 3},
+    ),
+    Rule(
+        kind="ReplicatedTopic",
+        message="spec.config.retentionBytes must be -1 or at least segmentBytes (1073741824 if "
+        "absent), because only whole segments are deleted",
+        on="create",
+        refused={"spec.config.retentionBytes": (1 << 20) - 1},
+        accepted={"spec.config.retentionBytes": 1 << 20},
     ),
     Rule(
         kind="ReplicatedTopic",

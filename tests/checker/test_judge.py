@@ -219,3 +219,41 @@ def test_reads_come_back_from_the_file_with_their_partition() -> None:
     mixed = clean()
     mixed.reads = history.reads
     assert counts(verdict_on(mixed)) == {"misread": 1}
+
+
+def begun_at(offset: int, *brokers: int) -> History:
+    """Return a clean history whose logs on these brokers begin later, at an offset."""
+    history = clean()
+    for broker in map(BrokerId, brokers):
+        history.starts[(0, broker)] = offset
+        kept = [each for each in history.scans[(0, broker)] if each.offset >= offset]
+        history.scans[(0, broker)] = kept
+    return history
+
+
+def test_records_below_the_start_of_a_log_are_deleted_and_not_lost() -> None:
+    assert counts(verdict_on(begun_at(4, 0, 1))) == {}
+    assert counts(verdict_on(begun_at(6, 0, 1))) == {}
+
+
+def test_a_record_below_the_start_of_one_log_may_not_lack_on_another() -> None:
+    history = begun_at(4, 1)
+    assert counts(verdict_on(history)) == {}
+    del history.scans[(0, BrokerId(0))][2]
+    assert counts(verdict_on(history)) == {"lost": 1}
+    del history.scans[(0, BrokerId(1))][0]
+    assert counts(verdict_on(history)) == {"lost": 2}
+
+
+def test_a_consumer_may_have_read_what_is_deleted_and_go_on_at_the_log_start() -> None:
+    history = begun_at(4, 0, 1)
+
+    def read_of(*offsets: int) -> dict[str, int]:
+        history.reads[(0, "c")] = [
+            Read(consumer="c", partition=0, offset=offset, value=f"v{offset}") for offset in offsets
+        ]
+        return counts(verdict_on(history))
+
+    assert read_of(0, 1, 4, 5) == {}
+    assert read_of(0, 1, 5) == {"misread": 1}
+    assert read_of(0, 1, 1) == {"misread": 1}

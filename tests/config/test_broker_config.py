@@ -96,6 +96,14 @@ def test_the_environment_names_data_directory_and_ports(tmp_path: Path) -> None:
         ("log.dir.fill.max: 0", ("log.dir.fill.max", "a fraction from 0.1 to 1.0")),
         ("log.dir.fill.max: .nan", ("log.dir.fill.max", "a fraction")),
         ("log.dir.fill.max: '0.9'", ("log.dir.fill.max", "a fraction")),
+        ("log.retention.ms: -2", ("log.retention.ms", "from -1 to")),
+        ("log.retention.bytes: -2", ("log.retention.bytes", "from -1 to")),
+        ("log.roll.ms: 0", ("log.roll.ms", "from 1 to")),
+        ("log.segment.delete.delay.ms: -1", ("log.segment.delete.delay.ms", "from 0 to 604800000")),
+        (
+            "log.retention.check.interval.ms: 99",
+            ("log.retention.check.interval.ms", "from 100 to 86400000"),
+        ),
         ("log.dir: ''", ("log.dir", "1 to 4096 characters")),
         ("timing: fast", ("timing", "demo, safe")),
         ("timing: demo\ntiming: safe", ("timing", "twice")),
@@ -118,6 +126,18 @@ def test_a_refusal_names_key_and_range(tmp_path: Path, text: str, words: tuple[s
     with pytest.raises(ConfigError) as refusal:
         load(tmp_path, text)
     assert all(word in str(refusal.value) for word in words)
+
+
+def test_a_retention_below_the_size_of_a_segment_is_refused(tmp_path: Path) -> None:
+    sizes = "log.segment.bytes: 1000\nlog.retention.bytes: "
+    with pytest.raises(ConfigError) as refusal:
+        load(tmp_path, f"{sizes}999")
+    assert "log.retention.bytes (999) must be -1, or at least log.segment.bytes (1000)" in str(
+        refusal.value
+    )
+    for accepted in (1000, -1):
+        config = load(tmp_path, f"{sizes}{accepted}")
+        assert config.topic_defaults.settings().retention_bytes == accepted
 
 
 @pytest.mark.parametrize("key", FRAME_BOUNDS)

@@ -170,7 +170,9 @@ def hosted(
     )
 
 
-def fetch(offset: int, *, le: int = 0, last: int = -1, tp: TopicPartition = TP) -> FetchPartition:
+def fetch(
+    offset: int, *, le: int = 0, last: int = -1, start: int = 0, tp: TopicPartition = TP
+) -> FetchPartition:
     """Return one partition of a fetch."""
     return FetchPartition(
         tp=tp,
@@ -178,6 +180,7 @@ def fetch(offset: int, *, le: int = 0, last: int = -1, tp: TopicPartition = TP) 
         leader_epoch=LeaderEpoch(le),
         last_fetched_epoch=LeaderEpoch(last),
         high_watermark=-1,
+        log_start_offset=start,
     )
 
 

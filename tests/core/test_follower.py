@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from strandline.core.effects import (
     AppendAsFollower,
     Effect,
+    PersistLogStart,
     RestartLogAt,
     TruncateTo,
     WriteEpochCheckpoint,
@@ -137,3 +140,65 @@ def test_out_of_range_begins_anew_at_the_leaders_start(
     effects = take(replica, error=ErrorCode.OFFSET_OUT_OF_RANGE, start=leaders_start)
     assert (RestartLogAt(tp=TP, offset=leaders_start) in effects) is restarts
     assert (replica.delayed_until_ms > 0) is not restarts
+
+
+def test_an_empty_log_begins_with_the_batch_that_the_leaders_log_start_lies_in() -> None:
+    replica = follower(5, start=5)
+    effects = take(replica, batch(3, 7), hw=9, start=5)
+    assert RestartLogAt(tp=TP, offset=3) in effects
+    assert AppendAsFollower(tp=TP, records=RECORDS, batch_count=1) in effects
+    assert effects.index(PersistLogStart(tp=TP, offset=5)) > effects.index(
+        RestartLogAt(tp=TP, offset=3)
+    )
+    mine = replica.log
+    assert (mine.log_start_offset, mine.high_watermark, mine.log_end_offset) == (5, 7, 7)
+
+
+def test_a_log_that_ends_at_the_leaders_log_start_within_a_batch_begins_anew() -> None:
+    """Its tail may be of another history, of which the leader knows no epoch any more."""
+    replica = follower(11, epochs="0@0")
+    effects = take(replica, batch(8, 12, 1), hw=12, start=11)
+    assert RestartLogAt(tp=TP, offset=8) in effects
+    assert AppendAsFollower(tp=TP, records=RECORDS, batch_count=1) in effects
+    mine = replica.log
+    assert (mine.log_start_offset, mine.log_end_offset) == (11, 12)
+    assert mine.epochs.entries == starts((1, 11))
+    kept = follower(11, epochs="0@0")
+    assert take(kept, batch(8, 12, 1), hw=12, start=10) == []
+
+
+@pytest.mark.parametrize(
+    ("leaders_start", "leaders_hw", "starts_at"), [(3, 9, 3), (3, 2, 0), (6, 9, 0), (-1, 9, 0)]
+)
+def test_the_leaders_log_start_is_taken_up_to_the_own_high_watermark(
+    leaders_start: int, leaders_hw: int, starts_at: int
+) -> None:
+    replica = follower(5, epochs="0@0")
+    take(replica, hw=leaders_hw, start=leaders_start)
+    assert replica.log.log_start_offset == starts_at
+
+
+@pytest.mark.parametrize("parts_at", [2, 4])
+def test_a_history_that_parts_below_the_leaders_log_start_begins_anew_there(parts_at: int) -> None:
+    """The leader's first epoch begins at its log start, which may lie within a batch."""
+    replica = follower(9, epochs="0@0 1@2", le=3)
+    effects = take(replica, diverging=end(1, parts_at), start=4)
+    assert effects[0] == RestartLogAt(tp=TP, offset=4)
+    assert replica.log.log_end_offset == 4
+
+
+def test_a_cut_at_the_own_log_start_keeps_no_part_of_a_batch() -> None:
+    replica = follower(9, start=4, epochs="1@4", le=3)
+    effects = take(replica, diverging=end(0, 6), start=0)
+    assert effects[0] == RestartLogAt(tp=TP, offset=4)
+
+
+def test_a_response_still_fits_when_the_log_start_came_to_disk_meanwhile() -> None:
+    replica = follower(9, epochs="0@0")
+    take(replica, hw=9)
+    requested = replica.fetch()
+    replica.log.advance_start(4, reason="leader")
+    replica.log.on_start_persisted(4)
+    assert replica.fetch().log_start_offset == 4
+    assert replica.expects(requested)
+    assert not replica.expects(replace(requested, fetch_offset=8))

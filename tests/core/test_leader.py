@@ -37,7 +37,9 @@ def fetch(made: LeaderReplica, broker: int, offset: int, now_ms: int = 0) -> lis
     assert made.admit(
         BrokerId(broker), broker_epoch=BrokerEpoch(1), clean_since_epoch=BrokerEpoch(1)
     )
-    return made.record_fetch(BrokerId(broker), fetch_offset=offset, now_ms=now_ms)
+    return made.record_fetch(
+        BrokerId(broker), fetch_offset=offset, log_start_offset=0, now_ms=now_ms
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_only_the_announced_process_joins() -> None:
     made = leader(state(le=1, isr=entries(0)), live=())
     made.admit(BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(1))
     announce(made, 1, epoch=1)
-    assert made.record_fetch(BrokerId(1), fetch_offset=0, now_ms=0) == []
+    assert made.record_fetch(BrokerId(1), fetch_offset=0, log_start_offset=0, now_ms=0) == []
     announce(made, 1, epoch=2)
     proposal = made.propose_joiner(0)[0]
     assert isinstance(proposal, ProposeIsr)
@@ -149,7 +151,7 @@ def test_member_that_lost_its_log_counts_for_nothing_and_is_to_leave() -> None:
     made = leader(state(le=1, isr=entries(0, 1), min_isr=2))
     grow(made, 2)
     made.admit(BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(2))
-    effects = made.record_fetch(BrokerId(1), fetch_offset=2, now_ms=0)
+    effects = made.record_fetch(BrokerId(1), fetch_offset=2, log_start_offset=0, now_ms=0)
     assert [type(each) for each in effects] == [ProposeIsr]
     assert made.log.high_watermark == 0
     assert made.is_under_min_isr
@@ -157,7 +159,7 @@ def test_member_that_lost_its_log_counts_for_nothing_and_is_to_leave() -> None:
     clean = leader(state(le=1, isr=entries(0, 1), min_isr=2))
     grow(clean, 2)
     clean.admit(BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(1))
-    clean.record_fetch(BrokerId(1), fetch_offset=2, now_ms=0)
+    clean.record_fetch(BrokerId(1), fetch_offset=2, log_start_offset=0, now_ms=0)
     assert clean.log.high_watermark == 2
 
 

@@ -26,27 +26,27 @@ def progress(be: int = 1, clean: int = 1, **fields: int | None) -> FollowerProgr
 
 def test_fetch_at_the_end_is_caught_up_now() -> None:
     follower = progress()
-    follower.record_fetch(fetch_offset=5, leader_end=5, now_ms=70)
+    follower.record_fetch(fetch_offset=5, log_start_offset=0, leader_end=5, now_ms=70)
     assert (follower.log_end_offset, follower.last_caught_up_ms) == (5, 70)
 
 
 def test_fetch_that_reaches_the_former_end_was_caught_up_then() -> None:
     follower = progress()
-    follower.record_fetch(fetch_offset=0, leader_end=5, now_ms=10)
-    follower.record_fetch(fetch_offset=5, leader_end=9, now_ms=20)
+    follower.record_fetch(fetch_offset=0, log_start_offset=0, leader_end=5, now_ms=10)
+    follower.record_fetch(fetch_offset=5, log_start_offset=0, leader_end=9, now_ms=20)
     assert follower.last_caught_up_ms == 10
 
 
 def test_fetch_short_of_the_former_end_is_not_caught_up() -> None:
     follower = progress()
-    follower.record_fetch(fetch_offset=0, leader_end=5, now_ms=10)
-    follower.record_fetch(fetch_offset=4, leader_end=9, now_ms=20)
+    follower.record_fetch(fetch_offset=0, log_start_offset=0, leader_end=5, now_ms=10)
+    follower.record_fetch(fetch_offset=4, log_start_offset=0, leader_end=9, now_ms=20)
     assert follower.last_caught_up_ms is None
 
 
 def test_first_fetch_behind_the_end_is_not_caught_up() -> None:
     follower = progress()
-    follower.record_fetch(fetch_offset=4, leader_end=9, now_ms=20)
+    follower.record_fetch(fetch_offset=4, log_start_offset=0, leader_end=9, now_ms=20)
     assert follower.last_caught_up_ms is None
 
 
@@ -83,7 +83,7 @@ def test_entry_is_covered_from_clean_since_to_present_epoch(
 ) -> None:
     follower = progress(be, clean)
     assert follower.covers(entry(1, 2)) is covered
-    follower.record_fetch(fetch_offset=0, leader_end=0, now_ms=0)
+    follower.record_fetch(fetch_offset=0, log_start_offset=0, leader_end=0, now_ms=0)
     expected = ids() if covered else ids(1)
     assert stale_incarnations((entry(0), entry(1, 2)), {BrokerId(1): follower}) == expected
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.core.purgatory import (
+    DelayedDeleteRecords,
     DelayedFetch,
     DelayedFollowerFetch,
     DelayedOperation,
@@ -24,6 +25,12 @@ def append(request_id: int, required: int, deadline_ms: int = 100) -> DelayedPro
         base_offset=required - 1,
         required_offset=required,
         deadline_ms=deadline_ms,
+    )
+
+
+def deletion(request_id: int, offset: int, deadline_ms: int = 100) -> DelayedDeleteRecords:
+    return DelayedDeleteRecords(
+        request_id=request_id, tp=TP, offset=offset, deadline_ms=deadline_ms
     )
 
 
@@ -92,14 +99,14 @@ def test_second_fetch_of_a_follower_may_wait_only_after_the_first_left() -> None
     purgatory.take(first)
     purgatory.add(follower(3))
     assert [each.request_id for each in purgatory.expire(10_000)] == [2, 3]
-    assert purgatory.sizes() == {"produce": 0, "fetch": 0, "follower_fetch": 0}
+    assert purgatory.sizes() == {"produce": 0, "delete_records": 0, "fetch": 0, "follower_fetch": 0}
 
 
 def test_cancelled_request_is_gone_everywhere() -> None:
-    purgatory = full_of(append(1, 5), consumer(2, 0), follower(3))
-    for request_id in (1, 2, 3, 4):
+    purgatory = full_of(append(1, 5), consumer(2, 0), follower(3), deletion(5, 5))
+    for request_id in (1, 2, 3, 4, 5):
         purgatory.cancel(request_id)
-    assert purgatory.sizes() == {"produce": 0, "fetch": 0, "follower_fetch": 0}
+    assert purgatory.sizes() == {"produce": 0, "delete_records": 0, "fetch": 0, "follower_fetch": 0}
     assert purgatory.expire(10_000) == []
 
 
@@ -108,7 +115,7 @@ def test_bound_counts_clients_only() -> None:
     before = purgatory.is_full
     purgatory.add(consumer(3, 0))
     assert (before, purgatory.is_full) == (False, True)
-    assert purgatory.sizes() == {"produce": 1, "fetch": 1, "follower_fetch": 1}
+    assert purgatory.sizes() == {"produce": 1, "delete_records": 0, "fetch": 1, "follower_fetch": 1}
 
 
 def test_deadlines_of_completed_requests_do_not_pile_up() -> None:

@@ -14,6 +14,7 @@ from strandline.dump_log.__main__ import main
 from strandline.dump_log.log_reader import read_log, replicas
 from strandline.dump_log.record_reader import read_records
 from strandline.errors import CorruptBatch
+from strandline.log.checkpoint import LogStartCheckpoint
 from strandline.log.partition_folder import PartitionMetadataFile, write_metadata
 from strandline.log.record_batch import parse_header
 from strandline.model import BrokerId, TopicId, TopicPartition
@@ -183,5 +184,21 @@ def test_lines_need_broker_and_topic(missing: str) -> None:
 def test_lines_are_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_replica(tmp_path, {0: batch(0, [b'"\n'])})
     main(lines_of(tmp_path))
-    (line,) = capsys.readouterr().out.splitlines()
+    start, line = capsys.readouterr().out.splitlines()
+    assert json.loads(start) == ["start", 2, 0, 0]
     assert json.loads(line)[5] == '"\n'
+
+
+def test_the_start_of_a_log_is_that_of_the_checkpoint_or_of_the_first_segment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_replica(tmp_path, {4: batch(4, [b"a", b"b"])})
+    for checkpointed, expected in ((None, 4), (2, 4), (5, 5)):
+        if checkpointed is not None:
+            starts = {TopicPartition(topic_id=TOPIC_ID, partition=0): checkpointed}
+            LogStartCheckpoint(tmp_path).write(starts)
+        main(lines_of(tmp_path))
+        history = read_history(capsys.readouterr().out.splitlines(keepends=True))
+        assert history.starts == {(0, BrokerId(2)): expected}
+        main(["--dir", str(tmp_path)])
+        assert f"{folder} log start {expected}" in capsys.readouterr().out

@@ -46,6 +46,11 @@ def fetch(
     }
 
 
+def delete_records(offset: int, *, topic: str = "orders", timeout_ms: int = 1000) -> Message:
+    partitions = [{"index": 0, "offset": offset}]
+    return {"topics": [{"name": topic, "partitions": partitions}], "timeout_ms": timeout_ms}
+
+
 def list_offsets(timestamp: int, *, topic: str = "orders", leader_epoch: int = -1) -> Message:
     partition = {"index": 0, "timestamp": timestamp, "current_leader_epoch": leader_epoch}
     return {

@@ -24,6 +24,7 @@ import uvloop
 from strandline.broker_interface import (
     ConsumerFetchedPartition,
     ConsumerFetchPartition,
+    DeletedRecords,
     ListedOffset,
     MetadataSnapshot,
     PartitionMetadata,
@@ -39,6 +40,7 @@ from strandline.log.record_batch import check_client_batch, read_client_batch
 from strandline.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    TO_HIGH_WATERMARK,
     UNKNOWN_EPOCH_END,
     Acks,
     BrokerId,
@@ -159,6 +161,7 @@ class MemoryBroker:
         self.held_acks: list[Callable[[], None]] | None = None
         """None: acknowledge at once; a list: collect what acknowledges"""
         self.fetches_cancelled = 0
+        self.deletions: list[tuple[str, int, int, int]] = []
         self.failure: Exception | None = None
         self.next_producer_id = 1000
         self._grown = asyncio.Event()
@@ -283,6 +286,24 @@ class MemoryBroker:
             log_start_offset=0,
             records=log.read(request.fetch_offset, min(max_bytes, request.max_bytes)),
         )
+
+    def delete_records(
+        self, topic_name: str, partition: int, offset: int, *, timeout_ms: int
+    ) -> Awaitable[DeletedRecords]:
+        self.deletions.append((topic_name, partition, offset, timeout_ms))
+        done: asyncio.Future[DeletedRecords] = asyncio.get_running_loop().create_future()
+        done.set_result(self._delete(topic_name, partition, offset))
+        return done
+
+    def _delete(self, topic_name: str, partition: int, offset: int) -> DeletedRecords:
+        refusal = self._refusal(topic_name, partition)
+        if refusal:
+            return DeletedRecords(error=refusal)
+        end = self.logs[topic_name, partition].end
+        wanted = end if offset == TO_HIGH_WATERMARK else offset
+        if not 0 <= wanted <= end:
+            return DeletedRecords(error=ErrorCode.OFFSET_OUT_OF_RANGE)
+        return DeletedRecords(error=ErrorCode.NONE, low_watermark=wanted)
 
     def list_offset(
         self, topic_name: str, partition: int, timestamp: int, leader_epoch: LeaderEpoch | None

@@ -33,7 +33,7 @@ EVERY_MESSAGE = [
 # kafka-python loads its own schemas in a way that Python 3.11 calls deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:(open|read)_text is deprecated:DeprecationWarning")
 
-KAFKA_PYTHON_MODULES = ("producer", "consumer", "metadata")
+KAFKA_PYTHON_MODULES = ("producer", "consumer", "metadata", "admin")
 
 
 def encode_with_ours(api_key: int, version: int, direction: str, message: Any) -> bytes:
@@ -178,6 +178,7 @@ def test_the_table_serves_exactly_the_promised_versions() -> None:
         "Metadata": (0, 12),
         "FindCoordinator": (0, 4),
         "ApiVersions": (0, 4),
+        "DeleteRecords": (0, 2),
         "InitProducerId": (0, 4),
         "OffsetForLeaderEpoch": (2, 4),
     }

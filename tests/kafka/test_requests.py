@@ -34,8 +34,8 @@ def test_api_versions_lists_every_api_with_its_range(running: ListenerThread, ve
     ranges = {key["api_key"]: (key["min_version"], key["max_version"])
               for key in response["api_keys"]}  # fmt: skip
     assert ranges == {
-        0: (0, 11), 1: (4, 12), 2: (1, 6), 3: (0, 12), 10: (0, 4), 18: (0, 4), 22: (0, 4),
-        23: (2, 4),
+        0: (0, 11), 1: (4, 12), 2: (1, 6), 3: (0, 12), 10: (0, 4), 18: (0, 4), 21: (0, 2),
+        22: (0, 4), 23: (2, 4),
     }  # fmt: skip
 
 
@@ -210,8 +210,9 @@ TWICE = pytest.mark.parametrize(
         (schemas.FETCH, 12, {"fetch_offset": 0, "partition_max_bytes": 1_000}),
         (schemas.LIST_OFFSETS, 6, {"timestamp": -1}),
         (schemas.OFFSET_FOR_LEADER_EPOCH, 4, {"leader_epoch": 1}),
+        (schemas.DELETE_RECORDS, 2, {"offset": 0}),
     ],
-    ids=["Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch"],
+    ids=["Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DeleteRecords"],
 )
 HEAD = {"acks": -1, "timeout_ms": 1000, "max_wait_ms": 0, "min_bytes": 1, "isolation_level": 0,
         "forgotten_topics": [], "replica_id": -1}  # fmt: skip
@@ -315,6 +316,29 @@ def test_fetch_refuses_followers_and_unknown_sessions(running: ListenerThread) -
     assert session["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert only(unknown)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert only(beyond)["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_delete_records_hands_each_partition_to_the_broker(
+    running: ListenerThread, broker: MemoryBroker, version: int
+) -> None:
+    running.call(lambda: broker.logs["orders", 0].append(make_batch([b"a", b"b"])))
+    asked = (1, -1, 3, -2)
+    with WireClient(running.port) as client:
+        found = [
+            only(client.ask(schemas.DELETE_RECORDS, version, requests.delete_records(offset)))
+            for offset in asked
+        ]
+        unknown = requests.delete_records(0, topic="nowhere", timeout_ms=-5)
+        refused = only(client.ask(schemas.DELETE_RECORDS, version, unknown))
+    out_of_range = (-1, ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert [(each["low_watermark"], each["error_code"]) for each in found] == [
+        (1, 0), (2, 0), out_of_range, out_of_range,
+    ]  # fmt: skip
+    assert refused["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(offset, timeout_ms) for _, _, offset, timeout_ms in broker.deletions] == [
+        *((offset, 1000) for offset in asked), (0, 0),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("version", range(1, 7))

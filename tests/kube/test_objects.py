@@ -231,6 +231,18 @@ def test_a_topic_without_effective_configuration_is_not_usable_yet() -> None:
     assert objects.topic_from_object(topic({"topicId": "x"})) is None
 
 
+def test_a_topic_whose_operator_knew_no_retention_deletes_nothing() -> None:
+    earlier = objects.topic_from_object(topic({"effectiveConfig": EFFECTIVE}))
+    assert earlier is not None
+    assert (earlier.settings.retention_ms, earlier.settings.retention_bytes) == (-1, -1)
+    written = {"retentionMs": 5, "retentionBytes": 6, "segmentMs": 7, "fileDeleteDelayMs": 8}
+    present = objects.topic_from_object(topic({"effectiveConfig": EFFECTIVE | written}))
+    assert present is not None
+    settings = present.settings
+    assert (settings.retention_ms, settings.retention_bytes) == (5, 6)
+    assert (settings.segment_ms, settings.file_delete_delay_ms) == (7, 8)
+
+
 def test_a_topic_is_named_by_its_spec_or_its_object() -> None:
     plain = objects.topic_from_object(topic({"effectiveConfig": EFFECTIVE}))
     assert plain is not None

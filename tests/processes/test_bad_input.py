@@ -223,6 +223,7 @@ def follower_fetch(
         leader_epoch=LeaderEpoch(victim.leader_epoch + leader_ahead),
         last_fetched_epoch=LeaderEpoch(0),
         high_watermark=RECORDS,
+        log_start_offset=0,
     )
     fetch = FollowerFetchReceived(
         request_id=1,

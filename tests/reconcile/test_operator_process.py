@@ -116,6 +116,10 @@ def test_one_topic_brings_up_a_whole_cluster(operator: OperatorProcess) -> None:
         "segmentBytes": 1 << 30,
         "maxMessageBytes": 1_048_588,
         "flushMessages": (1 << 63) - 1,
+        "retentionMs": 604_800_000,
+        "retentionBytes": -1,
+        "segmentMs": 604_800_000,
+        "fileDeleteDelayMs": 60_000,
     }
     operator.wait_for(
         "cluster status", lambda: reason(operator, "default", "bc") == "BrokersNotReady"

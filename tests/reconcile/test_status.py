@@ -25,13 +25,25 @@ def test_min_isr_is_one_less_than_the_replicas_unless_given(
 
 
 def test_a_topics_own_setting_precedes_the_clusters_and_that_kafkas() -> None:
-    shared = cluster(config={"logSegmentBytes": 2_000_000, "logFlushIntervalMessages": 5})
+    shared = cluster(
+        config={
+            "logSegmentBytes": 2_000_000,
+            "logFlushIntervalMessages": 5,
+            "logRetentionMs": -1,
+            "logRollMs": 60_000,
+        }
+    )
     own = effective_config(
-        read_topic(topic(config={"segmentBytes": 1_000_000})), read_cluster(shared)
+        read_topic(topic(config={"segmentBytes": 1_000_000, "segmentMs": 50})),
+        read_cluster(shared),
     )
     assert own == {
         "minInsyncReplicas": 2,
         "segmentBytes": 1_000_000,
         "maxMessageBytes": 1_048_588,
         "flushMessages": 5,
+        "retentionMs": -1,
+        "retentionBytes": -1,
+        "segmentMs": 50,
+        "fileDeleteDelayMs": 60_000,
     }

@@ -24,6 +24,7 @@ def part(number: int, offset: int = 0) -> FetchPartition:
         leader_epoch=LeaderEpoch(0),
         last_fetched_epoch=LeaderEpoch(-1),
         high_watermark=0,
+        log_start_offset=0,
     )
 
 

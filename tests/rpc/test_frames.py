@@ -54,6 +54,7 @@ fetches = st.builds(
             leader_epoch=epochs,
             last_fetched_epoch=epochs,
             high_watermark=int64,
+            log_start_offset=int64,
         ),
         max_size=5,
     ).map(tuple),
@@ -80,6 +81,7 @@ def fetch_of(changed: int, forgotten: int = 0) -> FetchFrame:
         leader_epoch=LeaderEpoch(0),
         last_fetched_epoch=LeaderEpoch(-1),
         high_watermark=0,
+        log_start_offset=0,
     )
     return FetchFrame(
         request_id=1,
@@ -133,7 +135,7 @@ def test_a_fetch_may_not_name_more_partitions_than_the_bound() -> None:
             list(decode(over))
 
 
-@pytest.mark.parametrize("from_the_end", [8, 24, 28], ids=["hw", "offset", "number"])
+@pytest.mark.parametrize("from_the_end", [8, 16, 32, 36], ids=["start", "hw", "offset", "number"])
 def test_a_negative_offset_is_refused(from_the_end: int) -> None:
     message = bytearray(b"".join(encode_fetch(fetch_of(1))))
     message[-from_the_end] |= 0x80

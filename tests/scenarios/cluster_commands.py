@@ -111,12 +111,12 @@ def start(story: Story, *, broker: int, log: str = "kept", begin: int | None = N
 
 
 def hold_persist(story: Story, *, broker: int) -> None:
-    """Make the state file of a broker slow: each later write waits for `persist`."""
+    """Make the disk of a broker slow: each later write of its state or a log start waits."""
     story.world.replication.persist_held[broker] = deque()
 
 
 def persist(story: Story, *, broker: int) -> None:
-    """Finish the oldest write of a slow state file."""
+    """Finish the oldest write of a slow disk."""
     waiting = story.world.replication.persist_held[broker]
     story.step(broker, waiting.popleft())
 

@@ -33,6 +33,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(cluster_commands.start, "start broker=0 log=0"),
         Command(cluster_commands.hold_persist, "hold_persist broker=0"),
         Command(cluster_commands.persist, "persist broker=0"),
+        Command(replication_commands.retention, "retention broker=0 offset=2"),
         Command(cluster_commands.lose_disk, "lose_disk broker=0"),
     ),
     "Brokers among themselves": (
@@ -47,6 +48,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     ),
     "Clients": (
         Command(replication_commands.produce, "produce broker=0 records=a,b acks=1"),
+        Command(replication_commands.delete_records, "delete_records broker=0 offset=2"),
         Command(replication_commands.wait, "wait broker=0 seen=1"),
         Command(replication_commands.hang_up, "hang_up broker=0 request=105"),
         Command(inspection.consume, "consume broker=0 offset=3"),

@@ -7,11 +7,13 @@ from enum import Enum
 
 from strandline.core.events import (
     DelayedFetchReceived,
+    DeleteRecordsReceived,
     FetchPartition,
     FollowerFetchReceived,
     ProduceReceived,
     RecordsHandle,
     RequestCancelled,
+    RetentionReached,
     SequenceCheck,
 )
 from strandline.errors import ErrorCode
@@ -28,6 +30,7 @@ ANY_FETCH = FetchPartition(
     leader_epoch=LeaderEpoch(0),
     last_fetched_epoch=LeaderEpoch(0),
     high_watermark=-1,
+    log_start_offset=0,
 )
 
 
@@ -137,6 +140,19 @@ def produce(
         sequence=sequence,
     )
     story.step(broker, event)
+
+
+def delete_records(story: Story, *, broker: int, offset: int, timeout_ms: int = 30_000) -> None:
+    """Ask a broker to delete the records below an offset; -1 means all that consumers see."""
+    event = DeleteRecordsReceived(
+        request_id=story.next_id(), tp=tp(), offset=offset, timeout_ms=timeout_ms
+    )
+    story.step(broker, event)
+
+
+def retention(story: Story, *, broker: int, offset: int) -> None:
+    """Let a broker find that retention keeps no segment below an offset."""
+    story.step(broker, RetentionReached(tp=tp(), offset=offset))
 
 
 def wait(story: Story, *, broker: int, seen: int, max_wait_ms: int = 500) -> None:

@@ -73,6 +73,8 @@ def wanted(each: FetchPartition) -> str:
         f"fetch_offset={each.fetch_offset} leader_epoch={each.leader_epoch}",
         f"last_fetched_epoch={each.last_fetched_epoch}",
     ]
+    if each.log_start_offset > 0:
+        parts.append(f"log_start={each.log_start_offset}")
     return " ".join(parts)
 
 
@@ -84,6 +86,8 @@ def read(each: LogReadInfo) -> str:
         what = f"diverging={value(each.diverging)}"
     else:
         what = f"hw={each.high_watermark} records=[{each.from_offset}, {each.up_to_offset})"
+        if each.log_start_offset > 0:
+            what += f" log_start={each.log_start_offset}"
     return " ".join([*partition_of(each), what])
 
 
@@ -91,7 +95,9 @@ def picture(broker: int, view: PartitionView) -> str:
     """Return a replica as a line."""
     parts = [
         f"{broker}: {view.role.value} leader_epoch={view.leader_epoch}",
-        f"partition_epoch={view.partition_epoch} hw={view.high_watermark}",
+        f"partition_epoch={view.partition_epoch}",
+        *([f"log_start={view.log_start_offset}"] if view.log_start_offset else []),
+        f"hw={view.high_watermark}",
         f"leo={view.log_end_offset} epochs={value(view.epochs)}",
     ]
     if view.followers:

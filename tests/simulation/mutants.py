@@ -29,6 +29,7 @@ from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect, LogReadInfo, PersistState
 from strandline.core.events import AlterPartitionResponseReceived
 from strandline.core.fetchers import Fetcher, OutstandingFetch
+from strandline.core.follower import FollowerReplica
 from strandline.core.high_watermark import next_high_watermark
 from strandline.core.isr import PendingShrink, Stable
 from strandline.core.isr_proposer import IsrProposer
@@ -453,7 +454,16 @@ NOTICES_FIRST = Mutant(
     Invariant.WATERMARK_WITHIN_LOG,
 )
 
+FOLLOWER_DECIDES_LOG_START = Mutant(
+    "a follower that decides where its log begins",
+    FollowerReplica,
+    "_follow_start",
+    lambda self, _: self.log.advance_start(self.log.high_watermark, reason="leader"),
+    Invariant.LOG_START_IS_COMMITTED,
+)
+
 FOUND_BY_SEARCH = (
+    FOLLOWER_DECIDES_LOG_START,
     NOTICES_FIRST,
     WATERMARK_OVER_COMMITTED_ISR,
     WRITE_WITHOUT_VERSION,

@@ -6,8 +6,9 @@ fail these tests; a test with an operator of its own says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.support import strandline_objects as objects
@@ -95,9 +96,13 @@ class BrokerGroup:
         min_insync_replicas: int = 2,
         flush_messages: int = NEVER_FLUSHED,
         assignments: Sequence[Sequence[int]] = (),
+        config: Mapping[str, int] = MappingProxyType({}),
         **spec: Any,
     ) -> str:
-        """Create a topic and its Partitions as the operator would; return the topic id."""
+        """Create a topic and its Partitions as the operator would; return the topic id.
+
+        config is added to its effective configuration.
+        """
         plane, namespace = self.control_plane, self.namespace
         plane.apply(objects.topic(namespace, name, partitions=partitions, **spec))
         topic_id = self.topic_id(name)
@@ -106,6 +111,7 @@ class BrokerGroup:
             "segmentBytes": 1 << 20,
             "maxMessageBytes": 1_048_588,
             "flushMessages": flush_messages,
+            **config,
         }
         objects.patch_status(
             plane,

@@ -111,6 +111,7 @@ class BrokerConfig:
     def check(self) -> None:
         """Refuse combinations of settings that cannot work; the ConfigError names both keys."""
         self.timing.check()
+        self.topic_defaults.check()
         fetch_wait = ("replica.fetch.wait.max.ms", self.replication.fetch_wait_max_ms)
         lag_time = ("replica.lag.time.max.ms", self.timing.replica_lag_time_max_ms)
         fetch_timeout = ("replica.socket.timeout.ms", self.replication.fetch_timeout_ms)

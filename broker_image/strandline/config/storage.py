@@ -49,6 +49,12 @@ class StorageConfig:
     index_size_max_bytes: int = integer("log.index.size.max.bytes", 10 << 20, (1024, 1 << 30))
     """A full index rolls its segment. Kafka's key and default."""
 
+    retention_check_interval_ms: int = integer(
+        "log.retention.check.interval.ms", 300_000, (100, 86_400_000)
+    )
+    """How often a broker looks for segments that are past their topic's retention, and closes those
+    that are past segment.ms. Kafka's key and default."""
+
     open_segments_max: int = integer("log.open.segments.max", 512, (10, 1 << 20))
     """Sealed segments that all logs together keep open, each with its index; beyond them the
     least recently read one is closed."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from strandline.model import TopicSettings
+from strandline.errors import ConfigError
+from strandline.model import UNLIMITED, TopicSettings
 
 from .declaration import INT64_MAX, integer
+
+DAYS_7_MS: Final = 604_800_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +27,40 @@ class TopicDefaults:
     """Records after which a log is fsynced; 1 means before each acknowledgement. Kafka's key
     and default: durability comes from replicas."""
 
+    retention_ms: int = integer("log.retention.ms", DAYS_7_MS, (UNLIMITED, INT64_MAX))
+    """Age at which a sealed segment is deleted; -1 for never. Kafka's key and default."""
+
+    retention_bytes: int = integer("log.retention.bytes", UNLIMITED, (UNLIMITED, INT64_MAX))
+    """Size of a partition's log beyond which its oldest segments are deleted; -1 for any size.
+    Kafka's key and default. Below the segment's size it is refused: the newest segment alone is
+    larger, so the setting would not keep what it promises."""
+
+    roll_ms: int = integer("log.roll.ms", DAYS_7_MS, (1, INT64_MAX))
+    """Age of its first record at which a segment is closed, so that an idle topic's records come
+    of age too. Kafka's key and default."""
+
+    file_delete_delay_ms: int = integer("log.segment.delete.delay.ms", 60_000, (0, DAYS_7_MS))
+    """How long the file of a deleted segment stays, so that reads in progress end well. Kafka's
+    key and default."""
+
+    def check(self) -> None:
+        """Refuse a retention that cannot be kept; the ConfigError names both keys."""
+        if self.retention_bytes != UNLIMITED and self.retention_bytes < self.segment_bytes:
+            raise ConfigError(
+                f"log.retention.bytes ({self.retention_bytes}) must be {UNLIMITED}, or at least "
+                f"log.segment.bytes ({self.segment_bytes})"
+            )
+
     def settings(self) -> TopicSettings:
         """Return the defaults in the form that travels with LeaderAndIsr."""
         return TopicSettings(
             max_message_bytes=self.message_max_bytes,
             segment_bytes=self.segment_bytes,
             flush_messages=self.flush_interval_messages,
+            retention_ms=self.retention_ms,
+            retention_bytes=self.retention_bytes,
+            segment_ms=self.roll_ms,
+            file_delete_delay_ms=self.file_delete_delay_ms,
         )
 
 

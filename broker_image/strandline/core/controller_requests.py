@@ -194,6 +194,7 @@ class ControllerRequests:
             if isinstance(partition.role, LeaderReplica):
                 effects += partition.role.propose_joiner(now_ms)
                 effects += partition.role.advance_high_watermark(now_ms)
+                effects += partition.role.advance_low_watermark()
         return effects
 
 

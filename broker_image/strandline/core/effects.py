@@ -96,6 +96,25 @@ class RestartLogAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PersistLogStart:
+    """Begin a log at a later offset, and fsync the checkpoint that says so; no record goes yet.
+
+    The file is written off the loop; then `LogStartPersisted`.
+    """
+
+    tp: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteSegmentsBelow:
+    """Delete the sealed segments that end at or below an offset, which the checkpoint holds."""
+
+    tp: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteEpochCheckpoint:
     """Replace the leader epoch checkpoint; it may lag: batches carry epochs (ADR 0011)."""
 
@@ -129,6 +148,16 @@ class ReplyProduce:
     error: ErrorCode
     base_offset: int = -1
     log_start_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyDeleteRecords:
+    """Respond to a deletion; low_watermark is the least log start of the live replicas."""
+
+    request_id: int
+    tp: TopicPartition
+    error: ErrorCode
+    low_watermark: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,10 +246,13 @@ Effect = (
     | AppendAsFollower
     | TruncateTo
     | RestartLogAt
+    | PersistLogStart
+    | DeleteSegmentsBelow
     | WriteEpochCheckpoint
     | WriteHighWatermarkCheckpoint
     | DeleteReplica
     | ReplyProduce
+    | ReplyDeleteRecords
     | CompleteFetch
     | ReplyFetch
     | SendFetch

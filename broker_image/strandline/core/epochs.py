@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 
 from strandline.errors import InvariantViolation
@@ -73,6 +74,18 @@ class EpochCache:
         changed = len(kept) != len(self._entries)
         self._entries = kept
         return changed
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Let the epoch at an offset begin there, drop those before it; tell whether any changed.
+
+        Source:  Kafka 3.9 LeaderEpochFileCache.truncateFromStart
+        """
+        count = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        if count == 0 or (count == 1 and self._entries[0].start_offset == start_offset):
+            return False
+        first = replace(self._entries[count - 1], start_offset=start_offset)
+        self._entries = [first, *self._entries[count:]]
+        return True
 
     def end_offset_for(self, asked: LeaderEpoch, log_end_offset: int) -> EpochEndOffset:
         """Return the greatest epoch not above `asked` and where it ends.

@@ -74,6 +74,22 @@ class StatePersisted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogStartPersisted:
+    """The log start checkpoint is on disk with this offset, as a `PersistLogStart` asked."""
+
+    tp: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionReached:
+    """Retention keeps nothing below an offset, the base of a segment; the leader alone obeys."""
+
+    tp: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBrokersChanged:
     """The controller announced the live brokers (not fenced, not shutting down), with epochs."""
 
@@ -112,6 +128,19 @@ class DelayedFetchReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRecordsReceived:
+    """A client wants the records below an offset deleted; TO_HIGH_WATERMARK means all it can read.
+
+    The response waits until every live replica's log begins there.
+    """
+
+    request_id: int
+    tp: TopicPartition
+    offset: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCancelled:
     """The client behind a waiting request is gone; there will be no response."""
 
@@ -124,7 +153,8 @@ class FetchPartition:
 
     last_fetched_epoch is the epoch of the follower's last batch or epoch entry,
     NO_EPOCH for an empty log. high_watermark is the one the follower knows, so that a leader
-    need not remember which one it sent, nor guess whether it arrived (KIP-1166).
+    need not remember which one it sent, nor guess whether it arrived (KIP-1166). log_start_offset
+    is the follower's log start that is on its disk.
     """
 
     tp: TopicPartition
@@ -132,6 +162,7 @@ class FetchPartition:
     leader_epoch: LeaderEpoch
     last_fetched_epoch: LeaderEpoch
     high_watermark: int
+    log_start_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +246,9 @@ ControlEvent = (
 )
 """Events that change roles, or which followers count."""
 
+LogStartEvent = DeleteRecordsReceived | RetentionReached | LogStartPersisted
+"""Events that move the start of a log."""
+
 Event = (
     FollowerFetchReceived
     | FetchResponseReceived
@@ -223,5 +257,6 @@ Event = (
     | Ticked
     | FetchFailed
     | RequestCancelled
+    | LogStartEvent
     | ControlEvent
 )

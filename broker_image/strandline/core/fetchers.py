@@ -62,6 +62,11 @@ class Fetcher:
         self.not_yet_fetched.pop(tp, None)
         self.delayed.pop(tp, None)
 
+    def refetch(self, tp: TopicPartition) -> None:
+        """Fetch a partition anew unless it waits after a refusal."""
+        if tp not in self.delayed:
+            self.not_yet_fetched[tp] = None
+
     def delay(self, tp: TopicPartition, until_ms: int) -> None:
         """Let a partition wait while the others are fetched."""
         self.delayed[tp] = until_ms
@@ -174,7 +179,7 @@ class Fetchers:
             replica = fetcher.fetch_order.get(fetched.tp)
             # A response under an earlier leadership or to another log end does not fit the present
             # log (KAFKA-7786, KAFKA-18723).
-            if replica is None or requested is None or requested != replica.fetch():
+            if replica is None or requested is None or not replica.expects(requested):
                 continue
             effects += replica.on_fetched(fetched, now_ms=now_ms, settings=self._context.settings)
             if replica.fenced:
@@ -185,6 +190,12 @@ class Fetchers:
             if fetched.batches:
                 fetcher.send_to_back(fetched.tp)
         return effects
+
+    def refetch(self, tp: TopicPartition) -> None:
+        """Tell a partition's leader of the log start that is on disk now, also in mid-wait."""
+        leader = self._leader_of.get(tp)
+        if leader is not None:
+            self._by_leader[leader].refetch(tp)
 
     def on_fetch_failed(self, leader: BrokerId, request_id: int, now_ms: int) -> None:
         """Pause a leader's partitions if the failed fetch is the outstanding one."""

@@ -12,7 +12,7 @@ sent, and cuts what the leader never had.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strandline.errors import ErrorCode
 from strandline.model import BatchSpan, BrokerId, EpochEndOffset, LeaderEpoch, PartitionState
@@ -57,7 +57,12 @@ class FollowerReplica:
             leader_epoch=self.leader_epoch,
             last_fetched_epoch=self.log.epochs.newest,
             high_watermark=self.log.high_watermark,
+            log_start_offset=self.log.durable_start_offset,
         )
+
+    def expects(self, requested: FetchPartition) -> bool:
+        """Tell whether the response to a fetch still fits this leadership and this log."""
+        return replace(self.fetch(), log_start_offset=requested.log_start_offset) == requested
 
     def adopt(self, state: PartitionState) -> None:
         """Take a later committed state of the leadership that is followed."""
@@ -73,13 +78,14 @@ class FollowerReplica:
             case ErrorCode.NONE if response.diverging is not None:
                 # The high watermark of a diverging response belongs to another history
                 # (KAFKA-14704): the follower ignores it.
-                effects = self._truncate(response.diverging)
+                effects = self._truncate(response.diverging, response.log_start_offset)
                 settled = bool(effects)
             case ErrorCode.NONE:
                 effects = self._append(response)
                 settled = bool(effects) or not response.batches
                 if settled:
                     self.log.follow_high_watermark(response.high_watermark)
+                    effects += self._follow_start(response.log_start_offset)
             case ErrorCode.OFFSET_OUT_OF_RANGE:
                 effects = self._restart(response.log_start_offset)
                 settled = bool(effects)
@@ -95,15 +101,37 @@ class FollowerReplica:
             self.delayed_until_ms = now_ms + settings.backoff_ms(self.refusals)
         return effects
 
+    def _follow_start(self, leaders: int) -> list[Effect]:
+        """Begin where the leader's log begins, but never above the own high watermark."""
+        if leaders <= self.log.high_watermark:
+            return self.log.advance_start(leaders, reason="leader")
+        return []
+
     def _append(self, response: FetchedPartition) -> list[Effect]:
+        begun_lower = self._begin_at_batch(response)
         accepted = self._acceptable(response.batches)
         if not accepted:
-            return []
+            return begun_lower
         # Epochs before records: no leader could compare a record without an epoch.
         return [
+            *begun_lower,
             *self.log.append_batches(accepted),
             AppendAsFollower(tp=self.log.tp, records=response.records, batch_count=len(accepted)),
         ]
+
+    def _begin_at_batch(self, response: FetchedPartition) -> list[Effect]:
+        """Begin anew with a batch that the own end lies in: the leader's log starts there.
+
+        What this log holds, if anything, the leader has deleted.
+
+        Source:  KAFKA-6975: DeleteRecords may leave a log start in the middle of a batch
+        """
+        batches, end = response.batches, self.log.log_end_offset
+        keeps_nothing = self.log.log_start_offset == end or end <= response.log_start_offset
+        if batches and batches[0].base_offset < end < batches[0].next_offset and keeps_nothing:
+            base_offset, epoch = batches[0].base_offset, self.leader_epoch
+            return self.log.restart_at(base_offset, leader_epoch=epoch, reason="out_of_range")
+        return []
 
     def _acceptable(self, batches: tuple[BatchSpan, ...]) -> list[BatchSpan]:
         """Return the leading batches that continue this log under an epoch we know of.
@@ -122,10 +150,16 @@ class FollowerReplica:
             next_offset, newest = batch.next_offset, batch.leader_epoch
         return accepted
 
-    def _truncate(self, diverging: EpochEndOffset) -> list[Effect]:
-        end = self.log.log_end_offset
+    def _truncate(self, diverging: EpochEndOffset, leaders_start: int) -> list[Effect]:
+        """Keep what both histories share; that is nothing if they part where the leader's begins.
+
+        The leader no longer knows the epochs below its log start, nor that this offset may lie
+        within a batch; what it deleted there, this follower may drop too.
+        """
+        end, epoch = self.log.log_end_offset, self.leader_epoch
+        if leaders_start > 0 and diverging.end_offset <= leaders_start:
+            return self.log.restart_at(leaders_start, leader_epoch=epoch, reason="diverging_epoch")
         offset = choose_truncation(diverging, self.log.epochs, log_end_offset=end)
-        epoch = self.leader_epoch
         return self.log.truncate_to(offset, leader_epoch=epoch, reason="diverging_epoch")
 
     def _restart(self, leaders_start: int) -> list[Effect]:

@@ -103,14 +103,16 @@ class FollowerFetches:
 
 
 def _reply(delayed: DelayedFollowerFetch, reads: Sequence[LogReadInfo]) -> ReplyFetch:
-    """Respond with the news: records, refusals, and high watermarks the follower lacks.
+    """Respond with the news: records, refusals, high watermarks and log starts the follower lacks.
 
     Shape:   reads[i] was read for delayed.partitions[i]
     """
     news = tuple(
         read
         for fetch, read in zip(delayed.partitions, reads, strict=True)
-        if _is_urgent(read) or read.high_watermark != fetch.high_watermark
+        if _is_urgent(read)
+        or read.high_watermark != fetch.high_watermark
+        or read.log_start_offset > fetch.log_start_offset
     )
     return ReplyFetch(request_id=delayed.request_id, follower=delayed.follower, partitions=news)
 
@@ -134,7 +136,12 @@ def _count(
     if read.error is not ErrorCode.NONE or read.diverging is not None:
         # A fetch outside our history is not progress (KAFKA-8400).
         return read, []
-    effects = leader.record_fetch(follower, fetch_offset=fetch.fetch_offset, now_ms=now_ms)
+    effects = leader.record_fetch(
+        follower,
+        fetch_offset=fetch.fetch_offset,
+        log_start_offset=fetch.log_start_offset,
+        now_ms=now_ms,
+    )
     if read.high_watermark != leader.log.high_watermark:
         read = read_for_follower(leader, fetch)
     return read, effects

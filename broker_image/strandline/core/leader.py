@@ -21,7 +21,7 @@ from .high_watermark import counted_end_offsets, next_high_watermark
 from .isr import Stable
 from .isr_proposer import IsrProposer
 from .local_log import LocalLog
-from .notices import BecameLeader, HighWatermarkAdvanced, IsrChanged
+from .notices import BecameLeader, HighWatermarkAdvanced, IsrChanged, LowWatermarkAdvanced
 from .progress import FollowerProgress, out_of_sync, reset_progress, stale_incarnations
 
 
@@ -30,7 +30,7 @@ class LeaderReplica:
     """The leading replica of a partition during one leader epoch.
 
     followers maps every remote assigned broker; epoch_start_offset is the log end at
-    the moment this leadership began.
+    the moment this leadership began; low_watermark is the last one taken.
     """
 
     log: LocalLog
@@ -38,6 +38,7 @@ class LeaderReplica:
     proposer: IsrProposer
     epoch_start_offset: int
     followers: dict[BrokerId, FollowerProgress]
+    low_watermark: int = 0
 
     @property
     def state(self) -> PartitionState:
@@ -96,6 +97,25 @@ class LeaderReplica:
         self.log.raise_high_watermark(high_watermark)
         return [HighWatermarkAdvanced(tp=self.log.tp, high_watermark=high_watermark)]
 
+    def advance_low_watermark(self) -> list[Effect]:
+        """Take the least log start that live replicas have on disk; return news of a rise.
+
+        A live follower that has not fetched yet holds the low watermark back. It may fall: a
+        broker that was away comes back with an earlier log start.
+
+        Source:  Kafka 3.9 Partition.lowWatermarkIfLeader
+        """
+        before = self.low_watermark
+        starts = (
+            progress.log_start_offset
+            for broker_id, progress in self.followers.items()
+            if self.context.live.epoch_of(broker_id) is not None
+        )
+        self.low_watermark = max(0, min((self.log.durable_start_offset, *starts)))
+        if self.low_watermark <= before:
+            return []
+        return [LowWatermarkAdvanced(tp=self.log.tp, low_watermark=self.low_watermark)]
+
     def admit(
         self, follower: BrokerId, *, broker_epoch: BrokerEpoch, clean_since_epoch: BrokerEpoch
     ) -> bool:
@@ -117,12 +137,18 @@ class LeaderReplica:
             )
         return True
 
-    def record_fetch(self, follower: BrokerId, *, fetch_offset: int, now_ms: int) -> list[Effect]:
+    def record_fetch(
+        self, follower: BrokerId, *, fetch_offset: int, log_start_offset: int, now_ms: int
+    ) -> list[Effect]:
         """Count an admitted fetch whose offset belongs to our history."""
         progress = self.followers[follower]
         moved = progress.log_end_offset != fetch_offset
+        start_moved = progress.log_start_offset != log_start_offset
         progress.record_fetch(
-            fetch_offset=fetch_offset, leader_end=self.log.log_end_offset, now_ms=now_ms
+            fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
+            leader_end=self.log.log_end_offset,
+            now_ms=now_ms,
         )
         entry = self.proposer.entry_of(follower)
         effects: list[Effect] = []
@@ -131,6 +157,8 @@ class LeaderReplica:
             effects = self.proposer.propose_leavers(leavers, now_ms) + self.propose_joiner(now_ms)
         if moved:
             effects += self.advance_high_watermark(now_ms)
+        if start_moved:
+            effects += self.advance_low_watermark()
         return effects
 
     def check_isr(self, now_ms: int) -> list[Effect]:

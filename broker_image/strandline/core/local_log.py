@@ -1,8 +1,8 @@
 """What the core knows of a log on this broker: offsets and epochs, never bytes.
 
-Changed by its own methods alone. The partition's present role calls those that move offsets;
-`ControllerRequests` hands over settings. A method returns the commands that make the disk follow,
-in performing order. The role adds the command that appends: the role knows the request.
+Changed by its own methods alone. The partition's present role and `LogStarts` call those that
+move offsets; `ControllerRequests` hands over settings. A method returns the commands that make the
+disk follow, in performing order. The role adds the command that appends, as it knows the request.
 Invariant: 0 <= log_start_offset <= high_watermark <= log_end_offset.
 """
 
@@ -20,15 +20,23 @@ from strandline.model import (
     TopicSettings,
 )
 
-from .effects import Effect, RestartLogAt, TruncateTo, WriteEpochCheckpoint
+from .effects import (
+    DeleteSegmentsBelow,
+    Effect,
+    PersistLogStart,
+    RestartLogAt,
+    TruncateTo,
+    WriteEpochCheckpoint,
+)
 from .epochs import EpochCache
-from .notices import Truncated
+from .notices import LogStartAdvanced, Truncated
 
 
 class LocalLog:
     """Offsets and epochs of one replica."""
 
     __slots__ = (
+        "_durable_start_offset",
         "_high_watermark",
         "_log_end_offset",
         "_log_start_offset",
@@ -53,7 +61,7 @@ class LocalLog:
         self.topic_name = topic_name
         self.epochs = EpochCache(epochs)
         self._settings = settings
-        self._log_start_offset = log_start_offset
+        self._log_start_offset = self._durable_start_offset = log_start_offset
         self._log_end_offset = log_end_offset
         self._high_watermark = high_watermark
         self._check()
@@ -81,6 +89,11 @@ class LocalLog:
     def log_start_offset(self) -> int:
         """The first offset that is still kept."""
         return self._log_start_offset
+
+    @property
+    def durable_start_offset(self) -> int:
+        """The log start that a restart finds at least; it follows log_start_offset."""
+        return self._durable_start_offset
 
     @property
     def log_end_offset(self) -> int:
@@ -137,16 +150,44 @@ class LocalLog:
         self._high_watermark = max(self._log_start_offset, min(leaders, self._log_end_offset))
         self._check()
 
+    def advance_start(self, offset: int, *, reason: str) -> list[Effect]:
+        """Begin at a later offset at or below the high watermark: readers see none below it."""
+        if offset <= self._log_start_offset:
+            return []
+        moved = LogStartAdvanced(
+            tp=self.tp,
+            topic_name=self.topic_name,
+            from_offset=self._log_start_offset,
+            to_offset=offset,
+            reason=reason,
+        )
+        self._log_start_offset = offset
+        self._check()
+        effects: list[Effect] = [PersistLogStart(tp=self.tp, offset=offset)]
+        if self.epochs.truncate_from_start(offset):
+            effects.append(WriteEpochCheckpoint(tp=self.tp, epochs=self.epochs.entries))
+        return [*effects, moved]
+
+    def on_start_persisted(self, offset: int) -> list[Effect]:
+        """Delete what lies below a start that is on disk; a restart may have begun lower since."""
+        durable = min(offset, self._log_start_offset)
+        if durable <= self._durable_start_offset:
+            return []
+        self._durable_start_offset = durable
+        return [DeleteSegmentsBelow(tp=self.tp, offset=durable)]
+
     def truncate_to(self, offset: int, *, leader_epoch: LeaderEpoch, reason: str) -> list[Effect]:
         """Keep offsets below `offset`; return nothing if neither log nor epochs changed.
 
         The log is cut before the epochs are written: loading cuts epochs beyond the log end, but
         would not notice records without their epoch.
         """
-        if offset < self._log_start_offset:
+        end = self._log_end_offset
+        if offset < self._log_start_offset or 0 < offset == self._log_start_offset < end:
+            # Nothing is kept; a batch may lie on both sides of the log start.
             return self.restart_at(offset, leader_epoch=leader_epoch, reason=reason)
         effects: list[Effect] = []
-        end, kept = self._log_end_offset, min(offset, self._log_end_offset)
+        kept = min(offset, end)
         below = max(0, self._high_watermark - kept)
         self._log_end_offset, self._high_watermark = kept, min(self._high_watermark, kept)
         if kept < end:
@@ -171,6 +212,7 @@ class LocalLog:
             below = max(0, self._high_watermark - offset)
             effects.append(self._truncated(end, start, below, leader_epoch, reason))
         self._log_start_offset = self._high_watermark = self._log_end_offset = offset
+        self._durable_start_offset = offset
         self._check()
         return effects
 

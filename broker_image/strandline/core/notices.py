@@ -64,6 +64,25 @@ class HighWatermarkAdvanced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogStartAdvanced:
+    """A log begins at a later offset; reason is retention, delete_records or leader."""
+
+    tp: TopicPartition
+    topic_name: str
+    from_offset: int
+    to_offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowWatermarkAdvanced:
+    """The logs of all live replicas begin at or above low_watermark; the leader reports it."""
+
+    tp: TopicPartition
+    low_watermark: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Truncated:
     """A replica removed records; below_high_watermark > 0 means that some were committed."""
 
@@ -86,7 +105,7 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestExpired:
-    """A waiting request reached its deadline; operation is produce, fetch or follower_fetch."""
+    """A waiting request reached its deadline; operation is one of `purgatory.Operation`."""
 
     operation: str
 
@@ -117,6 +136,8 @@ Notice = (
     | IsrChanged
     | IsrProposalRefused
     | HighWatermarkAdvanced
+    | LogStartAdvanced
+    | LowWatermarkAdvanced
     | Truncated
     | Fenced
     | RequestExpired

@@ -29,6 +29,7 @@ class FollowerProgress:
     broker_epoch: BrokerEpoch = _NO_BROKER_EPOCH
     clean_since_epoch: BrokerEpoch = _NO_BROKER_EPOCH
     log_end_offset: int = UNKNOWN_END
+    log_start_offset: int = UNKNOWN_END
     last_fetch_ms: int | None = None
     last_fetch_leader_end: int = UNKNOWN_END
     last_caught_up_ms: int | None = None
@@ -38,7 +39,9 @@ class FollowerProgress:
         since, present = self.clean_since_epoch, self.broker_epoch
         return covers(entry, clean_since_epoch=since, broker_epoch=present)
 
-    def record_fetch(self, *, fetch_offset: int, leader_end: int, now_ms: int) -> None:
+    def record_fetch(
+        self, *, fetch_offset: int, log_start_offset: int, leader_end: int, now_ms: int
+    ) -> None:
         """Note a fetch that was accepted.
 
         A follower that reaches what the leader had at the previous fetch was caught up at
@@ -53,6 +56,7 @@ class FollowerProgress:
         elif self.last_fetch_ms is not None and fetch_offset >= self.last_fetch_leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self.last_fetch_ms)
         self.log_end_offset = fetch_offset
+        self.log_start_offset = log_start_offset
         self.last_fetch_leader_end = max(leader_end, self.last_fetch_leader_end)
         self.last_fetch_ms = now_ms
 

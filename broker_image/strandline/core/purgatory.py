@@ -10,14 +10,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeVar, assert_never
+from typing import Literal, TypeVar, assert_never, get_args
 
 from strandline.errors import InvariantViolation
 from strandline.model import BrokerEpoch, BrokerId, TopicPartition
 
 from .events import FetchPartition
 
-Operation = Literal["produce", "fetch", "follower_fetch"]
+Operation = Literal["produce", "delete_records", "fetch", "follower_fetch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,6 +31,18 @@ class DelayedProduce:
     deadline_ms: int
 
     operation: Literal["produce"] = "produce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DelayedDeleteRecords:
+    """A deletion; a low watermark at offset completes it."""
+
+    request_id: int
+    tp: TopicPartition
+    offset: int
+    deadline_ms: int
+
+    operation: Literal["delete_records"] = "delete_records"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,8 +70,8 @@ class DelayedFollowerFetch:
     operation: Literal["follower_fetch"] = "follower_fetch"
 
 
-DelayedOperation = DelayedProduce | DelayedFetch | DelayedFollowerFetch
-Waiter = TypeVar("Waiter", DelayedProduce, DelayedFetch, DelayedFollowerFetch)
+DelayedOperation = DelayedProduce | DelayedDeleteRecords | DelayedFetch | DelayedFollowerFetch
+Waiter = TypeVar("Waiter", DelayedProduce, DelayedDeleteRecords, DelayedFetch, DelayedFollowerFetch)
 Index = TypeVar("Index")
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -81,6 +93,7 @@ class Purgatory:
         self._waiting: dict[DelayedOperation, None] = {}
         self._by_request: dict[int, dict[DelayedOperation, None]] = {}
         self._produce: dict[TopicPartition, dict[DelayedProduce, None]] = {}
+        self._deletions: dict[TopicPartition, dict[DelayedDeleteRecords, None]] = {}
         self._fetch: dict[TopicPartition, dict[DelayedFetch, int]] = {}
         self._follower: dict[BrokerId, DelayedFollowerFetch] = {}
         self._deadlines: list[tuple[int, int, DelayedOperation]] = []
@@ -100,7 +113,7 @@ class Purgatory:
 
     def sizes(self) -> dict[Operation, int]:
         """Return how many requests wait, by operation."""
-        sizes: dict[Operation, int] = {"produce": 0, "fetch": 0, "follower_fetch": 0}
+        sizes: dict[Operation, int] = dict.fromkeys(get_args(Operation), 0)
         for waiting in self._waiting:
             sizes[waiting.operation] += 1
         return sizes
@@ -114,6 +127,8 @@ class Purgatory:
         match delayed:
             case DelayedProduce():
                 self._produce.setdefault(delayed.tp, {})[delayed] = None
+            case DelayedDeleteRecords():
+                self._deletions.setdefault(delayed.tp, {})[delayed] = None
             case DelayedFetch():
                 for tp, seen in delayed.watches:
                     self._fetch.setdefault(tp, {})[delayed] = seen
@@ -136,6 +151,17 @@ class Purgatory:
     def take_all_produce(self, tp: TopicPartition) -> list[DelayedProduce]:
         """Take all appends of a partition: this broker leads it no longer."""
         return self._take(self._produce.get(tp, {}))
+
+    def take_deletions(
+        self, tp: TopicPartition, *, low_watermark: int
+    ) -> list[DelayedDeleteRecords]:
+        """Take the deletions of a partition that a low watermark completes."""
+        waiting = self._deletions.get(tp, {})
+        return self._take(each for each in waiting if each.offset <= low_watermark)
+
+    def take_all_deletions(self, tp: TopicPartition) -> list[DelayedDeleteRecords]:
+        """Take all deletions of a partition: this broker leads it no longer."""
+        return self._take(self._deletions.get(tp, {}))
 
     def take_fetches(self, tp: TopicPartition, *, high_watermark: int) -> list[DelayedFetch]:
         """Take the consumers that have not seen a partition's records below its HW."""
@@ -188,6 +214,8 @@ class Purgatory:
         match delayed:
             case DelayedProduce():
                 _discard(self._produce, delayed.tp, delayed)
+            case DelayedDeleteRecords():
+                _discard(self._deletions, delayed.tp, delayed)
             case DelayedFetch():
                 for tp, _ in delayed.watches:
                     _discard(self._fetch, tp, delayed)

@@ -20,6 +20,7 @@ from .events import (
     AlterPartitionResponseReceived,
     ControlEvent,
     DelayedFetchReceived,
+    DeleteRecordsReceived,
     Event,
     FetchFailed,
     FetchResponseReceived,
@@ -27,9 +28,11 @@ from .events import (
     LeaderAndIsrReceived,
     LiveBrokersChanged,
     LogDirectoryLost,
+    LogStartPersisted,
     ProduceReceived,
     ReplicaLoaded,
     RequestCancelled,
+    RetentionReached,
     StatePersisted,
     StopReplicaReceived,
     Ticked,
@@ -38,6 +41,7 @@ from .fetchers import Fetchers
 from .follower_fetches import FollowerFetches
 from .leader import LeaderReplica
 from .live_brokers import LiveBrokers
+from .log_starts import LogStarts
 from .partition import Failed
 from .purgatory import Operation, Purgatory
 from .reads import ConsumerReads
@@ -78,7 +82,10 @@ class Replicas:
         self._partitions = self._controller_requests.partitions
         self._purgatory = Purgatory(requests_max=settings.purgatory_requests_max)
         self._follower_fetches = FollowerFetches(self._partitions, self._purgatory)
-        self._requests = Requests(self._partitions, self._purgatory, self._follower_fetches)
+        self._log_starts = LogStarts(self._partitions, self._purgatory, self._fetchers)
+        self._requests = Requests(
+            self._partitions, self._purgatory, self._follower_fetches, self._log_starts
+        )
         self.consumer_reads = ConsumerReads(self._partitions)
         self._now_ms: int | None = None
         self._isr_check_period_ms = max(1, settings.replica_lag_time_max_ms // 2)
@@ -131,6 +138,12 @@ class Replicas:
             case RequestCancelled():
                 self._purgatory.cancel(event.request_id)
                 return []
+            case DeleteRecordsReceived():
+                return self._log_starts.on_delete_records(event, now_ms)
+            case RetentionReached():
+                return self._log_starts.on_retention_reached(event)
+            case LogStartPersisted():
+                return self._log_starts.on_persisted(event)
             case _:
                 return self._handle_control(event, now_ms)
 

@@ -12,19 +12,35 @@ from typing import assert_never
 from strandline.errors import ErrorCode
 from strandline.model import Acks, BatchSpan, TopicPartition
 
-from .effects import AppendAsLeader, CompleteFetch, DeleteReplica, Effect, ReplyProduce
+from .effects import (
+    AppendAsLeader,
+    CompleteFetch,
+    DeleteReplica,
+    Effect,
+    PersistLogStart,
+    ReplyDeleteRecords,
+    ReplyProduce,
+)
 from .events import DelayedFetchReceived, ProduceReceived
 from .follower_fetches import FollowerFetches
 from .leader import LeaderReplica
+from .log_starts import LogStarts
 from .notices import (
     BecameFollower,
     BecameLeader,
     HighWatermarkAdvanced,
+    LowWatermarkAdvanced,
     ReplicaFailed,
     RequestExpired,
 )
 from .partition import Partition
-from .purgatory import DelayedFetch, DelayedFollowerFetch, DelayedProduce, Purgatory
+from .purgatory import (
+    DelayedDeleteRecords,
+    DelayedFetch,
+    DelayedFollowerFetch,
+    DelayedProduce,
+    Purgatory,
+)
 from .reads import find_leader
 
 
@@ -36,10 +52,12 @@ class Requests:
         partitions: Mapping[TopicPartition, Partition],
         purgatory: Purgatory,
         followers: FollowerFetches,
+        log_starts: LogStarts,
     ) -> None:
         self._partitions = partitions
         self._purgatory = purgatory
         self._followers = followers
+        self._log_starts = log_starts
 
     def on_produce(self, event: ProduceReceived, now_ms: int) -> list[Effect]:
         """Append a batch, or return the refusal; acks=all waits for the high watermark.
@@ -108,7 +126,7 @@ class Requests:
         A high watermark alone does not end a follower's wait: it travels with the next
         response, else idle partitions would keep every follower busy (KAFKA-9952).
         """
-        grown, committed, changed = _touched(effects)
+        grown, committed, changed, begun_later = _touched(effects)
         done: list[Effect] = []
         followers = self._purgatory.take_follower_fetches([*grown, *changed])
         done += [self._followers.respond(delayed) for delayed in followers]
@@ -124,6 +142,8 @@ class Requests:
                 done += _completed(self._purgatory.take_fetches(tp, high_watermark=high_watermark))
         for tp in changed:
             done += _completed(self._purgatory.take_all_fetches(tp))
+        for tp in [*changed, *begun_later]:
+            done += self._log_starts.complete(tp)
         return done
 
     def expire(self, now_ms: int) -> list[Effect]:
@@ -133,6 +153,9 @@ class Requests:
             match delayed:
                 case DelayedProduce():
                     done.append(_refused(delayed, ErrorCode.REQUEST_TIMED_OUT))
+                case DelayedDeleteRecords(request_id=request_id, tp=tp):
+                    error = ErrorCode.REQUEST_TIMED_OUT
+                    done.append(ReplyDeleteRecords(request_id=request_id, tp=tp, error=error))
                 case DelayedFetch():
                     done.append(CompleteFetch(request_id=delayed.request_id, expired=True))
                 case DelayedFollowerFetch():
@@ -143,24 +166,28 @@ class Requests:
         return done
 
 
-def _touched(
-    effects: Sequence[Effect],
-) -> tuple[list[TopicPartition], list[TopicPartition], list[TopicPartition]]:
-    """Return the partitions that grew, committed records, or changed their role."""
+def _touched(effects: Sequence[Effect]) -> tuple[list[TopicPartition], ...]:
+    """Return the partitions with news for followers, with commits, with a new role or a new start.
+
+    A new start is one that all live replicas have.
+    """
     grown: dict[TopicPartition, None] = {}
     committed: dict[TopicPartition, None] = {}
     changed: dict[TopicPartition, None] = {}
+    begun_later: dict[TopicPartition, None] = {}
     for effect in effects:
         match effect:
-            case AppendAsLeader():
+            case AppendAsLeader() | PersistLogStart():
                 grown[effect.tp] = None
             case HighWatermarkAdvanced():
                 committed[effect.tp] = None
+            case LowWatermarkAdvanced():
+                begun_later[effect.tp] = None
             case BecameLeader() | BecameFollower() | ReplicaFailed() | DeleteReplica():
                 changed[effect.tp] = None
             case _:
                 pass
-    return list(grown), list(committed), list(changed)
+    return list(grown), list(committed), list(changed), list(begun_later)
 
 
 def _completed(fetches: Sequence[DelayedFetch]) -> list[Effect]:

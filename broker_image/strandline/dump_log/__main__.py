@@ -17,12 +17,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from strandline.config.storage import StorageConfig
-from strandline.errors import CheckpointMalformed, CorruptBatch
+from strandline.errors import CorruptBatch, StorageError
 from strandline.model import BrokerId, LeaderEpoch
 
-from .log_reader import DumpedBatch, read_log, replicas
+from .log_reader import DumpedBatch, first_offset, log_starts, read_log, replicas
 from .record_reader import Unreadable, codec_name
-from .scanned import Scanned, scanned_line
+from .scanned import Scanned, scanned_line, start_line
 
 SHOWN_BYTES_MAX = 200
 """Bytes shown of a key or value, for people; --lines prints values whole."""
@@ -60,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
     damaged = False
     try:
         found = list(replicas(Path(options.dir)))
-    except (OSError, CheckpointMalformed) as error:
+        starts = log_starts(Path(options.dir))
+    except (OSError, StorageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     for metadata, folder in found:
@@ -69,8 +70,11 @@ def run(options: argparse.Namespace) -> int:
             continue
         if options.partition not in (None, partition):
             continue
-        if not options.lines:
-            print(f"{metadata.topic_name}-{partition} {folder}")
+        start = max(starts.get(metadata.tp, 0), first_offset(folder))
+        if options.lines:
+            print(start_line(BrokerId(options.broker), partition, start))
+        else:
+            print(f"{metadata.topic_name}-{partition} {folder} log start {start}")
         try:
             for batch in read_log(folder):
                 lines = (

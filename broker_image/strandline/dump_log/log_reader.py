@@ -9,9 +9,11 @@ from pathlib import Path
 
 from strandline.errors import CorruptBatch
 from strandline.log.batch_scan import Window
+from strandline.log.checkpoint import LogStartCheckpoint
 from strandline.log.partition_folder import PartitionMetadataFile, parse_folder_name, read_metadata
 from strandline.log.record_batch import HEADER_BYTES, BatchHeader
 from strandline.log.segment import LOG_SUFFIX, OFFSET_DIGITS
+from strandline.model import TopicPartition
 
 from .record_reader import Record, Unreadable, read_records
 
@@ -39,6 +41,19 @@ def replicas(directory: Path) -> Iterator[tuple[PartitionMetadataFile, Path]]:
     yield from sorted(found, key=lambda each: (each[0].topic_name, each[0].tp))
 
 
+def log_starts(directory: Path) -> dict[TopicPartition, int]:
+    """Return where the logs begin that begin within a segment or above one.
+
+    Raises:  CheckpointMalformed; LogDirectoryFailed
+    """
+    return LogStartCheckpoint(directory).read()
+
+
+def first_offset(folder: Path) -> int:
+    """Return the first offset of a replica's oldest segment, 0 without one."""
+    return min((int(path.stem) for path in _segments(folder)), default=0)
+
+
 def read_log(folder: Path) -> Iterator[DumpedBatch]:
     """Yield the batches of a replica from the oldest segment to the newest.
 
@@ -46,11 +61,7 @@ def read_log(folder: Path) -> Iterator[DumpedBatch]:
 
     Raises:  CorruptBatch if a batch is damaged or does not follow the one before; OSError
     """
-    segments = sorted(
-        path
-        for path in folder.glob(f"*{LOG_SUFFIX}")
-        if len(path.stem) == OFFSET_DIGITS and path.stem.isdigit()
-    )
+    segments = _segments(folder)
     next_offset = int(segments[0].stem) if segments else 0
     for path in segments:
         is_last = path == segments[-1]
@@ -64,6 +75,14 @@ def read_log(folder: Path) -> Iterator[DumpedBatch]:
                 )
             next_offset = batch.header.next_offset
             yield batch
+
+
+def _segments(folder: Path) -> list[Path]:
+    return sorted(
+        path
+        for path in folder.glob(f"*{LOG_SUFFIX}")
+        if len(path.stem) == OFFSET_DIGITS and path.stem.isdigit()
+    )
 
 
 def _read_segment(path: Path, *, may_be_cut: bool) -> Iterator[DumpedBatch]:

@@ -1,4 +1,4 @@
-"""A record of a replica's log as a line of JSON: `dump_log` writes it, the checker reads it."""
+"""A replica's log as lines of JSON: `dump_log` writes them, the checker reads them."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def scanned_line(record: Scanned) -> str:
     """Return the line a log scan writes for a record."""
     place = (record.broker, record.partition, record.offset)
     return json.dumps(["record", *place, record.leader_epoch, record.value, record.checksum])
+
+
+def start_line(broker: BrokerId, partition: int, log_start_offset: int) -> str:
+    """Return the line a log scan writes first: records below the offset are deleted on purpose."""
+    return json.dumps(["start", broker, partition, log_start_offset])

@@ -22,6 +22,7 @@ LIST_OFFSETS = 2
 METADATA = 3
 FIND_COORDINATOR = 10
 API_VERSIONS = 18
+DELETE_RECORDS = 21
 INIT_PRODUCER_ID = 22
 OFFSET_FOR_LEADER_EPOCH = 23
 
@@ -195,6 +196,25 @@ _API_VERSIONS = ApiSchema(
     """),
 )  # fmt: skip
 
+_DELETE_RECORDS = ApiSchema(
+    key=DELETE_RECORDS, name="DeleteRecords",
+    advertised_min=0, served_min=0, served_max=2, flexible_from=2,
+    request=parse_fields("""
+        topics []struct
+            name string
+            partitions []struct
+                index int32, offset int64
+        timeout_ms int32
+    """),
+    response=parse_fields("""
+        throttle_time_ms int32 =0
+        topics []struct
+            name string
+            partitions []struct
+                index int32, low_watermark int64 =-1, error_code int16
+    """),
+)  # fmt: skip
+
 _INIT_PRODUCER_ID = ApiSchema(
     key=INIT_PRODUCER_ID, name="InitProducerId",
     advertised_min=0, served_min=0, served_max=4, flexible_from=2,
@@ -231,7 +251,8 @@ APIS: dict[int, ApiSchema] = {
     api.key: api
     for api in (
         _PRODUCE, _FETCH, _LIST_OFFSETS, _METADATA,
-        _FIND_COORDINATOR, _API_VERSIONS, _INIT_PRODUCER_ID, _OFFSET_FOR_LEADER_EPOCH,
+        _FIND_COORDINATOR, _API_VERSIONS, _DELETE_RECORDS, _INIT_PRODUCER_ID,
+        _OFFSET_FOR_LEADER_EPOCH,
     )
 }  # fmt: skip
 """Every API that is served, by its key, in ascending order."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 from strandline.errors import ObjectMalformed
 from strandline.model import (
     NO_LEADER,
+    UNLIMITED,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -70,6 +71,10 @@ class _Fields:
         if type(value) is int and value >= minimum:
             return value
         raise self.malformed(field, f"an integer of at least {minimum}")
+
+    def integer_or(self, field: str, default: int, *, minimum: int) -> int:
+        """Return an integer, the default if absent."""
+        return self.integer(field, minimum=minimum) if self.has(field) else default
 
     def text(self, field: str) -> str:
         """Return a text that is not empty."""
@@ -287,8 +292,24 @@ def topic_from_object(value: Object) -> StoredTopic | None:
             max_message_bytes=effective.integer("maxMessageBytes"),
             segment_bytes=effective.integer("segmentBytes", minimum=1),
             flush_messages=effective.integer("flushMessages", minimum=1),
+            **_retention(effective),
         ),
     )
+
+
+def _retention(effective: _Fields) -> dict[str, int]:
+    """Read what an operator wrote of retention; an earlier operator knows none: delete nothing."""
+    keep = TopicSettings()
+    return {
+        "retention_ms": effective.integer_or("retentionMs", keep.retention_ms, minimum=UNLIMITED),
+        "retention_bytes": effective.integer_or(
+            "retentionBytes", keep.retention_bytes, minimum=UNLIMITED
+        ),
+        "segment_ms": effective.integer_or("segmentMs", keep.segment_ms, minimum=1),
+        "file_delete_delay_ms": effective.integer_or(
+            "fileDeleteDelayMs", keep.file_delete_delay_ms, minimum=0
+        ),
+    }
 
 
 def topic_cluster(value: Object) -> str:

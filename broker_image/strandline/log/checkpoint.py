@@ -99,6 +99,15 @@ class RecoveryPointCheckpoint(OffsetCheckpoint):
     file_name = "recovery-point-offset-checkpoint"
 
 
+class LogStartCheckpoint(OffsetCheckpoint):
+    """The offset at which every log begins that does not begin at 0.
+
+    It may lie within the first segment, or above it until that segment is deleted.
+    """
+
+    file_name = "log-start-offset-checkpoint"
+
+
 class EpochCheckpoint:
     """The leader epochs of one partition; a line is `<epoch> <start offset>`, both ascending."""
 

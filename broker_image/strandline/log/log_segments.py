@@ -19,9 +19,18 @@ from .files import sync_folder
 from .log_flush import FlushPart, LogFlush, ProducerRebuild
 from .log_validation import LogValidation, validate_segments
 from .record_batch import BatchHeader
-from .segment import LogLimits, Segment, SegmentPool, base_offsets_in
+from .retention import SealedSegment
+from .segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SET_ASIDE_SUFFIX,
+    LogLimits,
+    Segment,
+    SegmentPool,
+    base_offsets_in,
+)
 from .segment_part import LogPart, SegmentPart
-from .segment_summary import SegmentSummary
+from .segment_summary import SUMMARY_SUFFIX, SegmentSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +148,7 @@ class LogSegments:
                     part.segment.release()
                 self._unflushed.clear()
 
+        _remove_leftovers(self._folder)
         self._segments, result = validate_segments(
             [self._segment(base) for base in base_offsets_in(self._folder)],
             crc_from=recovery_point if with_crc else None,
@@ -191,15 +201,18 @@ class LogSegments:
         active = self._segments[-1]
         if active.has_room(header, position=position, segment_max_bytes=segment_max_bytes):
             return True
-        is_behind = len(self._unflushed) >= self._environment.limits.unflushed_segments_max
-        return is_behind and active.can_hold(header, position=position)
+        return not self.may_roll and active.can_hold(header, position=position)
 
     def roll(self, base_offset: int) -> None:
-        """Seal the last segment and begin a new one; a flush brings the sealed one to disk."""
+        """Seal the last segment and begin a new one; a flush brings the sealed one to disk.
+
+        Nothing has changed if there is no space for the new one.
+        """
         active = self._segments[-1]
-        self._unflushed.append(self._part(active))
-        self._sealed_bytes += active.size_bytes
+        part = self._part(active)
         self.add(base_offset)
+        self._unflushed.append(part)
+        self._sealed_bytes += active.size_bytes
 
     def _part(self, segment: Segment) -> FlushPart:
         file = segment.open_file()
@@ -242,7 +255,10 @@ class LogSegments:
         )
 
     def end_flush(self, flush: LogFlush) -> bool:
-        """Take a flush that has run; False if a cut voids it, with the summaries it wrote."""
+        """Take a flush that has run; False if a cut voids it, with the summaries it wrote.
+
+        What it wrote beside a segment that was set aside meanwhile goes.
+        """
         if flush.changes != self.changes:
             for part in flush.parts:
                 part.segment.summary_path.unlink(missing_ok=True)
@@ -250,6 +266,9 @@ class LogSegments:
             return False
         for part in flush.parts[:-1]:
             part.segment.release()
+        for part in flush.parts:
+            if part.segment.base_offset < self.start_offset:
+                part.segment.remove_side_files()
         self._unflushed = [part for part in self._unflushed if part not in flush.parts]
         return True
 
@@ -300,6 +319,36 @@ class LogSegments:
         sealed = self._segments[:-1]
         self._unflushed = [part for part in self._unflushed if part.segment in sealed]
         self._sealed_bytes = sum(segment.size_bytes for segment in self._segments[:-1])
+
+    def sealed(self) -> Iterator[SealedSegment]:
+        """Yield what retention asks of each sealed segment, from the oldest on."""
+        for segment in self._segments[:-1]:
+            yield SealedSegment(
+                end_offset=segment.end_offset,
+                size_bytes=segment.size_bytes,
+                max_timestamp_ms=segment.max_timestamp_ms,
+                modified_ms=segment.modified_ms,
+            )
+
+    @property
+    def may_roll(self) -> bool:
+        """Tell whether one more sealed segment may wait for a flush."""
+        return len(self._unflushed) < self._environment.limits.unflushed_segments_max
+
+    def set_aside_below(self, offset: int) -> list[Path]:
+        """Take out sealed segments that end at or below an offset; return their renamed files.
+
+        The oldest goes first, so that a crash in between leaves no hole. What a reader or a flush
+        has begun goes on with the files that it holds.
+        """
+        files = []
+        while len(self._segments) > 1 and self._segments[0].end_offset <= offset:
+            segment = self._segments.pop(0)
+            self._unflushed = [part for part in self._unflushed if part.segment is not segment]
+            self._sealed_bytes -= segment.size_bytes
+            self._folder_dirty = True
+            files.append(segment.set_aside())
+        return files
 
     def read(
         self, *, from_offset: int, up_to_offset: int, max_bytes: int, any_size: bool
@@ -372,3 +421,13 @@ class LogSegments:
 def _index_of(segments: Sequence[Segment], offset: int) -> int:
     """Return the index of the segment that an offset belongs to."""
     return max(0, bisect_right(segments, offset, key=lambda s: s.base_offset) - 1)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove segments that were set aside, and what stayed beside segments that are gone."""
+    for left in folder.glob("*" + SET_ASIDE_SUFFIX):
+        left.unlink()
+    for suffix in (SUMMARY_SUFFIX, INDEX_SUFFIX):
+        for left in folder.glob("*" + suffix):
+            if not left.with_suffix(LOG_SUFFIX).exists():
+                left.unlink()

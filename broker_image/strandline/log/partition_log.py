@@ -28,9 +28,10 @@ from strandline.errors import (
     LogDirectoryFull,
     ProtocolError,
 )
-from strandline.model import EpochStart, LeaderEpoch, TopicSettings
+from strandline.model import LeaderEpoch, TopicSettings
 
-from .files import disk_failed, sync_folder
+from .batch_history import BatchHistory
+from .files import disk_failed, is_full, sync_folder
 from .log_flush import LogFlush, ProducerRebuild
 from .log_segments import LogEnvironment, LogSegments
 from .log_validation import LogValidation
@@ -42,6 +43,7 @@ from .partition_folder import (
     write_metadata,
 )
 from .producer_state import ProducerState
+from .readable_log import ReadableLog
 from .record_batch import (
     BatchHeader,
     ClientBatch,
@@ -50,14 +52,12 @@ from .record_batch import (
     check_follows,
     stamp,
 )
-from .segment import Segment
-from .segment_part import LogPart, LogRead
-from .segment_summary import SegmentSummary
+from .retention import choose_log_start, is_roll_due
 
 EPOCH_MAX = LeaderEpoch((1 << 31) - 1)
 
 
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """The log of one partition; made by `create` or `open`.
 
     Raises:  from every method that touches the disk LogDirectoryFailed; a batch that was to be
@@ -71,25 +71,16 @@ class PartitionLog:
         settings: TopicSettings,
         environment: LogEnvironment,
     ) -> None:
-        self.folder = folder
-        self.tp = metadata.tp
+        history = BatchHistory()
+        segments = LogSegments(folder, environment, summarise=history.summarise)
+        super().__init__(folder, metadata.tp, segments, history, settings)
         self.topic_name = metadata.topic_name
         self.validation = LogValidation()
         """The result of the checks of `open`."""
-        self._settings = settings
         self._environment = environment
-        self._segments = LogSegments(folder, environment, summarise=self._summarise)
-        self._producers = ProducerState()
-        self.rebuild: ProducerRebuild | None = None
-        """Set while the producer state is to be made anew: the caller runs it, and hands the result
-        to `end_rebuild`."""
-        self._since_cut: list[BatchHeader] = []
-        """Batches appended while the producer state is made anew."""
-        self._epochs: list[EpochStart] = []
         self._recovery_point = 0
         self._summarised_offset = 0
         """Where the last flush ended that wrote summaries."""
-        self._failure: LogDirectoryFailed | None = None
 
     @classmethod
     def create(
@@ -130,6 +121,7 @@ class PartitionLog:
         *,
         clean: bool,
         recovery_point: int,
+        log_start_offset: int = 0,
         environment: LogEnvironment,
         epoch_max: LeaderEpoch = EPOCH_MAX,
         before_loss: Callable[[], None] = lambda: None,
@@ -151,12 +143,23 @@ class PartitionLog:
                 recovery_point,
                 with_crc=not clean,
                 epoch_max=epoch_max,
-                adopt=log._adopt,
-                visit=log._note_batch,
+                adopt=log._history.adopt,
+                visit=log._history.note,
                 before_loss=before_loss,
             )
         except OSError as error:
             raise disk_failed(folder, "open", error) from error
+        if log_start_offset > log.log_end_offset:
+            before_loss()
+            log.validation = LogValidation(
+                problem=f"the log ends below its start {log_start_offset}",
+                cut_at_offset=log.log_end_offset,
+                damaged=True,
+            )
+            log.restart_at(log_start_offset)
+        else:
+            log.begin_at(log_start_offset)
+            log._remove_below_start()
         log._recovery_point = min(max(recovery_point, log.log_start_offset), log.log_end_offset)
         log._summarised_offset = log._recovery_point
         return log
@@ -174,16 +177,6 @@ class PartitionLog:
         self._settings = settings
 
     @property
-    def log_start_offset(self) -> int:
-        """First offset still kept."""
-        return self._segments.start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        """Next offset to be written."""
-        return self._segments.active.end_offset
-
-    @property
     def recovery_point(self) -> int:
         """Offset below which everything was fsynced; falls with a truncation.
 
@@ -196,25 +189,6 @@ class PartitionLog:
     def flushes_every_append(self) -> bool:
         """Whether the present settings bring each append to disk before it returns."""
         return self._settings.flush_messages == 1
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all segments."""
-        return self._segments.size_bytes
-
-    @property
-    def segment_count(self) -> int:
-        """Number of segments, the active one included."""
-        return len(self._segments)
-
-    @property
-    def epochs(self) -> tuple[EpochStart, ...]:
-        """Leader epochs of the batches in the log, each with its first offset."""
-        return tuple(self._epochs)
-
-    @property
-    def _last_epoch(self) -> int:
-        return self._epochs[-1].leader_epoch if self._epochs else -1
 
     def check_client_batch(self, batch: ClientBatch, *, codec_max: int) -> None:
         """Check a client's batch, also against this topic's settings; ProtocolError if refused."""
@@ -236,14 +210,14 @@ class PartitionLog:
                 problem="producer state is made anew",
                 partition=str(self.tp),
             )
-        return self._producers.check(header)
+        return self._history.check_sequence(header)
 
     def append_as_leader(
         self, batch: ClientBatch, *, base_offset: int, leader_epoch: LeaderEpoch
     ) -> None:
         """Append one checked batch, stamped with its offset and epoch, in one write."""
         header = batch.header._replace(base_offset=base_offset, leader_epoch=leader_epoch)
-        check_follows(header, self.log_end_offset, self._last_epoch, self.tp)
+        check_follows(header, self.log_end_offset, self._history.last_epoch, self.tp)
         self._append(stamp(header, batch.buffer), [header])
         self._flush_if_due()
 
@@ -253,7 +227,7 @@ class PartitionLog:
         One write appends them all, unless a segment fills up in between.
         """
         headers = batches.headers[:batch_count]
-        next_offset, last_epoch = self.log_end_offset, self._last_epoch
+        next_offset, last_epoch = self.log_end_offset, self._history.last_epoch
         for header in headers:
             check_follows(header, next_offset, last_epoch, self.tp)
             next_offset, last_epoch = header.next_offset, header.leader_epoch
@@ -277,30 +251,7 @@ class PartitionLog:
                     self._segments.active.cut_file()
             raise failure from error
         for header in batches:
-            self._note_batch(header)
-
-    def _summarise(self, segment: Segment) -> SegmentSummary | None:
-        """Return the summary of the last segment; None while producers are made anew."""
-        unknown = self.rebuild is not None
-        return None if unknown else segment.summarise(self._epochs, self._producers)
-
-    def _adopt(self, summary: SegmentSummary) -> None:
-        """Take what a summary says of the batches that a load does not walk."""
-        for epoch in summary.epochs:
-            if epoch.leader_epoch > self._last_epoch:
-                self._epochs.append(epoch)
-        self._producers = summary.producers
-
-    def _note_batch(self, header: BatchHeader) -> None:
-        if self.rebuild is not None:
-            self._since_cut.append(header)
-        if header.leader_epoch > self._last_epoch:
-            self._epochs.append(
-                EpochStart(
-                    leader_epoch=LeaderEpoch(header.leader_epoch), start_offset=header.base_offset
-                )
-            )
-        self._producers.record(header)
+            self._history.note(header)
 
     def _flush_if_due(self) -> None:
         if self.log_end_offset - self._recovery_point >= self._settings.flush_messages:
@@ -348,13 +299,88 @@ class PartitionLog:
         self._failure = self._failure or failed
         return self._failure
 
+    @property
+    def rebuild(self) -> ProducerRebuild | None:
+        """How to make the producer state anew, which a cut made incomplete; None if it is known.
+
+        The caller runs it, and hands the result to `end_rebuild`.
+        """
+        return self._history.rebuild
+
     def end_rebuild(self, rebuild: ProducerRebuild, producers: ProducerState) -> None:
         """Take the producer state that a rebuild made, unless the log was cut again."""
-        if self.rebuild is rebuild:
-            for header in self._since_cut:
-                producers.record(header)
-            self._producers, self.rebuild = producers, None
-            self._since_cut.clear()
+        self._history.end_rebuild(rebuild, producers)
+
+    def begin_at(self, offset: int) -> None:
+        """Begin at a later offset within the log; segments stay until `set_aside_below`."""
+        self._log_start_offset = max(offset, self.log_start_offset)
+
+    def start_by_retention(self, *, high_watermark: int, now_ms: int) -> int:
+        """Return where this log may begin as its settings say, at most at the high watermark."""
+        try:
+            return choose_log_start(
+                self._segments.sealed(),
+                log_start_offset=self.log_start_offset,
+                high_watermark=high_watermark,
+                log_size_bytes=self.size_bytes,
+                now_ms=now_ms,
+                settings=self._settings,
+            )
+        except OSError as error:
+            raise self._fail("stat", error) from error
+
+    def roll_if_due(self, *, high_watermark: int, active_since_ms: int, now_ms: int) -> None:
+        """Seal the active segment if its time is over: only sealed segments are ever deleted.
+
+        Its time is over when its first record is older than segment.ms, when all its records are
+        committed and past retention, or when the log begins above it. active_since_ms stands for
+        a first timestamp that says nothing.
+
+        Source:  Kafka LogSegment.shouldRoll, UnifiedLog.deletableSegments
+        """
+        active = self._segments.active
+        if active.size_bytes == 0 or not self._segments.may_roll:
+            return
+        self._refuse_if_failed()
+        try:
+            if is_roll_due(
+                active,
+                log_start_offset=self.log_start_offset,
+                high_watermark=high_watermark,
+                active_since_ms=active_since_ms,
+                now_ms=now_ms,
+                settings=self._settings,
+            ):
+                self._segments.roll(active.end_offset)
+        except (OSError, CorruptBatch) as error:
+            # On a full volume the next check tries again.
+            if not is_full(error):
+                raise self._fail("roll", error) from error
+
+    def set_aside_below(self, offset: int) -> list[Path]:
+        """Take out the sealed segments below an offset; return their files, to be removed later.
+
+        While the producer state is made anew from the segments, they stay for the next call.
+        """
+        if self.rebuild is not None:
+            return []
+        self._refuse_if_failed()
+        try:
+            files = self._segments.set_aside_below(offset)
+        except OSError as error:
+            raise self._fail("delete segments", error) from error
+        start = self._segments.start_offset
+        self._history.forget_epochs_below(start)
+        self._recovery_point = max(self._recovery_point, start)
+        return files
+
+    def _remove_below_start(self) -> None:
+        """Remove at once what a process that died left below the log start."""
+        for file in self.set_aside_below(self.log_start_offset):
+            try:
+                file.unlink()
+            except OSError as error:
+                raise self._fail("delete segments", error) from error
 
     def truncate_to(self, offset: int) -> int:
         """Keep offsets below `offset`; a batch that contains `offset` is removed whole.
@@ -375,10 +401,7 @@ class PartitionLog:
             end = self.log_end_offset
             self._recovery_point = min(self._recovery_point, end)
             self._summarised_offset = min(self._summarised_offset, end)
-            self._epochs = [entry for entry in self._epochs if entry.start_offset < end]
-            if not self._producers.truncate_to(end) or self.rebuild is not None:
-                self.rebuild = self._segments.producers_up_to(end)
-            self._since_cut.clear()
+            self._history.cut_at(end, self._segments.producers_up_to)
         except (OSError, CorruptBatch) as error:
             raise self._fail("truncate", error) from error
         return end
@@ -390,111 +413,6 @@ class PartitionLog:
             self._segments.restart_at(offset)
         except OSError as error:
             raise self._fail("restart", error) from error
-        self._epochs.clear()
-        self._producers.clear()
-        self.rebuild = None
-        self._since_cut.clear()
+        self._log_start_offset = offset
+        self._history.clear()
         self._recovery_point = self._summarised_offset = offset
-
-    def read(
-        self, *, from_offset: int, up_to_offset: int, max_bytes: int, any_size: bool = True
-    ) -> list[memoryview]:
-        """Read whole batches from the one that holds from_offset on, none beyond up_to_offset.
-
-        The first batch may begin before from_offset; any_size lets it exceed max_bytes.
-
-        Raises:  ProtocolError(OFFSET_OUT_OF_RANGE) below the log start or above the log end;
-                 LogDirectoryFailed also if the file no longer holds batches there
-        """
-        self._refuse_out_of_range(from_offset)
-        try:
-            return self._segments.read(
-                from_offset=from_offset,
-                up_to_offset=min(up_to_offset, self.log_end_offset),
-                max_bytes=max_bytes,
-                any_size=any_size,
-            )
-        except (OSError, CorruptBatch) as error:
-            raise self._fail("read", error) from error
-
-    def part(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> LogPart:
-        """Return what a read of max_bytes may touch; `LogPart.read` may run in any thread.
-
-        Raises:  ProtocolError(OFFSET_OUT_OF_RANGE) below the log start or above the log end
-        """
-        self._refuse_out_of_range(from_offset)
-        try:
-            return self._segments.part(
-                from_offset=from_offset,
-                up_to_offset=min(up_to_offset, self.log_end_offset),
-                max_bytes=max_bytes,
-            )
-        except (OSError, CorruptBatch) as error:
-            raise self._fail("read", error) from error
-
-    def finish_read(self, part: LogPart, read: LogRead) -> tuple[memoryview, ...]:
-        """Return the batches of a read, unless the log was cut since its part was made.
-
-        Raises:  ProtocolError(NOT_LEADER_OR_FOLLOWER) after a cut: only a log that another broker
-                 leads is cut, and its reader must ask there;
-                 LogDirectoryFailed also if the file no longer holds batches there
-        """
-        if part.changes != self._segments.changes:
-            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition=str(self.tp))
-        if isinstance(read.error, OSError | CorruptBatch):
-            raise self._fail("read", read.error) from read.error
-        if read.error is not None:
-            raise read.error
-        for segment, index in read.loaded:
-            segment.adopt_index(index)
-        return read.records
-
-    def size_range(self, from_offset: int, up_to_offset: int) -> tuple[int, int]:
-        """Return the least and the most bytes between two offsets, without reading the disk."""
-        return self._segments.size_range(from_offset, min(up_to_offset, self.log_end_offset))
-
-    def size_between(self, from_offset: int, up_to_offset: int) -> int:
-        """Return the bytes between two offsets of the last segment; reads two index intervals."""
-        try:
-            return self._segments.size_between(from_offset, min(up_to_offset, self.log_end_offset))
-        except (OSError, CorruptBatch) as error:
-            raise self._fail("read", error) from error
-
-    def is_recent(self, offset: int, *, within_bytes: int) -> bool:
-        """Tell whether all from an offset on is in the last segment and within its last bytes."""
-        return self._segments.is_recent(offset, within_bytes=within_bytes)
-
-    @property
-    def changes(self) -> int:
-        """How often the log was cut or closed."""
-        return self._segments.changes
-
-    @property
-    def active_base_offset(self) -> int:
-        """First offset of the segment that is written."""
-        return self._segments.active.base_offset
-
-    @property
-    def message_max_bytes(self) -> int:
-        """The greatest batch that this log takes."""
-        return self._settings.max_message_bytes
-
-    def _refuse_out_of_range(self, offset: int) -> None:
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise ProtocolError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                from_offset=offset,
-                log_start_offset=self.log_start_offset,
-                log_end_offset=self.log_end_offset,
-            )
-
-    def _refuse_if_failed(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def _fail(
-        self, operation: str, error: OSError | CorruptBatch | IndexError
-    ) -> LogDirectoryFailed:
-        """Remember the first failure: from then on the log refuses changes."""
-        self._failure = self._failure or disk_failed(self.folder, operation, error)
-        return self._failure

@@ -40,6 +40,7 @@ from strandline.start_decision import clamped_checkpoint, holds_less_than_before
 from .checkpoint import (
     EpochCheckpoint,
     HighWatermarkCheckpoint,
+    LogStartCheckpoint,
     OffsetCheckpoint,
     RecoveryPointCheckpoint,
 )
@@ -69,6 +70,7 @@ class LoadedLogs:
     before_loss: Callable[[], None] = lambda: None
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     hosted: list[HostedPartition] = field(default_factory=list)
+    log_starts: dict[TopicPartition, int] = field(default_factory=dict)
     lost: list[TopicPartition] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -96,6 +98,7 @@ def load_logs(
     loaded = LoadedLogs(before_loss=before_loss)
     high_watermarks = _read_hint(HighWatermarkCheckpoint(root), loaded)
     recovery_points = _read_hint(RecoveryPointCheckpoint(root), loaded)
+    loaded.log_starts = _read_hint(LogStartCheckpoint(root), loaded)
     for folder in _folders(root, loaded):
         tp = parse_folder_name(folder.name)
         if tp is None:
@@ -109,6 +112,7 @@ def load_logs(
                 TopicSettings(),
                 clean=clean and is_whole,
                 recovery_point=recovery_points.get(tp, 0) if is_whole else 0,
+                log_start_offset=loaded.log_starts.get(tp, 0),
                 environment=environment,
                 epoch_max=EPOCH_MAX if state is None else state.leader_epoch,
                 before_loss=before_loss,
@@ -269,7 +273,9 @@ def _compare_epochs(loaded: LoadedLogs, log: PartitionLog) -> None:
     except CheckpointMalformed as error:
         loaded.warnings.append(f"{error}; epochs rebuilt from the batches")
         return
-    if tuple(entry for entry in stored if entry.start_offset < log.log_end_offset) != log.epochs:
+    end = log.log_end_offset
+    known, found = ([e for e in epochs if e.start_offset < end] for epochs in (stored, log.epochs))
+    if known != found:
         loaded.warnings.append(
             f"{log.folder}: epoch checkpoint differs; epochs rebuilt from the batches"
         )

@@ -35,6 +35,7 @@ from .segment_summary import SUMMARY_SUFFIX, SegmentSummary, read_summary
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
+SET_ASIDE_SUFFIX = ".deleted"
 OFFSET_DIGITS = 20
 NO_TIMESTAMP = -1
 
@@ -271,11 +272,32 @@ class Segment:
             self._writer = OpenFile(os.open(self.path, os.O_RDWR), index)
 
     def remove(self) -> None:
-        """Delete all files, the summary first: without a segment it could fit a later one."""
+        """Delete all files, the segment last."""
         self.release()
-        self.summary_path.unlink(missing_ok=True)
+        self.remove_side_files()
         self.path.unlink()
+
+    def remove_side_files(self) -> None:
+        """Delete summary and index: without their segment they could fit a later one."""
+        self.summary_path.unlink(missing_ok=True)
         self.index_path.unlink(missing_ok=True)
+
+    @property
+    def modified_ms(self) -> int:
+        """When the file was last written, ms since 1970."""
+        return int(self.path.stat().st_mtime * 1000)
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The timestamp of the first batch; the segment holds at least one."""
+        _, header = next(headers(self.open_file().fd, start=0, end=self.size_bytes))
+        return header.base_timestamp
+
+    def set_aside(self) -> Path:
+        """Rename the file, so that a read in progress ends well; return the file to be removed."""
+        self.release()
+        self.remove_side_files()
+        return self.path.rename(self.path.with_name(self.path.name + SET_ASIDE_SUFFIX))
 
     def sync(self) -> None:
         """Make the content durable; a segment that is not open for writing is durable already."""

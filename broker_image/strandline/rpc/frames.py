@@ -35,7 +35,7 @@ Buffer = bytes | bytearray | memoryview
 FETCH, RECORDS, END = 1, 2, 3
 _HEAD = struct.Struct("!IB")
 _FETCH = struct.Struct("!QiqqIQII")  # ..., max wait, session epoch, changed, forgotten
-_CHANGED = struct.Struct("!16siqiiq")
+_CHANGED = struct.Struct("!16siqiiqq")
 _FORGOTTEN = struct.Struct("!16si")
 _RECORDS = struct.Struct("!Q16sihqqBiq")  # ..., has diverging, diverging epoch, its end
 _END = struct.Struct("!Q")
@@ -113,6 +113,7 @@ def encode_fetch(fetch: FetchFrame) -> list[Buffer]:
             part.leader_epoch,
             part.last_fetched_epoch,
             part.high_watermark,
+            part.log_start_offset,
         )
     for tp in fetch.forgotten:
         body += _FORGOTTEN.pack(_topic_bytes(tp.topic_id), tp.partition)
@@ -203,8 +204,8 @@ def _decode_fetch(body: memoryview) -> FetchFrame:
 
 
 def _fetch_partition(fields: tuple[Any, ...]) -> FetchPartition:
-    topic, partition, offset, epoch, last_epoch, high_watermark = fields
-    if min(partition, offset, high_watermark) < 0:
+    topic, partition, offset, epoch, last_epoch, high_watermark, log_start = fields
+    if min(partition, offset, high_watermark, log_start) < 0:
         raise BadFrame("a fetch has a negative partition or offset")
     return FetchPartition(
         tp=_topic_partition(topic, partition),
@@ -212,6 +213,7 @@ def _fetch_partition(fields: tuple[Any, ...]) -> FetchPartition:
         leader_epoch=LeaderEpoch(epoch),
         last_fetched_epoch=LeaderEpoch(last_epoch),
         high_watermark=high_watermark,
+        log_start_offset=log_start,
     )
 
 

@@ -143,19 +143,31 @@ class TopicSettings(_message.Message):
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _builtins.int
     SEGMENT_BYTES_FIELD_NUMBER: _builtins.int
     FLUSH_MESSAGES_FIELD_NUMBER: _builtins.int
+    RETENTION_MS_FIELD_NUMBER: _builtins.int
+    RETENTION_BYTES_FIELD_NUMBER: _builtins.int
+    SEGMENT_MS_FIELD_NUMBER: _builtins.int
+    FILE_DELETE_DELAY_MS_FIELD_NUMBER: _builtins.int
     max_message_bytes: _builtins.int
     segment_bytes: _builtins.int
     flush_messages: _builtins.int
+    retention_ms: _builtins.int
+    retention_bytes: _builtins.int
+    segment_ms: _builtins.int
+    file_delete_delay_ms: _builtins.int
     def __init__(
         self,
         *,
         max_message_bytes: _builtins.int = ...,
         segment_bytes: _builtins.int = ...,
         flush_messages: _builtins.int = ...,
+        retention_ms: _builtins.int = ...,
+        retention_bytes: _builtins.int = ...,
+        segment_ms: _builtins.int = ...,
+        file_delete_delay_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flush_messages", b"flush_messages", "max_message_bytes", b"max_message_bytes", "segment_bytes", b"segment_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["file_delete_delay_ms", b"file_delete_delay_ms", "flush_messages", b"flush_messages", "max_message_bytes", b"max_message_bytes", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "segment_bytes", b"segment_bytes", "segment_ms", b"segment_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,6 +27,8 @@ HOUSE_TESTS = Path("tests/house")
 SPELLED_LENGTH_MAX = 100
 """A longer string of code counts as prose, not as a name."""
 
+KEY_OF_A_FIELD = re.compile(r"description: ([a-z]+(?:\.[a-z]+)+);")
+"""Kafka's key, with which the description of a field begins."""
 OF_OTHERS = {
     "socket.connection.setup.timeout.ms",  # a setting of librdkafka
     "fetch.min.bytes",  # of Kafka's consumers
@@ -53,7 +55,9 @@ class NamedThings:
             if path.suffix == ".py":
                 self._read_module(root, path)
             elif path.is_relative_to(CRDS):
-                self._words_of_objects.update(WORD.findall((root / path).read_text()))
+                crd = (root / path).read_text()
+                self._words_of_objects.update(WORD.findall(crd))
+                self._settings.update(KEY_OF_A_FIELD.findall(crd))
 
     def has_path(self, name: str, own_folder: Path) -> bool:
         """Tell whether a path exists, relative to the text's folder or to one of BEGINNINGS."""
@@ -68,7 +72,7 @@ class NamedThings:
         return name in self._strings or any(path.name == name for path in self._paths)
 
     def has_setting(self, name: str) -> bool:
-        """Tell whether `config/` declares this key."""
+        """Tell whether `config/` declares this key, or a field of an object has it."""
         return name in self._settings or name in OF_OTHERS
 
     def has_decision(self, number: str) -> bool:

@@ -42,13 +42,19 @@ class Workshop:
         return PartitionLog.create(self.root, metadata, self.settings, environment=self.environment)
 
     def open(
-        self, *, clean: bool = False, recovery_point: int = 0, epoch_max: int = EPOCH_MAX
+        self,
+        *,
+        clean: bool = False,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        epoch_max: int = EPOCH_MAX,
     ) -> PartitionLog:
         return PartitionLog.open(
             self.folder,
             self.settings,
             clean=clean,
             recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
             environment=self.environment,
             epoch_max=LeaderEpoch(epoch_max),
         )

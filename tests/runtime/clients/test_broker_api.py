@@ -23,6 +23,7 @@ from strandline.core.events import (
     Event,
     LeaderAndIsrReceived,
     LogDirectoryLost,
+    LogStartPersisted,
     StatePersisted,
     Ticked,
 )
@@ -116,6 +117,9 @@ class Node:
             config=StorageConfig(),
             wall_time_us=clock.wall_time_us,
             on_persisted=lambda token: self._driver.submit(StatePersisted(token=token)),
+            on_log_start_persisted=lambda tp, offset: self._driver.submit(
+                LogStartPersisted(tp=tp, offset=offset)
+            ),
             on_failure=lambda error: self._driver.submit(self._lose_directory(error)),
         )
         self.store.start()

@@ -60,6 +60,7 @@ class Opened:
         self.directory = DataDirectory.open(folder)
         self.persisted: list[int] = []
         self.failures: list[StorageError] = []
+        self.log_starts: list[tuple[TopicPartition, int]] = []
         state = BrokerState()
         if (folder / "broker-state").exists():
             state = self.directory.read_state()
@@ -78,6 +79,7 @@ class Opened:
             config=config,
             wall_time_us=lambda: self.now_ms * 1000,
             on_persisted=self.persisted.append,
+            on_log_start_persisted=lambda tp, offset: self.log_starts.append((tp, offset)),
             on_failure=self.failures.append,
         )
 

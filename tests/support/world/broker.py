@@ -7,6 +7,7 @@ from strandline.core.effects import (
     AppendAsLeader,
     CreateReplica,
     DeleteReplica,
+    DeleteSegmentsBelow,
     Effect,
     LogReadInfo,
     PersistState,
@@ -15,7 +16,13 @@ from strandline.core.effects import (
     WriteEpochCheckpoint,
     WriteHighWatermarkCheckpoint,
 )
-from strandline.core.events import Event, FetchedPartition, RecordsHandle, ReplicaLoaded
+from strandline.core.events import (
+    Event,
+    FetchedPartition,
+    LogStartPersisted,
+    RecordsHandle,
+    ReplicaLoaded,
+)
 from strandline.core.replicas import Replicas
 from strandline.core.settings import CoreSettings
 from strandline.model import BatchSpan, BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
@@ -69,6 +76,8 @@ class Broker:
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Step the core and perform its effects on the disk."""
+        if isinstance(event, LogStartPersisted):
+            self.disk_of(event.tp).log_start_offset = event.offset
         effects = self.replicas.step(event, now_ms)
         for effect in effects:
             self._perform(effect)
@@ -104,6 +113,8 @@ class Broker:
                 del self.disk_of(effect.tp).log[offset:]
             case RestartLogAt(offset=offset):
                 self.disk_of(effect.tp).restart_at(offset)
+            case DeleteSegmentsBelow(offset=offset):
+                self.disk_of(effect.tp).begin_at(offset)
             case WriteEpochCheckpoint(epochs=epochs):
                 self.disk_of(effect.tp).epochs = epochs
             case WriteHighWatermarkCheckpoint(high_watermarks=marks):

@@ -32,7 +32,8 @@ def records_of(handle: RecordsHandle) -> list[Record]:
 class Disk:
     """What outlives a process of one partition: log, files, its part of the state file.
 
-    log[n] is the record at offset n; below log_start_offset it holds DELETED.
+    log[n] is the record at offset n; DELETED where a segment is deleted. log_start_offset is what
+    the checkpoint says: records below it may not be deleted yet.
     """
 
     exists: bool = False

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from strandline.core.effects import (
     Effect,
+    PersistLogStart,
     PersistState,
     ProposeIsr,
     ReplyFetch,
@@ -25,6 +26,7 @@ from strandline.core.events import (
     FetchFailed,
     FetchResponseReceived,
     FollowerFetchReceived,
+    LogStartPersisted,
     StatePersisted,
     Ticked,
 )
@@ -54,7 +56,7 @@ class Replication:
         self.fetches: dict[int, SendFetch] = {}
         self.responses: dict[int, deque[FetchResponseReceived]] = {}
         self.produced: dict[int, tuple[list[str], Acks]] = {}
-        self.persist_held: dict[int, deque[StatePersisted]] = {}
+        self.persist_held: dict[int, deque[StatePersisted | LogStartPersisted]] = {}
         self.invariants = ReplicationInvariants()
         self._now_ms = now_ms
         self._report = report
@@ -131,6 +133,11 @@ class Replication:
         for effect in effects:
             self._report(broker.broker_id, effect)
             self._carry(broker, effect)
+        for effect in effects:
+            if isinstance(effect, PersistLogStart):
+                self.invariants.forget_below(effect.offset)
+                event = LogStartPersisted(tp=effect.tp, offset=effect.offset)
+                self._persisted(broker.broker_id, event)
 
     def _carry(self, broker: Broker, effect: Effect) -> None:
         """Keep a message for a follower until a test delivers it; send one for the controller."""
@@ -147,13 +154,16 @@ class Replication:
                 if error is ErrorCode.NONE and acks is Acks.ALL:
                     self.invariants.acknowledged.update(enumerate(names, start=base))
             case PersistState(token=token):
-                event = StatePersisted(token=token)
-                if me in self.persist_held:
-                    self.persist_held[me].append(event)
-                else:
-                    self.step(me, event)
+                self._persisted(me, StatePersisted(token=token))
             case _:
                 pass
+
+    def _persisted(self, broker_id: int, event: StatePersisted | LogStartPersisted) -> None:
+        """Finish a write at once, or later if the disk of the broker is slow."""
+        if broker_id in self.persist_held:
+            self.persist_held[broker_id].append(event)
+        else:
+            self.step(broker_id, event)
 
     def _carry_response(self, broker: Broker, effect: ReplyFetch) -> None:
         if not self.brokers[effect.follower].alive:

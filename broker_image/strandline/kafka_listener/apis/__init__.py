@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from strandline.kafka_listener import response, schemas, wire
 
-from . import api_versions, coordinators, fetch, metadata, offsets, produce
+from . import api_versions, coordinators, delete_records, fetch, metadata, offsets, produce
 
 Handler = Callable[
     [response.RequestContext, int, wire.Message], response.Response | response.DeferredResponse
@@ -24,6 +24,7 @@ HANDLERS: dict[int, Handler] = {
     schemas.METADATA: metadata.metadata,
     schemas.FIND_COORDINATOR: coordinators.find_coordinator,
     schemas.API_VERSIONS: api_versions.api_versions,
+    schemas.DELETE_RECORDS: delete_records.delete_records,
     schemas.INIT_PRODUCER_ID: coordinators.init_producer_id,
     schemas.OFFSET_FOR_LEADER_EPOCH: offsets.offset_for_leader_epoch,
 }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from strandline.broker_interface import (
     ConsumerFetchedPartition,
     ConsumerFetchPartition,
+    DeletedRecords,
     ListedOffset,
     MetadataSnapshot,
     ProducedPartition,
@@ -20,7 +21,12 @@ from strandline.broker_interface import (
 )
 from strandline.config.storage import ConsumerReadConfig
 from strandline.controller_session.metadata_cache import MetadataCache
-from strandline.core.effects import AppendAsLeader, CompleteFetch, ReplyProduce
+from strandline.core.effects import (
+    AppendAsLeader,
+    CompleteFetch,
+    ReplyDeleteRecords,
+    ReplyProduce,
+)
 from strandline.core.events import (
     Event,
     ProduceReceived,
@@ -43,6 +49,7 @@ from strandline.runtime.storage.replica_store import ReplicaStore
 
 from .consumer_fetches import ConsumerFetches
 from .producer_ids import ProducerIds
+from .record_deletions import RecordDeletions
 from .refused_batches import RefusedBatches, SentBatch
 
 
@@ -104,6 +111,7 @@ class BrokerApi:
         self._space = space
         self._on_produced = on_produced
         self._refused = RefusedBatches()
+        self._deletions = RecordDeletions(submit=submit, next_request_id=next_request_id)
         self._produces: dict[int, _Produce] = {}
         self._fetches = ConsumerFetches(
             replicas=replicas,
@@ -251,6 +259,17 @@ class BrokerApi:
     def close(self) -> None:
         """Begin no further read for a consumer."""
         self._fetches.close()
+
+    def delete_records(
+        self, topic_name: str, partition: int, offset: int, *, timeout_ms: int
+    ) -> Awaitable[DeletedRecords]:
+        """Begin a log at an offset; the awaitable ends when all live replicas begin there."""
+        tp = self._metadata.resolve(topic_name, partition)
+        return self._deletions.delete(tp, offset, timeout_ms=timeout_ms)
+
+    def on_records_deleted(self, effect: ReplyDeleteRecords) -> None:
+        """Take the core's response to a deletion."""
+        self._deletions.on_deleted(effect)
 
     def list_offset(
         self, topic_name: str, partition: int, timestamp: int, leader_epoch: LeaderEpoch | None

@@ -24,7 +24,7 @@ from .metrics import Metrics
 _log = logging.getLogger(__name__)
 
 FENCES: Final = ("controller_epoch", "broker_epoch", "leader_epoch", "topic_id")
-OPERATIONS: Final = ("produce", "fetch", "follower_fetch")
+OPERATIONS: Final = ("produce", "delete_records", "fetch", "follower_fetch")
 DIRECTIONS: Final = ("in", "out")
 PHASES: Final = ("detect", "elect")
 
@@ -50,7 +50,7 @@ class CoreNoticeReporter:
     def report(self, notice: core_notices.Notice) -> None:
         """Log and count one fact."""
         match notice:
-            case core_notices.HighWatermarkAdvanced():
+            case core_notices.HighWatermarkAdvanced() | core_notices.LowWatermarkAdvanced():
                 return
             case core_notices.RequestExpired():
                 expired = self._metrics.counter(names.PURGATORY_EXPIRED_TOTAL)
@@ -66,6 +66,8 @@ class CoreNoticeReporter:
                 failures = self._metrics.counter(names.ISR_UPDATE_FAILURES_TOTAL)
                 failures.labels(notice.error.name).inc()
                 _say(logging.INFO, "isr proposal not accepted", notice)
+            case core_notices.LogStartAdvanced():
+                _say(logging.INFO, "log start advanced", notice)
             case core_notices.Truncated():
                 self._truncated(notice)
             case core_notices.Fenced():

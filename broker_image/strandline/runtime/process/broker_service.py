@@ -22,13 +22,18 @@ from strandline.controller_session.controller_session import ControllerSession
 from strandline.controller_session.events import ControllerIntroduced, VolumeChanged
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.events import Event as CoreEvent
-from strandline.core.events import LogDirectoryLost, ReplicaLoaded, StatePersisted
+from strandline.core.events import (
+    LogDirectoryLost,
+    LogStartPersisted,
+    ReplicaLoaded,
+    StatePersisted,
+)
 from strandline.core.replicas import Replicas
 from strandline.errors import InvariantViolation, StorageError
 from strandline.kafka_listener import server as listener_server
 from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.kafka_listener.server import KafkaListener
-from strandline.model import INTERNAL_LISTENER, HolderIdentity, Registration
+from strandline.model import INTERNAL_LISTENER, HolderIdentity, Registration, TopicPartition
 from strandline.rpc.probes import peer_service
 from strandline.rpc.replication_server import replication_service
 from strandline.rpc.session_server import SessionServer
@@ -51,6 +56,7 @@ from strandline.runtime.shells.replication_transport import ReplicationTransport
 from strandline.runtime.storage.disk_space import DiskSpace
 from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.runtime.storage.replica_store import ReplicaStore
+from strandline.runtime.storage.retention_check import RetentionCheck
 
 from .lifecycle import Context
 
@@ -84,6 +90,7 @@ class BrokerService:
             config=context.config.storage,
             wall_time_us=context.clock.wall_time_us,
             on_persisted=self._on_persisted,
+            on_log_start_persisted=self._on_log_start_persisted,
             on_failure=self._on_store_failed,
         )
         self._space = DiskSpace(
@@ -134,6 +141,7 @@ class BrokerService:
         self._tasks.begin(self._serve_clients())
         self._tasks.begin(log_silent_connections())
         self._tasks.begin(self._space.watch())
+        self._tasks.begin(self._retention_check().run())
 
     def ready(self) -> bool:
         """Tell whether the first full state was applied and clients are served."""
@@ -219,6 +227,9 @@ class BrokerService:
     def _on_volume_changed(self, is_full: bool) -> None:  # noqa: FBT001  a callback of one value
         self._session_shell.submit(VolumeChanged(is_full=is_full))
 
+    def _on_log_start_persisted(self, tp: TopicPartition, offset: int) -> None:
+        self._step_replicas(LogStartPersisted(tp=tp, offset=offset))
+
     def _on_store_failed(self, error: StorageError) -> None:
         self._step_replicas(self._lose_directory(error))
 
@@ -300,6 +311,16 @@ class BrokerService:
             space=self._space,
             on_produced=self._throughput.produced,
             on_fetched=self._throughput.fetched,
+        )
+
+    def _retention_check(self) -> RetentionCheck:
+        return RetentionCheck(
+            replicas=self._replicas,
+            store=self._store,
+            clock=self._context.clock,
+            submit=self._step_replicas,
+            on_failure=self._on_store_failed,
+            interval_ms=self._context.config.storage.retention_check_interval_ms,
         )
 
     def _make_transport(self) -> ReplicationTransport:

@@ -26,6 +26,7 @@ from .replication_transport import ReplicationTransport
 
 Message = (
     effects.ReplyProduce
+    | effects.ReplyDeleteRecords
     | effects.CompleteFetch
     | effects.ReplyFetch
     | effects.SendFetch
@@ -95,6 +96,8 @@ class CoreShell:
                 self._replication_transport.reply(effect)
             case effects.ReplyProduce():
                 self._broker_api.on_produced(effect)
+            case effects.ReplyDeleteRecords():
+                self._broker_api.on_records_deleted(effect)
             case effects.SendFetch():
                 self._store.after_cuts(partial(self._replication_transport.send, effect))
             case effects.CompleteFetch():

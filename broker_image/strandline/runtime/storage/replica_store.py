@@ -6,9 +6,10 @@ renames or removes more than the files of one segment, run on the threads of bac
 - the state task writes the state file, moves deleted logs to the trash and makes the folders of
   new replicas, in this order, and then reports the tokens. All changes that queued meanwhile share
   the next round.
-- the checkpoint task writes high watermarks, recovery points and epochs.
+- the checkpoint task writes high watermarks, recovery points, log starts and epochs.
 - the flush task brings logs to disk, at each roll and from time to time.
 - the rebuild task makes the producer states of logs anew that were cut.
+- the files of deleted segments wait for their removal, see `SetAsideFiles`.
 - the trash task removes what lay in the trash for too long.
 """
 
@@ -17,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -28,7 +28,9 @@ from strandline.core.effects import (
     AppendAsLeader,
     CreateReplica,
     DeleteReplica,
+    DeleteSegmentsBelow,
     PersistedPartition,
+    PersistLogStart,
     PersistState,
     RestartLogAt,
     TruncateTo,
@@ -39,29 +41,23 @@ from strandline.core.events import RecordsHandle
 from strandline.errors import (
     ErrorCode,
     InvariantViolation,
-    LogDirectoryFailed,
     LogDirectoryFull,
     ProtocolError,
     StorageError,
 )
-from strandline.log.checkpoint import (
-    EpochCheckpoint,
-    HighWatermarkCheckpoint,
-    RecoveryPointCheckpoint,
-)
 from strandline.log.data_directory import BrokerState
 from strandline.log.files import sync_folder
-from strandline.log.partition_folder import (
-    PartitionMetadataFile,
-)
+from strandline.log.partition_folder import PartitionMetadataFile
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import ClientBatch, FetchedBatches
 from strandline.log.reserve import give_up_reserve
 from strandline.log_fields import fields
-from strandline.model import ControllerEpoch, EpochStart, TopicPartition, TopicSettings
+from strandline.model import ControllerEpoch, TopicPartition, TopicSettings
 
 from .loaded_store import LoadedStore
 from .log_flusher import LogFlusher
+from .set_aside_files import SetAsideFiles
+from .store_checkpoints import StoreCheckpoints
 from .store_threads import StoreThreads
 from .trash_keeper import TrashKeeper
 
@@ -76,6 +72,8 @@ DiskEffect = (
     | AppendAsFollower
     | TruncateTo
     | RestartLogAt
+    | PersistLogStart
+    | DeleteSegmentsBelow
     | WriteEpochCheckpoint
     | WriteHighWatermarkCheckpoint
     | PersistState
@@ -84,7 +82,10 @@ DiskEffect = (
 
 
 class ReplicaStore:
-    """One data directory; on_persisted gets tokens in order, on_failure at most one error."""
+    """One data directory; on_persisted gets tokens in order, on_failure at most one error.
+
+    on_log_start_persisted gets each log start that the checkpoint holds.
+    """
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class ReplicaStore:
         config: StorageConfig,
         wall_time_us: Callable[[], int],
         on_persisted: Callable[[int], None],
+        on_log_start_persisted: Callable[[TopicPartition, int], None],
         on_failure: Callable[[StorageError], None],
     ) -> None:
         self._directory = loaded.directory
@@ -109,30 +111,27 @@ class ReplicaStore:
         """New partitions whose folders are made once the state file knows them."""
         self._made: dict[TopicPartition, PartitionLog] = {}
         """Logs that are on disk and wait for their `CreateReplica`."""
-        self._epochs: dict[TopicPartition, tuple[EpochStart, ...]] = {}
-        self._high_watermarks: Mapping[TopicPartition, int] | None = None
-        self._recovery_points_due = False
-        self._recovery_points_lock = asyncio.Lock()
-        self._cut: set[TopicPartition] = set()
-        """Logs whose recovery point on disk lies above their end and is yet to be lowered."""
-        self._cut_being_written: set[TopicPartition] = set()
-        self._after_cuts: list[Callable[[], None]] = []
         self._state_wake = asyncio.Event()
-        self._checkpoint_wake = asyncio.Event()
         self._stopping = False
         self._threads = StoreThreads(loaded.directory.path)
         self._trash = TrashKeeper(loaded.directory.path, config, self._threads, wall_time_us)
         self._tasks: list[asyncio.Task[None]] = []
         self.logs: dict[TopicPartition, PartitionLog] = dict(loaded.found.logs)
-        self._recovery_points: Mapping[TopicPartition, int] = {
-            tp: log.recovery_point for tp, log in self.logs.items()
-        }
+        self._checkpoints = StoreCheckpoints(
+            loaded.directory.path,
+            self.logs,
+            self._threads,
+            log_starts=loaded.found.log_starts,
+            on_log_start_persisted=on_log_start_persisted,
+            make_space=self._make_space,
+        )
+        self._set_aside = SetAsideFiles(on_failure)
         self._flusher = LogFlusher(
             self.logs,
             self._threads,
             interval_ms=config.flush_checkpoint_interval_ms,
             on_flush=loaded.environment.on_flush,
-            on_flushed=self._on_flushed,
+            on_flushed=self._checkpoints.on_flushed,
         )
 
     @property
@@ -153,7 +152,7 @@ class ReplicaStore:
         """Begin the background tasks."""
         self._tasks = [
             asyncio.create_task(self._run(self._write_states()), name="state writer"),
-            asyncio.create_task(self._run(self._write_checkpoints()), name="checkpoint writer"),
+            asyncio.create_task(self._run(self._checkpoints.run()), name="checkpoint writer"),
             asyncio.create_task(
                 self._run(self._flusher.flush_from_time_to_time()), name="log flusher"
             ),
@@ -188,18 +187,21 @@ class ReplicaStore:
                 )
                 self._flusher.after_append(effect.tp)
             case WriteHighWatermarkCheckpoint():
-                self._high_watermarks = dict(effect.high_watermarks)
-                self._checkpoint_wake.set()
+                self._checkpoints.set_high_watermarks(dict(effect.high_watermarks))
             case PersistState():
                 self._promise(effect)
             case TruncateTo():
                 self._truncate(effect)
             case RestartLogAt():
                 self.logs[effect.tp].restart_at(effect.offset)
-                self._have_cut_written(effect.tp)
+                self._checkpoints.on_restarted(effect.tp)
+            case PersistLogStart():
+                self.logs[effect.tp].begin_at(effect.offset)
+                self._checkpoints.begin_log_at(effect.tp, effect.offset)
+            case DeleteSegmentsBelow():
+                self._delete_segments(effect.tp, effect.offset)
             case WriteEpochCheckpoint():
-                self._epochs[effect.tp] = effect.epochs
-                self._checkpoint_wake.set()
+                self._checkpoints.set_epochs(effect.tp, effect.epochs)
             case CreateReplica():
                 self._create(effect)
             case DeleteReplica():
@@ -234,8 +236,7 @@ class ReplicaStore:
                 offset=effect.offset,
                 log_end_offset=end,
             )
-        if self._recovery_points.get(effect.tp, 0) > end:
-            self._have_cut_written(effect.tp)
+        self._checkpoints.on_truncated(effect.tp, end)
         self._flusher.after_cut(effect.tp)
 
     def _delete(self, tp: TopicPartition) -> None:
@@ -246,7 +247,7 @@ class ReplicaStore:
         log = self.logs.pop(tp, None) or self._made.pop(tp, None)
         if log is not None:
             log.release()
-        self._epochs.pop(tp, None)
+        self._checkpoints.forget(tp)
         self._persisted.pop(tp, None)
         self._deleted.add(tp)
         self._state_dirty = True
@@ -262,28 +263,19 @@ class ReplicaStore:
         self._state_dirty = True
         self._state_wake.set()
 
-    def _on_flushed(self) -> None:
-        self._recovery_points_due = True
-        self._checkpoint_wake.set()
+    def after_check(self, tp: TopicPartition) -> None:
+        """Have segments flushed that a check closed, and those below the log start deleted."""
+        self._flusher.after_append(tp)
+        self._delete_segments(tp, self._checkpoints.log_start_on_disk(tp))
 
-    def _have_cut_written(self, tp: TopicPartition) -> None:
-        """Have the folder of a cut log synced and its recovery point written, off the event loop.
-
-        An unclean start does not check records below the checkpoint: it is lowered before new
-        records come, see `after_cuts` and `_write_state`.
-        """
-        self._cut.add(tp)
-        self._checkpoint_wake.set()
+    def _delete_segments(self, tp: TopicPartition, offset: int) -> None:
+        log = self.logs[tp]
+        files = log.set_aside_below(min(offset, log.log_start_offset))
+        self._set_aside.add(files, delay_ms=log.settings.file_delete_delay_ms)
 
     def after_cuts(self, fetch: Callable[[], None]) -> None:
-        """Send a fetch, in order, once the cuts of logs are on disk: its records come behind them.
-
-        A leader's records do too: a log leads only after a write of the state file.
-        """
-        if self._cut or self._cut_being_written:
-            self._after_cuts.append(fetch)
-        else:
-            fetch()
+        """Send a fetch once the cuts of logs are on disk; see `StoreCheckpoints.after_cuts`."""
+        self._checkpoints.after_cuts(fetch)
 
     async def _make_space(self, error: LogDirectoryFull) -> None:
         """Give the reserve up, or else wait: a small file is replaced whole or stays as it was."""
@@ -309,17 +301,17 @@ class ReplicaStore:
         wanted, self._wanted = self._wanted, {}
         tokens, self._tokens = self._tokens, []
         kept = {tp: state for tp, state in persisted.items() if tp not in deleted}
-        if self._cut or self._cut_being_written:
-            await self._once_there_is_space(self._write_recovery_points)
+        if self._checkpoints.wait_for_cuts:
+            await self._once_there_is_space(self._checkpoints.write_recovery_points)
         await self._persist(epoch, kept)
         if deleted:
             await self._trash.put(sorted(deleted))
         if len(kept) < len(persisted):
             # A replica was deleted and is made again: the state file forgot it in between.
             await self._persist(epoch, persisted)
-        if any(self._recovery_points.get(tp, 0) for tp in wanted):
-            # A log of that name was deleted: its recovery point is none of the new one.
-            await self._once_there_is_space(self._write_recovery_points)
+        if self._checkpoints.know_any(wanted):
+            # A log of that name was deleted: its recovery point and start are none of the new one.
+            await self._once_there_is_space(self._checkpoints.write_recovery_points)
         if wanted:
             self._made |= await self._threads.run(self._make_logs, wanted)
         for token in tokens:
@@ -358,65 +350,6 @@ class ReplicaStore:
         sync_folder(self.root)
         return made
 
-    # --- the checkpoint task --------------------------------------------------------------
-
-    async def _write_checkpoints(self) -> None:
-        while not self._stopping:
-            await self._checkpoint_wake.wait()
-            self._checkpoint_wake.clear()
-            try:
-                while await self._write_checkpoint():
-                    pass
-            except LogDirectoryFull as error:
-                # A checkpoint is left out: the next one replaces it, and a start needs none.
-                # Recovery points of cut logs are not left out, because fetches wait for them.
-                await self._make_space(error)
-                if self._cut_being_written:
-                    self._checkpoint_wake.set()
-
-    async def _write_checkpoint(self) -> bool:
-        """Write one checkpoint file; False if none is due. Those of all partitions come first."""
-        if self._cut or self._cut_being_written:
-            await self._write_recovery_points()
-        elif self._high_watermarks is not None:
-            marks, self._high_watermarks = self._high_watermarks, None
-            await self._threads.run(HighWatermarkCheckpoint(self.root).write, marks)
-        elif self._recovery_points_due:
-            self._recovery_points_due = False
-            await self._write_recovery_points()
-        elif self._epochs:
-            # For people and for comparison: epochs come from batches (ADR 0011).
-            tp, epochs = self._epochs.popitem()
-            if (log := self.logs.get(tp)) is not None:
-                await self._threads.run(_write_epochs, log.folder, epochs)
-        else:
-            return False
-        return True
-
-    async def _write_recovery_points(self) -> None:
-        """Write the recovery points, those of logs just cut included, then let fetches go."""
-        async with self._recovery_points_lock:
-            self._cut_being_written |= self._cut
-            self._cut = set()
-            folders = [
-                self.logs[tp].folder for tp in sorted(self._cut_being_written & set(self.logs))
-            ]
-            self._recovery_points = {tp: log.recovery_point for tp, log in self.logs.items()}
-            await self._threads.run(self._write_recovery_point_file, folders, self._recovery_points)
-            self._cut_being_written = set()
-        if not self._cut:
-            held, self._after_cuts = self._after_cuts, []
-            for fetch in held:
-                fetch()
-
-    def _write_recovery_point_file(
-        self, cut: list[Path], recovery_points: Mapping[TopicPartition, int]
-    ) -> None:
-        for folder in cut:
-            with suppress(FileNotFoundError):  # it has gone to the trash meanwhile
-                sync_folder(folder)
-        RecoveryPointCheckpoint(self.root).write(recovery_points)
-
     # --- the trash -----------------------------------------------------------------------
 
     async def restore_from_trash(self, tp: TopicPartition) -> PartitionLog:
@@ -448,30 +381,21 @@ class ReplicaStore:
         self._stopping = True
         self._flusher.stop()
         self._trash.stop()
+        self._checkpoints.stop()
         self._state_wake.set()
-        self._checkpoint_wake.set()
         await asyncio.gather(*self._tasks)
         await self._write_state()
-        self._high_watermarks = high_watermarks
+        self._checkpoints.set_high_watermarks(high_watermarks)
         await self._flusher.flush(sorted(self.logs))
-        self._recovery_points_due = True
-        while await self._write_checkpoint():
-            pass
+        self._checkpoints.on_flushed()
+        await self._checkpoints.write_all()
+        await self._set_aside.close()
         await self._threads.run(self._close_logs)
         self._threads.close()
 
     def _close_logs(self) -> None:
         for log in self.logs.values():
             log.close()
-
-
-def _write_epochs(folder: Path, epochs: tuple[EpochStart, ...]) -> None:
-    """Write the epochs of a replica, unless its folder has gone to the trash meanwhile."""
-    try:
-        EpochCheckpoint(folder).write(epochs)
-    except LogDirectoryFailed:
-        if folder.exists():
-            raise
 
 
 def _raise_unexpected(task: asyncio.Task[None]) -> None:
