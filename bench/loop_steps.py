@@ -131,6 +131,7 @@ class Bench:
             config=CONFIG,
             wall_time_us=lambda: time.time_ns() // 1000,
             on_persisted=self.persisted.append,
+            on_log_start_persisted=lambda _tp, _offset: None,
             on_failure=lambda error: sys.exit(str(error)),
         )
 

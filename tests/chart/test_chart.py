@@ -12,7 +12,8 @@ from strandline_operator import kinds
 from strandline_operator.observed import DesiredCluster, ObjectRef
 from strandline_operator.resources import PORTS, labels
 from tests.chart import rendered
-from tests.chart.cases import BOUNDS, COMPLETE, REQUIRED, leaves
+from tests.chart.cases import BOUNDS, COMPLETE, leaves
+from tests.chart.required import REQUIRED
 from tests.chart.rules import RULES
 from tests.support.commands import CommandError, programs, run
 from tests.support.strandline_objects import CHART

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.chart.api import PLURALS, ApiResponse, DryRuns
-from tests.chart.cases import BOUNDS, COMPLETE, GONE, REQUIRED, Also, Manifest, Rule
+from tests.chart.cases import BOUNDS, COMPLETE, GONE, Also, Manifest, Rule
+from tests.chart.required import REQUIRED
 from tests.chart.rules import RULES
 from tests.support import strandline_objects as objects
 from tests.support.commands import CommandError
