@@ -1,0 +1,59 @@
+"""The fields that each CRD requires, as paths in the kind's complete object."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_CONDITION_REQUIRED = [
+    f"status.conditions[].{name}"
+    for name in ("type", "status", "lastTransitionTime", "reason", "message")
+]
+_CONFIG_REQUIRED = [
+    f"status.effectiveConfig.{name}"
+    for name in ("minInsyncReplicas", "segmentBytes", "maxMessageBytes", "flushMessages")
+]
+REQUIRED: Final[dict[str, list[str]]] = {
+    "BrokerCluster": [
+        "spec",
+        "status.brokers[].id",
+        "status.controller.holderIdentity",
+        "status.controller.brokerId",
+        "status.controller.epoch",
+        *_CONDITION_REQUIRED,
+    ],
+    "ReplicatedTopic": ["spec", *_CONFIG_REQUIRED, *_CONDITION_REQUIRED],
+    "Broker": [
+        "spec",
+        "spec.brokerId",
+        *(
+            f"status.{name}"
+            for name in (
+                "brokerEpoch",
+                "cleanSinceEpoch",
+                "incarnation",
+                "listeners",
+                "logDirId",
+                "protocolVersion",
+            )
+        ),
+        *(f"status.listeners[].{name}" for name in ("name", "host", "port")),
+    ],
+    "Partition": [
+        "spec",
+        *(f"spec.{name}" for name in ("topicId", "topicName", "partition", "replicas")),
+        *(
+            f"status.{name}"
+            for name in (
+                "replicas",
+                "leader",
+                "leaderEpoch",
+                "partitionEpoch",
+                "isr",
+                "isrBrokerEpochs",
+                "minInsyncReplicas",
+                "controllerEpoch",
+                "recovery",
+            )
+        ),
+    ],
+}
