@@ -248,9 +248,14 @@ def test_an_idle_log_ages_out_to_the_last_record(tmp_path: Path) -> None:
     log.begin_at(start)
     log.set_aside_below(start)
     assert (log.size_bytes, segments(workshop)[-1]) == (0, "00000000000000000010.log")
+    flush_off_the_loop(log)
+    epochs = log.epochs
     log.close()
-    again = workshop.open(log_start_offset=10)
+    again = workshop.open(log_start_offset=10, recovery_point=10)
     assert (again.log_start_offset, again.log_end_offset) == (10, 10)
+    # The summary of the empty segment remembers under which epoch the last record was written.
+    assert [(each.leader_epoch, each.start_offset) for each in epochs] == [(1, 10)]
+    assert again.epochs == epochs
 
 
 def test_timestamps_that_say_nothing_neither_keep_nor_delete(tmp_path: Path) -> None:

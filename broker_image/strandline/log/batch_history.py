@@ -45,11 +45,18 @@ class BatchHistory:
 
     def epochs_from(self, offset: int) -> tuple[EpochStart, ...]:
         """Return the epochs from an offset on; the one that it lies in begins there."""
+        known = self._known_from(offset)
+        if known and known[0].start_offset < offset:
+            known[0] = replace(known[0], start_offset=offset)
+        return tuple(known)
+
+    def forget_epochs_below(self, offset: int) -> None:
+        """Forget the epochs of deleted segments; a producer outlives its batches."""
+        self._epochs = self._known_from(offset)
+
+    def _known_from(self, offset: int) -> list[EpochStart]:
         count = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset)
-        if count == 0:
-            return tuple(self._epochs)
-        first = replace(self._epochs[count - 1], start_offset=offset)
-        return (first, *self._epochs[count:])
+        return self._epochs[max(0, count - 1) :]
 
     def check_sequence(self, header: BatchHeader) -> SequenceCheck:
         """Tell whether a client's batch is new, a retry or out of order; `rebuild` is not set."""
@@ -85,10 +92,6 @@ class BatchHistory:
         if not self._producers.truncate_to(end) or self.rebuild is not None:
             self.rebuild = producers_up_to(end)
         self._since_cut.clear()
-
-    def forget_epochs_below(self, offset: int) -> None:
-        """Forget the epochs of deleted segments; a producer outlives its batches."""
-        self._epochs = list(self.epochs_from(offset))
 
     def end_rebuild(self, rebuild: ProducerRebuild, producers: ProducerState) -> None:
         """Take the producer state that a rebuild made, unless the log was cut again."""
