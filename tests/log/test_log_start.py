@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.log.log_segments import SET_ASIDE_AT_ONCE_MAX
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import read_client_batch
 from strandline.log.segment import Segment
@@ -69,6 +70,21 @@ def test_only_sealed_segments_below_the_start_are_set_aside(tmp_path: Path) -> N
     assert log.set_aside_below(10) != []
     assert log.set_aside_below(10) == []
     assert (log.segment_count, log.log_start_offset) == (1, 10)
+
+
+def test_a_turn_of_the_event_loop_sets_aside_a_bounded_number_of_segments(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, TopicSettings(segment_bytes=120))
+    log = workshop.create()
+    for _ in range(SET_ASIDE_AT_ONCE_MAX + 3):
+        fill(log, batches=1, epoch=0)
+        flush_off_the_loop(log)
+    start = log.log_end_offset
+    log.begin_at(start)
+    assert len(log.set_aside_below(start)) == SET_ASIDE_AT_ONCE_MAX
+    assert len(log.set_aside_below(start)) == 2
+    log.close()
+    again = workshop.open(log_start_offset=start)
+    assert again.segment_count == 1
 
 
 def test_a_reader_of_an_open_segment_reads_on_after_its_deletion(tmp_path: Path) -> None:

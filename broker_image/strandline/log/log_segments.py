@@ -32,6 +32,10 @@ from .segment import (
 from .segment_part import LogPart, SegmentPart
 from .segment_summary import SUMMARY_SUFFIX, SegmentSummary
 
+SET_ASIDE_AT_ONCE_MAX = 32
+"""Segments whose files are renamed in one turn of the event loop: a retention that a person has
+shortened may end thousands."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnvironment:
@@ -339,10 +343,15 @@ class LogSegments:
         """Take out sealed segments that end at or below an offset; return their renamed files.
 
         The oldest goes first, so that a crash in between leaves no hole. What a reader or a flush
-        has begun goes on with the files that it holds.
+        has begun goes on with the files that it holds. At most SET_ASIDE_AT_ONCE_MAX go: the
+        caller asks again.
         """
-        files = []
-        while len(self._segments) > 1 and self._segments[0].end_offset <= offset:
+        files: list[Path] = []
+        while (
+            len(self._segments) > 1
+            and self._segments[0].end_offset <= offset
+            and len(files) < SET_ASIDE_AT_ONCE_MAX
+        ):
             segment = self._segments.pop(0)
             self._unflushed = [part for part in self._unflushed if part.segment is not segment]
             self._sealed_bytes -= segment.size_bytes

@@ -358,9 +358,9 @@ class PartitionLog(ReadableLog):
                 raise self._fail("roll", error) from error
 
     def set_aside_below(self, offset: int) -> list[Path]:
-        """Take out the sealed segments below an offset; return their files, to be removed later.
+        """Take out sealed segments below an offset; return their files, to be removed later.
 
-        While the producer state is made anew from the segments, they stay for the next call.
+        Some may stay for the next call, and all while the producer state is made anew from them.
         """
         if self.rebuild is not None:
             return []
@@ -376,11 +376,12 @@ class PartitionLog(ReadableLog):
 
     def _remove_below_start(self) -> None:
         """Remove at once what a process that died left below the log start."""
-        for file in self.set_aside_below(self.log_start_offset):
-            try:
-                file.unlink()
-            except OSError as error:
-                raise self._fail("delete segments", error) from error
+        try:
+            while files := self.set_aside_below(self.log_start_offset):
+                for file in files:
+                    file.unlink()
+        except OSError as error:
+            raise self._fail("delete segments", error) from error
 
     def truncate_to(self, offset: int) -> int:
         """Keep offsets below `offset`; a batch that contains `offset` is removed whole.

@@ -263,15 +263,20 @@ class ReplicaStore:
         self._state_dirty = True
         self._state_wake.set()
 
-    def after_check(self, tp: TopicPartition) -> None:
-        """Have segments flushed that a check closed, and those below the log start deleted."""
-        self._flusher.after_append(tp)
-        self._delete_segments(tp, self._checkpoints.log_start_on_disk(tp))
+    def after_check(self, tp: TopicPartition) -> bool:
+        """Have segments flushed that a check closed, and those below the log start deleted.
 
-    def _delete_segments(self, tp: TopicPartition, offset: int) -> None:
+        Returns: whether some were deleted: then more may be left
+        """
+        self._flusher.after_append(tp)
+        return self._delete_segments(tp, self._checkpoints.log_start_on_disk(tp))
+
+    def _delete_segments(self, tp: TopicPartition, offset: int) -> bool:
+        """Delete segments below an offset; those that are too many at once go at the next check."""
         log = self.logs[tp]
         files = log.set_aside_below(min(offset, log.log_start_offset))
         self._set_aside.add(files, delay_ms=log.settings.file_delete_delay_ms)
+        return bool(files)
 
     def after_cuts(self, fetch: Callable[[], None]) -> None:
         """Send a fetch once the cuts of logs are on disk; see `StoreCheckpoints.after_cuts`."""

@@ -49,22 +49,26 @@ class RetentionCheck:
         logs = dict(self.store.logs)
         self._active_since = {tp: at for tp, at in self._active_since.items() if tp in logs}
         for tp, log in logs.items():
-            self._check(tp, log)
-            await asyncio.sleep(0)
+            is_more_left = True
+            while is_more_left:
+                is_more_left = self._check(tp, log)
+                await asyncio.sleep(0)
 
-    def _check(self, tp: TopicPartition, log: PartitionLog) -> None:
+    def _check(self, tp: TopicPartition, log: PartitionLog) -> bool:
+        """Check one log; return whether more of its segments may be left to delete."""
         view = self.replicas.view(tp)
         is_active = view is not None and view.role not in {RoleName.IDLE, RoleName.FAILED}
         if view is None or not is_active or self.store.logs.get(tp) is not log:
-            return
+            return False
         now_ms, high_watermark = self.clock.wall_time_us() // 1000, view.high_watermark
         base_offset, since_ms = self._active_since.get(tp, (-1, now_ms))
         if base_offset != log.active_base_offset:
             since_ms = now_ms
         self._active_since[tp] = (log.active_base_offset, since_ms)
         log.roll_if_due(high_watermark=high_watermark, active_since_ms=since_ms, now_ms=now_ms)
-        self.store.after_check(tp)
+        is_more_left = self.store.after_check(tp)
         if view.role is RoleName.LEADER:
             offset = log.start_by_retention(high_watermark=high_watermark, now_ms=now_ms)
             if offset > view.log_start_offset:
                 self.submit(RetentionReached(tp=tp, offset=offset))
+        return is_more_left
