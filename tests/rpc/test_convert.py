@@ -6,11 +6,13 @@ import uuid
 
 import pytest
 
+from strandline.model import UNLIMITED, TopicSettings
 from strandline.rpc.convert import BROKER_MESSAGE, CONTROLLER_MESSAGE
 from strandline_api.v1 import controller_pb2 as pb
 
 TP = pb.TopicPartition(topic_id=str(uuid.UUID(int=5)), partition=3)
 
+COMMITTED = pb.PartitionState(recovery=pb.RECOVERY_CLEAN)
 UNKNOWN_RECOVERY = pb.PartitionState.FromString(bytes([8 << 3, 7]))
 """Field 8, recovery, with a number that no version defines."""
 
@@ -48,3 +50,25 @@ def test_an_empty_report_of_hosted_replicas_is_not_an_absent_one() -> None:
     assert BROKER_MESSAGE.decode(empty).hosted == ()
     assert BROKER_MESSAGE.encode(BROKER_MESSAGE.decode(absent)) == absent
     assert BROKER_MESSAGE.encode(BROKER_MESSAGE.decode(empty)) == empty
+
+
+def test_a_controller_that_knows_no_retention_deletes_nothing() -> None:
+    """An absent number reads as 0 in protobuf, and a retention of 0 ms would delete everything."""
+    settings = pb.TopicSettings(max_message_bytes=1, segment_bytes=2, flush_messages=3)
+    command = pb.PartitionCommand(tp=TP, state=COMMITTED, settings=settings)
+    decoded = CONTROLLER_MESSAGE.decode(
+        pb.ControllerMessage(leader_and_isr=pb.LeaderAndIsr(partitions=[command]))
+    )
+    assert decoded.partitions[0].settings == TopicSettings(
+        max_message_bytes=1, segment_bytes=2, flush_messages=3
+    )
+
+
+def test_a_retention_of_zero_is_one() -> None:
+    command = pb.PartitionCommand(
+        tp=TP, state=COMMITTED, settings=pb.TopicSettings(retention_ms=0, file_delete_delay_ms=0)
+    )
+    message = pb.ControllerMessage(leader_and_isr=pb.LeaderAndIsr(partitions=[command]))
+    settings = CONTROLLER_MESSAGE.decode(message).partitions[0].settings
+    assert (settings.retention_ms, settings.file_delete_delay_ms) == (0, 0)
+    assert settings.retention_bytes == UNLIMITED

@@ -100,6 +100,17 @@ class _AlterPartitionAnswer(Pair):
         return response if wire.HasField("stored") else replace(response, stored=None)
 
 
+class _Settings(Pair):
+    """A setting that the sender does not know has its default, which deletes nothing; 0 would."""
+
+    def from_wire(self, wire: pb.TopicSettings) -> Any:
+        message: Message = wire
+        default = TopicSettings()
+        optional = (each.name for each in message.DESCRIPTOR.fields if each.has_presence)
+        absent = {name: getattr(default, name) for name in optional if not message.HasField(name)}
+        return replace(super().from_wire(wire), **absent)
+
+
 class _Around(Pair):
     """A value that holds another; the message has the fields of both side by side."""
 
@@ -182,7 +193,7 @@ _STATE: Final = Pair(
     eligible_leaders=_ISR,
     recovery=Part(_RECOVERIES.__getitem__, _recovery),
 )
-_SETTINGS: Final = Pair(TopicSettings, pb.TopicSettings)
+_SETTINGS: Final = _Settings(TopicSettings, pb.TopicSettings)
 _COMMANDS: Final = _each(
     Pair(PartitionCommand, pb.PartitionCommand, tp=_TP, state=_STATE, settings=_SETTINGS)
 )

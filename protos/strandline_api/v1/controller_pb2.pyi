@@ -151,6 +151,7 @@ class TopicSettings(_message.Message):
     segment_bytes: _builtins.int
     flush_messages: _builtins.int
     retention_ms: _builtins.int
+    """Absent from a controller that knows no retention: a broker then deletes nothing."""
     retention_bytes: _builtins.int
     segment_ms: _builtins.int
     file_delete_delay_ms: _builtins.int
@@ -160,16 +161,31 @@ class TopicSettings(_message.Message):
         max_message_bytes: _builtins.int = ...,
         segment_bytes: _builtins.int = ...,
         flush_messages: _builtins.int = ...,
-        retention_ms: _builtins.int = ...,
-        retention_bytes: _builtins.int = ...,
-        segment_ms: _builtins.int = ...,
-        file_delete_delay_ms: _builtins.int = ...,
+        retention_ms: _builtins.int | None = ...,
+        retention_bytes: _builtins.int | None = ...,
+        segment_ms: _builtins.int | None = ...,
+        file_delete_delay_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_file_delete_delay_ms", b"_file_delete_delay_ms", "_retention_bytes", b"_retention_bytes", "_retention_ms", b"_retention_ms", "_segment_ms", b"_segment_ms", "file_delete_delay_ms", b"file_delete_delay_ms", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "segment_ms", b"segment_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["file_delete_delay_ms", b"file_delete_delay_ms", "flush_messages", b"flush_messages", "max_message_bytes", b"max_message_bytes", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "segment_bytes", b"segment_bytes", "segment_ms", b"segment_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_file_delete_delay_ms", b"_file_delete_delay_ms", "_retention_bytes", b"_retention_bytes", "_retention_ms", b"_retention_ms", "_segment_ms", b"_segment_ms", "file_delete_delay_ms", b"file_delete_delay_ms", "flush_messages", b"flush_messages", "max_message_bytes", b"max_message_bytes", "retention_bytes", b"retention_bytes", "retention_ms", b"retention_ms", "segment_bytes", b"segment_bytes", "segment_ms", b"segment_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__file_delete_delay_ms: _TypeAlias = _typing.Literal["file_delete_delay_ms"]  # noqa: Y015
+    _WhichOneofArgType__file_delete_delay_ms: _TypeAlias = _typing.Literal["_file_delete_delay_ms", b"_file_delete_delay_ms"]  # noqa: Y015
+    _WhichOneofReturnType__retention_bytes: _TypeAlias = _typing.Literal["retention_bytes"]  # noqa: Y015
+    _WhichOneofArgType__retention_bytes: _TypeAlias = _typing.Literal["_retention_bytes", b"_retention_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__retention_ms: _TypeAlias = _typing.Literal["retention_ms"]  # noqa: Y015
+    _WhichOneofArgType__retention_ms: _TypeAlias = _typing.Literal["_retention_ms", b"_retention_ms"]  # noqa: Y015
+    _WhichOneofReturnType__segment_ms: _TypeAlias = _typing.Literal["segment_ms"]  # noqa: Y015
+    _WhichOneofArgType__segment_ms: _TypeAlias = _typing.Literal["_segment_ms", b"_segment_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__file_delete_delay_ms) -> _WhichOneofReturnType__file_delete_delay_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_bytes) -> _WhichOneofReturnType__retention_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retention_ms) -> _WhichOneofReturnType__retention_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__segment_ms) -> _WhichOneofReturnType__segment_ms | None: ...
 
 Global___TopicSettings: _TypeAlias = TopicSettings  # noqa: Y015
 
