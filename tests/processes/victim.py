@@ -71,7 +71,7 @@ class Victim:
         for broker in range(3):
             assert len(self._records(broker)) == RECORDS
             for metric in (names.PARTITION_LOG_END_OFFSET, names.PARTITION_HIGH_WATERMARK):
-                wanted = f'{metric.name}{{partition="0",topic="{TOPIC}"}} {RECORDS}.0'
+                wanted = f'{metric.name}{{topic="{TOPIC}",partition="0"}} {RECORDS}.0'
                 assert wanted in self._metrics(broker), self._metrics(broker)
         return True
 
@@ -99,12 +99,17 @@ class Victim:
         return [line for line in text.splitlines() if line.startswith(KEPT_METRICS)]
 
     def _files(self, broker: int) -> dict[str, str]:
-        """Return hashes of a broker's files, except its log output and its offset checkpoints."""
+        """Return hashes of a broker's files, except its log output and what it writes by time.
+
+        By time it writes offset checkpoints, and the index and the summary of the last segment.
+        """
         folder = self.group.brokers[broker].folder
         return {
             str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(folder.rglob("*"))
-            if path.is_file() and path.suffix != ".jsonl" and "-offset-checkpoint" not in path.name
+            if path.is_file()
+            and path.suffix not in {".jsonl", ".index", ".summary"}
+            and "-offset-checkpoint" not in path.name
         }
 
     # --- what the brokers log --------------------------------------------------------------

@@ -77,7 +77,9 @@ def other(value: Any) -> Any:
         return value + 1
     if isinstance(value, str) and value[:1].isdigit():
         return f"1{value}"
-    return [*value[1:], value[0]] if isinstance(value, list) else f"{value}0"
+    if isinstance(value, list):
+        return [*value[1:], value[0]] if value else [1]
+    return f"{value}0"
 
 
 @pytest.mark.parametrize(
