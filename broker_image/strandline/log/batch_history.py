@@ -1,6 +1,6 @@
 """What a log knows of its batches besides their bytes: leader epochs, and the last of producers.
 
-Used by `PartitionLog` alone, which notes here every batch that it appends or finds.
+Changed by `PartitionLog`, which notes here every batch that it appends or finds; read by its base.
 
 Invariant: the epochs are those of all batches in the segments. A log that begins within a segment
 shows them from its start on; a summary needs them all, because it may outlive a log start that

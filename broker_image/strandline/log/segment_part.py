@@ -1,7 +1,7 @@
 """Read a range of a log in another thread than the one that changes the log.
 
 The event loop makes a `LogPart` of what the log is now; `LogPart.read` may run in any thread; the
-event loop then hands the outcome to `PartitionLog.finish_read`, which refuses what a truncation
+event loop then hands the outcome to `ReadableLog.finish_read`, which refuses what a truncation
 has overtaken. Every part holds its open files, so a segment that is removed meanwhile is still
 read as it was. Appends meanwhile do not matter: they change nothing below the end that the part
 has seen.
