@@ -155,10 +155,13 @@ def test_segments_stay_while_producers_are_made_anew_from_them(tmp_path: Path) -
 
 
 def test_a_summary_knows_the_epochs_below_a_start_that_never_came_to_disk(tmp_path: Path) -> None:
-    workshop, log = filled(tmp_path)
+    workshop = Workshop(tmp_path, TopicSettings())
+    log = workshop.create()
+    fill(log, batches=2, epoch=0)
+    fill(log, batches=3, epoch=1)
     epochs = log.epochs
     log.begin_at(9)
-    assert [each.start_offset for each in log.epochs] == [9]
+    assert [(each.leader_epoch, each.start_offset) for each in log.epochs] == [(1, 9)]
     flush_off_the_loop(log)
     log.close()
     again = workshop.open(clean=True, recovery_point=10)
