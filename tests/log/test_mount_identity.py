@@ -1,4 +1,7 @@
-"""The identity of a mount: the same for every process, another one after each mount."""
+"""The identity of a mount: the same for every process, another one after each mount.
+
+Tests that mount something need root, as the tier of processes does.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ def in_another_mount_namespace(folder: Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.processes
 def test_a_volume_mounted_again_in_the_same_boot_is_another_mount(tmp_path: Path) -> None:
     image = tmp_path / "image"
     with image.open("wb") as file:
@@ -40,15 +44,16 @@ def test_a_volume_mounted_again_in_the_same_boot_is_another_mount(tmp_path: Path
     assert seen[0] != seen[1]
 
 
+@pytest.mark.processes
 def test_a_file_system_in_memory_ends_with_its_mount(tmp_path: Path) -> None:
     with mounted_tmpfs(tmp_path / "memory", "size=1m") as folder:
         assert mount_identity(folder).startswith("tmpfs 0:")
+    assert mount_identity(tmp_path) != ""
 
 
 def test_what_the_kernel_does_not_tell_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert mount_identity(tmp_path) != ""
     assert mount_identity(tmp_path / "absent") == ""
     monkeypatch.setattr(module, "SYSFS", tmp_path)
     assert mount_identity(tmp_path) == ""
