@@ -15,8 +15,8 @@ import pytest
 from strandline.errors import LogDirectoryFailed, LogDirectoryFull
 from strandline.log.checkpoint import EpochCheckpoint
 from strandline.log.partition_log import PartitionLog
-from strandline.log.recovery import load_logs
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
+from tests.log.support.loads import load
 from tests.log.support.logs import Workshop, append, content
 from tests.support.volumes import mounted_tmpfs
 
@@ -236,4 +236,4 @@ def test_changed_bytes_fail_the_read(tmp_path: Path) -> None:
 def test_data_directory_that_is_gone_fails_the_load(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path / "absent")
     with pytest.raises(LogDirectoryFailed, match="ENOENT"):
-        load_logs(workshop.root, clean=True, persisted={}, environment=workshop.environment)
+        load(workshop, clean=True)

@@ -87,7 +87,7 @@ def load_logs(
     clean: bool,
     persisted: Mapping[TopicPartition, PersistedPartition],
     environment: LogEnvironment,
-    before_loss: Callable[[], None] = lambda: None,
+    before_loss: Callable[[], None],
 ) -> LoadedLogs:
     """Open every log of a data directory, with default settings until the controller sends some.
 
