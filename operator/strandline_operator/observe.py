@@ -16,6 +16,7 @@ from strandline.kube.objects import (
     broker_from_object,
     partition_from_object,
     topic_cluster,
+    topic_id_of,
 )
 
 from . import kinds
@@ -135,10 +136,12 @@ class Cache:
             found = self._partitions.get(f"{name}-{number}")
             if found is None:
                 continue
-            if partition_ownership_of(found, topic.ref) is Ownership.OURS:
+            if partition_ownership_of(found, topic) is Ownership.OURS:
                 partitions[number] = found.stored
             else:
-                leftovers.append(found.stored.name)
+                leftovers.append(found)
+        if topic.adopts:
+            leftovers += self._elsewhere(topic)
         cluster, _ = self._clusters.get(topic.cluster, (None, None))
         return topic, ObservedTopic(
             status=status,
@@ -157,6 +160,15 @@ class Cache:
             ),
         )
 
+    def _elsewhere(self, topic: DesiredTopic) -> list[FoundPartition]:
+        """Return the Partitions under names of other topics that have the id of this one."""
+        names = {f"{topic.ref.name}-{number}" for number in range(topic.partitions)}
+        return [
+            found
+            for name, found in self._partitions.items()
+            if found.stored.tp.topic_id == topic.topic_id and name not in names
+        ]
+
 
 def may_be_part(name: str, cluster: str) -> bool:
     """Tell whether a part of the cluster could have this name."""
@@ -173,6 +185,7 @@ def read_topic(value: Object) -> DesiredTopic:
         created_at=str(metadata["creationTimestamp"]),
         is_initialised=_status(value).get("partitionsInitialised") is not None,
         cluster=topic_cluster(value),
+        topic_id=topic_id_of(value),
         topic_name=str(spec.get("topicName") or name_of(value)),
         partitions=int(spec["partitions"]),
         replication_factor=int(spec["replicationFactor"]),
@@ -201,7 +214,11 @@ def read_partition(value: Object) -> FoundPartition:
 
     Raises:  ObjectMalformed
     """
-    return FoundPartition(stored=partition_from_object(value), cluster=_cluster_label(value))
+    return FoundPartition(
+        stored=partition_from_object(value),
+        cluster=_cluster_label(value),
+        controller=_controller(value),
+    )
 
 
 def read_object(kind: Kind, value: Object) -> FoundObject:
