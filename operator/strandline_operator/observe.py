@@ -18,6 +18,7 @@ from strandline.kube.objects import (
     topic_cluster,
     topic_id_of,
 )
+from strandline.model import BrokerId, TopicId
 
 from . import kinds
 from .kinds import Kind, name_of
@@ -142,7 +143,7 @@ class Cache:
                 leftovers.append(found)
         if topic.adopts:
             leftovers += self._elsewhere(topic)
-        cluster, _ = self._clusters.get(topic.cluster, (None, None))
+        cluster, found_cluster = self._clusters.get(topic.cluster, (None, None))
         return topic, ObservedTopic(
             status=status,
             partitions_initialised=status.written.get("partitionsInitialised"),
@@ -151,6 +152,7 @@ class Cache:
             topics=tuple(self.topics()),
             partitions=partitions,
             leftovers=tuple(leftovers),
+            logs=_logs_of(found_cluster, topic.topic_id) if found_cluster is not None else {},
             led_partitions=tuple(
                 sorted(
                     found.stored.name
@@ -254,6 +256,17 @@ def _read_status(value: Object) -> FoundStatus:
         },
         written=status,
     )
+
+
+def _logs_of(cluster: FoundStatus, topic_id: TopicId) -> dict[int, tuple[BrokerId, ...]]:
+    """Return the brokers that have logs of a topic id that no topic has, by partition."""
+    for stray in cluster.written.get("strays") or []:
+        if stray["topicId"] == topic_id:
+            return {
+                int(each["partition"]): tuple(map(BrokerId, each["brokers"]))
+                for each in stray["replicas"]
+            }
+    return {}
 
 
 def _status(value: Object) -> dict[str, Any]:
