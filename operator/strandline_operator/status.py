@@ -139,8 +139,8 @@ def topic_readiness(counts: dict[str, int], partitions: Mapping[int, StoredParti
     waiting = [n for n, each in partitions.items() if each.recover and each.state is None]
     if waiting:
         message = (
-            f"partitions {sorted(waiting)} were created again and wait until each of their "
-            "brokers is up and has said what it has on disk"
+            f"partitions {sorted(waiting)} may have records and wait until each of their "
+            "brokers is up and has said what it has"
         )
         return Readiness(reason="WaitingForBrokers", message=message)
     if online < total:
