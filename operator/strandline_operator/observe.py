@@ -7,7 +7,7 @@ compare-and-swap or a create, which the API server judges.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from strandline.kube.api import Object
@@ -18,6 +18,7 @@ from strandline.kube.objects import (
     topic_cluster,
     topic_id_of,
 )
+from strandline.model import StoredPartition, TopicId
 
 from . import kinds
 from .kinds import Kind, name_of
@@ -97,6 +98,18 @@ class Cache:
         """Return all topics in the order of their names."""
         return [topic for _, (topic, _) in sorted(self._topics.items())]
 
+    def topic_of(self, partition: StoredPartition) -> str | None:
+        """Return the name of the topic of a Partition, by its id; None if there is none."""
+        topic_id, named = partition.tp.topic_id, partition.name.rpartition("-")[0]
+        first = self._topics.get(named)
+        if first is not None and first[0].topic_id == topic_id:
+            return named
+        return next((t.ref.name for t in self.topics() if t.topic_id == topic_id), None)
+
+    def topics_of(self, topic_id: TopicId) -> set[str]:
+        """Return the names of all topics that have an id; one alone may have Partitions."""
+        return {topic.ref.name for topic in self.topics() if topic.topic_id == topic_id}
+
     def cluster(self, name: str) -> tuple[DesiredCluster, ObservedCluster] | None:
         """Return the desired and the observed cluster, None if it does not exist."""
         if name not in self._clusters:
@@ -121,10 +134,18 @@ class Cache:
             ready_brokers=0 if pods is None else int(_status(pods.whole).get("readyReplicas") or 0),
             broker_epochs={each.broker_id: each.broker_epoch for each in registrations if each},
             topic_count=sum(topic.cluster == name for topic in self.topics()),
-            partitions=tuple(
-                found.stored for found in self._partitions.values() if found.cluster == name
-            ),
+            partitions=tuple(self._partitions_of(name)),
         )
+
+    def _partitions_of(self, cluster: str) -> Iterator[StoredPartition]:
+        """Yield the Partitions with a cluster's label, without those that have no effect."""
+        names: dict[TopicId, set[str]] = {}
+        for topic in self.topics():
+            names.setdefault(topic.topic_id, set()).add(topic.ref.name)
+        for found in self._partitions.values():
+            named = found.stored.name.rpartition("-")[0]
+            if found.cluster == cluster and named in names.get(found.stored.tp.topic_id, {named}):
+                yield found.stored
 
     def topic(self, name: str) -> tuple[DesiredTopic, ObservedTopic] | None:
         """Return the desired and the observed topic, None if it does not exist."""
@@ -140,8 +161,10 @@ class Cache:
                 partitions[number] = found.stored
             else:
                 leftovers.append(found)
-        if topic.adopts:
-            leftovers += self._elsewhere(topic)
+        elsewhere = self._elsewhere(topic)
+        # Before it has Partitions they are an earlier topic's; after that they are copies.
+        waits = topic.adopts and not topic.is_initialised
+        leftovers += elsewhere if waits else []
         cluster, _ = self._clusters.get(topic.cluster, (None, None))
         return topic, ObservedTopic(
             status=status,
@@ -151,6 +174,7 @@ class Cache:
             topics=tuple(self.topics()),
             partitions=partitions,
             leftovers=tuple(leftovers),
+            copies=() if waits else tuple(sorted(found.stored.name for found in elsewhere)),
             led_partitions=tuple(
                 sorted(
                     found.stored.name
@@ -161,12 +185,12 @@ class Cache:
         )
 
     def _elsewhere(self, topic: DesiredTopic) -> list[FoundPartition]:
-        """Return the Partitions under names of other topics that have the id of this one."""
-        names = {f"{topic.ref.name}-{number}" for number in range(topic.partitions)}
+        """Return the Partitions that have the topic's id under names of their own."""
         return [
             found
             for name, found in self._partitions.items()
-            if found.stored.tp.topic_id == topic.topic_id and name not in names
+            if found.stored.tp.topic_id == topic.topic_id
+            and name != f"{topic.ref.name}-{found.stored.tp.partition}"
         ]
 
 

@@ -78,14 +78,14 @@ class Reconciler:
                     self._add(kinds.TOPIC, topic.ref.name)
 
     def _partition_changed(self, change: str, partition: FoundPartition) -> None:
-        topic = partition.stored.name.rpartition("-")[0]
+        named = partition.stored.name.rpartition("-")[0]
         pause = operator_config.SETTLE_MS if change == _MODIFIED else 0
-        if self.cache.has(kinds.TOPIC, topic):
-            self._add(kinds.TOPIC, topic, after_ms=pause)
+        concerned = {named, self.cache.topic_of(partition.stored) or named}
         if change == _DELETED:
-            for other in self.cache.topics():
-                if other.topic_id == partition.stored.tp.topic_id:
-                    self._add(kinds.TOPIC, other.ref.name)
+            concerned |= self.cache.topics_of(partition.stored.tp.topic_id)
+        for topic in sorted(concerned):
+            if self.cache.has(kinds.TOPIC, topic):
+                self._add(kinds.TOPIC, topic, after_ms=pause)
         if self.cache.has(kinds.CLUSTER, partition.cluster):
             self._add(kinds.CLUSTER, partition.cluster, after_ms=operator_config.SETTLE_MS)
 

@@ -23,6 +23,8 @@ CONFLICT: Final = "Conflict"
 """Reason of a topic whose name is taken, and type of the condition of every refused topic."""
 TOPIC_ID_IN_USE: Final = "TopicIdInUse"
 """Reason of a topic that may not adopt the logs of its topic id."""
+COPIED: Final = "PartitionsCopied"
+"""Type of a condition: the topic's partitions have Partition objects without effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,9 @@ def topic_status(
         reason = "NameTaken" if readiness.reason == CONFLICT else TOPIC_ID_IN_USE
         taken = Readiness(ready=True, reason=reason, message=readiness.message)
         conditions.append(_condition(CONFLICT, taken, topic.generation, found, now))
+    if observed.copies:
+        copied = Readiness(ready=True, reason="WithoutEffect", message=copies_message(observed))
+        conditions.append(_condition(COPIED, copied, topic.generation, found, now))
     whole: Object = {
         "observedGeneration": topic.generation,
         "topicId": topic.topic_id,
@@ -81,6 +86,14 @@ def topic_status(
     elif observed.effective_config is not None:
         whole["effectiveConfig"] = dict(observed.effective_config)
     return whole
+
+
+def copies_message(observed: ObservedTopic) -> str:
+    """Return what people must know of the Partitions that have no effect."""
+    return (
+        f"Partitions {list(observed.copies)} have this topic's id under names of their own; they "
+        "have no effect: delete them, annotated with strandline.dev/deletion=allowed"
+    )
 
 
 def effective_config(topic: DesiredTopic, cluster: DesiredCluster) -> dict[str, int]:
@@ -139,8 +152,8 @@ def topic_readiness(counts: dict[str, int], partitions: Mapping[int, StoredParti
     waiting = [n for n, each in partitions.items() if each.recover and each.state is None]
     if waiting:
         message = (
-            f"partitions {sorted(waiting)} were created again and wait until each of their "
-            "brokers is up and has said what it has on disk"
+            f"partitions {sorted(waiting)} may have records and wait until each of their "
+            "brokers is up and has said what it has"
         )
         return Readiness(reason="WaitingForBrokers", message=message)
     if online < total:

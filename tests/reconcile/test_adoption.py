@@ -119,6 +119,17 @@ def test_a_partition_that_nothing_deletes_is_named(name: str) -> None:
     assert conflict(world) == sentence
 
 
+def test_a_copy_of_an_adopting_topics_partition_stops_nothing() -> None:
+    world = World(cluster(), adopting())
+    world.perform(topic_plan(world))
+    world.perform(topic_plan(world))
+    world.put(partition("copy-1", "adopted", 1))
+    assert sentences(topic_plan(world))[0].endswith("orders: WaitingForBrokers")
+    found = world.cache.topic("orders")
+    assert found is not None
+    assert (found[1].copies, found[1].leftovers) == (("copy-1",), ())
+
+
 def test_a_lost_partition_of_an_adopting_topic_is_created_again() -> None:
     world = World(cluster(), adopting())
     world.perform(topic_plan(world))

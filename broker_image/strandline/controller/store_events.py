@@ -165,8 +165,8 @@ class TopicDeleted:
 class TopicsRead(StoreResponse):
     """Response to `ReadTopics`.
 
-    topic_ids holds the ids of all topics, topics those that have an effective configuration:
-    only an id that is missing from topic_ids proves that a topic is gone.
+    topic_ids holds the uids of all topics, topics those that have an effective configuration:
+    only a uid that is missing from topic_ids proves that a topic is gone.
     """
 
     topic_ids: frozenset[TopicId] = frozenset()

@@ -179,6 +179,7 @@ LINES: Final[dict[type, tuple[int, str]]] = {
     controller_notices.BrokerDead: (logging.WARNING, "broker dead"),
     controller_notices.LeaderElected: (logging.INFO, "leader elected"),
     controller_notices.PartitionBegunAnew: (logging.WARNING, "partition begun anew"),
+    controller_notices.PartitionSetAside: (logging.WARNING, "partition object without effect"),
     controller_notices.PartitionOffline: (logging.WARNING, "partition offline"),
     controller_notices.IsrAccepted: (logging.INFO, "isr accepted"),
     controller_notices.IsrRefused: (logging.INFO, "isr refused"),
