@@ -51,14 +51,24 @@ _end_of = attrgetter("span.next_offset")
 class RecordLog:
     """One replica's log; values[n] is the record at offset start + n.
 
-    start is where the oldest batch begins, checkpointed_start what the log start checkpoint says.
+    start is where the oldest batch begins, checkpointed_start what the log start checkpoint says,
+    with the leader epoch there.
     """
 
-    __slots__ = ("_flushes", "batches", "checkpointed_start", "flushed", "start", "values")
+    __slots__ = (
+        "_flushes",
+        "batches",
+        "checkpointed_epoch",
+        "checkpointed_start",
+        "flushed",
+        "start",
+        "values",
+    )
 
     def __init__(self, *, flushes: bool = False) -> None:
         self._flushes = flushes
         self.start = self.checkpointed_start = 0
+        self.checkpointed_epoch: LeaderEpoch = NO_EPOCH
         self.flushed = 0
         self.batches: list[StoredBatch] = []
         self.values: list[int] = []
@@ -75,7 +85,10 @@ class RecordLog:
 
     @property
     def epochs(self) -> tuple[EpochStart, ...]:
-        """Where each leader epoch begins, rebuilt from the batches."""
+        """Where each leader epoch begins, rebuilt from the batches and the log start checkpoint."""
+        if self.end == self.checkpointed_start and self.checkpointed_epoch != NO_EPOCH:
+            start = self.checkpointed_start
+            return (EpochStart(leader_epoch=self.checkpointed_epoch, start_offset=start),)
         found: list[EpochStart] = []
         newest: LeaderEpoch = NO_EPOCH
         for batch in self.batches:
@@ -115,12 +128,17 @@ class RecordLog:
     def restart_at(self, offset: int) -> None:
         """Drop everything and begin at `offset`."""
         self.start = self.checkpointed_start = self.flushed = offset
+        self.checkpointed_epoch = NO_EPOCH
         self.batches.clear()
         self.values.clear()
 
     def checkpoint_start(self, offset: int) -> None:
         """Write the log start checkpoint; records stay until `delete_below`."""
-        self.checkpointed_start = max(offset, self.checkpointed_start)
+        if offset > self.checkpointed_start:
+            below = [each for each in self.batches if each.span.base_offset <= offset]
+            if below:
+                self.checkpointed_epoch = below[-1].span.leader_epoch
+            self.checkpointed_start = offset
 
     def delete_below(self, offset: int) -> None:
         """Delete the batches that end at or below an offset."""
@@ -149,7 +167,9 @@ class RecordLog:
         lost = before - self.end
         if self.end < self.checkpointed_start:
             # A start finds that the log ends below its start, and empties it.
+            epoch = self.checkpointed_epoch
             self.restart_at(self.checkpointed_start)
+            self.checkpointed_epoch = epoch
         return lost
 
 

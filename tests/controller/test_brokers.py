@@ -42,6 +42,7 @@ HOSTED = HostedReplica(
     accepted_leader_epoch=LeaderEpoch(0),
     accepted_partition_epoch=PartitionEpoch(0),
     last_epoch=LeaderEpoch(0),
+    log_start_offset=0,
     log_end_offset=1,
 )
 

@@ -81,6 +81,7 @@ def hosted(last_epoch: int, log_end_offset: int) -> HostedReplica:
         accepted_leader_epoch=LeaderEpoch(last_epoch),
         accepted_partition_epoch=PartitionEpoch(0),
         last_epoch=LeaderEpoch(last_epoch),
+        log_start_offset=0,
         log_end_offset=log_end_offset,
     )
 

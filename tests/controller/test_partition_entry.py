@@ -132,6 +132,21 @@ def test_read_proves_the_write_that_it_shows(
     assert (entry.call, entry.failures) == (NoCall(), failures)
 
 
+@pytest.mark.parametrize("call", [WRITING, READING])
+def test_a_doubt_during_a_call_outlives_its_response(call: StoreCall) -> None:
+    entry = at(call)
+    entry.doubt_status()
+    finished = entry.end_call(stored(AFTER))
+    assert finished is not None
+    assert (finished.written, entry.call) == (WRITE, InDoubt(write=None))
+
+
+def test_a_doubt_without_a_call_leads_to_a_read() -> None:
+    entry = at(NoCall())
+    entry.doubt_status()
+    assert entry.call == InDoubt(write=None)
+
+
 @pytest.mark.parametrize(
     ("call", "failures", "write", "not_before_ms"),
     [

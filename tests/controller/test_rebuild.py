@@ -48,6 +48,7 @@ BEHIND = HostedReplica(
     accepted_leader_epoch=LeaderEpoch(5),
     accepted_partition_epoch=PartitionEpoch(9),
     last_epoch=LeaderEpoch(4),
+    log_start_offset=0,
     log_end_offset=10,
 )
 EMPTY = replace(BEHIND, last_epoch=LeaderEpoch(-1), log_end_offset=0)
@@ -55,6 +56,10 @@ EMPTY = replace(BEHIND, last_epoch=LeaderEpoch(-1), log_end_offset=0)
 
 def log(last_epoch: int, log_end_offset: int) -> HostedReplica:
     return replace(BEHIND, last_epoch=LeaderEpoch(last_epoch), log_end_offset=log_end_offset)
+
+
+def emptied(last_epoch: int, at: int) -> HostedReplica:
+    return replace(log(last_epoch, at), log_start_offset=at)
 
 
 def broker(number: int) -> InSession:
@@ -92,8 +97,19 @@ def chosen(
         ((log(4, 10), log(3, 99), log(4, 10)), 0),
         ((log(2, 50), log(2, 50), log(3, 7)), 2),
         ((EMPTY, EMPTY, log(0, 1)), 2),
+        ((log(0, 27), emptied(-1, 32), log(0, 31)), 1),
+        ((log(0, 40), emptied(1, 32), log(0, 31)), 1),
+        ((log(2, 40), emptied(1, 32), log(0, 31)), 0),
     ],
-    ids=["longest", "an older epoch loses", "a later epoch wins", "one log left"],
+    ids=[
+        "longest",
+        "an older epoch loses",
+        "a later epoch wins",
+        "one log left",
+        "below a log start is less",
+        "an emptied log keeps its epoch",
+        "a later epoch wins over an emptied log",
+    ],
 )
 def test_the_latest_log_leads_alone(logs: tuple[HostedReplica, ...], leader: int) -> None:
     assert chosen(*logs) == ((leader, 7 + leader),)

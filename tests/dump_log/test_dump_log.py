@@ -17,7 +17,7 @@ from strandline.errors import CorruptBatch
 from strandline.log.checkpoint import LogStartCheckpoint
 from strandline.log.partition_folder import PartitionMetadataFile, write_metadata
 from strandline.log.record_batch import parse_header
-from strandline.model import BrokerId, TopicId, TopicPartition
+from strandline.model import BrokerId, EpochStart, LeaderEpoch, TopicId, TopicPartition
 from strandline_checker.history import read_history
 
 TOPIC_ID = TopicId("8553e688-fd7e-4cd8-82ef-6b3ec6c65906")
@@ -195,8 +195,9 @@ def test_the_start_of_a_log_is_that_of_the_checkpoint_or_of_the_first_segment(
     folder = write_replica(tmp_path, {4: batch(4, [b"a", b"b"])})
     for checkpointed, expected in ((None, 4), (2, 4), (5, 5)):
         if checkpointed is not None:
-            starts = {TopicPartition(topic_id=TOPIC_ID, partition=0): checkpointed}
-            LogStartCheckpoint(tmp_path).write(starts)
+            start = EpochStart(leader_epoch=LeaderEpoch(0), start_offset=checkpointed)
+            tp = TopicPartition(topic_id=TOPIC_ID, partition=0)
+            LogStartCheckpoint(tmp_path).write({tp: start})
         main(lines_of(tmp_path))
         history = read_history(capsys.readouterr().out.splitlines(keepends=True))
         assert history.starts == {(0, BrokerId(2)): expected}

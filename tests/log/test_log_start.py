@@ -13,7 +13,7 @@ from strandline.log.log_segments import SET_ASIDE_AT_ONCE_MAX
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import read_client_batch
 from strandline.log.segment import Segment
-from strandline.model import LeaderEpoch, TopicSettings
+from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 
 from .support.batches import batch
 from .support.logs import Workshop, content, fill
@@ -83,7 +83,7 @@ def test_a_turn_of_the_event_loop_sets_aside_a_bounded_number_of_segments(tmp_pa
     assert len(log.set_aside_below(start)) == SET_ASIDE_AT_ONCE_MAX
     assert len(log.set_aside_below(start)) == 2
     log.close()
-    again = workshop.open(log_start_offset=start)
+    again = workshop.open(log_start=EpochStart(leader_epoch=LeaderEpoch(1), start_offset=start))
     assert again.segment_count == 1
 
 
@@ -133,7 +133,7 @@ def test_a_load_removes_what_a_death_left_beside_deleted_segments(tmp_path: Path
     log.set_aside_below(5)
     flush.run()
     log.close()
-    workshop.open(log_start_offset=5).close()
+    workshop.open(log_start=log.log_start).close()
     assert list(workshop.folder.glob("00000000000000000000.*")) == []
 
 
@@ -195,7 +195,7 @@ def test_a_restart_finds_the_start_of_the_checkpoint_and_removes_what_is_left(
     log.begin_at(5)
     log.close()
     # The process ended after the checkpoint was written, and before the segment was renamed.
-    again = workshop.open(log_start_offset=5)
+    again = workshop.open(log_start=log.log_start)
     assert (again.log_start_offset, again.log_end_offset) == (5, 10)
     assert [int(name[:20]) for name in segments(workshop)] == [4, 8]
     assert again.epochs == log.epochs
@@ -218,13 +218,38 @@ def test_a_log_that_ends_below_its_start_lost_records(tmp_path: Path) -> None:
         workshop.settings,
         clean=True,
         recovery_point=10,
-        log_start_offset=11,
+        log_start=EpochStart(leader_epoch=LeaderEpoch(1), start_offset=11),
         environment=workshop.environment,
         before_loss=lambda: told.append(len(segments(workshop))),
     )
     assert told == [3]
     assert again.validation.damaged
     assert (again.log_start_offset, again.log_end_offset) == (11, 11)
+
+
+def test_the_last_epoch_of_a_log_outlives_its_records_and_a_restart(tmp_path: Path) -> None:
+    workshop, log = filled(tmp_path)
+    log.begin_at(10)
+    log.roll_if_due(high_watermark=10, active_since_ms=NOW_MS, now_ms=NOW_MS)
+    log.set_aside_below(10)
+    start = EpochStart(leader_epoch=LeaderEpoch(1), start_offset=10)
+    assert (log.epochs, log.log_start) == ((start,), start)
+    log.close()
+    again = workshop.open(log_start=start)
+    assert (again.epochs, again.log_start, again.log_end_offset) == ((start,), start, 10)
+    fill(again, batches=1, epoch=1)
+    found = [again.epochs]
+    fill(again, batches=1, epoch=3)
+    found.append(again.epochs)
+    again.truncate_to(10)
+    found.append(again.epochs)
+    fill(again, batches=1, epoch=3)
+    found.append(again.epochs)
+    at_12, at_10 = (EpochStart(leader_epoch=LeaderEpoch(3), start_offset=at) for at in (12, 10))
+    assert found == [(start,), (start, at_12), (start,), (at_10,)]
+    again.close()
+    # An epoch that this broker never accepted is none of its log's.
+    assert workshop.open(log_start=start, epoch_max=0).epochs == ()
 
 
 def test_a_log_that_begins_anew_forgets_its_later_start(tmp_path: Path) -> None:
@@ -270,7 +295,7 @@ def test_an_idle_log_ages_out_to_the_last_record(tmp_path: Path) -> None:
     flush_off_the_loop(log)
     epochs = log.epochs
     log.close()
-    again = workshop.open(log_start_offset=10, recovery_point=10)
+    again = workshop.open(log_start=log.log_start, recovery_point=10)
     assert (again.log_start_offset, again.log_end_offset) == (10, 10)
     # The summary of the empty segment remembers under which epoch the last record was written.
     assert [(each.leader_epoch, each.start_offset) for each in epochs] == [(1, 10)]

@@ -112,6 +112,7 @@ HOSTED = HostedReplica(
     partition_epoch=PartitionEpoch(7),
     accepted_leader_epoch=LeaderEpoch(4),
     accepted_partition_epoch=PartitionEpoch(7),
+    log_start_offset=0,
     log_end_offset=99,
     last_epoch=LeaderEpoch(3),
 )

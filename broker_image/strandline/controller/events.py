@@ -43,7 +43,8 @@ class HostedReplica:
     """A replica on a broker's disk; leader and epochs are of the last state the broker applied.
 
     The accepted epochs are the highest in the state file, also before this process applied them.
-    last_epoch is the leader epoch of the last batch, NO_EPOCH for an empty log.
+    last_epoch is the leader epoch of the last batch, also if that is deleted; NO_EPOCH if the log
+    never had one, or does not know it.
     """
 
     tp: TopicPartition
@@ -54,6 +55,7 @@ class HostedReplica:
     accepted_leader_epoch: LeaderEpoch
     accepted_partition_epoch: PartitionEpoch
     last_epoch: LeaderEpoch
+    log_start_offset: int
     log_end_offset: int
 
 

@@ -25,10 +25,15 @@ class NoCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteInFlight:
-    """A compare-and-swap of the status is out."""
+    """A compare-and-swap of the status is out.
+
+    doubted: meanwhile something showed another status than the known one; the response may be older
+    than that, so a read follows.
+    """
 
     request_id: int
     write: StatusWrite
+    doubted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +47,14 @@ class InDoubt:
 class ReadInFlight:
     """A quorum read is out; it shows whether the write that was in doubt is stored.
 
-    accepted was known before the read: a response below it shows that the store went back.
+    accepted was known before the read: a response below it shows that the store went back. doubted
+    as in WriteInFlight.
     """
 
     request_id: int
     write: StatusWrite | None
     accepted: KnownEpochs
+    doubted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +99,8 @@ class PartitionEntry:
          |   more than the object                       ^
          '-------- a watch shows no status -------------'
 
-    Another object under the same name leads to Superseded while a call is open, else to NoCall.
+    A doubt during a call leads to InDoubt behind it. Another object under the same name leads to
+    Superseded while a call is open, else to NoCall.
     No call begins before not_before_ms. since_ms is when the partition was last queued.
     """
 
@@ -133,9 +141,14 @@ class PartitionEntry:
         return True
 
     def doubt_status(self) -> None:
-        """Go to InDoubt: the stored status may be another than the known one."""
-        if isinstance(self.call, NoCall):
-            self.call = InDoubt(write=None)
+        """Let a read follow, after an open call: the stored status may not be the known one."""
+        match self.call:
+            case NoCall():
+                self.call = InDoubt(write=None)
+            case WriteInFlight() | ReadInFlight():
+                self.call = replace(self.call, doubted=True)
+            case InDoubt() | Superseded():
+                pass
 
     def adopt_without_status(self, partition: StoredPartition, now_ms: int) -> None:
         """Take an object that lost its status, as a quorum read showed: it is new again."""
@@ -180,6 +193,8 @@ class PartitionEntry:
     def end_call(self, partition: StoredPartition | None) -> Finished | None:
         """Take a success. None: the response is about a former object."""
         call, self.call = self.call, NoCall()
+        if isinstance(call, WriteInFlight | ReadInFlight) and call.doubted:
+            self.call = InDoubt(write=None)
         match call:
             case WriteInFlight(write=write):
                 self.failures = 0

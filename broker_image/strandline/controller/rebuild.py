@@ -34,7 +34,7 @@ from strandline.model import (
 )
 
 from .broker_entry import BrokerEntry, InSession
-from .election_input import ElectionDecision, ElectionInput
+from .election_input import ElectionDecision, ElectionInput, most_complete
 from .events import HostedReplica
 
 
@@ -118,7 +118,7 @@ def choose_rebuilt_isr(
 
     Shape:   without names the brokers whose logs a person gave up
     """
-    present: list[tuple[IsrEntry, HostedReplica]] = []
+    present: dict[IsrEntry, HostedReplica] = {}
     for broker_id in state.replicas:
         if broker_id in without:
             continue
@@ -128,10 +128,10 @@ def choose_rebuilt_isr(
         if not stands_behind(replica, state):
             return ()
         entry = IsrEntry(broker_id=broker_id, broker_epoch=broker.broker_epoch)
-        present.append((entry, replica))
-    if all(replica.log_end_offset == 0 for _, replica in present):
-        return tuple(entry for entry, _ in present)
-    return (max(present, key=lambda each: (each[1].last_epoch, each[1].log_end_offset))[0],)
+        present[entry] = replica
+    if all(replica.log_end_offset == 0 for replica in present.values()):
+        return tuple(present)
+    return (most_complete(present),)
 
 
 def fence(state: PartitionState, inputs: ElectionInput) -> ElectionDecision:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from strandline.model import BrokerId, PartitionState
 
 from .broker_entry import Awaited, BrokerEntry, Live
+from .election_input import most_complete
 from .events import HostedReplica
 
 
@@ -27,10 +28,9 @@ def choose_unclean_leader(
         usable = [each for each in found if isinstance(each, Live) and not each.shutting_down]
         if any(isinstance(each, Awaited) for each in usable):
             return None
+        by_id = {each.broker_id: each for each in usable}
+        if known := {b: replica for b, replica in hosted.items() if b in by_id}:
+            return by_id[most_complete(known)]
         if usable:
-            return max(usable, key=lambda each: _log_end(hosted.get(each.broker_id)))
+            return usable[0]
     return None
-
-
-def _log_end(replica: HostedReplica | None) -> tuple[int, int]:
-    return (-1, -1) if replica is None else (replica.last_epoch, replica.log_end_offset)

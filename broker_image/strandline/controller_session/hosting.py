@@ -56,6 +56,7 @@ def hosted_by(replicas: HostedReplicas) -> tuple[HostedReplica, ...]:
             partition_epoch=view.partition_epoch,
             accepted_leader_epoch=view.accepted_leader_epoch,
             accepted_partition_epoch=view.accepted_partition_epoch,
+            log_start_offset=view.log_start_offset,
             log_end_offset=view.log_end_offset,
             last_epoch=view.epochs[-1].leader_epoch if view.epochs else NO_EPOCH,
         )

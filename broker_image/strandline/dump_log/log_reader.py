@@ -46,7 +46,8 @@ def log_starts(directory: Path) -> dict[TopicPartition, int]:
 
     Raises:  CheckpointMalformed; LogDirectoryFailed
     """
-    return LogStartCheckpoint(directory).read()
+    starts = LogStartCheckpoint(directory).read()
+    return {tp: start.start_offset for tp, start in starts.items()}
 
 
 def first_offset(folder: Path) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from strandline.core.events import SequenceCheck
-from strandline.model import EpochStart, LeaderEpoch
+from strandline.model import NO_EPOCH, EpochStart, LeaderEpoch
 
 from .log_flush import ProducerRebuild
 from .producer_state import ProducerState
@@ -57,6 +57,11 @@ class BatchHistory:
     def _known_from(self, offset: int) -> list[EpochStart]:
         count = bisect_right(self._epochs, offset, key=lambda entry: entry.start_offset)
         return self._epochs[max(0, count - 1) :]
+
+    def adopt_epoch_below(self, start: EpochStart) -> None:
+        """Take the last epoch of an empty log from where it begins: the batches are deleted."""
+        if start.leader_epoch != NO_EPOCH and start.start_offset > 0 and not self._epochs:
+            self._epochs = [replace(start, start_offset=start.start_offset - 1)]
 
     def check_sequence(self, header: BatchHeader) -> SequenceCheck:
         """Tell whether a client's batch is new, a retry or out of order; `rebuild` is not set."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from strandline.errors import CheckpointMalformed
-from strandline.model import EpochStart, LeaderEpoch, TopicPartition
+from strandline.model import NO_EPOCH, EpochStart, LeaderEpoch, TopicPartition
 
 from .files import disk_failed, replace_file
 from .partition_folder import parse_folder_name
@@ -63,6 +63,10 @@ def read_checkpoint(path: Path) -> list[str]:
     return lines[2:]
 
 
+FIRST_START = EpochStart(leader_epoch=NO_EPOCH, start_offset=0)
+"""Where a log begins that the log start checkpoint does not name."""
+
+
 class OffsetCheckpoint:
     """An offset per partition of a data directory; a line is `<topicId>-<partition> <offset>`."""
 
@@ -99,13 +103,39 @@ class RecoveryPointCheckpoint(OffsetCheckpoint):
     file_name = "recovery-point-offset-checkpoint"
 
 
-class LogStartCheckpoint(OffsetCheckpoint):
-    """The offset at which every log begins that does not begin at 0.
+class LogStartCheckpoint:
+    """Where every log begins that does not begin at 0; a line is `<partition> <offset> <epoch>`.
 
-    It may lie within the first segment, or above it until that segment is deleted.
+    The offset may lie within the first segment, or above it until that segment is deleted. The
+    leader epoch there outlives the last segment, so that a log without records can be compared
+    with others; it is -1 if it is not known.
     """
 
-    file_name = "log-start-offset-checkpoint"
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / "log-start-offset-checkpoint"
+
+    def write(self, starts: Mapping[TopicPartition, EpochStart]) -> None:
+        """Replace all log starts."""
+        write_checkpoint(
+            self._path,
+            (f"{tp} {at.start_offset} {at.leader_epoch}" for tp, at in sorted(starts.items())),
+        )
+
+    def read(self) -> dict[TopicPartition, EpochStart]:
+        """Return all log starts; CheckpointMalformed also if a partition is named twice."""
+        starts: dict[TopicPartition, EpochStart] = {}
+        for line in read_checkpoint(self._path):
+            name, offset, epoch = ([*line.split(" "), "", ""])[:3]
+            tp = parse_folder_name(name)
+            if tp is None or tp in starts:
+                raise CheckpointMalformed(f"{self._path}: no new partition in line {line!r}")
+            starts[tp] = EpochStart(
+                leader_epoch=NO_EPOCH
+                if epoch == str(NO_EPOCH)
+                else LeaderEpoch(_number(self._path, epoch)),
+                start_offset=_number(self._path, offset),
+            )
+        return starts
 
 
 class EpochCheckpoint:

@@ -28,9 +28,10 @@ from strandline.errors import (
     LogDirectoryFull,
     ProtocolError,
 )
-from strandline.model import LeaderEpoch, TopicSettings
+from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 
 from .batch_history import BatchHistory
+from .checkpoint import FIRST_START
 from .files import disk_failed, is_full, sync_folder
 from .log_flush import LogFlush, ProducerRebuild
 from .log_segments import LogEnvironment, LogSegments
@@ -121,7 +122,7 @@ class PartitionLog(ReadableLog):
         *,
         clean: bool,
         recovery_point: int,
-        log_start_offset: int = 0,
+        log_start: EpochStart = FIRST_START,
         environment: LogEnvironment,
         epoch_max: LeaderEpoch = EPOCH_MAX,
         before_loss: Callable[[], None] = lambda: None,
@@ -149,17 +150,19 @@ class PartitionLog(ReadableLog):
             )
         except OSError as error:
             raise disk_failed(folder, "open", error) from error
-        if log_start_offset > log.log_end_offset:
+        if log_start.start_offset > log.log_end_offset:
             before_loss()
             log.validation = LogValidation(
-                problem=f"the log ends below its start {log_start_offset}",
+                problem=f"the log ends below its start {log_start.start_offset}",
                 cut_at_offset=log.log_end_offset,
                 damaged=True,
             )
-            log.restart_at(log_start_offset)
+            log.restart_at(log_start.start_offset)
         else:
-            log.begin_at(log_start_offset)
+            log.begin_at(log_start.start_offset)
             log._remove_below_start()
+        if log_start.start_offset == log.log_end_offset and log_start.leader_epoch <= epoch_max:
+            log._history.adopt_epoch_below(log_start)
         log._recovery_point = min(max(recovery_point, log.log_start_offset), log.log_end_offset)
         log._summarised_offset = log._recovery_point
         return log

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from strandline.errors import CorruptBatch, ErrorCode, LogDirectoryFailed, ProtocolError
-from strandline.model import EpochStart, TopicPartition, TopicSettings
+from strandline.model import NO_EPOCH, EpochStart, TopicPartition, TopicSettings
 
 from .batch_history import BatchHistory
 from .files import disk_failed
@@ -68,6 +68,15 @@ class ReadableLog:
     def epochs(self) -> tuple[EpochStart, ...]:
         """Leader epochs of the batches from the log start on, each with its first offset."""
         return self._history.epochs_from(self.log_start_offset)
+
+    @property
+    def log_start(self) -> EpochStart:
+        """Where this log begins, and the leader epoch there; NO_EPOCH if none is known."""
+        start = self.log_start_offset
+        found = self._history.epochs_from(start)
+        return EpochStart(
+            leader_epoch=found[0].leader_epoch if found else NO_EPOCH, start_offset=start
+        )
 
     @property
     def active_base_offset(self) -> int:

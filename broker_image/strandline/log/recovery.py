@@ -12,7 +12,8 @@ have died of an error that it could not tell.
 Epochs come from the batches, which every load walks. Loading reports an epoch checkpoint that
 differs: an empty or stale file must never pass for "no epochs", which would bring truncation by
 high watermark back. An epoch without a batch, from an election after which nothing was written,
-does not survive a restart, as in Kafka.
+does not survive a restart, as in Kafka. The last epoch of a log whose batches are all deleted does:
+the log start checkpoint holds it.
 
 Source: Kafka LogManager.loadLogs, LogLoader.load, KIP-101.
 """
@@ -25,11 +26,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from strandline.core.effects import PersistedPartition
 from strandline.errors import CheckpointMalformed
 from strandline.model import (
     NO_EPOCH,
+    EpochStart,
     HostedPartition,
     PartitionEpoch,
     TopicPartition,
@@ -38,10 +41,10 @@ from strandline.model import (
 from strandline.start_decision import clamped_checkpoint, holds_less_than_before
 
 from .checkpoint import (
+    FIRST_START,
     EpochCheckpoint,
     HighWatermarkCheckpoint,
     LogStartCheckpoint,
-    OffsetCheckpoint,
     RecoveryPointCheckpoint,
 )
 from .files import disk_failed, sync_folder
@@ -57,6 +60,8 @@ from .partition_folder import (
 from .partition_log import EPOCH_MAX, PartitionLog
 from .trash import TRASH_FOLDER
 
+Hint = TypeVar("Hint", int, EpochStart)
+
 
 @dataclass(slots=True, kw_only=True)
 class LoadedLogs:
@@ -70,7 +75,7 @@ class LoadedLogs:
     before_loss: Callable[[], None] = lambda: None
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     hosted: list[HostedPartition] = field(default_factory=list)
-    log_starts: dict[TopicPartition, int] = field(default_factory=dict)
+    log_starts: dict[TopicPartition, EpochStart] = field(default_factory=dict)
     lost: list[TopicPartition] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -96,9 +101,9 @@ def load_logs(
     Raises:  LogDirectoryFailed if reading or writing fails
     """
     loaded = LoadedLogs(before_loss=before_loss)
-    high_watermarks = _read_hint(HighWatermarkCheckpoint(root), loaded)
-    recovery_points = _read_hint(RecoveryPointCheckpoint(root), loaded)
-    loaded.log_starts = _read_hint(LogStartCheckpoint(root), loaded)
+    high_watermarks = _read_hint(HighWatermarkCheckpoint(root).read, loaded)
+    recovery_points = _read_hint(RecoveryPointCheckpoint(root).read, loaded)
+    loaded.log_starts = _read_hint(LogStartCheckpoint(root).read, loaded)
     for folder in _folders(root, loaded):
         tp = parse_folder_name(folder.name)
         if tp is None:
@@ -112,7 +117,7 @@ def load_logs(
                 TopicSettings(),
                 clean=clean and is_whole,
                 recovery_point=recovery_points.get(tp, 0) if is_whole else 0,
-                log_start_offset=loaded.log_starts.get(tp, 0),
+                log_start=loaded.log_starts.get(tp, FIRST_START),
                 environment=environment,
                 epoch_max=EPOCH_MAX if state is None else state.leader_epoch,
                 before_loss=before_loss,
@@ -199,10 +204,12 @@ def _lower_checkpoints(
         RecoveryPointCheckpoint(root).write(points)
 
 
-def _read_hint(checkpoint: OffsetCheckpoint, loaded: LoadedLogs) -> dict[TopicPartition, int]:
-    """Read offsets that are only hints: without them, a start checks more and shows less."""
+def _read_hint(
+    read: Callable[[], dict[TopicPartition, Hint]], loaded: LoadedLogs
+) -> dict[TopicPartition, Hint]:
+    """Read what are only hints: without them, a start checks more and shows less."""
     try:
-        return checkpoint.read()
+        return read()
     except CheckpointMalformed as error:
         loaded.warnings.append(str(error))
         return {}

@@ -291,6 +291,7 @@ class Hosted(_message.Message):
     ACCEPTED_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     ACCEPTED_PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
     LEADER_FIELD_NUMBER: _builtins.int
+    LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     TOPIC_NAME_FIELD_NUMBER: _builtins.int
     leader_epoch: _builtins.int
     """applied by this process, -1 before the first state"""
@@ -298,13 +299,14 @@ class Hosted(_message.Message):
     """applied by this process, -1 before the first state"""
     log_end_offset: _builtins.int
     last_epoch: _builtins.int
-    """leader epoch of the last record, -1 for an empty log"""
+    """leader epoch of the last record, -1 for none"""
     accepted_leader_epoch: _builtins.int
     """highest in the state file"""
     accepted_partition_epoch: _builtins.int
     """highest in the state file"""
     leader: _builtins.int
     """applied by this process, -1 for none"""
+    log_start_offset: _builtins.int
     topic_name: _builtins.str
     @_builtins.property
     def tp(self) -> Global___TopicPartition: ...
@@ -319,11 +321,12 @@ class Hosted(_message.Message):
         accepted_leader_epoch: _builtins.int = ...,
         accepted_partition_epoch: _builtins.int = ...,
         leader: _builtins.int = ...,
+        log_start_offset: _builtins.int = ...,
         topic_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["tp", b"tp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_leader_epoch", b"accepted_leader_epoch", "accepted_partition_epoch", b"accepted_partition_epoch", "last_epoch", b"last_epoch", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "partition_epoch", b"partition_epoch", "topic_name", b"topic_name", "tp", b"tp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_leader_epoch", b"accepted_leader_epoch", "accepted_partition_epoch", b"accepted_partition_epoch", "last_epoch", b"last_epoch", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition_epoch", b"partition_epoch", "topic_name", b"topic_name", "tp", b"tp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from strandline.log.checkpoint import FIRST_START
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.partition_folder import PartitionMetadataFile, folder_of
 from strandline.log.partition_log import EPOCH_MAX, PartitionLog
 from strandline.log.record_batch import read_client_batch
 from strandline.log.segment import LogLimits, SegmentPool
-from strandline.model import LeaderEpoch, TopicId, TopicPartition, TopicSettings
+from strandline.model import EpochStart, LeaderEpoch, TopicId, TopicPartition, TopicSettings
 
 from .batches import batch
 
@@ -46,7 +47,7 @@ class Workshop:
         *,
         clean: bool = False,
         recovery_point: int = 0,
-        log_start_offset: int = 0,
+        log_start: EpochStart = FIRST_START,
         epoch_max: int = EPOCH_MAX,
     ) -> PartitionLog:
         return PartitionLog.open(
@@ -54,7 +55,7 @@ class Workshop:
             self.settings,
             clean=clean,
             recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
+            log_start=log_start,
             environment=self.environment,
             epoch_max=LeaderEpoch(epoch_max),
         )

@@ -18,7 +18,7 @@ FILE = "log-start-offset-checkpoint.tmp"
 
 
 def on_disk(root: Path) -> dict[TopicPartition, int]:
-    return LogStartCheckpoint(root).read()
+    return {tp: at.start_offset for tp, at in LogStartCheckpoint(root).read().items()}
 
 
 async def begun_at(one: Opened, offset: int) -> None:

@@ -133,5 +133,6 @@ def _hosted(view: PartitionView) -> HostedReplica:
         accepted_leader_epoch=view.accepted_leader_epoch,
         accepted_partition_epoch=view.accepted_partition_epoch,
         last_epoch=view.epochs[-1].leader_epoch if view.epochs else NO_EPOCH,
+        log_start_offset=view.log_start_offset,
         log_end_offset=view.log_end_offset,
     )

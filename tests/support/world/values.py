@@ -67,6 +67,7 @@ def replica(found: TopicPartition, partition_epoch: int = 0) -> HostedReplica:
         accepted_leader_epoch=LeaderEpoch(0),
         accepted_partition_epoch=PartitionEpoch(partition_epoch),
         last_epoch=LeaderEpoch(0),
+        log_start_offset=0,
         log_end_offset=3,
     )
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from strandline.log.checkpoint import LogStartCheckpoint
-from strandline.model import TopicPartition
+from strandline.log.checkpoint import FIRST_START, LogStartCheckpoint
+from strandline.model import EpochStart, TopicPartition
 
-InThread = Callable[
-    [Callable[[Mapping[TopicPartition, int]], None], Mapping[TopicPartition, int]], Awaitable[None]
-]
+Starts = Mapping[TopicPartition, EpochStart]
+InThread = Callable[[Callable[[Starts], None], Starts], Awaitable[None]]
 
 
 class LogStartFile:
@@ -22,7 +21,7 @@ class LogStartFile:
     def __init__(
         self,
         root: Path,
-        found: Mapping[TopicPartition, int],
+        found: Starts,
         *,
         on_persisted: Callable[[TopicPartition, int], None],
     ) -> None:
@@ -38,7 +37,7 @@ class LogStartFile:
 
     def on_disk(self, tp: TopicPartition) -> int:
         """Return the start that the checkpoint holds."""
-        return self._starts.get(tp, 0)
+        return self._starts.get(tp, FIRST_START).start_offset
 
     def begin(self, tp: TopicPartition, offset: int) -> None:
         """Let a log begin later; `write` brings that to disk."""
@@ -48,12 +47,12 @@ class LogStartFile:
         """Tell of no start of a log that began anew or was deleted."""
         self._due.pop(tp, None)
 
-    async def write(self, starts: Mapping[TopicPartition, int], in_thread: InThread) -> None:
+    async def write(self, starts: Starts, in_thread: InThread) -> None:
         """Write the present starts of all logs if they changed, then tell of those that were due.
 
         If that fails, they are due still.
         """
-        due, begun = dict(self._due), {tp: start for tp, start in starts.items() if start > 0}
+        due, begun = dict(self._due), {tp: at for tp, at in starts.items() if at.start_offset > 0}
         if begun != self._starts:
             await in_thread(self._file.write, begun)
             self._starts = begun

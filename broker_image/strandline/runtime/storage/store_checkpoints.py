@@ -43,7 +43,7 @@ class StoreCheckpoints:
         logs: Mapping[TopicPartition, PartitionLog],
         threads: StoreThreads,
         *,
-        log_starts: Mapping[TopicPartition, int],
+        log_starts: Mapping[TopicPartition, EpochStart],
         on_log_start_persisted: Callable[[TopicPartition, int], None],
         make_space: Callable[[LogDirectoryFull], Awaitable[None]],
     ) -> None:
@@ -185,7 +185,7 @@ class StoreCheckpoints:
             self._recovery_points = {tp: log.recovery_point for tp, log in self._logs.items()}
             points = self._recovery_points
             await self._threads.run(self._write_recovery_point_file, folders, points)
-            starts = {tp: log.log_start_offset for tp, log in self._logs.items()}
+            starts = {tp: log.log_start for tp, log in self._logs.items()}
             await self._log_starts.write(starts, self._threads.run)
             self._cut_being_written = set()
         if not self._cut:
