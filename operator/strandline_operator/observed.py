@@ -75,11 +75,12 @@ class DesiredTopic:
     topic_name: str
     partitions: int
     replication_factor: int
+    unclean_leader_election: bool
     config: Mapping[str, int]
 
     @property
     def adopts(self) -> bool:
-        """Tell whether the topic has the id of logs that were there before it (ADR 0037)."""
+        """Tell whether the topic has the id of logs that were there before it (ADR 0038)."""
         return self.topic_id != self.ref.uid
 
 
