@@ -15,7 +15,7 @@ Manifest = dict[str, Any]
 A_ID = "6f0e8b7a-1c2d-4e3f-8a9b-0c1d2e3f4a5b"
 B_ID = "01234567-89ab-cdef-0123-456789abcdef"
 DELETED_AT = "2026-01-02T03:04:05Z"
-TRASHED = {"inTrash": True, "deletedAt": DELETED_AT}
+TRASHED: Manifest = {"inTrash": True, "deletedAt": DELETED_AT}
 
 
 def stray(topic_id: str = A_ID, name: str = "orders", **changes: Any) -> Manifest:
