@@ -12,7 +12,7 @@ from strandline.kafka_listener.refused_addresses import RefusedAddresses
 from strandline.kafka_listener.wire import Message
 from strandline.log_fields import fields_of
 from tests.kafka import requests
-from tests.kafka.support import ListenerThread, MemoryBroker
+from tests.kafka.support import ListenerThread, MemoryBroker, make_batch
 from tests.kafka.wire_client import WireClient
 from tests.support.eventually import eventually
 
@@ -134,6 +134,17 @@ def test_a_malformed_request_lets_its_address_rest(broker: MemoryBroker) -> None
             assert client.is_closed_by_server()
         assert not answers(running.port, schemas.METADATA, 4, metadata_of(300))
         assert answers(running.port, schemas.METADATA, 4, metadata_of(50))
+
+
+def test_a_resting_address_sends_no_large_request_but_records(broker: MemoryBroker) -> None:
+    long = {"topics": [{"name": "n" * 2_000}] * 50}
+    records = requests.produce(make_batch([bytes(100_000)]))
+    with ListenerThread(broker) as running:
+        assert answers(running.port, schemas.METADATA, 4, long)
+        assert answers(running.port, schemas.METADATA, 4, metadata_of(300))
+        assert not answers(running.port, schemas.METADATA, 4, long)
+        assert answers(running.port, schemas.PRODUCE, 9, records)
+        assert answers(running.port, schemas.METADATA, 4, long, source="127.0.0.2")
 
 
 def test_granted_elements_cost_no_rest() -> None:

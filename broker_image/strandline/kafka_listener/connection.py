@@ -264,7 +264,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if api_key == PRODUCE:
             if not self._frame_acks.hold(1):
                 return False
-        elif size > self._settings.plain_request_max_bytes:
+        elif size > self._shared.refused_addresses.plain_request_max_bytes(self._address):
             raise MalformedRequest(f"frame length {size} of a request without records")
         elif api_key == FETCH and self._fetch_count:
             # One fetch at a time: each response may be as large as fetch.max.bytes.

@@ -38,6 +38,9 @@ class ListenerSettings(KafkaListenerConfig):
     """Array elements and tagged fields in a request from an address that rests. So many refused
     ones in a request are free."""
 
+    resting_request_max_bytes: int = 65_536
+    """Bytes of a request without records from an address that rests: 100 of the longest names fit."""
+
     rest_per_refusal_ms: int = 10
     """Rest of an address for each refused element of a request: 25,000 of them take up to 0.5 s of
     the event loop, a five-hundredth of the rest."""

@@ -3,7 +3,8 @@
 A request of 25,000 elements takes the event loop for a tenth of a second or more, and no other
 client is served meanwhile. A correct client sends so large a request only if nearly all of it is
 granted. An address that was refused thousands of elements therefore rests: until its rest is over,
-`connection` closes those of its connections that send a request of more than a few (ADR 0037).
+`connection` closes those of its connections that send a request of more than a few, or a large one
+without records (ADR 0037).
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ class RefusedAddresses:
         settings = self._settings
         rests = self._rests(address)
         return settings.resting_elements_max if rests else settings.request_elements_max
+
+    def plain_request_max_bytes(self, address: str) -> int:
+        """Return how large a request without records from an address may be now."""
+        settings = self._settings
+        rests = self._rests(address)
+        return settings.resting_request_max_bytes if rests else settings.plain_request_max_bytes
 
     def _rests(self, address: str) -> bool:
         return bool(self._rest_until) and self._rest_until.get(address, 0.0) > self._now()
