@@ -13,14 +13,23 @@ from typing import Final
 
 from strandline.config.topic import TopicDefaults, effective_min_insync_replicas
 from strandline.kube.api import Object
-from strandline.model import NO_LEADER, BrokerId, PartitionState, StoredPartition
+from strandline.model import (
+    NO_LEADER,
+    STATE_LOST,
+    UNCLEAN_LAST_REPLICA,
+    BrokerId,
+    PartitionState,
+    StoredPartition,
+)
 
 from .observed import DesiredCluster, DesiredTopic, FoundStatus, ObservedCluster, ObservedTopic
 
 MESSAGE_LENGTH_MAX: Final = 1_024
 READY: Final = "Ready"
 CONFLICT: Final = "Conflict"
-"""Reason of a refused topic, and type of its condition."""
+"""Reason of a topic whose name is taken, and type of the condition of every refused topic."""
+TOPIC_ID_IN_USE: Final = "TopicIdInUse"
+"""Reason of a topic that may not adopt the logs of its topic id."""
 COPIED: Final = "PartitionsCopied"
 """Type of a condition: the topic's partitions have Partition objects without effect."""
 
@@ -62,21 +71,24 @@ def topic_status(
     """
     found = observed.status
     conditions = [_condition(READY, readiness, topic.generation, found, now)]
-    if readiness.reason == CONFLICT:
-        taken = Readiness(ready=True, reason="NameTaken", message=readiness.message)
+    is_taken = readiness.reason in {CONFLICT, TOPIC_ID_IN_USE}
+    if is_taken:
+        reason = "NameTaken" if readiness.reason == CONFLICT else TOPIC_ID_IN_USE
+        taken = Readiness(ready=True, reason=reason, message=readiness.message)
         conditions.append(_condition(CONFLICT, taken, topic.generation, found, now))
     if observed.copies:
         copied = Readiness(ready=True, reason="WithoutEffect", message=copies_message(observed))
         conditions.append(_condition(COPIED, copied, topic.generation, found, now))
     whole: Object = {
         "observedGeneration": topic.generation,
-        "topicId": topic.ref.uid,
+        "topicId": topic.topic_id,
         "partitions": partition_counts(observed.partitions.values(), topic.partitions),
         "conditions": conditions,
     }
     if observed.partitions_initialised is not None:
         whole["partitionsInitialised"] = observed.partitions_initialised
-    if observed.cluster is not None:
+    if observed.cluster is not None and not (is_taken and topic.adopts):
+        # Brokers know a topic by its id: they must not hear of a second one's settings.
         whole["effectiveConfig"] = effective_config(topic, observed.cluster)
     elif observed.effective_config is not None:
         whole["effectiveConfig"] = dict(observed.effective_config)
@@ -141,21 +153,53 @@ def cluster_readiness(cluster: DesiredCluster, observed: ObservedCluster) -> Rea
     return Readiness(ready=True, reason="AllBrokersReady", message=message)
 
 
-def topic_readiness(counts: dict[str, int], partitions: Mapping[int, StoredPartition]) -> Readiness:
+def topic_readiness(
+    topic: DesiredTopic, counts: dict[str, int], partitions: Mapping[int, StoredPartition]
+) -> Readiness:
     """Judge a topic whose Partitions are all created."""
     total, online = counts["total"], counts["online"]
     waiting = [n for n, each in partitions.items() if each.recover and each.state is None]
     if waiting:
         message = (
-            f"partitions {sorted(waiting)} were created again and wait until each of their "
-            "brokers is up and has said what it has on disk"
+            f"partitions {sorted(waiting)} may have records and wait until each of their "
+            "brokers is up and has said what it has"
         )
         return Readiness(reason="WaitingForBrokers", message=message)
     if online < total:
-        message = f"{online} of {total} partitions have a leader"
-        return Readiness(reason="PartitionsOffline", message=message)
+        return _offline(topic, f"{online} of {total} partitions have a leader", partitions)
     message = f"all {total} partitions have a leader"
     return Readiness(ready=True, reason="AllPartitionsOnline", message=message)
+
+
+def _offline(
+    topic: DesiredTopic, message: str, partitions: Mapping[int, StoredPartition]
+) -> Readiness:
+    """Judge a topic some of whose partitions have no leader; name the command that helps."""
+    states = {number: each.state for number, each in sorted(partitions.items())}
+    reasons = {number: state.reason for number, state in states.items() if state is not None}
+    unclean = [n for n, reason in reasons.items() if reason == UNCLEAN_LAST_REPLICA]
+    lost = [n for n, reason in reasons.items() if reason == STATE_LOST]
+    if unclean and not topic.unclean_leader_election:
+        message += (
+            "; each broker in sync with the others may have lost records, in a reboot for example. "
+            "This lets the most complete replica lead, and what it lacks is lost: "
+            f"{unclean_command(topic.ref.name)}"
+        )
+        return Readiness(reason=UNCLEAN_LAST_REPLICA, message=message, refused=True)
+    if lost:
+        message += (
+            f"; the state of {len(lost)} was lost, and the logs of all their brokers are waited "
+            f"for. Without brokers that are gone for good: strandline recover "
+            f"{topic.ref.name}-{lost[0]} --without IDS"
+        )
+        return Readiness(reason=STATE_LOST, message=message)
+    return Readiness(reason="PartitionsOffline", message=message)
+
+
+def unclean_command(topic: str) -> str:
+    """Return the command that allows unclean elections of a topic."""
+    patch = '{"spec":{"uncleanLeaderElection":true}}'
+    return f"kubectl patch replicatedtopic {topic} --type=merge -p '{patch}'"
 
 
 def _condition(

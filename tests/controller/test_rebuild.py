@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from strandline.controller.broker_entry import Awaited, BrokerEntry, Dead, InSession
-from strandline.controller.elections import STATE_LOST
 from strandline.controller.events import HostedReplica
 from strandline.controller.rebuild import (
     choose_rebuilt_isr,
@@ -18,6 +17,7 @@ from strandline.controller.rebuild import (
 )
 from strandline.model import (
     NO_LEADER,
+    STATE_LOST,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -41,6 +41,7 @@ FENCE = PartitionState(
 )
 BEHIND = HostedReplica(
     tp=TopicPartition(topic_id=TopicId("t"), partition=0),
+    topic_name="orders",
     leader=NO_LEADER,
     leader_epoch=LeaderEpoch(5),
     partition_epoch=PartitionEpoch(9),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from strandline_operator import kinds
@@ -248,6 +250,42 @@ def test_new_partitions_are_created_by_the_pass_that_raises_the_number() -> None
     assert topic_plan(world) == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "spec", "shown", "command"),
+    [
+        (
+            "UncleanLastReplica",
+            {},
+            "UncleanLastReplica",
+            (
+                "kubectl patch replicatedtopic orders --type=merge -p "
+                '\'{"spec":{"uncleanLeaderElection":true}}\''
+            ),
+        ),
+        ("UncleanLastReplica", {"uncleanLeaderElection": True}, "PartitionsOffline", ""),
+        ("StateLost", {}, "StateLost", "strandline recover orders-1 --without IDS"),
+        ("NoLiveIsrMember", {}, "PartitionsOffline", ""),
+    ],
+)
+def test_a_topic_without_leaders_names_the_command_that_helps(
+    reason: str, spec: dict[str, Any], shown: str, command: str
+) -> None:
+    world = World(cluster(), topic(**spec))
+    world.perform(topic_plan(world))
+    led = {**COMPLETE["Partition"]["status"], "reason": ""}
+    for number in range(3):
+        state = {**led, "leader": -1, "reason": reason} if number == 1 else led
+        found = world.get(kinds.PARTITION, f"orders-{number}")
+        world.put({**found, "status": state})
+    plan = topic_plan(world)
+    assert sentences(plan)[0] == f"status of ReplicatedTopic orders: {shown}"
+    action = plan[0]
+    assert isinstance(action, ApplyStatus)
+    message = action.body["status"]["conditions"][0]["message"]
+    assert message.startswith("2 of 3 partitions have a leader")
+    assert message.endswith(command)
+
+
 def test_growth_creates_only_what_is_added() -> None:
     world = World(cluster(), topic())
     world.perform(topic_plan(world))
@@ -279,9 +317,7 @@ def test_a_topic_waits_until_partitions_of_its_predecessor_are_gone() -> None:
     assert sentences(plan) == ["status of ReplicatedTopic orders: WaitingForOldPartitions"]
     assert isinstance(plan[0], ApplyStatus)
     condition = plan[0].body["status"]["conditions"][0]
-    assert (
-        condition["message"] == "Partition orders-1 of a deleted topic of this name is not gone yet"
-    )
+    assert condition["message"] == "Partition orders-1 of a deleted topic is not gone yet"
 
 
 def test_a_second_object_of_a_partition_is_told_of_once_until_it_is_gone() -> None:

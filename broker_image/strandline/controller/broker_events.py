@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from strandline.errors import ErrorCode
-from strandline.model import BrokerId, ControllerEpoch, TopicPartition
+from strandline.model import STATE_LOST, BrokerId, ControllerEpoch, TopicPartition
 
 from . import events
 from .active_controller import ActiveController
 from .broker_entry import Awaited, BrokerEntry, InSession, WithoutSession, session_id_of
 from .brokers import HelloVerdict
 from .effects import CloseSession, ControllerEffect
-from .elections import STATE_LOST
 from .isr_changes import reply_alter_partition
 from .notices import BrokerRegistered, BrokerWithoutSession, RequestFenced, StatesRefused
 from .shutdowns import reply_controlled_shutdown
@@ -126,7 +125,7 @@ class BrokerEventHandler:
             )
         )
         effects.append(active.propagator.full_state(session))
-        active.topics.suspect_unknown(found.tp.topic_id for found in hello.hosted)
+        active.reports_changed(session, now_ms)
         active.queue_partitions_of(hello.broker_id, now_ms)
         return effects
 
@@ -136,8 +135,8 @@ class BrokerEventHandler:
         session = active.brokers.in_session(event.broker_id, event.session_id)
         if session is None:
             return []
-        session = active.brokers.report_hosted(session, event.hosted, now_ms)
-        active.topics.suspect_unknown(found.tp.topic_id for found in event.hosted)
+        session = active.brokers.report_hosted(session, event, now_ms)
+        active.reports_changed(session, now_ms)
         names = active.table.with_member(event.broker_id)
         for name in names:
             state = active.table.entries[name].stored.state

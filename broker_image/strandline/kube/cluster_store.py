@@ -6,7 +6,7 @@ Every write carries the resourceVersion of the read that its decision used, and 
 
 The controller's lists and watches leave a malformed object out and log it: one such object
 must not keep every candidate from becoming active. A topic that is left out keeps its data:
-only `list_topic_ids`, which reads uids alone, proves a deletion. Reads and watches of a single
+only `list_topic_ids`, which reads ids alone, proves a deletion. Reads and watches of a single
 object are strict and raise `ObjectMalformed`.
 """
 
@@ -24,6 +24,7 @@ from strandline.log_fields import fields
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
+    ClusterRecord,
     ControllerRecord,
     PartitionState,
     Registration,
@@ -34,6 +35,7 @@ from strandline.model import (
 )
 
 from .api import ApiClient, Listed, Object, Resource
+from .cluster_records import cluster_record_from_object, cluster_record_status
 from .objects import (
     API_VERSION,
     CLUSTER_LABEL,
@@ -46,6 +48,7 @@ from .objects import (
     partition_status,
     topic_cluster,
     topic_from_object,
+    topic_id_of,
 )
 from .watch import Change, change_of, follow
 
@@ -127,6 +130,15 @@ class ClusterStore:
         """Read one Broker, None if it does not exist."""
         return await self._get(BROKERS, broker_from_object, name)
 
+    async def list_broker(self, name: str) -> Listed[StoredBroker]:
+        """List one Broker, if it exists, with the version from which to watch it.
+
+        The version of the object itself may be older than what an API server can watch from.
+        """
+        found = await self.api.list(BROKERS, self.namespace, selector=_only(name))
+        items = tuple(broker_from_object(item) for item in found.items)
+        return Listed(items=items, resource_version=found.resource_version)
+
     async def find_broker(self, broker_id: BrokerId) -> StoredBroker | None:
         """Read the Broker of an id, None if it does not exist."""
         return await self.get_broker(f"{self.cluster}-{broker_id}")
@@ -148,20 +160,19 @@ class ClusterStore:
         self, name: str, resource_version: str
     ) -> AsyncGenerator[Change[StoredBroker], None]:
         """Yield changes of one Broker after a resourceVersion; see `follow`."""
-        only = {"fieldSelector": f"metadata.name={name}"}
-        return self._watch(BROKERS, broker_from_object, resource_version, only)
+        return self._watch(BROKERS, broker_from_object, resource_version, _only(name))
 
     async def list_topics(self) -> Listed[StoredTopic]:
         """List this cluster's topics with an effective configuration, malformed ones left out."""
         return await self._list(TOPICS, self._own_topic, {})
 
     async def list_topic_ids(self) -> frozenset[TopicId]:
-        """Return the uid of every ReplicatedTopic of the namespace, malformed ones included.
+        """Return the id of every ReplicatedTopic of the namespace, malformed ones included.
 
         Only this list proves that a topic is deleted, so that brokers may delete its data.
         """
         found = await self.api.list(TOPICS, self.namespace)
-        return frozenset(TopicId(item["metadata"]["uid"]) for item in found.items)
+        return frozenset(map(topic_id_of, found.items))
 
     def watch_topics(self, resource_version: str) -> AsyncGenerator[Change[StoredTopic], None]:
         """Yield changes of this cluster's topics after a resourceVersion; see `follow`."""
@@ -179,15 +190,34 @@ class ClusterStore:
         Raises:  StoreConflict if the object changed since; StoreRefused if the epoch does
                  not rise; StoreUnavailable if it may or may not have been written
         """
+        written = {"controller": controller_status(record)}
+        stored = await self._put_into_cluster_status(record.resource_version, written)
+        return controller_record_from_object(stored)
+
+    async def get_cluster_record(self) -> ClusterRecord | None:
+        """Read the controller's lists in the BrokerCluster; None without a BrokerCluster."""
+        return await self._get(CLUSTERS, cluster_record_from_object, self.cluster)
+
+    async def put_cluster_record(self, record: ClusterRecord) -> ClusterRecord:
+        """Replace the controller's lists in the BrokerCluster read at record.resource_version.
+
+        An empty deleted_at becomes the present time; see put_controller_record.
+        """
+        now = format_micro_time(self.wall_time_us())
+        written = cluster_record_status(record, now=now)
+        stored = await self._put_into_cluster_status(record.resource_version, written)
+        return cluster_record_from_object(stored)
+
+    async def _put_into_cluster_status(self, resource_version: str, written: Object) -> Object:
+        """Replace these fields of the BrokerCluster's status; the others stay as they were."""
         current = await self.api.get(CLUSTERS, self.namespace, self.cluster)
         version = None if current is None else current["metadata"]["resourceVersion"]
-        if current is None or version != record.resource_version:
+        if current is None or version != resource_version:
             raise StoreConflict(f"brokerclusters/{self.cluster} changed since it was read")
-        status = {**(current.get("status") or {}), "controller": controller_status(record)}
-        stored = await self._put_status(
-            CLUSTERS, "BrokerCluster", self.cluster, record.resource_version, status
+        status = {**(current.get("status") or {}), **written}
+        return await self._put_status(
+            CLUSTERS, "BrokerCluster", self.cluster, resource_version, status
         )
-        return controller_record_from_object(stored)
 
     def _own_topic(self, item: Object) -> StoredTopic | None:
         return topic_from_object(item) if topic_cluster(item) == self.cluster else None
@@ -259,6 +289,10 @@ class ClusterStore:
                     _log_malformed(event.object, error)
                 else:
                     yield change
+
+
+def _only(name: str) -> dict[str, str]:
+    return {"fieldSelector": f"metadata.name={name}"}
 
 
 def _log_malformed(item: Object, error: ObjectMalformed) -> None:

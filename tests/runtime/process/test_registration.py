@@ -363,7 +363,8 @@ def test_a_first_start_is_not_counted_as_a_loss() -> None:
         (registration(epoch=4), RegistrationVerdict.OURS),
         (registration(epoch=6), RegistrationVerdict.ANOTHERS),
         (registration(incarnation="pod/2"), RegistrationVerdict.ANOTHERS),
-        (registration(incarnation="pod/2", epoch=4), RegistrationVerdict.ANOTHERS),
+        (registration(incarnation="pod/2", epoch=6), RegistrationVerdict.ANOTHERS),
+        (registration(incarnation="pod/2", epoch=4), RegistrationVerdict.MISSING),
         (None, RegistrationVerdict.MISSING),
     ],
 )
