@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -62,15 +63,20 @@ def test_as_many_addresses_rest_as_are_let_and_those_longest_that_were_refused_m
     assert [addresses.elements_max(each) for each in ("40", "50", "late")] == [10, 10, 10]
 
 
-def test_a_malformed_request_does_not_lengthen_a_rest() -> None:
+def test_a_malformed_request_counts_by_its_size_and_does_not_lengthen_a_rest() -> None:
     clock = Clock()
     addresses = RefusedAddresses(SETTINGS, clock)
-    addresses.refused("a", 20)
-    addresses.malformed("a")
+    addresses.malformed("a", 70)
+    assert addresses.elements_max("a") == FULL
+    addresses.malformed("a", 140)
+    addresses.malformed("a", 1_000_000)
     clock.seconds += 2.1
     assert addresses.elements_max("a") == FULL
-    addresses.malformed("a")
+    addresses.malformed("a", 1_000_000)
+    clock.seconds += 99.0
     assert addresses.elements_max("a") == 10
+    clock.seconds += 2.0
+    assert addresses.elements_max("a") == FULL
 
 
 def metadata_of(count: int) -> Message:
@@ -127,12 +133,16 @@ def test_a_resting_address_gets_small_requests_only_and_other_addresses_all(
         eventually(lambda: answers(running.port, api_key, version, large(300)), WITHIN_MS, "rested")
 
 
-def test_a_malformed_request_lets_its_address_rest(broker: MemoryBroker) -> None:
+@pytest.mark.parametrize(("size", "rests"), [(100, False), (10_000, True)])
+def test_a_large_malformed_request_lets_its_address_rest(
+    broker: MemoryBroker, size: int, rests: bool
+) -> None:
+    frame = struct.pack(">hhi", schemas.METADATA, 4, 1) + b"\x7f" * size
     with ListenerThread(broker) as running:
         with WireClient(running.port) as client:
-            client.socket.sendall(b"\x00\x00\x00\x0a\x00\x03\x00\x04" + b"\xff" * 6)
+            client.socket.sendall(struct.pack(">i", len(frame)) + frame)
             assert client.is_closed_by_server()
-        assert not answers(running.port, schemas.METADATA, 4, metadata_of(300))
+        assert answers(running.port, schemas.METADATA, 4, metadata_of(300)) is not rests
         assert answers(running.port, schemas.METADATA, 4, metadata_of(50))
 
 

@@ -321,6 +321,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             else:
                 self._await(pending, outcome)
         except MalformedRequest as error:
+            self._shared.refused_addresses.malformed(self._address, len(frame))
             self._malformed(pending, reason=str(error))
         except InvariantViolation:
             raise
@@ -342,7 +343,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _malformed(self, pending: PendingResponse, *, reason: str) -> None:
         told = self._request_fields(pending)
         _log.warning("malformed request, connection closed", extra=fields(**told, reason=reason))
-        self._shared.refused_addresses.malformed(self._address)
         self._close_with(pending, ErrorCode.INVALID_REQUEST)
 
     def _failed(self, pending: PendingResponse, cause: BaseException) -> None:

@@ -39,7 +39,7 @@ class ListenerSettings(KafkaListenerConfig):
     ones in a request are free."""
 
     resting_request_max_bytes: int = 65_536
-    """Bytes of a request without records from an address that rests; 100 of the longest names fit."""
+    """Bytes of a request without records from an address that rests: 100 long names fit."""
 
     rest_per_refusal_ms: int = 10
     """Rest of an address for each refused element of a request: 25,000 of them take up to 0.5 s of
@@ -49,7 +49,7 @@ class ListenerSettings(KafkaListenerConfig):
     """Addresses that rest; beyond it the rest that ends first is forgotten."""
 
     malformed_elements: int = 1_000
-    """Refused elements for which a malformed request counts."""
+    """Refused elements for which a malformed request counts at most."""
 
     response_timeout_ms: int = 20_000
     """Time for a client to take a response that others wait for: its connection is closed then."""

@@ -16,6 +16,9 @@ from strandline.log_fields import fields
 
 from .listener_settings import ListenerSettings
 
+ELEMENT_MIN_BYTES = 7
+"""A partition of a produce request without records; other elements that cost much are longer."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -42,25 +45,30 @@ class RefusedAddresses:
     def _rests(self, address: str) -> bool:
         return bool(self._rest_until) and self._rest_until.get(address, 0.0) > self._now()
 
-    def malformed(self, address: str) -> None:
-        """Let an address rest for a malformed request, unless it does: that one had few elements.
+    def malformed(self, address: str, size_bytes: int) -> None:
+        """Let an address rest for a malformed frame that may have been long to decode.
 
-        Otherwise a client that tries a large request again and again would never be served.
+        A rest does not grow: a client that tries a large request again and again is served once it
+        is over.
         """
-        if not self._rests(address):
-            self.refused(address, self._settings.malformed_elements)
+        settings = self._settings
+        count = min(settings.malformed_elements, size_bytes // ELEMENT_MIN_BYTES)
+        if count > settings.resting_elements_max and not self._rests(address):
+            self._rest(address, count)
 
     def refused(self, address: str, count: int) -> None:
         """Let an address rest if a request had so many refused elements; few of them are free."""
-        if count <= self._settings.resting_elements_max:
-            return
+        if count > self._settings.resting_elements_max:
+            rest_ms = self._rest(address, count)
+            told = fields(peer=address, refused_count=count, rest_ms=rest_ms)
+            _log.warning("client address rests", extra=told)
+
+    def _rest(self, address: str, count: int) -> int:
         now, rest_ms = self._now(), count * self._settings.rest_per_refusal_ms
-        _log.warning(
-            "client address rests", extra=fields(peer=address, refused_count=count, rest_ms=rest_ms)
-        )
         self._rest_until[address] = max(now + rest_ms / 1000, self._rest_until.get(address, 0.0))
         if len(self._rest_until) > self._settings.resting_addresses_max:
             self._forget(now)
+        return rest_ms
 
     def _forget(self, now: float) -> None:
         """Forget the rests that are over, or else the one that ends first."""
