@@ -60,8 +60,10 @@ class RefusedAddresses:
         """Let an address rest if a request had so many refused elements; few of them are free."""
         if count > self._settings.resting_elements_max:
             rest_ms = self._rest(address, count)
-            told = fields(peer=address, refused_count=count, rest_ms=rest_ms)
-            _log.warning("client address rests", extra=told)
+            _log.warning(
+                "client address rests",
+                extra=fields(peer=address, refused_count=count, rest_ms=rest_ms),
+            )
 
     def _rest(self, address: str, count: int) -> int:
         now, rest_ms = self._now(), count * self._settings.rest_per_refusal_ms
