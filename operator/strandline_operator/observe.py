@@ -233,6 +233,7 @@ def read_object(kind: Kind, value: Object) -> FoundObject:
     return FoundObject(
         ref=_ref(kind, value),
         cluster=_cluster_label(value),
+        created_at=str(metadata.get("creationTimestamp", "")),
         controller=_controller(value),
         is_applied=kinds.APPLIED_ANNOTATION in (metadata.get("annotations") or {}),
         is_terminating=_is_terminating(value),

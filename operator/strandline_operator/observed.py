@@ -118,6 +118,7 @@ class FoundObject:
 
     ref: ObjectRef
     cluster: str
+    created_at: str
     controller: ControllerRef | None
     is_applied: bool
     is_terminating: bool
