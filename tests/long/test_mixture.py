@@ -70,10 +70,12 @@ class Mixture:
         return {
             "partition": [f"{TOPIC}-{number}" for number in range(PARTITIONS)],
             "broker": [f"{CLUSTER}-{number}" for number in range(3)],
-            "lease": [f"{CLUSTER}-controller"],
+            "lease": [f"{CLUSTER}-controller", *(f"{CLUSTER}-broker-{n}" for n in range(3))],
             "statefulset": [f"{CLUSTER}"],
             "service": [f"{CLUSTER}-brokers", f"{CLUSTER}-bootstrap"],
             "poddisruptionbudget": [f"{CLUSTER}"],
+            "configmap": [f"{CLUSTER}-config"],
+            "brokercluster": [f"{CLUSTER}"],
             "replicatedtopic": [OTHER_TOPIC],
         }
 
@@ -141,8 +143,7 @@ class Mixture:
         def delete() -> None:
             name = self.random.choice(self._names()[kind])
             self.operator.kubectl("delete", kind, name, "--wait=false", "--ignore-not-found")
-            if kind == "replicatedtopic":
-                apply_topics(self.operator)
+            apply_objects(self.operator)
 
         return delete
 
@@ -171,8 +172,9 @@ class Mixture:
         return True
 
 
-def apply_topics(operator: OperatorProcess) -> None:
-    """Apply the topic under load and one that is deleted now and then."""
+def apply_objects(operator: OperatorProcess) -> None:
+    """Apply what a person applies: the cluster, the topic under load, and one that is deleted."""
+    operator.plane.apply([objects.cluster(operator.namespace)])
     for name in (TOPIC, OTHER_TOPIC):
         spec = {"partitions": PARTITIONS, "replicationFactor": 3}
         operator.plane.apply([objects.topic(operator.namespace, name, **spec)])
@@ -190,8 +192,7 @@ def mixture(tmp_path: Path) -> Iterator[Mixture]:
         operator = OperatorProcess(plane, "mixture", tmp_path)
         operator.start()
         stack.callback(operator.kill)
-        plane.apply([objects.cluster("mixture")])
-        apply_topics(operator)
+        apply_objects(operator)
         kubeconfig = objects.broker_account(plane, "mixture")
         operator.wait_for("Brokers", lambda: operator.get("broker", f"{CLUSTER}-2"))
         group = BrokerGroup(tmp_path, plane, "mixture", kubeconfig=kubeconfig, has_operator=True)
