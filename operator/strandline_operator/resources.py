@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from strandline.config.broker import MARKS_KEY, SINCE, Ports
+from strandline.config.broker import KEYS_SINCE, SINCE, Ports
 from strandline.config.replication import ControllerConfig
 from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL, DEFAULT_CLUSTER
@@ -173,7 +173,7 @@ def _config_text(cluster: DesiredCluster) -> str:
     given = cluster.config
     keys = {key: given[field] for field, key in BROKER_KEYS.items() if field in given}
     marks = {key: SINCE[key] for key in keys if SINCE[key] > 1}
-    marked = {MARKS_KEY: marks} if marks else {}
+    marked = {KEYS_SINCE.key: marks} if marks else {}
     return yaml.safe_dump({"timing": cluster.timing, **keys, **marked}, sort_keys=True)
 
 

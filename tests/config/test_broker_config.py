@@ -15,9 +15,9 @@ from strandline.config import broker as broker_module
 from strandline.config.broker import (
     CONCERNS,
     FRAME_HEADER_BYTES_MAX,
+    KEYS_SINCE,
     KEYS_VERSION,
     KNOWN_KEYS,
-    MARKS_KEY,
     BrokerConfig,
     Ports,
     broker_config,
@@ -86,7 +86,7 @@ def test_the_environment_names_data_directory_and_ports(tmp_path: Path) -> None:
 
 
 LATER = KEYS_VERSION + 1
-MARKS = f"{MARKS_KEY}: {{quick.start: {LATER}, log.roll.ms: {LATER}, old.key: 1}}\n"
+MARKS = f"{KEYS_SINCE.key}: {{quick.start: {LATER}, log.roll.ms: {LATER}, old.key: 1}}\n"
 
 
 def test_a_key_of_a_later_version_is_left_out_and_told(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_file_of_an_operator_of_another_version_is_taken(tmp_path: Path, versi
     marks = {setting.key: setting.since for setting, _ in settings}
     if version == LATER:
         values["of.the.next.version"], marks["of.the.next.version"] = 7, LATER
-    config = load(tmp_path, yaml.safe_dump({**values, MARKS_KEY: marks}))
+    config = load(tmp_path, yaml.safe_dump({**values, KEYS_SINCE.key: marks}))
     assert config.newer_keys == (("of.the.next.version",) if version == LATER else ())
 
 
@@ -118,11 +118,11 @@ def test_a_file_of_an_operator_of_another_version_is_taken(tmp_path: Path, versi
         (f"{MARKS}old.key: 1", ("old.key", "unknown setting")),
         (f"{MARKS}other.key: 1", ("other.key", "unknown setting")),
         (f"{MARKS}quick.start: 1\nlog.roll.ms: 0", ("log.roll.ms", "from 1 to")),
-        (f"{MARKS_KEY}: [a]", (MARKS_KEY, "a mapping of keys to integers from 1 to")),
-        (f"{MARKS_KEY}: {{a: 0}}", (MARKS_KEY, "'a': 0", "from 1 to 2147483647")),
-        (f"{MARKS_KEY}: {{a: yes}}", (MARKS_KEY, "from 1 to 2147483647")),
-        (f"{MARKS_KEY}: {{1: 3}}", (MARKS_KEY, "a mapping of keys")),
-        (f"{MARKS_KEY}: {{a: 3, a: 4}}", ("a", "twice")),
+        (f"{KEYS_SINCE.key}: [a]", (KEYS_SINCE.key, "a mapping of keys to integers from 1 to")),
+        (f"{KEYS_SINCE.key}: {{a: 0}}", (KEYS_SINCE.key, "'a': 0", "from 1 to 2147483647")),
+        (f"{KEYS_SINCE.key}: {{a: yes}}", (KEYS_SINCE.key, "from 1 to 2147483647")),
+        (f"{KEYS_SINCE.key}: {{1: 3}}", (KEYS_SINCE.key, "a mapping of keys")),
+        (f"{KEYS_SINCE.key}: {{a: 3, a: 4}}", ("a", "twice")),
         ("replica.lag.time.max: 1", ("replica.lag.time.max:", "mean replica.lag.time.max.ms")),
         ("nonsense: 1", ("nonsense", "unknown setting")),
         ("replica.lag.time.max.ms: 99", ("replica.lag.time.max.ms", "from 100 to 86400000")),

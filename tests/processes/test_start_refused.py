@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.config.broker import KEYS_VERSION, MARKS_KEY
+from strandline.config.broker import KEYS_SINCE, KEYS_VERSION
 from strandline.config.kubernetes import KubernetesConfig
 from tests.support import strandline_objects as objects
 from tests.support.broker_process import BrokerProgram
@@ -91,10 +91,10 @@ def test_a_read_only_directory_is_refused_with_its_remedy(
 def test_an_unknown_setting_is_refused_unless_the_file_marks_it_as_a_later_versions(
     tmp_path: Path, without_api: BrokerProgram
 ) -> None:
-    later = {"quick.start": True, MARKS_KEY: {"quick.start": KEYS_VERSION + 1}}
+    later = {"quick.start": True, KEYS_SINCE.key: {"quick.start": KEYS_VERSION + 1}}
     without_api.configure({**later, "quik.start": True})
     assert refusal_of(without_api, tmp_path / "data").startswith("quik.start: unknown setting;")
-    without_api.configure({"quick.start": True, MARKS_KEY: {"quick.start": KEYS_VERSION}})
+    without_api.configure({"quick.start": True, KEYS_SINCE.key: {"quick.start": KEYS_VERSION}})
     assert refusal_of(without_api, tmp_path / "data") == "quick.start: unknown setting"
     without_api.configure(later)
     without_api.start(data_dir=tmp_path / "data")

@@ -51,9 +51,10 @@ CONFIG_MAP = next(
 def former_config_map(name: str, age: int = 0) -> Manifest:
     """Return a ConfigMap of a cluster with topics, as an earlier operator applied it."""
     labels = resources.labels(read_cluster(cluster()))
-    metadata = {"labels": labels, "creationTimestamp": f"2026-01-01T00:00:{59 - age}Z"}
-    data = {"data": {"broker.yaml": name}}
-    return {**made(kinds.CONFIG_MAP, name, **metadata), **data}
+    found = made(
+        kinds.CONFIG_MAP, name, labels=labels, creationTimestamp=f"2026-01-01T00:00:{59 - age}Z"
+    )
+    return {**found, "data": {"broker.yaml": name}}
 
 
 def test_a_former_config_map_stays_and_changes_nothing_but_its_owner() -> None:

@@ -43,7 +43,7 @@ def test_a_key_is_marked_with_the_version_that_first_had_it() -> None:
         "log.retention.check.interval.ms": 2,
     }, "a new key gets the next version: brokers of this one must know that they cannot know it"
     text = config_map_of(logRollMs=5, logSegmentBytes=20_000)["data"]["broker.yaml"]
-    assert yaml.safe_load(text)["config.keys.since"] == {"log.roll.ms": 2}
+    assert yaml.safe_load(text)["keys.since"] == {"log.roll.ms": 2}
 
 
 def test_each_configuration_has_an_immutable_config_map_that_the_pods_name() -> None:

@@ -53,7 +53,7 @@ CONCERNS: Final[dict[str, type]] = {
 }
 """The parts of a `BrokerConfig` that hold settings, by their field."""
 
-MARKS_KEY: Final = "config.keys.since"
+KEYS_SINCE: Final = Setting(key="keys.since", kind=dict)
 """A mapping in the file: the version since which a key exists. The writer of the file marks its
 keys so, and a broker of an earlier version leaves those out that it cannot know (ADR 0037)."""
 
@@ -67,7 +67,7 @@ SINCE: Final[Mapping[str, int]] = {TIMING_PROFILE.key: TIMING_PROFILE.since} | {
 KEYS_VERSION: Final = max(SINCE.values())
 """The version of the keys that this code knows."""
 
-KNOWN_KEYS: Final = frozenset(SINCE) | {MARKS_KEY}
+KNOWN_KEYS: Final = frozenset(SINCE) | {KEYS_SINCE.key}
 
 _CLUSTER_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
@@ -180,14 +180,14 @@ def broker_config(
 
 def _newer_keys(values: Mapping[str, object]) -> tuple[str, ...]:
     """Return the unknown keys that the file marks as keys of a later version."""
-    marks = values.get(MARKS_KEY, {})
+    marks = values.get(KEYS_SINCE.key, {})
     if not isinstance(marks, dict) or not all(
         isinstance(key, str) and type(version) is int and 1 <= version <= VERSION_MAX
         for key, version in marks.items()
     ):
         raise ConfigError(
-            f"{MARKS_KEY}: {marks!r} is not accepted; give a mapping of keys to integers from 1 "
-            f"to {VERSION_MAX}"
+            f"{KEYS_SINCE.key}: {marks!r} is not accepted; give a mapping of keys to integers "
+            f"from 1 to {VERSION_MAX}"
         )
     unknown = sorted(set(values) - KNOWN_KEYS)
     return tuple(key for key in unknown if marks.get(key, 0) > KEYS_VERSION)
