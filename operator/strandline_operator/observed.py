@@ -50,6 +50,7 @@ class DesiredCluster:
     storage_size: str
     storage_class: str | None
     config: Mapping[str, int]
+    delete_topic_enable: bool
     resources: Object
 
     @property

@@ -125,6 +125,7 @@ def test_one_topic_brings_up_a_whole_cluster(operator: OperatorProcess) -> None:
         "retentionBytes": -1,
         "segmentMs": 604_800_000,
         "fileDeleteDelayMs": 60_000,
+        "deleteTopicEnable": True,
     }
     operator.wait_for(
         "cluster status", lambda: reason(operator, "default", "bc") == "BrokersNotReady"
