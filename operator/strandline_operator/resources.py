@@ -178,7 +178,7 @@ def _config_text(cluster: DesiredCluster) -> str:
 
 
 def _config_map(cluster: DesiredCluster, text: str) -> Object:
-    """Return an immutable ConfigMap: another configuration gets another name (ADR 0037)."""
+    """Return an immutable ConfigMap: another configuration gets another name (ADR 0039)."""
     data = {CONFIG_NAME: text}
     return _manifest(kinds.CONFIG_MAP, cluster, _config_suffix(text), immutable=True, data=data)
 

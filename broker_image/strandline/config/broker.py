@@ -55,7 +55,7 @@ CONCERNS: Final[dict[str, type]] = {
 
 KEYS_SINCE: Final = Setting(key="keys.since", kind=dict)
 """A mapping in the file: the version since which a key exists. The writer of the file marks its
-keys so, and a broker of an earlier version leaves those out that it cannot know (ADR 0037)."""
+keys so, and a broker of an earlier version leaves those out that it cannot know (ADR 0039)."""
 
 SINCE: Final[Mapping[str, int]] = {TIMING_PROFILE.key: TIMING_PROFILE.since} | {
     setting.key: setting.since
