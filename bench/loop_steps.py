@@ -132,6 +132,7 @@ class Bench:
             wall_time_us=lambda: time.time_ns() // 1000,
             on_persisted=self.persisted.append,
             on_log_start_persisted=lambda _tp, _offset: None,
+            on_trash_changed=lambda _trashed: None,
             on_failure=lambda error: sys.exit(str(error)),
         )
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .cluster_lists import CLUSTER_LISTS, CLUSTER_LISTS_BOUNDS
+
 Manifest = dict[str, Any]
 
 
@@ -100,6 +102,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "brokers": [{"id": 0, "epoch": 4, "leaders": 2, "replicas": 6}],
             "partitions": dict.fromkeys(_COUNTS, 1),
             "controller": {"holderIdentity": "broker-1/uid/nonce", "brokerId": 1, "epoch": 5},
+            **CLUSTER_LISTS,
             "conditions": [_condition()],
         },
     ),
@@ -323,6 +326,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
         },
         "status.controller.brokerId": {"minimum": (0, -1), "maximum": (99, 100)},
         "status.controller.epoch": {"minimum": (1, 0), "maximum": (_INT31, _INT31 + 1)},
+        **CLUSTER_LISTS_BOUNDS,
     },
     "ReplicatedTopic": {
         **_CONDITION_BOUNDS,

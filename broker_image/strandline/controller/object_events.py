@@ -43,6 +43,8 @@ class ObjectEventHandler:
                 self._active.topics.suspect([event.topic_id])
             case store_events.TopicsRead():
                 return self._on_topics_read(event, now_ms)
+            case store_events.ClusterRecordResponseReceived():
+                self._active.cluster_status.on_response(event, now_ms)
             case store_events.WatchLost():
                 self._active.reload.ask(now_ms)
             case store_events.ClusterLoaded():
@@ -142,10 +144,17 @@ class ObjectEventHandler:
         return active.reconciler.forget(name)
 
     def _on_topic(self, topic: StoredTopic, now_ms: int) -> None:
+        """Take a topic that a watch or a list of usable topics showed.
+
+        If its deletion is confirmed, the event is late, or the topic was adopted: a list tells.
+        """
+        self._active.topics.suspect_observed(topic.topic_id)
+        if not self._active.topics.is_confirmed(topic.topic_id):
+            self._follow_topic(topic, now_ms)
+
+    def _follow_topic(self, topic: StoredTopic, now_ms: int) -> None:
         """Follow a topic's configuration: write a changed min ISR, send other settings."""
         active = self._active
-        if active.topics.is_confirmed(topic.topic_id):
-            return
         known = active.topics.keep(topic)
         if known is not None and known.settings != topic.settings:
             active.propagator.settings_changed(topic)
@@ -155,14 +164,20 @@ class ObjectEventHandler:
     def _on_topics_read(
         self, event: store_events.TopicsRead, now_ms: int
     ) -> list[ControllerEffect]:
-        """Delete the logs of the topics that a quorum list proves deleted."""
-        effects: list[ControllerEffect] = []
-        confirmed = self._active.topics.on_topics_read(event, now_ms)
+        """Delete the logs of the recorded topics that a quorum list lacks (ADR 0036).
+
+        The Partitions of a topic that returned may have been passed over: load them again.
+        """
+        active = self._active
+        verdicts = active.topics.on_topics_read(event, now_ms)
+        active.cluster_status.take(verdicts)
+        active.cluster_status.strays_may_have_changed(now_ms)
+        if verdicts.returned:
+            active.reload.ask(now_ms)
         for topic in event.topics:
-            self._on_topic(topic, now_ms)
-        for topic_id in confirmed:
-            effects.extend(self._delete_topic(topic_id))
-        return effects
+            if not active.topics.is_confirmed(topic.topic_id):
+                self._follow_topic(topic, now_ms)
+        return [effect for topic_id in verdicts.deleted for effect in self._delete_topic(topic_id)]
 
     def _delete_topic(self, topic_id: TopicId) -> list[ControllerEffect]:
         active = self._active
@@ -179,5 +194,6 @@ class ObjectEventHandler:
             effects.extend(active.propagator.stop_replicas(session, sorted(logs)))
         for tp in sorted(everything):
             active.propagator.forget(tp)
-        effects.append(TopicDeletionConfirmed(partitions=tuple(sorted(everything))))
+        if everything:
+            effects.append(TopicDeletionConfirmed(partitions=tuple(sorted(everything))))
         return effects
