@@ -376,7 +376,7 @@ class StrayReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrayTopic:
-    """A topic id that brokers have logs of, while no ReplicatedTopic has it (ADR 0036).
+    """A topic id that brokers have logs of, while no ReplicatedTopic has it (ADR 0037).
 
     partition_count is the highest number plus one. in_trash: no log of it is on disk, all are in
     the trash; deleted_at_ms is the latest time at which one came there, 0 without any.

@@ -28,6 +28,8 @@ MESSAGE_LENGTH_MAX: Final = 1_024
 READY: Final = "Ready"
 CONFLICT: Final = "Conflict"
 """Reason of a refused topic, and type of its condition."""
+COPIED: Final = "PartitionsCopied"
+"""Type of a condition: the topic's partitions have Partition objects without effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,9 @@ def topic_status(
     if readiness.reason == CONFLICT:
         taken = Readiness(ready=True, reason="NameTaken", message=readiness.message)
         conditions.append(_condition(CONFLICT, taken, topic.generation, found, now))
+    if observed.copies:
+        copied = Readiness(ready=True, reason="WithoutEffect", message=copies_message(observed))
+        conditions.append(_condition(COPIED, copied, topic.generation, found, now))
     whole: Object = {
         "observedGeneration": topic.generation,
         "topicId": topic.ref.uid,
@@ -83,6 +88,14 @@ def topic_status(
     elif observed.effective_config is not None:
         whole["effectiveConfig"] = dict(observed.effective_config)
     return whole
+
+
+def copies_message(observed: ObservedTopic) -> str:
+    """Return what people must know of the Partitions that have no effect."""
+    return (
+        f"Partitions {list(observed.copies)} have this topic's id under names of their own; they "
+        "have no effect: delete them, annotated with strandline.dev/deletion=allowed"
+    )
 
 
 def effective_config(topic: DesiredTopic, cluster: DesiredCluster) -> dict[str, int]:

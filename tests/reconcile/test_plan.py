@@ -13,6 +13,7 @@ from strandline_operator.actions import (
     ApplyStatus,
     CreateCluster,
     InitialisePartitions,
+    PostEvent,
     RecreatePartition,
 )
 from strandline_operator.operator_config import OperatorConfig
@@ -319,6 +320,27 @@ def test_a_topic_waits_until_partitions_of_its_predecessor_are_gone() -> None:
     assert (
         condition["message"] == "Partition orders-1 of a deleted topic of this name is not gone yet"
     )
+
+
+def test_a_second_object_of_a_partition_is_told_of_once_until_it_is_gone() -> None:
+    world = World(cluster(), topic(), partition("copy-0", "uid-orders", 0))
+    plan = topic_plan(world)
+    told = [str(action) for action in plan if isinstance(action, PostEvent)]
+    assert told == [
+        (
+            "tell about ReplicatedTopic orders: Partitions ['copy-0'] have this topic's id under "
+            "names of their own; they have no effect: delete them, annotated with "
+            "strandline.dev/deletion=allowed"
+        ),
+    ]
+    world.perform(plan)
+    assert not any(isinstance(action, PostEvent) for action in topic_plan(world))
+    world.perform(topic_plan(world))
+    assert topic_plan(world) == []
+    world.remove(kinds.PARTITION, "copy-0")
+    world.perform(topic_plan(world))
+    conditions = world.get(kinds.TOPIC, "orders")["status"]["conditions"]
+    assert [condition["type"] for condition in conditions] == ["Ready"]
 
 
 def test_of_two_topics_with_one_name_the_younger_is_refused() -> None:

@@ -111,6 +111,13 @@ def registration(
             id="power lost, but every record was fsynced",
         ),
         pytest.param(
+            disk(boot="boot-2", meta=6, flushed=6),
+            registration(),
+            5,
+            (7, 2, StartEvidence.FLUSHED),
+            id="a start had fsynced all, and died before it registered",
+        ),
+        pytest.param(
             disk(boot="boot-2", flushed=4),
             registration(),
             5,
