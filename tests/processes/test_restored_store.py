@@ -158,6 +158,20 @@ def check_logs_stay(attended: AttendedGroup, topic: str, topic_id: str, sent: Se
         assert found == sent.offsets
 
 
+def adopt(attended: AttendedGroup, topic: str, topic_id: str, sent: SentRecords) -> None:
+    """Create the topic again with the id that the status names; it has all its records."""
+    attended.create_topic(topic, topicId=topic_id)
+    assert read_all(attended.group.bootstrap(), topic, len(sent.offsets)) == sent.offsets
+
+    def is_no_stray() -> bool:
+        found = attended.group.get("brokerclusters", objects.CLUSTER)
+        strays = found["status"].get("strays", [])
+        assert topic_id not in {each["topicId"] for each in strays}
+        return True
+
+    attended.wait_for(is_no_stray, f"{topic} no stray any more")
+
+
 @pytest.mark.parametrize("settings", [SETTINGS, LONG_TERM], ids=["another term", "the same term"])
 def test_logs_of_a_topic_that_the_restored_store_never_had_stay(attended: AttendedGroup) -> None:
     group = attended.group
@@ -171,6 +185,7 @@ def test_logs_of_a_topic_that_the_restored_store_never_had_stay(attended: Attend
     check_logs_stay(attended, "younger", topic_id, sent)
     attended.wait_topic_ready("older")
     assert read_all(group.bootstrap(), "older", RECORDS) == kept.offsets
+    adopt(attended, "younger", topic_id, sent)
 
 
 def test_definitions_deleted_and_applied_again_lose_nothing(attended: AttendedGroup) -> None:
@@ -188,7 +203,7 @@ def test_definitions_deleted_and_applied_again_lose_nothing(attended: AttendedGr
     restart_operator(attended)
     plane.apply(objects.cluster(attended.namespace))
     check_logs_stay(attended, "orders", topic_id, sent)
-    attended.create_topic("later")
+    adopt(attended, "orders", topic_id, sent)
 
 
 def says_it_waits(broker: BrokerProgram) -> bool:
