@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from strandline_cli.commands import CommandFailed, start
+from strandline_cli.kubectl import Kubernetes
 from strandline_cli.release import BROKERS, PARTITIONS, RELEASE
 from strandline_cli.under_load import delete_pod, kill_broker
 from tests.support.cluster import Cluster
@@ -90,11 +91,15 @@ def test_objects_deleted_by_hand_come_back_and_a_pod_forced_away_starts_clean(
         assert run.view.seen().pods == seen.pods
         victim = run.view.seen().partitions[0].leader
         registered, node = installed.broker_status(victim), installed.node_of(victim)
-        force = ("delete", "pod", f"default-{victim}", "--force", "--grace-period=0")
-        run.short_fault("force leader's pod away", lambda: kubernetes.kubectl(*force))
+        run.short_fault("force leader's pod away", lambda: force_away(kubernetes, victim))
         assert installed.node_of(victim) == node
         check_clean_start(installed, victim, registered)
         run.judged()
+
+
+def force_away(kubernetes: Kubernetes, broker: int) -> None:
+    """Delete a broker's pod without the time that it needs to end."""
+    kubernetes.kubectl("delete", "pod", f"default-{broker}", "--force", "--grace-period=0")
 
 
 def delete_by_hand(installed: Installed, kind: str, name: str) -> None:
