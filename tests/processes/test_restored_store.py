@@ -199,8 +199,9 @@ def test_definitions_deleted_and_applied_again_lose_nothing(attended: AttendedGr
     sent.send(RECORDS)
     sent.settle()
     assert read_all(group.bootstrap(), "orders", 2 * RECORDS) == sent.offsets
-    objects.install_crds(plane)
     restart_operator(attended)
+    attended.wait_for(lambda: "waiting" in attended.operator.messages(), "the operator says it")
+    objects.install_crds(plane)
     plane.apply(objects.cluster(attended.namespace))
     check_logs_stay(attended, "orders", topic_id, sent)
     adopt(attended, "orders", topic_id, sent)
