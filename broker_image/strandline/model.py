@@ -17,7 +17,7 @@ PartitionEpoch = NewType("PartitionEpoch", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
 TopicId = NewType("TopicId", str)
 """The uid of the ReplicatedTopic object, or the id that it adopts: a topic created again under its
-name has another id (ADR 0037)."""
+name has another id (ADR 0038)."""
 
 NO_LEADER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)

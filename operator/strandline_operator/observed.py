@@ -80,7 +80,7 @@ class DesiredTopic:
 
     @property
     def adopts(self) -> bool:
-        """Tell whether the topic has the id of logs that were there before it (ADR 0037)."""
+        """Tell whether the topic has the id of logs that were there before it (ADR 0038)."""
         return self.topic_id != self.ref.uid
 
 

@@ -1,4 +1,4 @@
-"""Plans of topics that adopt logs: their Partitions, and ids that are in use (ADR 0037)."""
+"""Plans of topics that adopt logs: their Partitions, and ids that are in use (ADR 0038)."""
 
 from __future__ import annotations
 

@@ -320,7 +320,7 @@ def _retention(effective: Fields) -> dict[str, int]:
 
 
 def topic_id_of(value: Object) -> TopicId:
-    """Return the id of a ReplicatedTopic: that of the logs it adopts, else its uid (ADR 0037)."""
+    """Return the id of a ReplicatedTopic: that of the logs it adopts, else its uid (ADR 0038)."""
     adopted = (value.get("spec") or {}).get("topicId")
     if isinstance(adopted, str) and adopted:
         return TopicId(adopted)
