@@ -141,13 +141,13 @@ class TimeMachine(RuleBasedStateMachine):
 
     @rule(is_clean=st.booleans(), loses_indexes=st.booleans())
     def restart(self, is_clean: bool, loses_indexes: bool) -> None:
-        start, recovery_point = self.start, self.log.recovery_point
+        log_start, recovery_point = self.log.log_start, self.log.recovery_point
         self.log.close()
         if loses_indexes:
             for path in self.workshop.folder.glob("*.index"):
                 path.unlink()
         self.log = self.workshop.open(
-            clean=is_clean, recovery_point=recovery_point, log_start_offset=start
+            clean=is_clean, recovery_point=recovery_point, log_start=log_start
         )
 
     @rule(data=st.data(), timestamp_ms=st.integers(0, 105))
@@ -241,8 +241,9 @@ def test_a_search_reads_one_block_however_long_its_segment_is(
     log.begin_at(1)
     if is_loaded:
         bring_to_disk(log)
+        log_start = log.log_start
         log.close()
-        log = workshop.open(clean=True, recovery_point=4_000, log_start_offset=1)
+        log = workshop.open(clean=True, recovery_point=4_000, log_start=log_start)
     batch_bytes = log.size_bytes // 4_000
     block_bytes = (BLOCK_ENTRIES + 1) * (64 + batch_bytes)
     reads = ReadBytes(monkeypatch)
