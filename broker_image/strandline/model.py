@@ -20,6 +20,10 @@ TopicId = NewType("TopicId", str)
 
 NO_LEADER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
+STATE_LOST = "StateLost"
+"""Reason of a partition whose object was lost while brokers hold its data (ADR 0004)."""
+UNCLEAN_LAST_REPLICA = "UncleanLastReplica"
+"""Reason of a partition whose last ISR members and eligible leaders all lost data since."""
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
 """Timestamps by which a client asks for the first and the last offset, as in Kafka."""

@@ -199,6 +199,7 @@ def read_topic(value: Object) -> DesiredTopic:
         topic_name=str(spec.get("topicName") or name_of(value)),
         partitions=int(spec["partitions"]),
         replication_factor=int(spec["replicationFactor"]),
+        unclean_leader_election=bool(spec.get("uncleanLeaderElection")),
         config=spec.get("config") or {},
     )
 

@@ -74,6 +74,7 @@ class DesiredTopic:
     topic_name: str
     partitions: int
     replication_factor: int
+    unclean_leader_election: bool
     config: Mapping[str, int]
 
 

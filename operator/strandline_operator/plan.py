@@ -200,7 +200,7 @@ def _plan_partitions(
     if initialised < desired.partitions:
         return [*actions, _initialise(desired, observed, cluster, now)]
     counts = partition_counts(observed.partitions.values(), desired.partitions)
-    readiness = topic_readiness(counts, observed.partitions)
+    readiness = topic_readiness(desired, counts, observed.partitions)
     return actions + _topic_status_actions(desired, observed, readiness, now)
 
 

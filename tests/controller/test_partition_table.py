@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from strandline.controller.elections import STATE_LOST
 from strandline.controller.notices import PartitionSetAside
 from strandline.controller.store_events import PartitionDeleted, WatchLost
-from strandline.model import PartitionState
+from strandline.model import STATE_LOST, PartitionState
 from tests.support.world.setups import three_brokers, with_active_controller
 from tests.support.world.values import TOPIC, entry, state, topic, tp
 from tests.support.world.world import World

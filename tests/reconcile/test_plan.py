@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from strandline_operator import kinds
@@ -246,6 +248,42 @@ def test_new_partitions_are_created_by_the_pass_that_raises_the_number() -> None
     assert sentences(topic_plan(world)) == ["status of ReplicatedTopic orders: PartitionsOffline"]
     world.perform(topic_plan(world))
     assert topic_plan(world) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "spec", "shown", "command"),
+    [
+        (
+            "UncleanLastReplica",
+            {},
+            "UncleanLastReplica",
+            (
+                "kubectl patch replicatedtopic orders --type=merge -p "
+                '\'{"spec":{"uncleanLeaderElection":true}}\''
+            ),
+        ),
+        ("UncleanLastReplica", {"uncleanLeaderElection": True}, "PartitionsOffline", ""),
+        ("StateLost", {}, "StateLost", "strandline recover orders-1 --without IDS"),
+        ("NoLiveIsrMember", {}, "PartitionsOffline", ""),
+    ],
+)
+def test_a_topic_without_leaders_names_the_command_that_helps(
+    reason: str, spec: dict[str, Any], shown: str, command: str
+) -> None:
+    world = World(cluster(), topic(**spec))
+    world.perform(topic_plan(world))
+    led = {**COMPLETE["Partition"]["status"], "reason": ""}
+    for number in range(3):
+        state = {**led, "leader": -1, "reason": reason} if number == 1 else led
+        found = world.get(kinds.PARTITION, f"orders-{number}")
+        world.put({**found, "status": state})
+    plan = topic_plan(world)
+    assert sentences(plan)[0] == f"status of ReplicatedTopic orders: {shown}"
+    action = plan[0]
+    assert isinstance(action, ApplyStatus)
+    message = action.body["status"]["conditions"][0]["message"]
+    assert message.startswith("2 of 3 partitions have a leader")
+    assert message.endswith(command)
 
 
 def test_growth_creates_only_what_is_added() -> None:

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from strandline.errors import ErrorCode
-from strandline.model import BrokerId, ElectionKind, PartitionState, TopicPartition
+from strandline.model import STATE_LOST, BrokerId, ElectionKind, PartitionState, TopicPartition
 
 from .context import ControllerContext
 from .effects import ControllerEffect, ReadStoredPartition, WritePartitionStatus
 from .election_input import ElectionInput
-from .elections import STATE_LOST, decide
+from .elections import decide
 from .events import IsrChangeRequested
 from .isr_changes import Commit, ReadFirst, RespondNow, judge, reply_alter_partition
 from .notices import StoreConflicted

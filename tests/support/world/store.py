@@ -16,7 +16,6 @@ from strandline.controller.effects import (
     WriteLease,
     WritePartitionStatus,
 )
-from strandline.controller.elections import STATE_LOST
 from strandline.controller.store_events import (
     BrokerRead,
     ClusterLoaded,
@@ -28,6 +27,7 @@ from strandline.controller.store_events import (
     TopicsRead,
 )
 from strandline.model import (
+    STATE_LOST,
     ControllerEpoch,
     ControllerRecord,
     LeaseRecord,
