@@ -37,10 +37,13 @@ from .status import (
     CONFLICT,
     COPIED,
     READY,
+    VOLUMES_FULL,
+    VOLUMES_HAVE_ROOM,
     Readiness,
     cluster_readiness,
     cluster_status,
     copies_message,
+    full_volumes_message,
     partition_counts,
     topic_readiness,
     topic_status,
@@ -68,7 +71,24 @@ def plan_cluster(
         ]
         readiness = cluster_readiness(desired, observed)
     status = cluster_status(desired, observed, readiness, now=now)
-    return actions + _status_actions(desired.ref, observed.status, status, readiness)
+    actions += _status_actions(desired.ref, observed.status, status, readiness)
+    return actions + _volume_events(desired, observed)
+
+
+def _volume_events(desired: DesiredCluster, observed: ObservedCluster) -> list[Action]:
+    """Return an Event if the first volume has become full, or if the last one has room again."""
+    was_full = VOLUMES_FULL in observed.status.conditions
+    if observed.full_brokers and not was_full:
+        message = full_volumes_message(observed)
+        return [PostEvent(about=desired.ref, reason=VOLUMES_FULL, message=message)]
+    if was_full and not observed.full_brokers:
+        message = "all volumes have room again, and all brokers take records of clients"
+        return [
+            PostEvent(
+                about=desired.ref, reason=VOLUMES_HAVE_ROOM, message=message, is_warning=False
+            )
+        ]
+    return []
 
 
 def _refused_part(parts: list[tuple[Ownership, FoundObject]]) -> Readiness | None:
