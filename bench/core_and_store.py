@@ -159,6 +159,7 @@ class CoreAndStore:
             config=config,
             wall_time_us=clock.wall_time_us,
             on_persisted=lambda token: self._driver.submit(StatePersisted(token=token)),
+            on_trash_changed=lambda _trashed: None,
             on_log_start_persisted=lambda tp, offset: self._driver.submit(
                 LogStartPersisted(tp=tp, offset=offset)
             ),

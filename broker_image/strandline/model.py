@@ -16,7 +16,8 @@ LeaderEpoch = NewType("LeaderEpoch", int)
 PartitionEpoch = NewType("PartitionEpoch", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
 TopicId = NewType("TopicId", str)
-"""The uid of the ReplicatedTopic object: a topic created again under its name has another uid."""
+"""The uid of the ReplicatedTopic object, or the id that it adopts: a topic created again under its
+name has another id (ADR 0038)."""
 
 NO_LEADER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
@@ -250,6 +251,15 @@ class HostedPartition:
     epochs: tuple[EpochStart, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrashedReplica:
+    """The newest deleted log of a partition in a broker's trash (ADR 0024)."""
+
+    tp: TopicPartition
+    topic_name: str
+    deleted_at_ms: int
+
+
 # --- objects as they are stored in Kubernetes -------------------------------------------
 # resource_version is an opaque token: compared for equality and sent back, never ordered.
 
@@ -348,3 +358,54 @@ class ControllerRecord:
     holder_identity: str
     broker_id: BrokerId
     controller_epoch: ControllerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedTopic:
+    """A topic that this store had, and whose deletion is proved; deleted_at is RFC 3339."""
+
+    topic_id: TopicId
+    topic_name: str
+    deleted_at: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class StrayReplicas:
+    """The brokers that have a log of one partition of a stray topic, on disk or in the trash."""
+
+    partition: int
+    brokers: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrayTopic:
+    """A topic id that brokers have logs of, while no ReplicatedTopic has it (ADR 0037).
+
+    partition_count is the highest number plus one. in_trash: no log of it is on disk, all are in
+    the trash; deleted_at_ms is the latest time at which one came there, 0 without any.
+    """
+
+    topic_id: TopicId
+    topic_name: str
+    partition_count: int
+    in_trash: bool
+    deleted_at_ms: int
+    replicas: tuple[StrayReplicas, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecord:
+    """A BrokerCluster as the controller reads it, and the part of its status that it writes.
+
+    controller_epoch is that of the record, 0 without one. topic_revision rises each time a
+    controller came to know topics; strays_total counts those that found no room in strays, too.
+    """
+
+    resource_version: str
+    uid: str
+    is_deleting: bool
+    controller_epoch: ControllerEpoch
+    topic_revision: int = 0
+    deleted_topics: tuple[DeletedTopic, ...] = ()
+    strays: tuple[StrayTopic, ...] = ()
+    strays_total: int = 0

@@ -372,6 +372,12 @@ OFFLINE_PARTITIONS = _controller_gauge(
     "Partitions without a leader.",
     kafka="kafka.controller:KafkaController OfflinePartitionsCount",
 )
+STRAY_TOPICS = _controller_gauge(
+    "strandline_stray_topics",
+    "Topic ids with logs and without a ReplicatedTopic; where is disk, or trash for logs in the "
+    "trash alone.",
+    "where",
+)
 
 # --- Kubernetes, as brokers meet it -----------------------------------------------------
 

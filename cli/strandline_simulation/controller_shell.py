@@ -20,6 +20,7 @@ from strandline.controller.notices import ControllerElected
 from strandline.controller.store_events import (
     BrokerRead,
     ClusterLoaded,
+    ClusterRecordResponseReceived,
     ControllerRecordResponseReceived,
     EpochFloorRead,
     LeaseResponseReceived,
@@ -150,6 +151,13 @@ class SimulatedControllerShell:
         write = partial(self._store.put_record, effect.record)
         self._call(effect, write, ControllerRecordResponseReceived, "record")
 
+    def _read_cluster(self, effect: done.ReadClusterRecord) -> None:
+        self._call(effect, lambda: self._store.cluster, ClusterRecordResponseReceived, "record")
+
+    def _write_cluster(self, effect: done.WriteClusterRecord) -> None:
+        write = partial(self._store.put_cluster, effect.record)
+        self._call(effect, write, ClusterRecordResponseReceived, "record")
+
     def _read_partition(self, effect: done.ReadStoredPartition) -> None:
         found = self._store.partitions
         self._call(effect, lambda: found[effect.name], PartitionResponseReceived, "partition")
@@ -181,23 +189,33 @@ class SimulatedControllerShell:
 
     def _read_topics(self, effect: done.ReadTopics) -> None:
         def fields(found: Any) -> dict[str, Any]:
-            topics = found or ()
-            return {"topic_ids": frozenset(each.topic_id for each in topics), "topics": topics}
+            cluster, topic = found or (None, None)
+            topics = () if topic is None else (topic,)
+            ids = frozenset(each.topic_id for each in topics)
+            return {"cluster": cluster, "topic_ids": ids, "topics": topics}
 
-        self._ask(effect, lambda: (self._store.topic,), TopicsRead, fields)
+        store = self._store
+        self._ask(effect, lambda: (store.cluster, store.topic), TopicsRead, fields)
 
     def _load(self, effect: done.LoadCluster) -> None:
         """List everything by quorum reads, and watch from there."""
         store = self._store
 
         def read() -> tuple[Any, ...]:
-            return tuple(store.partitions.values()), tuple(store.brokers.values()), store.version
+            found = tuple(store.partitions.values()), tuple(store.brokers.values())
+            return *found, store.cluster, store.version
 
         def fields(found: Any) -> dict[str, Any]:
-            partitions, brokers, version = found or ((), (), store.version)
+            partitions, brokers, cluster, version = found or ((), (), None, store.version)
             if version != store.version:
                 self._environment.fault_counts[Anomaly.LIST_STALE] += 1
-            return {"partitions": partitions, "brokers": brokers, "topics": (store.topic,)}
+            topics = (store.topic,)
+            return {
+                "cluster": cluster,
+                "partitions": partitions,
+                "brokers": brokers,
+                "topics": topics,
+            }
 
         self._ask(effect, read, ClusterLoaded, fields, watch=self.step)
 
@@ -231,6 +249,8 @@ class SimulatedControllerShell:
         done.ReadBroker: _read_broker,
         done.ReadEpochFloor: _read_floor,
         done.ReadTopics: _read_topics,
+        done.ReadClusterRecord: _read_cluster,
+        done.WriteClusterRecord: _write_cluster,
         done.LoadCluster: _load,
         done.StopWatching: lambda self, _: self._api.stop_watching(self._port.life),
         ControllerElected: _elected,

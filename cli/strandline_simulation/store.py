@@ -14,6 +14,7 @@ from strandline.model import (
     STATE_LOST,
     BrokerEpoch,
     BrokerId,
+    ClusterRecord,
     ControllerEpoch,
     ControllerRecord,
     LeaseRecord,
@@ -52,6 +53,9 @@ class SimulatedStore:
             holder_identity="",
             broker_id=NO_LEADER,
             controller_epoch=ControllerEpoch(0),
+        )
+        self._cluster = ClusterRecord(
+            resource_version="", uid="c", is_deleting=False, controller_epoch=ControllerEpoch(0)
         )
         self.topic = StoredTopic(
             name="topic",
@@ -134,6 +138,23 @@ class SimulatedStore:
             return None
         self.record = replace(record, resource_version=self._next_version())
         return self.record
+
+    @property
+    def cluster(self) -> ClusterRecord:
+        """The BrokerCluster; version and epoch are those of the controller's record in it."""
+        return replace(
+            self._cluster,
+            resource_version=self.record.resource_version,
+            controller_epoch=self.record.controller_epoch,
+        )
+
+    def put_cluster(self, written: ClusterRecord) -> ClusterRecord | None:
+        """Write what the controller tells in the BrokerCluster."""
+        if written.resource_version != self.record.resource_version:
+            return None
+        self.record = replace(self.record, resource_version=self._next_version())
+        self._cluster = written
+        return self.cluster
 
     def put_registration(
         self, found: StoredBroker, registration: Registration

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .cluster_lists import CLUSTER_LISTS, CLUSTER_LISTS_BOUNDS
+
 Manifest = dict[str, Any]
 
 
@@ -100,6 +102,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "brokers": [{"id": 0, "epoch": 4, "leaders": 2, "replicas": 6}],
             "partitions": dict.fromkeys(_COUNTS, 1),
             "controller": {"holderIdentity": "broker-1/uid/nonce", "brokerId": 1, "epoch": 5},
+            **CLUSTER_LISTS,
             "conditions": [_condition()],
         },
     ),
@@ -109,6 +112,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
         {
             "clusterRef": "demo",
             "topicName": "Orders",
+            "topicId": TOPIC_ID,
             "partitions": 6,
             "replicationFactor": 3,
             "config": {
@@ -323,11 +327,16 @@ BOUNDS: Final[dict[str, Bounds]] = {
         },
         "status.controller.brokerId": {"minimum": (0, -1), "maximum": (99, 100)},
         "status.controller.epoch": {"minimum": (1, 0), "maximum": (_INT31, _INT31 + 1)},
+        **CLUSTER_LISTS_BOUNDS,
     },
     "ReplicatedTopic": {
         **_CONDITION_BOUNDS,
         "spec.clusterRef": {"minLength": ("c", ""), "maxLength": ("c" * 40, "c" * 41)},
         "spec.topicName": {"maxLength": ("T" * 249, "T" * 250), "pattern": ("a._-Z9", "a/b")},
+        "spec.topicId": {
+            "maxLength": (TOPIC_ID, TOPIC_ID + "0"),
+            "pattern": (OTHER_TOPIC_ID, TOPIC_ID.upper()),
+        },
         "spec.partitions": {"minimum": (1, 0), "maximum": (1000, 1001)},
         "spec.replicationFactor": {
             "minimum": (

@@ -19,6 +19,13 @@ REQUIRED: Final[dict[str, list[str]]] = {
         "status.controller.holderIdentity",
         "status.controller.brokerId",
         "status.controller.epoch",
+        *(f"status.deletedTopics[].{name}" for name in ("topicId", "topicName", "deletedAt")),
+        *(
+            f"status.strays[].{name}"
+            for name in ("topicId", "topicName", "partitions", "inTrash", "replicas")
+        ),
+        "status.strays[].replicas[].partition",
+        "status.strays[].replicas[].brokers",
         *_CONDITION_REQUIRED,
     ],
     "ReplicatedTopic": ["spec", *_CONFIG_REQUIRED, *_CONDITION_REQUIRED],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from strandline.controller.effects import (
@@ -41,6 +43,7 @@ from strandline.model import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
+    DeletedTopic,
     StoredBroker,
     TopicId,
     TopicPartition,
@@ -343,12 +346,24 @@ def test_topic_that_still_exists_keeps_its_data_against_the_watch() -> None:
     assert world.nodes[0].sent(SendStopReplica) == []
 
 
-def test_unknown_data_of_a_returning_broker_is_deleted_after_proof() -> None:
+def test_data_that_a_returning_broker_has_of_a_recorded_topic_is_deleted_after_proof() -> None:
     world = with_active_controller(state(), nodes=(0,), sessions=(0,))
+    recorded = DeletedTopic(topic_id=GHOST, topic_name="ghost", deleted_at="t1")
+    world.store.cluster = replace(world.store.cluster, deleted_topics=(recorded,))
     ghost = TopicPartition(topic_id=GHOST, partition=4)
     world.hello(1, 0, hosted=(replica(tp()), replica(ghost)))
     stops = world.nodes[0].sent(SendStopReplica)
     assert [(s.broker_id, s.partitions) for s in stops] == [(1, (ghost,))]
+
+
+def test_data_that_a_returning_broker_has_of_an_unknown_topic_is_kept() -> None:
+    world = with_active_controller(state(), nodes=(0,), sessions=(0,))
+    ghost = TopicPartition(topic_id=GHOST, partition=4)
+    for _ in range(2):
+        world.hello(1, 0, hosted=(replica(tp()), replica(ghost)))
+        world.advance(1_000)
+    assert world.nodes[0].sent(SendStopReplica) == []
+    assert len(world.nodes[0].sent(ReadTopics)) == 1
 
 
 def test_data_of_an_unknown_topic_that_exists_is_kept() -> None:

@@ -17,7 +17,7 @@ from strandline.controller.broker_entry import (
 )
 from strandline.controller.brokers import Brokers, HelloVerdict
 from strandline.controller.effects import CloseSession
-from strandline.controller.events import HostedReplica, SessionOpened
+from strandline.controller.events import HostedReplica, HostedReported, SessionOpened
 from strandline.controller.notices import BrokerDead
 from strandline.errors import InvariantViolation
 from strandline.model import (
@@ -35,6 +35,7 @@ from tests.support.world.values import registration, tp
 ONE = BrokerId(1)
 HOSTED = HostedReplica(
     tp=tp(),
+    topic_name="orders",
     leader=NO_LEADER,
     leader_epoch=LeaderEpoch(0),
     partition_epoch=PartitionEpoch(0),
@@ -198,7 +199,8 @@ def test_sign_of_life_ends_a_suspicion_and_a_hosted_report_does_not() -> None:
     brokers = brokers_in(InSession)
     suspicion = ProbeDue(suspected_ms=20, due_ms=30)
     brokers.suspect(live(brokers), suspicion)
-    session = brokers.report_hosted(brokers.sessions()[0], (), 40)
+    report = HostedReported(session_id=1, broker_id=ONE, hosted=())
+    session = brokers.report_hosted(brokers.sessions()[0], report, 40)
     assert (session.suspicion, session.heard_ms, dict(session.hosted)) == (suspicion, 40, {})
     brokers.hear(live(brokers), 50)
     assert (live(brokers).suspicion, live(brokers).heard_ms) == (None, 50)

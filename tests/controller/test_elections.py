@@ -74,6 +74,7 @@ def view(
 def hosted(last_epoch: int, log_end_offset: int) -> HostedReplica:
     return HostedReplica(
         tp=tp(),
+        topic_name="orders",
         leader=NO_LEADER,
         leader_epoch=LeaderEpoch(last_epoch),
         partition_epoch=PartitionEpoch(0),

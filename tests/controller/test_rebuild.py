@@ -41,6 +41,7 @@ FENCE = PartitionState(
 )
 BEHIND = HostedReplica(
     tp=TopicPartition(topic_id=TopicId("t"), partition=0),
+    topic_name="orders",
     leader=NO_LEADER,
     leader_epoch=LeaderEpoch(5),
     partition_epoch=PartitionEpoch(9),

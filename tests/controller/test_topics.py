@@ -1,48 +1,146 @@
-"""A topic is deleted only if a quorum list of all topics lacks its uid."""
+"""The logs of a topic go only if the BrokerCluster says that its store had the topic."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
 from strandline.controller.store_events import StoreOutcome, TopicsRead
-from strandline.controller.topics import Topics
-from strandline.model import TopicId
+from strandline.controller.topics import Topics, TopicVerdicts
+from strandline.model import ClusterRecord, ControllerEpoch, DeletedTopic, TopicId
 from tests.support.world.timings import demo_timing
+from tests.support.world.values import NAME, topic
 
 TOPIC = TopicId("00000000-0000-4000-8000-000000000001")
 OTHER = TopicId("00000000-0000-4000-8000-000000000002")
+EPOCH = ControllerEpoch(4)
+CLUSTER = ClusterRecord(
+    resource_version="1",
+    uid="uid-cluster",
+    is_deleting=False,
+    controller_epoch=EPOCH,
+    topic_revision=7,
+)
+GONE = DeletedTopic(topic_id=TOPIC, topic_name=NAME)
+RECORDED = replace(CLUSTER, deleted_topics=(replace(GONE, deleted_at="t1"),))
 
 
-def requested() -> tuple[Topics, int]:
+def elected(cluster: ClusterRecord | None = CLUSTER, *topics: TopicId) -> Topics:
+    """Return the topics of a controller whose first lists showed these."""
     ids = count(1)
-    topics = Topics(timing=demo_timing(), new_request_id=lambda: next(ids))
+    made = Topics(epoch=EPOCH, timing=demo_timing(), new_request_id=lambda: next(ids))
+    made.load(cluster, [topic(topic_id=each) for each in topics])
+    return made
+
+
+def listed(
+    topics: Topics,
+    *ids: TopicId,
+    cluster: ClusterRecord | None = CLUSTER,
+    outcome: StoreOutcome = StoreOutcome.OK,
+) -> TopicVerdicts:
+    """Suspect TOPIC, and return what a list with these ids means."""
     topics.suspect([TOPIC])
-    (read,) = topics.tick(0)
-    return topics, read.request_id
-
-
-def test_a_topic_that_is_not_usable_yet_is_not_gone() -> None:
-    topics, request_id = requested()
+    (read,) = topics.tick(10_000)
+    usable = tuple(topic(topic_id=each) for each in ids)
     response = TopicsRead(
-        request_id=request_id, outcome=StoreOutcome.OK, topic_ids=frozenset({TOPIC}), topics=()
+        request_id=read.request_id,
+        outcome=outcome,
+        cluster=cluster,
+        topic_ids=frozenset(ids),
+        topics=usable,
     )
-    assert topics.on_topics_read(response, 0) == []
+    return topics.on_topics_read(response, 10_000)
+
+
+def test_a_topic_that_this_controller_listed_is_recorded_before_its_logs_go() -> None:
+    topics = elected(CLUSTER, TOPIC)
+    assert listed(topics) == TopicVerdicts(gone=(GONE,))
     assert not topics.is_confirmed(TOPIC)
-
-
-def test_a_topic_whose_uid_is_missing_is_gone() -> None:
-    topics, request_id = requested()
-    response = TopicsRead(
-        request_id=request_id, outcome=StoreOutcome.OK, topic_ids=frozenset({OTHER}), topics=()
-    )
-    assert topics.on_topics_read(response, 0) == [TOPIC]
+    assert listed(topics, cluster=RECORDED) == TopicVerdicts(deleted=(TOPIC,))
     assert topics.is_confirmed(TOPIC)
+
+
+def test_a_topic_that_an_earlier_controller_recorded_is_deleted() -> None:
+    assert listed(elected(RECORDED), cluster=RECORDED) == TopicVerdicts(deleted=(TOPIC,))
+
+
+def test_a_topic_that_the_store_never_had_is_a_stray() -> None:
+    topics = elected()
+    assert listed(topics) == TopicVerdicts()
+    assert topics.missing == {TOPIC}
+
+
+def test_a_topic_that_is_listed_is_not_gone() -> None:
+    topics = elected(CLUSTER, TOPIC)
+    assert listed(topics, TOPIC) == TopicVerdicts()
+    assert topics.missing == set()
 
 
 @pytest.mark.parametrize("outcome", [StoreOutcome.UNKNOWN, StoreOutcome.CONFLICT])
 def test_a_list_that_was_not_read_proves_nothing(outcome: StoreOutcome) -> None:
-    topics, request_id = requested()
-    assert topics.on_topics_read(TopicsRead(request_id=request_id, outcome=outcome), 0) == []
+    topics = elected(RECORDED, TOPIC)
+    assert listed(topics, cluster=None, outcome=outcome) == TopicVerdicts()
+    assert topics.missing == set()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "resigns"),
+    [
+        pytest.param(None, False, id="no BrokerCluster"),
+        pytest.param(replace(RECORDED, is_deleting=True), False, id="a BrokerCluster that goes"),
+        pytest.param(replace(RECORDED, uid="another"), True, id="another BrokerCluster"),
+        pytest.param(
+            replace(RECORDED, controller_epoch=ControllerEpoch(3)), True, id="an earlier record"
+        ),
+        pytest.param(
+            replace(RECORDED, controller_epoch=ControllerEpoch(5)), True, id="a later record"
+        ),
+        pytest.param(replace(RECORDED, topic_revision=6), True, id="an earlier revision"),
+    ],
+)
+def test_nothing_is_deleted_without_the_record_of_this_controller(
+    cluster: ClusterRecord | None, resigns: bool
+) -> None:
+    topics = elected(RECORDED, TOPIC)
+    assert listed(topics, cluster=cluster) == TopicVerdicts()
+    assert topics.record_lost is resigns
+
+
+def test_a_topic_that_a_watch_showed_counts_once_its_revision_is_stored() -> None:
+    topics = elected()
+    topics.keep(topic(topic_id=TOPIC))
+    topics.suspect_observed(TOPIC)
+    assert listed(topics, TOPIC) == TopicVerdicts(uncommitted=(TOPIC,))
+    assert listed(topics) == TopicVerdicts()
+    topics.keep(topic(topic_id=TOPIC))
+    topics.commit([TOPIC], revision=8)
+    assert listed(topics, cluster=replace(CLUSTER, topic_revision=8)).gone == (GONE,)
+
+
+def test_a_recorded_topic_that_is_listed_again_has_returned() -> None:
+    topics = elected(RECORDED, TOPIC)
+    listed(topics, cluster=RECORDED)
+    verdicts = listed(topics, TOPIC, cluster=RECORDED)
+    assert (verdicts.returned, verdicts.deleted) == ((TOPIC,), ())
     assert not topics.is_confirmed(TOPIC)
+
+
+def asks(topics: Topics) -> bool:
+    return topics.next_wakeup_ms is not None
+
+
+def test_a_stray_is_asked_about_once_and_a_recorded_topic_each_time_it_is_on_disk() -> None:
+    topics = elected()
+    topics.suspect_unknown([TOPIC], [OTHER])
+    assert asks(topics)
+    listed(topics)
+    topics.suspect_unknown([TOPIC], [])
+    assert not asks(topics)
+    listed(topics, cluster=RECORDED)
+    topics.suspect_unknown([], [TOPIC])
+    assert not asks(topics)
+    topics.suspect_unknown([TOPIC])
+    assert asks(topics)

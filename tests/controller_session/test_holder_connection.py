@@ -31,6 +31,7 @@ from strandline.controller_session.events import (
     MessageReceived,
     StreamBroken,
     TimePassed,
+    TrashChanged,
     VolumeChanged,
 )
 from strandline.controller_session.holder_connection import (
@@ -55,6 +56,7 @@ from strandline.model import (
     LeaderEpoch,
     PartitionEpoch,
     Registration,
+    TrashedReplica,
 )
 
 from .setups import (
@@ -74,6 +76,7 @@ from .setups import (
 
 HOSTED = HostedReplica(
     tp=TP,
+    topic_name="orders",
     leader=NO_LEADER,
     leader_epoch=LeaderEpoch(4),
     partition_epoch=PartitionEpoch(7),
@@ -476,3 +479,19 @@ def test_holder_is_the_process_that_signed_and_is_registered(
 )
 def test_due_time_of_each_state(state: ConnectionState, due_ms: int | None) -> None:
     assert due_of(state) == due_ms
+
+
+def test_what_the_trash_holds_is_told_with_the_next_heartbeat_and_in_the_next_hello() -> None:
+    trashed = (TrashedReplica(tp=TP, topic_name="orders", deleted_at_ms=5),)
+    session = opened()
+    assert session.step(TrashChanged(trashed=trashed), 1) == []
+    (sent,) = session.step(TimePassed(), TIMING.heartbeat_interval_ms)
+    assert sent == SendMessage(
+        session_id=2, message=Heartbeat(broker_epoch=EPOCH, hosted=(), trashed=trashed)
+    )
+    session.step(HolderObserved(holder_identity=""))
+    session.step(HolderObserved(holder_identity=SIGNED))
+    _, hello = session.step(HolderLookedUp(lookup_id=3, registration=registration(BrokerId(2))))
+    assert isinstance(hello, SendMessage)
+    assert isinstance(hello.message, Hello)
+    assert hello.message.trashed == trashed

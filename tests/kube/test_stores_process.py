@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -21,10 +22,13 @@ from strandline.model import (
     BrokerId,
     ControllerEpoch,
     ControllerRecord,
+    DeletedTopic,
     IsrEntry,
     LeaderEpoch,
     PartitionEpoch,
     PartitionState,
+    StrayReplicas,
+    StrayTopic,
     TopicId,
 )
 from tests.support import strandline_objects as objects
@@ -229,11 +233,46 @@ def test_a_controller_replaces_the_record_that_it_read(
     assert status["readyBrokers"] == 2
 
 
+def test_what_the_controller_tells_in_the_cluster_leaves_the_rest_as_it_was(
+    control_plane: ControlPlane, namespace: str, on_cluster: Callable[[Scenario], object]
+) -> None:
+    control_plane.apply(objects.cluster(namespace))
+    objects.patch_status(control_plane, namespace, "brokercluster/demo", {"readyBrokers": 2})
+    stray = StrayTopic(
+        topic_id=TopicId(str(uuid4())),
+        topic_name="orders",
+        partition_count=2,
+        in_trash=True,
+        deleted_at_ms=1_700_000_000_123,
+        replicas=(StrayReplicas(partition=1, brokers=(BrokerId(0), BrokerId(2))),),
+    )
+    deleted = DeletedTopic(topic_id=stray.topic_id, topic_name="orders")
+
+    async def scenario(_: ApiClient, store: ClusterStore, __: LeaseStore) -> None:
+        found = await store.get_cluster_record()
+        assert found is not None
+        wanted = replace(
+            found, topic_revision=1, deleted_topics=(deleted,), strays=(stray,), strays_total=1
+        )
+        written = await store.put_cluster_record(wanted)
+        assert (written.strays, written.topic_revision, written.uid) == ((stray,), 1, found.uid)
+        assert written.deleted_topics[0].deleted_at
+        with pytest.raises(StoreConflict, match="changed since"):
+            await store.put_cluster_record(wanted)
+        assert await store.get_cluster_record() == written
+
+    on_cluster(scenario)
+    status = control_plane.get("brokercluster/demo", "-n", namespace)["status"]
+    assert status["readyBrokers"] == 2
+    assert status["strays"][0]["replicas"] == [{"partition": 1, "brokers": [0, 2]}]
+
+
 def test_without_a_broker_cluster_no_controller_is_recorded(
     on_cluster: Callable[[Scenario], object],
 ) -> None:
     async def scenario(_: ApiClient, store: ClusterStore, __: LeaseStore) -> None:
         assert await store.get_controller_record() is None
+        assert await store.get_cluster_record() is None
 
     on_cluster(scenario)
 

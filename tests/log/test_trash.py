@@ -9,7 +9,7 @@ import pytest
 
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.log import trash as trash_module
-from strandline.log.trash import Trash, TrashLimits
+from strandline.log.trash import Trash, TrashLimits, trashed_replicas
 from strandline.model import TopicPartition
 from tests.log.support.logs import TOPIC_ID, TP, Workshop, content, fill
 
@@ -153,3 +153,18 @@ def test_a_strange_name_in_the_trash_is_no_log(tmp_path: Path, name: str) -> Non
     assert trash.deleted_logs() == []
     assert trash.clean(now_ms=DAY_MS, stopping=go_on) == []
     assert (trash.folder / name).is_dir()
+
+
+def test_the_newest_log_of_each_partition_is_told_with_its_topic(tmp_path: Path) -> None:
+    trash = trash_of(tmp_path)
+    for partition, at_ms in ((3, 1000), (1, 2000), (3, 3000), (2, 1500)):
+        deleted(tmp_path, partition, at_ms=at_ms, trash=trash)
+    told = trashed_replicas(tmp_path, logs_max=2)
+    assert [(each.tp.partition, each.deleted_at_ms) for each in told] == [(1, 2000), (3, 3000)]
+    assert {each.topic_name for each in told} == {"orders"}
+    (trash.folder / f"{told[0].tp}.2000" / "partition.metadata").unlink()
+    assert trashed_replicas(tmp_path, logs_max=2)[0].topic_name == ""
+
+
+def test_a_directory_without_a_trash_tells_of_nothing(tmp_path: Path) -> None:
+    assert trashed_replicas(tmp_path) == ()

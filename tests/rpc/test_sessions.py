@@ -106,6 +106,7 @@ LIVE = LiveBroker(
 )
 HOSTED = HostedReplica(
     tp=TP,
+    topic_name="orders",
     leader=NO_LEADER,
     leader_epoch=LeaderEpoch(4),
     partition_epoch=PartitionEpoch(7),

@@ -41,7 +41,7 @@ def cluster(
     """Start brokers 0, 1, ..., each assigned to every partition of the topic orders.
 
     With controllers=, these brokers run controllers that decide; without, the script decides.
-    Further keys are settings of the core.
+    Further keys are settings of the core. With partitions=0 there is no topic yet.
     """
     if story.world.replication.brokers:
         raise ScenarioError("a story has one cluster")
@@ -51,7 +51,8 @@ def cluster(
     for broker_id in ids:
         story.world.replication.add(broker_id, story.core_settings)
         story.world.start(broker_id)
-    story.world.put_topic(topic(min_isr=min_isr))
+    if partitions:
+        story.world.put_topic(topic(min_isr=min_isr))
     for number in range(partitions):
         state = None if controllers else _unborn(ids, min_isr)
         story.world.put_partition(state, number=number, assigned=ids)

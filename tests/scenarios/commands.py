@@ -61,6 +61,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(inspection.disk, "disk broker=0"),
         Command(inspection.stored, "stored"),
         Command(inspection.controllers, "controllers"),
+        Command(inspection.told, "told"),
     ),
     "The script as controller": (
         Command(script_controller.live, "live brokers=0,2 to=0"),
@@ -103,6 +104,9 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(controller_commands.make_partition, "make_partition partition=0 recover=yes"),
         Command(controller_commands.delete_topic, "delete_topic"),
         Command(controller_commands.take_lease, "take_lease broker=1"),
+        Command(controller_commands.make_topic, "make_topic partitions=1"),
+        Command(controller_commands.back_up, "back_up"),
+        Command(controller_commands.restore, "restore"),
         Command(controller_commands.seem_deleted, "seem_deleted"),
         Command(controller_commands.holder_died, "holder_died broker=0 controller=1"),
         Command(controller_commands.delete_lease, "delete_lease"),

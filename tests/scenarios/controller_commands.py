@@ -31,8 +31,8 @@ from strandline.model import (
 )
 from tests.support.world.controllers import ControllerNode
 from tests.support.world.network import Mode
-from tests.support.world.session_messages import hosted_by
-from tests.support.world.values import LEASE_FREE, NAME
+from tests.support.world.session_messages import hosted_by, trashed_by
+from tests.support.world.values import LEASE_FREE, NAME, topic
 
 from .language import ScenarioError
 from .story import Story
@@ -49,6 +49,7 @@ MESSAGES: dict[str, type] = {
         effects.WritePartitionStatus,
         effects.ReadBroker,
         effects.ReadTopics,
+        effects.WriteClusterRecord,
         effects.SendFullState,
         effects.SendLeaderAndIsr,
         effects.SendStopReplica,
@@ -66,8 +67,9 @@ def connect(
     """Open sessions of brokers with a controller; each hello carries what its broker hosts."""
     _node(story, controller)
     for each in brokers:
-        hosted = hosted_by(story.broker(each))
-        story.world.hello(each, controller, epoch=broker_epoch, hosted=hosted)
+        broker = story.broker(each)
+        hosted, trashed = hosted_by(broker), trashed_by(broker)
+        story.world.hello(each, controller, epoch=broker_epoch, hosted=hosted, trashed=trashed)
 
 
 def disconnect(story: Story, *, broker: int, probe: ProbeVerdict) -> None:
@@ -121,7 +123,10 @@ def report(story: Story, *, broker: int) -> None:
     story.world.deliver(
         node_id,
         HostedReported(
-            session_id=session_id, broker_id=reporter.broker_id, hosted=hosted_by(reporter)
+            session_id=session_id,
+            broker_id=reporter.broker_id,
+            hosted=hosted_by(reporter),
+            trashed=trashed_by(reporter),
         ),
     )
 
@@ -279,6 +284,33 @@ def make_partition(story: Story, *, partition: int, recover: bool = False, name:
 def delete_topic(story: Story) -> None:
     """Delete the topic orders; its Partition objects remain."""
     story.world.delete_topic()
+
+
+def back_up(story: Story) -> None:
+    """Keep a backup of all objects, as a snapshot of etcd does."""
+    story.backup = story.world.store.back_up()
+
+
+def restore(story: Story) -> None:
+    """Restore the backup: whatever was written since is gone, and every watch is lost."""
+    if story.backup is None:
+        raise ScenarioError("there is no backup")
+    restored = story.backup.back_up()
+    # The new API server gives no version twice.
+    restored.version = story.world.store.version
+    story.world.store = restored
+    for node in story.world.nodes.values():
+        if node.watching:
+            node.inbox.append(WatchLost())
+    story.world.settle()
+
+
+def make_topic(story: Story, *, partitions: int, min_isr: int = 1) -> None:
+    """Create the topic orders and its Partitions, each on all brokers."""
+    assigned = tuple(story.world.replication.brokers)
+    story.world.put_topic(topic(min_isr=min_isr))
+    for number in range(partitions):
+        story.world.put_partition(None, number=number, assigned=assigned)
 
 
 def seem_deleted(story: Story) -> None:

@@ -39,6 +39,19 @@ def stored(story: Story) -> list[str]:
     ]
 
 
+def told(story: Story) -> list[str]:
+    """Print the deleted topics and the strays that the BrokerCluster names."""
+    found = story.world.store.cluster
+    printed = [f"deleted: {each.topic_name}" for each in found.deleted_topics]
+    for stray in found.strays:
+        where = "in trash" if stray.in_trash else "on disk"
+        replicas = " ".join(
+            f"{each.partition}:{','.join(map(str, each.brokers))}" for each in stray.replicas
+        )
+        printed.append(f"stray {where}: {stray.topic_name} {replicas}")
+    return printed
+
+
 def controllers(story: Story) -> list[str]:
     """Print which controllers are active, and the store's Lease and controller record."""
     printed = []

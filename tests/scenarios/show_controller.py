@@ -8,6 +8,7 @@ from strandline.controller.effects import (
     ProbeBroker,
     ProbeLeaseHolder,
     ReadBroker,
+    ReadClusterRecord,
     ReadControllerRecord,
     ReadEpochFloor,
     ReadLease,
@@ -19,11 +20,12 @@ from strandline.controller.effects import (
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
+    WriteClusterRecord,
     WriteControllerRecord,
     WriteLease,
     WritePartitionStatus,
 )
-from strandline.model import ControllerRecord, LeaseRecord, PartitionCommand
+from strandline.model import ClusterRecord, ControllerRecord, LeaseRecord, PartitionCommand
 from tests.support.world.network import STORE
 from tests.support.world.values import NAME
 
@@ -44,7 +46,11 @@ def show_of_controller(me: str, effect: ControllerEffect) -> str | None:
             return f"{me} -> {STORE}  {name} {effect.name}"
         case ReadBroker():
             return f"{me} -> {STORE}  {name} broker={effect.broker_id}"
+        case WriteClusterRecord(record=record):
+            return f"{me} -> {STORE}  {name} {cluster(record)}"
         case ReadLease() | ReadEpochFloor() | ReadControllerRecord() | LoadCluster() | ReadTopics():
+            return f"{me} -> {STORE}  {name}"
+        case ReadClusterRecord():
             return f"{me} -> {STORE}  {name}"
         case ProbeBroker() | ProbeLeaseHolder():
             return f"{me} -> {effect.broker_id}  {name}"
@@ -59,6 +65,16 @@ def show_of_controller(me: str, effect: ControllerEffect) -> str | None:
 def holder(found: LeaseRecord | ControllerRecord) -> str:
     """Return the holder that a Lease or a record names, and its controller epoch."""
     return f"holder={found.holder_identity} controller_epoch={found.controller_epoch}"
+
+
+def cluster(record: ClusterRecord) -> str:
+    """Return what the controller tells in the BrokerCluster."""
+    strays = [f"{each.topic_name}{' in trash' if each.in_trash else ''}" for each in record.strays]
+    deleted = [each.topic_name for each in record.deleted_topics]
+    return (
+        f"topic_revision={record.topic_revision} deleted=[{', '.join(deleted)}]"
+        f" strays=[{', '.join(strays)}]"
+    )
 
 
 def _reply(effect: ReplyAlterPartition | ReplyControlledShutdown) -> str:

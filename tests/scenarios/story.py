@@ -23,6 +23,7 @@ from strandline.model import (
 )
 from tests.support.world.broker import Broker
 from tests.support.world.network import SCRIPT, Message
+from tests.support.world.store import FakeStore
 from tests.support.world.world import World
 
 from .language import ScenarioError
@@ -39,6 +40,7 @@ class Story:
         self.proposals: dict[int, list[ProposeIsr]] = {}
         self.late: list[AlterPartitionResponseReceived] = []
         self.saved: PartitionState | None = None
+        self.backup: FakeStore | None = None
         self._last_id = 100
 
     def next_id(self) -> int:

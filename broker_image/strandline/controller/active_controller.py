@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, ControllerEpoch, HolderIdentity, StoredBroker
 
-from .broker_entry import Live, session_id_of
+from .broker_entry import InSession, Live, session_id_of
 from .brokers import Brokers
+from .cluster_status import ClusterStatus
 from .context import ControllerContext
 from .effects import CloseSession, ControllerEffect, LoadCluster, ReadBroker
 from .liveness import Liveness
@@ -43,7 +44,7 @@ class ActiveController:
         """Set when a stored object or a broker shows an epoch above ours: time to resign."""
         self.brokers = Brokers()
         self.table = PartitionTable()
-        self.topics = Topics(timing=timing, new_request_id=new_request_id)
+        self.topics = Topics(epoch=epoch, timing=timing, new_request_id=new_request_id)
         context = ControllerContext(
             identity=identity,
             epoch=epoch,
@@ -58,6 +59,7 @@ class ActiveController:
         self.reconciler = PartitionReconciler(context, sent_state_of=self.propagator.state_of)
         self.reload = _ClusterReload(context)
         self.shutdowns = Shutdowns(context, self.reconciler)
+        self.cluster_status = ClusterStatus(context)
         self._new_request_id = new_request_id
         self._broker_reads: dict[int, BrokerId] = {}
 
@@ -71,6 +73,7 @@ class ActiveController:
             self.reload.next_wakeup_ms,
             self.topics.next_wakeup_ms,
             self.shutdowns.next_wakeup_ms,
+            self.cluster_status.next_wakeup_ms,
         )
         return min((ms for ms in due if ms is not None), default=None)
 
@@ -79,6 +82,7 @@ class ActiveController:
         effects: list[ControllerEffect] = [*self.reload.tick(now_ms)]
         effects.extend(self.propagator.flush(now_ms))
         effects.extend(self.liveness.tick(now_ms))
+        effects.extend(self.cluster_status.tick(now_ms))
         effects.extend(self.topics.tick(now_ms))
         effects.extend(self.reconciler.run(now_ms))
         effects.extend(self.shutdowns.tick(now_ms))
@@ -122,6 +126,13 @@ class ActiveController:
             effects.extend(self.close(session_id_of(former), ErrorCode.STALE_BROKER_EPOCH))
         self.queue_partitions_of(stored.broker_id, now_ms)
         return effects
+
+    def reports_changed(self, session: InSession, now_ms: int) -> None:
+        """Ask about topics that a broker has logs of and that are not known: they may be stray."""
+        self.topics.suspect_unknown(
+            (tp.topic_id for tp in session.hosted), (tp.topic_id for tp in session.trashed)
+        )
+        self.cluster_status.strays_may_have_changed(now_ms)
 
     def queue_partitions_of(self, broker_id: BrokerId, now_ms: int) -> list[str]:
         """Reconcile all partitions of a broker, first those that it leads. Returns their names."""

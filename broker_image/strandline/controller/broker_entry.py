@@ -20,7 +20,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from strandline.model import BrokerEpoch, BrokerId, Registration, TopicPartition
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    Registration,
+    TopicPartition,
+    TrashedReplica,
+)
 
 from .events import HostedReplica
 
@@ -95,11 +101,15 @@ class WithoutSession(Awaited):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InSession(Live):
-    """In session under the registered broker epoch; hosted is what it said at reported_ms."""
+    """In session under the registered broker epoch.
+
+    hosted and trashed are what it said at reported_ms.
+    """
 
     session_id: int
     reported_ms: int
     hosted: Mapping[TopicPartition, HostedReplica] = field(default_factory=dict)
+    trashed: Mapping[TopicPartition, TrashedReplica] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

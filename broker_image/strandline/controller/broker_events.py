@@ -125,7 +125,7 @@ class BrokerEventHandler:
             )
         )
         effects.append(active.propagator.full_state(session))
-        active.topics.suspect_unknown(found.tp.topic_id for found in hello.hosted)
+        active.reports_changed(session, now_ms)
         active.queue_partitions_of(hello.broker_id, now_ms)
         return effects
 
@@ -135,8 +135,8 @@ class BrokerEventHandler:
         session = active.brokers.in_session(event.broker_id, event.session_id)
         if session is None:
             return []
-        session = active.brokers.report_hosted(session, event.hosted, now_ms)
-        active.topics.suspect_unknown(found.tp.topic_id for found in event.hosted)
+        session = active.brokers.report_hosted(session, event, now_ms)
+        active.reports_changed(session, now_ms)
         names = active.table.with_member(event.broker_id)
         for name in names:
             state = active.table.entries[name].stored.state

@@ -28,7 +28,7 @@ from .broker_entry import (
     WithoutSession,
     registration_of,
 )
-from .events import HostedReplica, SessionOpened
+from .events import HostedReplica, HostedReported, SessionOpened
 
 
 class HelloVerdict(Enum):
@@ -64,6 +64,10 @@ class Brokers:
         """Return the brokers in session, by id."""
         entries = (entry for _, entry in sorted(self.entries.items()))
         return [entry for entry in entries if isinstance(entry, InSession)]
+
+    def registered(self) -> set[BrokerId]:
+        """Return the brokers that have a registration."""
+        return {each for each, entry in self.entries.items() if registration_of(entry) is not None}
 
     def in_session(self, broker_id: BrokerId, session_id: int) -> InSession | None:
         """Return the broker's session if it has this id, None otherwise."""
@@ -114,6 +118,7 @@ class Brokers:
             session_id=hello.session_id,
             reported_ms=now_ms,
             hosted={replica.tp: replica for replica in hello.hosted},
+            trashed={replica.tp: replica for replica in hello.trashed},
             shutting_down=isinstance(entry, Live) and entry.shutting_down,
             is_full=isinstance(entry, Live) and entry.is_full,
         )
@@ -131,12 +136,15 @@ class Brokers:
         )
         self.entries[session.broker_id] = awaited
 
-    def report_hosted(
-        self, session: InSession, hosted: Iterable[HostedReplica], now_ms: int
-    ) -> InSession:
-        """Take what a broker has on disk. Returns the changed session."""
-        replicas = {replica.tp: replica for replica in hosted}
-        reported = replace(session, hosted=replicas, reported_ms=now_ms, heard_ms=now_ms)
+    def report_hosted(self, session: InSession, report: HostedReported, now_ms: int) -> InSession:
+        """Take what a broker has on disk and in its trash. Returns the changed session."""
+        reported = replace(
+            session,
+            hosted={replica.tp: replica for replica in report.hosted},
+            trashed={replica.tp: replica for replica in report.trashed},
+            reported_ms=now_ms,
+            heard_ms=now_ms,
+        )
         self.entries[session.broker_id] = reported
         return reported
 

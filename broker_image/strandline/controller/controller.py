@@ -80,6 +80,11 @@ class Controller:
         return 0 if self._active is None else self._active.table.offline_count()
 
     @property
+    def stray_topic_counts(self) -> tuple[int, int]:
+        """Stray topics with logs on disk, and with logs in the trash alone; 0 while inactive."""
+        return (0, 0) if self._active is None else self._active.cluster_status.stray_counts
+
+    @property
     def next_wakeup_ms(self) -> int | None:
         """When to send `Ticked`; None while only another event can change anything."""
         due = [self._election.next_wakeup_ms]
@@ -95,6 +100,8 @@ class Controller:
         active = self._active
         if active is not None and active.higher_epoch is not None:
             effects.extend(self._election.see_epoch(active.higher_epoch, now_ms))
+        elif active is not None and active.topics.record_lost:
+            effects.extend(self._election.resign("record of the controller lost", now_ms))
         effects.extend(self._election.tick(now_ms))
         effects.extend(self._follow_election())
         if self._active is not None:
@@ -128,6 +135,8 @@ class Controller:
             new_request_id=self._new_request_id,
             now_ms=now_ms,
         )
+        active.topics.load(event.cluster, event.topics)
+        active.cluster_status.load(event.cluster, now_ms)
         objects = ObjectEventHandler(active)
         self._parts = _ActiveParts(
             active=active, brokers=BrokerEventHandler(active), objects=objects

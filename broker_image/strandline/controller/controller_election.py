@@ -206,7 +206,7 @@ class ControllerElection:
         epoch, phase = won.lease.controller_epoch, self.phase
         taken = LeaseTaken(holder_identity=won.lease.holder_identity, controller_epoch=epoch)
         if not isinstance(phase, AwaitingLease):
-            return [taken, *self._resign("lease without an epoch floor", now_ms)]
+            return [taken, *self.resign("lease without an epoch floor", now_ms)]
         return [taken, *self._record(epoch, phase.record, now_ms)]
 
     def _record(
@@ -239,13 +239,13 @@ class ControllerElection:
             self.phase = replace(phase, retry_ms=now_ms + self._timing.retry_period_ms)
             return []
         if record is None:
-            return self._resign("no BrokerCluster", now_ms)
+            return self.resign("no BrokerCluster", now_ms)
         ours = record.holder_identity == self.elector.identity
         if ours and record.controller_epoch == phase.epoch:
             return self._load(phase)
         if record.controller_epoch >= phase.epoch:
             self.highest_epoch_seen = max(self.highest_epoch_seen, record.controller_epoch)
-            return self._resign("controller epoch taken by another holder", now_ms)
+            return self.resign("controller epoch taken by another holder", now_ms)
         return self._record(phase.epoch, record, phase.since_ms)
 
     def _check_record(self, phase: Holding) -> list[ControllerEffect]:
@@ -279,10 +279,10 @@ class ControllerElection:
         """Remember an epoch; resign if it is above ours."""
         self.highest_epoch_seen = max(self.highest_epoch_seen, epoch)
         if isinstance(self.phase, Holding) and epoch > self.phase.epoch:
-            return self._resign("higher controller epoch seen", now_ms)
+            return self.resign("higher controller epoch seen", now_ms)
         return []
 
-    def _resign(self, reason: str, now_ms: int) -> list[ControllerEffect]:
+    def resign(self, reason: str, now_ms: int) -> list[ControllerEffect]:
         """Resign and release the Lease, staying a candidate."""
         effects = self._leave(reason)
         return effects + self._follow(self.elector.release(now_ms), now_ms)

@@ -13,6 +13,7 @@ from strandline.errors import ErrorCode
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
+    ClusterRecord,
     ControllerEpoch,
     ControllerRecord,
     Endpoint,
@@ -75,7 +76,7 @@ class WriteControllerRecord(StoreRequest):
 class LoadCluster(StoreRequest):
     """Quorum lists of all objects, and watches from there on in place of earlier ones.
 
-    Partitions, Brokers and ReplicatedTopics; then `ClusterLoaded`.
+    The BrokerCluster first; Partitions, Brokers and ReplicatedTopics; then `ClusterLoaded`.
     """
 
 
@@ -113,7 +114,22 @@ class ReadBroker(StoreRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTopics(StoreRequest):
-    """Quorum list of all ReplicatedTopics, also unusable ones; then `TopicsRead`."""
+    """Quorum GET of the BrokerCluster, then a quorum list of all ReplicatedTopics; `TopicsRead`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadClusterRecord(StoreRequest):
+    """Quorum GET of the BrokerCluster; then `ClusterRecordResponseReceived`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteClusterRecord(StoreRequest):
+    """PUT the controller's lists in `BrokerCluster.status` at record.resource_version.
+
+    The store stamps an empty deleted_at. Then `ClusterRecordResponseReceived`.
+    """
+
+    record: ClusterRecord
 
 
 # --- commands on the network ------------------------------------------------------------
@@ -264,6 +280,8 @@ ControllerEffect = (
     | WritePartitionStatus
     | ReadBroker
     | ReadTopics
+    | ReadClusterRecord
+    | WriteClusterRecord
     | ProbeBroker
     | ProbeLeaseHolder
     | SessionEffect

@@ -19,6 +19,7 @@ from strandline.model import (
     LeaderEpoch,
     PartitionEpoch,
     TopicPartition,
+    TrashedReplica,
 )
 
 from . import store_events
@@ -47,6 +48,7 @@ class HostedReplica:
     """
 
     tp: TopicPartition
+    topic_name: str
     leader: BrokerId
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
@@ -73,6 +75,7 @@ class SessionOpened(SessionEvent):
     clean_since_epoch: BrokerEpoch
     incarnation: str
     hosted: tuple[HostedReplica, ...]
+    trashed: tuple[TrashedReplica, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +130,13 @@ class ShutdownRequested(SessionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedReported(SessionEvent):
-    """What a broker hosts, sent every 30 s; the controller compares it with what it sent."""
+    """What a broker has on disk and in its trash, sent every 30 s.
+
+    The controller compares it with what it sent.
+    """
 
     hosted: tuple[HostedReplica, ...]
+    trashed: tuple[TrashedReplica, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from strandline.model import (
     LeaderEpoch,
     PartitionEpoch,
     Recovery,
+    TopicId,
     TopicPartition,
 )
 
@@ -190,9 +191,18 @@ class StatesRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDeletionConfirmed:
-    """A quorum list confirmed that no topic has that uid; the brokers delete its logs."""
+    """The store had this topic, and a quorum list has it no more; the brokers delete its logs."""
 
     partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrayFound:
+    """Brokers have logs on disk of a topic id that no ReplicatedTopic has; they are kept."""
+
+    topic_id: TopicId
+    topic_name: str
+    partition_count: int
 
 
 ControllerNotice = (
@@ -214,4 +224,5 @@ ControllerNotice = (
     | RequestFenced
     | StatesRefused
     | TopicDeletionConfirmed
+    | StrayFound
 )

@@ -44,6 +44,8 @@ class ObjectEventHandler:
                 self._active.topics.suspect([event.topic_id])
             case store_events.TopicsRead():
                 return self._on_topics_read(event, now_ms)
+            case store_events.ClusterRecordResponseReceived():
+                self._active.cluster_status.on_response(event, now_ms)
             case store_events.WatchLost():
                 self._active.reload.ask(now_ms)
             case store_events.ClusterLoaded():
@@ -180,6 +182,14 @@ class ObjectEventHandler:
                 active.reconciler.queue_first(partition.name, now_ms)
 
     def _on_topic(self, topic: StoredTopic, now_ms: int) -> list[ControllerEffect]:
+        """Take a topic that a watch or a list of usable topics showed.
+
+        If its deletion is confirmed, the event is late, or the topic was adopted: a list tells.
+        """
+        self._active.topics.suspect_observed(topic.topic_id)
+        return self._follow_topic(topic, now_ms)
+
+    def _follow_topic(self, topic: StoredTopic, now_ms: int) -> list[ControllerEffect]:
         """Follow a topic's configuration: write a changed min ISR, send other settings."""
         active = self._active
         if active.topics.is_confirmed(topic.topic_id):
@@ -200,12 +210,20 @@ class ObjectEventHandler:
     def _on_topics_read(
         self, event: store_events.TopicsRead, now_ms: int
     ) -> list[ControllerEffect]:
-        """Delete the logs of the topics that a quorum list proves deleted."""
+        """Delete the logs of the recorded topics that a quorum list lacks (ADR 0037).
+
+        The Partitions of a topic that returned may have been passed over: load them again.
+        """
+        active = self._active
         effects: list[ControllerEffect] = []
-        confirmed = self._active.topics.on_topics_read(event, now_ms)
+        verdicts = active.topics.on_topics_read(event, now_ms)
+        active.cluster_status.take(verdicts)
+        active.cluster_status.strays_may_have_changed(now_ms)
+        if verdicts.returned:
+            active.reload.ask(now_ms)
         for topic in event.topics:
-            effects.extend(self._on_topic(topic, now_ms))
-        for topic_id in confirmed:
+            effects.extend(self._follow_topic(topic, now_ms))
+        for topic_id in verdicts.deleted:
             effects.extend(self._delete_topic(topic_id))
         return effects
 
@@ -225,7 +243,8 @@ class ObjectEventHandler:
             effects.extend(active.propagator.stop_replicas(session, sorted(logs)))
         for tp in sorted(everything):
             active.propagator.forget(tp)
-        effects.append(TopicDeletionConfirmed(partitions=tuple(sorted(everything))))
+        if everything:
+            effects.append(TopicDeletionConfirmed(partitions=tuple(sorted(everything))))
         return effects
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from strandline.model import (
+    ClusterRecord,
     ControllerEpoch,
     ControllerRecord,
     LeaseRecord,
@@ -99,8 +100,9 @@ class ControllerEpochSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLoaded(StoreResponse):
-    """Response to `LoadCluster`: all objects, from quorum lists."""
+    """Response to `LoadCluster`: all objects, from quorum lists; cluster was read before them."""
 
+    cluster: ClusterRecord | None = None
     partitions: tuple[StoredPartition, ...] = ()
     brokers: tuple[StoredBroker, ...] = ()
     topics: tuple[StoredTopic, ...] = ()
@@ -165,12 +167,21 @@ class TopicDeleted:
 class TopicsRead(StoreResponse):
     """Response to `ReadTopics`.
 
-    topic_ids holds the uids of all topics, topics those that have an effective configuration:
-    only a uid that is missing from topic_ids proves that a topic is gone.
+    topic_ids holds the ids of all topics, topics those that have an effective configuration: only
+    an id that is missing from topic_ids shows that a topic is gone. cluster was read before them;
+    None: there is no BrokerCluster.
     """
 
+    cluster: ClusterRecord | None = None
     topic_ids: frozenset[TopicId] = frozenset()
     topics: tuple[StoredTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecordResponseReceived(StoreResponse):
+    """Response to `ReadClusterRecord` (None: no BrokerCluster) or `WriteClusterRecord` (stored)."""
+
+    record: ClusterRecord | None = None
 
 
 ObjectEvent = (
@@ -180,7 +191,8 @@ ObjectEvent = (
     | TopicObserved
     | TopicDeleted
     | TopicsRead
+    | ClusterRecordResponseReceived
     | WatchLost
     | ClusterLoaded
 )
-"""What an active controller learns of Partitions and ReplicatedTopics."""
+"""What an active controller learns of Partitions, ReplicatedTopics and its BrokerCluster."""

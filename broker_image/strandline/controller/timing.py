@@ -69,3 +69,11 @@ class ControllerTiming:
     """New partitions, counted once for each replica, whose first response the controller awaits."""
     confirmed_deletions_max: int = 10_000
     """Deleted topics whose late watch events the controller recognises."""
+    strays_period_ms: int = 5_000
+    """The controller tells of changed strays at most so often: one write for many changes."""
+    deleted_topics_max: int = 500
+    """Deleted topics in `BrokerCluster.status`, about 150 bytes each; the oldest go first."""
+    strays_max: int = 100
+    """Strays in `BrokerCluster.status`; those on disk and those deleted last come first."""
+    stray_partitions_max: int = 5_000
+    """Partitions of all these strays together, about 50 bytes each."""

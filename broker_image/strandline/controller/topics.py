@@ -1,29 +1,60 @@
 """The topics of the cluster, and when their data may be deleted.
 
-Data may go only after a quorum list showed no topic with that uid. A topic missing in a watch or a
-list of usable topics only causes that quorum list. Kubernetes never uses a uid again, so a deleted
-topic stays deleted.
+Data goes only if this store is known to have had the topic. Which topics it had, the BrokerCluster
+says: the controller writes a topic into `status.deletedTopics` that it had committed, and that a
+quorum list shows no more. A further quorum list must lack the topic, too. The logs of any other
+topic id are strays, and stay (ADR 0037).
+
+A topic counts as committed if it was listed when this controller was recorded, or before the
+recorded topic revision rose: a store that went back to before the topic shows an older record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from strandline.model import StoredTopic, TopicId
+from strandline.model import ClusterRecord, ControllerEpoch, DeletedTopic, StoredTopic, TopicId
 
 from .effects import ReadTopics
 from .store_events import StoreOutcome, TopicsRead
 from .timing import ControllerTiming
 
 
-class Topics:
-    """Topics that are known, that may be deleted, and whose deletion is confirmed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicVerdicts:
+    """What a quorum list of all topics means.
 
-    def __init__(self, *, timing: ControllerTiming, new_request_id: Callable[[], int]) -> None:
+    deleted: the BrokerCluster has recorded these, their logs may go. gone: committed by this
+    controller, to be recorded. returned: recorded or confirmed before, and there again.
+    uncommitted: listed, and to be committed.
+    """
+
+    deleted: tuple[TopicId, ...] = ()
+    gone: tuple[DeletedTopic, ...] = ()
+    returned: tuple[TopicId, ...] = ()
+    uncommitted: tuple[TopicId, ...] = ()
+
+
+class Topics:
+    """Topics that are known, committed, suspected to be gone, missing, or confirmed deleted."""
+
+    def __init__(
+        self, *, epoch: ControllerEpoch, timing: ControllerTiming, new_request_id: Callable[[], int]
+    ) -> None:
         self.known: dict[TopicId, StoredTopic] = {}
         """The topics that have an effective configuration, as last read."""
+        self.missing: set[TopicId] = set()
+        """Topic ids of logs that a quorum list lacked: strays, or topics that were deleted."""
+        self.record_lost = False
+        """The BrokerCluster has not the record of this controller any more: time to resign."""
+        self._epoch = epoch
         self._timing = timing
         self._new_request_id = new_request_id
+        self._uid: str | None = None
+        self._revision = 0
+        self._committed: dict[TopicId, str] = {}
+        self._recorded: frozenset[TopicId] = frozenset()
         self._suspected: set[TopicId] = set()
         self._asked: frozenset[TopicId] = frozenset()
         self._request_id: int | None = None
@@ -41,15 +72,39 @@ class Topics:
         """Tell whether a topic's deletion is confirmed: its late watch events mean nothing."""
         return topic_id in self._confirmed
 
+    def load(self, cluster: ClusterRecord | None, topics: Iterable[StoredTopic]) -> None:
+        """Take the first lists after the election: their topics are committed."""
+        if cluster is not None and cluster.controller_epoch == self._epoch:
+            self._uid, self._revision = cluster.uid, cluster.topic_revision
+        self.note_cluster(cluster)
+        self.known = {topic.topic_id: topic for topic in topics}
+        self.commit(self.known, revision=self._revision)
+
+    def commit(self, topic_ids: Iterable[TopicId], *, revision: int) -> None:
+        """Count topics as committed: the BrokerCluster has this revision since they were listed."""
+        self._revision = max(self._revision, revision)
+        for topic_id in topic_ids:
+            if topic_id in self.known and self._uid is not None:
+                self._committed[topic_id] = self.known[topic_id].topic_name
+
     def keep(self, topic: StoredTopic) -> StoredTopic | None:
         """Take note of a topic. Returns the former version."""
         former = self.known.get(topic.topic_id)
         self.known[topic.topic_id] = topic
+        self.missing.discard(topic.topic_id)
         return former
 
-    def suspect_unknown(self, topic_ids: Iterable[TopicId]) -> None:
-        """Ask for proof about those of these topics that are not known."""
-        self.suspect(set(topic_ids).difference(self.known))
+    def suspect_observed(self, topic_id: TopicId) -> None:
+        """Ask for a list that shows a topic which is not committed yet, or counts as deleted."""
+        if topic_id not in self._committed or topic_id in self._recorded:
+            self.suspect([topic_id])
+
+    def suspect_unknown(self, on_disk: Iterable[TopicId], trashed: Iterable[TopicId] = ()) -> None:
+        """Ask for proof about topics that are not known, unless a list lacked them already."""
+        found = set(on_disk)
+        deletable = found & self._recorded
+        unknown = found.union(trashed) - self.missing
+        self.suspect((unknown | deletable).difference(self.known))
 
     def suspect(self, topic_ids: Iterable[TopicId]) -> None:
         """Ask for proof about topics that may be gone."""
@@ -63,21 +118,56 @@ class Topics:
         self._request_id = self._new_request_id()
         return [ReadTopics(request_id=self._request_id)]
 
-    def on_topics_read(self, event: TopicsRead, now_ms: int) -> list[TopicId]:
-        """Forget and return the topics that were suspected before the list, and are not in it."""
+    def on_topics_read(self, event: TopicsRead, now_ms: int) -> TopicVerdicts:
+        """Judge the topics that were suspected before the list."""
         if event.request_id != self._request_id:
-            return []
+            return TopicVerdicts()
         self._request_id = None
         if event.outcome is not StoreOutcome.OK:
             self._failures += 1
             self._not_before_ms = now_ms + self._timing.retry.after_ms(self._failures)
             self._suspected |= self._asked
-            return []
+            return TopicVerdicts()
         self._failures = 0
-        confirmed = sorted(self._asked - event.topic_ids)
-        for topic_id in confirmed:
-            self._confirmed[topic_id] = None
+        may_delete = self.note_cluster(event.cluster)
+        missing = sorted(self._asked - event.topic_ids)
+        for topic_id in missing:
+            self.missing.add(topic_id)
             self.known.pop(topic_id, None)
+        if not may_delete:
+            return TopicVerdicts()
+        returned = (self._recorded | self._confirmed.keys()) & event.topic_ids
+        for topic_id in returned:
+            self._confirmed.pop(topic_id, None)
+        deleted = [topic_id for topic_id in missing if topic_id in self._recorded]
+        gone = [each for each in missing if each in self._committed and each not in deleted]
+        for topic_id in deleted:
+            self._confirm(topic_id)
+        listed = {topic.topic_id for topic in event.topics}
+        return TopicVerdicts(
+            deleted=tuple(deleted),
+            gone=tuple(DeletedTopic(topic_id=e, topic_name=self._committed[e]) for e in gone),
+            returned=tuple(sorted(returned)),
+            uncommitted=tuple(sorted(listed.difference(self._committed))),
+        )
+
+    def _confirm(self, topic_id: TopicId) -> None:
+        self._committed.pop(topic_id, None)
+        self._confirmed[topic_id] = None
         while len(self._confirmed) > self._timing.confirmed_deletions_max:
             del self._confirmed[next(iter(self._confirmed))]
-        return confirmed
+
+    def note_cluster(self, cluster: ClusterRecord | None) -> bool:
+        """Take the BrokerCluster. Returns: whether it lets this controller delete data.
+
+        It does not if it is gone or being deleted, or if it has another record than ours.
+        """
+        if cluster is None:
+            self._recorded = frozenset()
+            return False
+        self._recorded = frozenset(each.topic_id for each in cluster.deleted_topics)
+        is_ours = (cluster.uid, cluster.controller_epoch) == (self._uid, self._epoch)
+        if not is_ours or cluster.topic_revision < self._revision:
+            self.record_lost = True
+            return False
+        return not cluster.is_deleting

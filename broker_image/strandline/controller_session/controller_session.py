@@ -19,14 +19,14 @@ from strandline.core.events import (
     StopReplicaReceived,
 )
 from strandline.errors import ErrorCode
-from strandline.model import Registration, TopicPartition
+from strandline.model import Registration, TopicPartition, TrashedReplica
 
 from . import events, messages
 from .controlled_shutdown import ControlledShutdown
 from .effects import Effect, ShutdownEnded, ShutdownProgressed, StepController, StepReplicas
 from .events import Event
 from .holder_connection import HolderConnection
-from .hosting import HostedReplicas, leads_any, waits_for_rebuild
+from .hosting import BrokerReport, HostedReplicas, leads_any, waits_for_rebuild
 from .metadata_cache import MetadataCache
 from .timing import ControllerSessionTiming
 
@@ -41,12 +41,15 @@ class ControllerSession:
         replicas: HostedReplicas,
         metadata: MetadataCache,
         timing: ControllerSessionTiming,
+        trashed: tuple[TrashedReplica, ...] = (),
     ) -> None:
+        """Take what the trash holds as found at start; `TrashChanged` replaces it."""
         self._broker_epoch = registration.broker_epoch
         self._replicas = replicas
         self._metadata = metadata
         self._timing = timing
-        self.connection = HolderConnection(registration, replicas=replicas, timing=timing)
+        self._report = BrokerReport(registration, replicas=replicas, trashed=trashed)
+        self.connection = HolderConnection(self._report, timing=timing)
         self._shutdown: ControlledShutdown | None = None
         self._unsent: dict[TopicPartition, ProposeIsr] = {}
         """The last proposal of each partition while no session is open.
@@ -77,6 +80,10 @@ class ControllerSession:
                 return self.connection.on_holder_observed(identity)
             case events.HolderRead() | events.ControllerIntroduced() | events.VolumeChanged():
                 return self._on_news(event, now_ms)
+            case events.TrashChanged(trashed=trashed):
+                self._report.note_trash(trashed)
+                self.connection.report_with_next_heartbeat()
+                return []
             case events.HolderLookedUp():
                 return self.connection.on_holder_looked_up(event, now_ms)
             case events.StreamBroken():

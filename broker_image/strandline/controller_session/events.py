@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from strandline.controller.effects import Introduction
 from strandline.controller.events import ProbeVerdict
 from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr, ReplyStopReplica
-from strandline.model import Registration
+from strandline.model import Registration, TrashedReplica
 
 from .messages import ControllerMessage
 
@@ -95,6 +95,13 @@ class VolumeChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrashChanged:
+    """From now on the trash of this broker holds these logs, the newest up to a bound."""
+
+    trashed: tuple[TrashedReplica, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimePassed:
     """Sent at or after `ControllerSession.next_wakeup_ms`."""
 
@@ -112,4 +119,5 @@ Event = (
     | HolderProbed
     | ShutdownBegun
     | VolumeChanged
+    | TrashChanged
 )

@@ -30,8 +30,8 @@ from strandline.model import GRPC_LISTENER, Endpoint, HolderIdentity, Registrati
 from . import effects
 from .effects import Effect
 from .events import HolderLookedUp, HolderProbed, StreamBroken
-from .hosting import HostedReplicas, hello_of, hosted_by
-from .messages import BrokerMessage, Heartbeat
+from .hosting import BrokerReport
+from .messages import BrokerMessage
 from .timing import ControllerSessionTiming
 
 
@@ -102,18 +102,10 @@ def holder_of(signed: str, found: Registration | None) -> Holder | None:
 class HolderConnection:
     """The way to the present holder; changed by its own methods alone."""
 
-    def __init__(
-        self,
-        registration: Registration,
-        *,
-        replicas: HostedReplicas,
-        timing: ControllerSessionTiming,
-    ) -> None:
-        self._registration = registration
-        self._replicas = replicas
+    def __init__(self, report: BrokerReport, *, timing: ControllerSessionTiming) -> None:
+        self._report = report
         self._timing = timing
         self._holder_identity = ""
-        self._is_full = False
         self.state: ConnectionState = NoHolder()
         self._redial_pauses = Backoff(first_ms=timing.redial_ms, max_ms=timing.redial_max_ms)
         self._redials = 0
@@ -138,7 +130,7 @@ class HolderConnection:
 
     def on_volume_changed(self, now_ms: int, *, is_full: bool) -> list[Effect]:
         """Say so with a heartbeat at once; every later one repeats it."""
-        self._is_full = is_full
+        self._report.note_volume(is_full=is_full)
         return self._beat(self.state, now_ms) if isinstance(self.state, Open) else []
 
     def on_holder_observed(self, identity: str) -> list[Effect]:
@@ -160,7 +152,7 @@ class HolderConnection:
 
         An open session ends only for a controller of a higher epoch than this broker has obeyed.
         """
-        state, obeyed = self.state, self._replicas.controller_epoch
+        state, obeyed = self.state, self._report.controller_epoch
         identity = HolderIdentity.parse(found.holder_identity)
         if identity is None or found.controller_epoch < obeyed:
             return []
@@ -206,8 +198,8 @@ class HolderConnection:
             broker_id=holder.identity.broker_id,
             endpoint=holder.endpoint,
         )
-        hello = self.send(hello_of(self._registration, self._replicas))
-        return [dial, *hello, *(self._beat(opened, now_ms) if self._is_full else [])]
+        hello = self.send(self._report.hello())
+        return [dial, *hello, *(self._beat(opened, now_ms) if self._report.is_full else [])]
 
     def _redial(self, now_ms: int) -> None:
         """Look the holder up again after a pause, which grows each time."""
@@ -287,13 +279,12 @@ class HolderConnection:
             )
 
     def _beat(self, state: Open, now_ms: int) -> list[Effect]:
-        hosted = None
+        heartbeat = self._report.heartbeat()
         if state.report_due_ms <= now_ms:
-            hosted = hosted_by(self._replicas)
+            heartbeat = self._report.full_heartbeat()
             state = replace(state, report_due_ms=now_ms + self._timing.hosted_report_interval_ms)
         self.state = replace(state, due_ms=now_ms + self._timing.heartbeat_interval_ms)
-        broker_epoch = self._registration.broker_epoch
-        return self.send(Heartbeat(broker_epoch=broker_epoch, hosted=hosted, is_full=self._is_full))
+        return self.send(heartbeat)
 
     def _next_id(self) -> int:
         self._last_id += 1

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from strandline.controller.events import HostedReplica
 from strandline.core.effects import ReplyLeaderAndIsr
 from strandline.core.views import PartitionView, RoleName
 from strandline.errors import ErrorCode
-from strandline.model import NO_EPOCH, NO_LEADER, ControllerEpoch, Registration, TopicPartition
+from strandline.model import (
+    NO_EPOCH,
+    NO_LEADER,
+    ControllerEpoch,
+    Registration,
+    TopicPartition,
+    TrashedReplica,
+)
 
-from .messages import Hello
+from .messages import Heartbeat, Hello
 
 _TOO_LOW = {
     ErrorCode.FENCED_LEADER_EPOCH,
@@ -42,6 +50,7 @@ def hosted_by(replicas: HostedReplicas) -> tuple[HostedReplica, ...]:
     return tuple(
         HostedReplica(
             tp=view.tp,
+            topic_name=view.topic_name,
             leader=view.leader,
             leader_epoch=view.leader_epoch,
             partition_epoch=view.partition_epoch,
@@ -74,13 +83,54 @@ def waits_for_rebuild(replicas: HostedReplicas, response: ReplyLeaderAndIsr) -> 
     return False
 
 
-def hello_of(registration: Registration, replicas: HostedReplicas) -> Hello:
-    """Return the first message of a session."""
-    return Hello(
-        broker_id=registration.broker_id,
-        broker_epoch=registration.broker_epoch,
-        clean_since_epoch=registration.clean_since_epoch,
-        incarnation=registration.incarnation,
-        highest_controller_epoch=replicas.controller_epoch,
-        hosted=hosted_by(replicas),
-    )
+class BrokerReport:
+    """What this broker tells of itself: its replicas, its trash, and whether its volume is full."""
+
+    def __init__(
+        self,
+        registration: Registration,
+        *,
+        replicas: HostedReplicas,
+        trashed: tuple[TrashedReplica, ...],
+    ) -> None:
+        self._registration = registration
+        self._replicas = replicas
+        self._trashed = trashed
+        self.is_full = False
+
+    @property
+    def controller_epoch(self) -> ControllerEpoch:
+        """The highest controller epoch that this broker accepted."""
+        return self._replicas.controller_epoch
+
+    def note_volume(self, *, is_full: bool) -> None:
+        """Say from now on whether the volume has no room."""
+        self.is_full = is_full
+
+    def note_trash(self, trashed: tuple[TrashedReplica, ...]) -> None:
+        """Say from now on what the trash holds."""
+        self._trashed = trashed
+
+    def hello(self) -> Hello:
+        """Return the first message of a session."""
+        own = self._registration
+        return Hello(
+            broker_id=own.broker_id,
+            broker_epoch=own.broker_epoch,
+            clean_since_epoch=own.clean_since_epoch,
+            incarnation=own.incarnation,
+            highest_controller_epoch=self.controller_epoch,
+            hosted=hosted_by(self._replicas),
+            trashed=self._trashed,
+        )
+
+    def heartbeat(self) -> Heartbeat:
+        """Return a heartbeat without a hosted report."""
+        return Heartbeat(
+            broker_epoch=self._registration.broker_epoch, hosted=None, is_full=self.is_full
+        )
+
+    def full_heartbeat(self) -> Heartbeat:
+        """Return a heartbeat with a hosted report."""
+        hosted = hosted_by(self._replicas)
+        return replace(self.heartbeat(), hosted=hosted, trashed=self._trashed)

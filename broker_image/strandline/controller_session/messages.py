@@ -23,6 +23,7 @@ from strandline.model import (
     LiveBroker,
     PartitionCommand,
     TopicPartition,
+    TrashedReplica,
 )
 
 # --- controller to broker -----------------------------------------------------------------
@@ -72,7 +73,7 @@ ControllerMessage = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The first message of a session: the broker's identity, and the replicas on its disk."""
+    """The first message of a session: the broker's identity, its replicas on disk, its trash."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -80,18 +81,21 @@ class Hello:
     incarnation: str
     highest_controller_epoch: ControllerEpoch
     hosted: tuple[HostedReplica, ...]
+    trashed: tuple[TrashedReplica, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
     """This broker is alive; hosted is None unless a hosted report is due.
 
-    is_full: this broker refuses records of clients, for its volume has no room (ADR 0023).
+    trashed comes with it: what the trash holds, the newest logs up to a bound. is_full: this broker
+    refuses records of clients, for its volume has no room (ADR 0023).
     """
 
     broker_epoch: BrokerEpoch
     hosted: tuple[HostedReplica, ...] | None
     is_full: bool = False
+    trashed: tuple[TrashedReplica, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

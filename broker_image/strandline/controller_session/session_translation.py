@@ -53,7 +53,12 @@ def events_of(
                 is_full=is_full,
             )
             if hosted is not None:
-                yield HostedReported(session_id=session_id, broker_id=broker_id, hosted=hosted)
+                yield HostedReported(
+                    session_id=session_id,
+                    broker_id=broker_id,
+                    hosted=hosted,
+                    trashed=message.trashed,
+                )
         case IsrProposal(proposal=proposal):
             yield IsrChangeRequested(
                 session_id=session_id,
@@ -83,6 +88,7 @@ def events_of(
                 clean_since_epoch=message.clean_since_epoch,
                 incarnation=message.incarnation,
                 hosted=message.hosted,
+                trashed=message.trashed,
             )
         case ShutdownRequest():
             yield ShutdownRequested(

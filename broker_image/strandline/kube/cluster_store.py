@@ -6,7 +6,7 @@ Every write carries the resourceVersion of the read that its decision used, and 
 
 The controller's lists and watches leave a malformed object out and log it: one such object
 must not keep every candidate from becoming active. A topic that is left out keeps its data:
-only `list_topic_ids`, which reads uids alone, proves a deletion. Reads and watches of a single
+only `list_topic_ids`, which reads ids alone, proves a deletion. Reads and watches of a single
 object are strict and raise `ObjectMalformed`.
 """
 
@@ -24,6 +24,7 @@ from strandline.log_fields import fields
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
+    ClusterRecord,
     ControllerRecord,
     PartitionState,
     Registration,
@@ -34,6 +35,7 @@ from strandline.model import (
 )
 
 from .api import ApiClient, Listed, Object, Resource
+from .cluster_records import cluster_record_from_object, cluster_record_status
 from .objects import (
     API_VERSION,
     CLUSTER_LABEL,
@@ -46,6 +48,7 @@ from .objects import (
     partition_status,
     topic_cluster,
     topic_from_object,
+    topic_id_of,
 )
 from .watch import Change, change_of, follow
 
@@ -164,12 +167,12 @@ class ClusterStore:
         return await self._list(TOPICS, self._own_topic, {})
 
     async def list_topic_ids(self) -> frozenset[TopicId]:
-        """Return the uid of every ReplicatedTopic of the namespace, malformed ones included.
+        """Return the id of every ReplicatedTopic of the namespace, malformed ones included.
 
         Only this list proves that a topic is deleted, so that brokers may delete its data.
         """
         found = await self.api.list(TOPICS, self.namespace)
-        return frozenset(TopicId(item["metadata"]["uid"]) for item in found.items)
+        return frozenset(map(topic_id_of, found.items))
 
     def watch_topics(self, resource_version: str) -> AsyncGenerator[Change[StoredTopic], None]:
         """Yield changes of this cluster's topics after a resourceVersion; see `follow`."""
@@ -187,15 +190,34 @@ class ClusterStore:
         Raises:  StoreConflict if the object changed since; StoreRefused if the epoch does
                  not rise; StoreUnavailable if it may or may not have been written
         """
+        written = {"controller": controller_status(record)}
+        stored = await self._put_into_cluster_status(record.resource_version, written)
+        return controller_record_from_object(stored)
+
+    async def get_cluster_record(self) -> ClusterRecord | None:
+        """Read the controller's lists in the BrokerCluster; None without a BrokerCluster."""
+        return await self._get(CLUSTERS, cluster_record_from_object, self.cluster)
+
+    async def put_cluster_record(self, record: ClusterRecord) -> ClusterRecord:
+        """Replace the controller's lists in the BrokerCluster read at record.resource_version.
+
+        An empty deleted_at becomes the present time; see put_controller_record.
+        """
+        now = format_micro_time(self.wall_time_us())
+        written = cluster_record_status(record, now=now)
+        stored = await self._put_into_cluster_status(record.resource_version, written)
+        return cluster_record_from_object(stored)
+
+    async def _put_into_cluster_status(self, resource_version: str, written: Object) -> Object:
+        """Replace these fields of the BrokerCluster's status; the others stay as they were."""
         current = await self.api.get(CLUSTERS, self.namespace, self.cluster)
         version = None if current is None else current["metadata"]["resourceVersion"]
-        if current is None or version != record.resource_version:
+        if current is None or version != resource_version:
             raise StoreConflict(f"brokerclusters/{self.cluster} changed since it was read")
-        status = {**(current.get("status") or {}), "controller": controller_status(record)}
-        stored = await self._put_status(
-            CLUSTERS, "BrokerCluster", self.cluster, record.resource_version, status
+        status = {**(current.get("status") or {}), **written}
+        return await self._put_status(
+            CLUSTERS, "BrokerCluster", self.cluster, resource_version, status
         )
-        return controller_record_from_object(stored)
 
     def _own_topic(self, item: Object) -> StoredTopic | None:
         return topic_from_object(item) if topic_cluster(item) == self.cluster else None

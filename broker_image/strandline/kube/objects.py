@@ -47,7 +47,7 @@ DEFAULT_CLUSTER: Final = "default"
 """The cluster of a topic that names none."""
 
 
-class _Fields:
+class Fields:
     """Typed access to one dict of an object; errors name its path and the field."""
 
     def __init__(self, values: object, path: str) -> None:
@@ -67,6 +67,7 @@ class _Fields:
         return self._values.get(field) is not None
 
     def integer(self, field: str, *, minimum: int = 0) -> int:
+        """Return an integer of at least minimum."""
         value = self._values.get(field)
         if type(value) is int and value >= minimum:
             return value
@@ -104,19 +105,25 @@ class _Fields:
             return tuple(value)
         raise self.malformed(field, "a list of integers")
 
-    def fields(self, field: str) -> _Fields:
-        return _Fields(self._values.get(field), f"{self._path}.{field}")
+    def fields(self, field: str) -> Fields:
+        """Return typed access to an object within."""
+        return Fields(self._values.get(field), f"{self._path}.{field}")
 
-    def status(self) -> _Fields | None:
+    def status(self) -> Fields | None:
         """Return the status, None if none was ever written; an empty status counts as none."""
         status = self.fields("status") if self.has("status") else None
         return status if self._values.get("status") else None
 
-    def items(self, field: str) -> list[_Fields]:
+    def items(self, field: str) -> list[Fields]:
+        """Return typed access to each item of a list."""
         value = self._values.get(field)
         if not isinstance(value, list):
             raise self.malformed(field, "a list")
-        return [_Fields(item, f"{self._path}.{field}[{at}]") for at, item in enumerate(value)]
+        return [Fields(item, f"{self._path}.{field}[{at}]") for at, item in enumerate(value)]
+
+    def items_or_none(self, field: str) -> list[Fields]:
+        """Return the items of a list, none if it is absent."""
+        return self.items(field) if self.has(field) else []
 
 
 def format_micro_time(microseconds_since_epoch: int) -> str:
@@ -132,7 +139,7 @@ def format_micro_time(microseconds_since_epoch: int) -> str:
 
 def partition_from_object(value: Object) -> StoredPartition:
     """Read a Partition object."""
-    root, metadata = _opened(value, "Partition")
+    root, metadata = opened(value, "Partition")
     spec, status = root.fields("spec"), root.status()
     return StoredPartition(
         name=metadata.text("name"),
@@ -150,7 +157,7 @@ def partition_from_object(value: Object) -> StoredPartition:
     )
 
 
-def _partition_state(status: _Fields) -> PartitionState:
+def _partition_state(status: Fields) -> PartitionState:
     """Read Partition.status; check the model's rules, because any client may have written it."""
     isr = _entries(status, "isr")
     ids = [entry.broker_id for entry in isr]
@@ -183,7 +190,7 @@ def _partition_state(status: _Fields) -> PartitionState:
     )
 
 
-def _entries(status: _Fields, members: str) -> tuple[IsrEntry, ...]:
+def _entries(status: Fields, members: str) -> tuple[IsrEntry, ...]:
     """Read the ids of `members` and their epochs, two lists of one length."""
     ids, epochs = _broker_ids(status, members), status.integers(f"{members}BrokerEpochs")
     if len(epochs) != len(ids):
@@ -215,7 +222,7 @@ def partition_status(state: PartitionState, *, changed_at: str) -> Object:
 
 def broker_from_object(value: Object) -> StoredBroker:
     """Read a Broker object."""
-    root, metadata = _opened(value, "Broker")
+    root, metadata = opened(value, "Broker")
     broker_id, status = BrokerId(root.fields("spec").integer("brokerId")), root.status()
     return StoredBroker(
         name=metadata.text("name"),
@@ -225,7 +232,7 @@ def broker_from_object(value: Object) -> StoredBroker:
     )
 
 
-def _registration(broker_id: BrokerId, status: _Fields) -> Registration:
+def _registration(broker_id: BrokerId, status: Fields) -> Registration:
     clean_since = status.integer("cleanSinceEpoch", minimum=1)
     broker_epoch = status.integer("brokerEpoch", minimum=clean_since)
     return Registration(
@@ -278,7 +285,7 @@ def topic_from_object(value: Object) -> StoredTopic | None:
     Returns: None until the operator has written status.effectiveConfig, which it does
              before it creates the topic's Partitions
     """
-    root, metadata = _opened(value, "ReplicatedTopic")
+    root, metadata = opened(value, "ReplicatedTopic")
     spec, status = root.fields("spec"), root.status()
     if status is None or not status.has("effectiveConfig"):
         return None
@@ -287,7 +294,7 @@ def topic_from_object(value: Object) -> StoredTopic | None:
     return StoredTopic(
         name=name,
         resource_version=metadata.text("resourceVersion"),
-        topic_id=TopicId(metadata.text("uid")),
+        topic_id=topic_id_of(value),
         topic_name=spec.optional_text("topicName") or name,
         min_insync_replicas=effective.integer("minInsyncReplicas", minimum=1),
         unclean_leader_election=spec.flag("uncleanLeaderElection"),
@@ -300,7 +307,7 @@ def topic_from_object(value: Object) -> StoredTopic | None:
     )
 
 
-def _retention(effective: _Fields) -> dict[str, int]:
+def _retention(effective: Fields) -> dict[str, int]:
     """Read what an operator wrote of retention; an earlier operator knows none: delete nothing."""
     keep = TopicSettings()
     return {
@@ -315,6 +322,14 @@ def _retention(effective: _Fields) -> dict[str, int]:
     }
 
 
+def topic_id_of(value: Object) -> TopicId:
+    """Return the id of a ReplicatedTopic: that of the logs it adopts, else its uid (ADR 0038)."""
+    adopted = (value.get("spec") or {}).get("topicId")
+    if isinstance(adopted, str) and adopted:
+        return TopicId(adopted)
+    return TopicId(value["metadata"]["uid"])
+
+
 def topic_cluster(value: Object) -> str:
     """Return the name of the cluster that a ReplicatedTopic belongs to."""
     reference = (value.get("spec") or {}).get("clusterRef")
@@ -323,7 +338,7 @@ def topic_cluster(value: Object) -> str:
 
 def controller_record_from_object(value: Object) -> ControllerRecord:
     """Read BrokerCluster.status.controller: no holder and epoch 0 before the first controller."""
-    root, metadata = _opened(value, "BrokerCluster")
+    root, metadata = opened(value, "BrokerCluster")
     status = root.status()
     if status is None or not status.has("controller"):
         return ControllerRecord(
@@ -356,8 +371,8 @@ def lease_from_object(value: Object) -> LeaseRecord:
     An annotation that is no controller epoch counts as absent: the controller record and the
     Partitions hold the floor of the next epoch, too (ADR 0003).
     """
-    root, metadata = _opened(value, "Lease")
-    spec = root.fields("spec") if root.has("spec") else _Fields({}, "Lease.spec")
+    root, metadata = opened(value, "Lease")
+    spec = root.fields("spec") if root.has("spec") else Fields({}, "Lease.spec")
     return LeaseRecord(
         name=metadata.text("name"),
         resource_version=metadata.text("resourceVersion"),
@@ -372,7 +387,7 @@ def lease_from_object(value: Object) -> LeaseRecord:
     )
 
 
-def _annotated_epoch(metadata: _Fields) -> ControllerEpoch:
+def _annotated_epoch(metadata: Fields) -> ControllerEpoch:
     if not metadata.has("annotations"):
         return ControllerEpoch(0)
     written = metadata.fields("annotations").optional_text(CONTROLLER_EPOCH_ANNOTATION)
@@ -390,11 +405,11 @@ def lease_spec(record: LeaseRecord) -> Object:
     return spec | _not_empty(acquireTime=record.acquire_time, renewTime=record.renew_time)
 
 
-def _opened(value: Object, kind: str) -> tuple[_Fields, _Fields]:
+def opened(value: Object, kind: str) -> tuple[Fields, Fields]:
     """Return typed access to an object and its metadata; errors name kind and name."""
     metadata = value.get("metadata")
     name = metadata.get("name", "?") if isinstance(metadata, dict) else "?"
-    root = _Fields(value, f"{kind} {name}")
+    root = Fields(value, f"{kind} {name}")
     return root, root.fields("metadata")
 
 
@@ -402,7 +417,7 @@ def _not_empty(**texts: str) -> Object:
     return {field: text for field, text in texts.items() if text}
 
 
-def _broker_ids(fields: _Fields, field: str) -> tuple[BrokerId, ...]:
+def _broker_ids(fields: Fields, field: str) -> tuple[BrokerId, ...]:
     ids = fields.integers(field)
     if len(set(ids)) != len(ids):
         raise fields.malformed(field, "a list of distinct broker ids")

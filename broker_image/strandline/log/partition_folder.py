@@ -75,8 +75,8 @@ def write_metadata(folder: Path, metadata: PartitionMetadataFile) -> None:
     replace_file(folder / METADATA_FILE, "\n".join(lines).encode())
 
 
-def read_metadata(folder: Path) -> PartitionMetadataFile:
-    """Read the partition.metadata file; it must agree with the name of the folder.
+def read_metadata(folder: Path, *, tp: TopicPartition | None = None) -> PartitionMetadataFile:
+    """Read the partition.metadata file; it must describe tp, by default that of the folder's name.
 
     Raises:  CheckpointMalformed if it is not what `write_metadata` writes, or cannot be read
     """
@@ -87,13 +87,13 @@ def read_metadata(folder: Path) -> PartitionMetadataFile:
     except OSError as error:
         raise CheckpointMalformed(f"{path}: {error.strerror}") from error
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
-    tp = parse_folder_name(f"{fields.get('topic_id')}-{fields.get('partition')}")
+    found = parse_folder_name(f"{fields.get('topic_id')}-{fields.get('partition')}")
     topic_name = fields.get("topic_name", "")
     if (
         fields.get("version") != str(METADATA_VERSION)
-        or tp is None
-        or tp != parse_folder_name(folder.name)
+        or found is None
+        or found != (tp or parse_folder_name(folder.name))
         or _TOPIC_NAME.fullmatch(topic_name) is None
     ):
         raise CheckpointMalformed(f"{path}: does not describe the folder it lies in")
-    return PartitionMetadataFile(tp=tp, topic_name=topic_name)
+    return PartitionMetadataFile(tp=found, topic_name=topic_name)

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from strandline.errors import ErrorCode, ProtocolError
-from strandline.model import TopicPartition
+from strandline.errors import CheckpointMalformed, ErrorCode, ProtocolError
+from strandline.model import TopicPartition, TrashedReplica
 
 from .files import sync_folder
-from .partition_folder import folder_of, parse_folder_name
+from .partition_folder import folder_of, parse_folder_name, read_metadata
 
 TRASH_FOLDER = "trash"
 REMOVING_SUFFIX = ".removing"
@@ -29,6 +29,8 @@ REMOVAL_STEP_BYTES = 64 << 20
 file system's journal, and with it the writes of other logs."""
 VOLUME_SHARE = 4
 """Without a bound in bytes, the trash takes at most this part of the volume: one in four."""
+TRASHED_TOLD_MAX = 4_000
+"""A broker tells the controller of the logs deleted last, about 100 bytes each, in each report."""
 
 _DELETED = re.compile(r"(.+)\.([0-9]{1,15})")
 
@@ -82,13 +84,7 @@ class Trash:
 
     def deleted_logs(self) -> list[DeletedLog]:
         """Return the logs in the trash, the one deleted first at the beginning."""
-        found = []
-        for path in self._folders():
-            match = _DELETED.fullmatch(path.name)
-            tp = parse_folder_name(match[1]) if match else None
-            if match and tp is not None:
-                found.append(DeletedLog(tp=tp, deleted_at_ms=int(match[2]), folder=path))
-        return sorted(found, key=lambda log: (log.deleted_at_ms, log.tp))
+        return _deleted_logs(self.folder)
 
     def restore(self, tp: TopicPartition) -> Path:
         """Move the newest deleted log of a partition back; return its folder, durable.
@@ -116,7 +112,7 @@ class Trash:
         Also ends removals that a kill cut short. The time is the wall clock's: a clock that was
         wrong at a deletion keeps that log longer or shorter, within the bound in bytes.
         """
-        for path in self._folders():
+        for path in _folders(self.folder):
             if path.name.endswith(REMOVING_SUFFIX):
                 _remove_by_steps(path, stopping)
         logs = self.deleted_logs()
@@ -141,8 +137,39 @@ class Trash:
         volume = os.statvfs(self._root)
         return volume.f_blocks * volume.f_frsize // VOLUME_SHARE
 
-    def _folders(self) -> list[Path]:
-        return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
+
+def trashed_replicas(root: Path, *, logs_max: int = TRASHED_TOLD_MAX) -> tuple[TrashedReplica, ...]:
+    """Return the newest deleted log of each partition, of those deleted last, by partition.
+
+    The topic's name is empty if the metadata file cannot be read.
+    """
+    newest = {log.tp: log for log in _deleted_logs(root / TRASH_FOLDER)}
+    latest = sorted(newest.values(), key=lambda log: log.deleted_at_ms)[-logs_max:]
+    return tuple(
+        TrashedReplica(tp=log.tp, topic_name=_topic_name(log), deleted_at_ms=log.deleted_at_ms)
+        for log in sorted(latest, key=lambda log: log.tp)
+    )
+
+
+def _deleted_logs(folder: Path) -> list[DeletedLog]:
+    found = []
+    for path in _folders(folder):
+        match = _DELETED.fullmatch(path.name)
+        tp = parse_folder_name(match[1]) if match else None
+        if match and tp is not None:
+            found.append(DeletedLog(tp=tp, deleted_at_ms=int(match[2]), folder=path))
+    return sorted(found, key=lambda log: (log.deleted_at_ms, log.tp))
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _topic_name(log: DeletedLog) -> str:
+    try:
+        return read_metadata(log.folder, tp=log.tp).topic_name
+    except CheckpointMalformed:
+        return ""
 
 
 def _size_bytes(folder: Path) -> int:

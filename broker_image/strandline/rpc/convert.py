@@ -43,6 +43,7 @@ from strandline.model import (
     Recovery,
     TopicPartition,
     TopicSettings,
+    TrashedReplica,
 )
 from strandline_api.v1 import controller_pb2 as pb
 
@@ -200,6 +201,7 @@ _COMMANDS: Final = _each(
 _ENDPOINT: Final = Pair(Endpoint, pb.Endpoint)
 _LIVE_BROKERS: Final = _each(Pair(LiveBroker, pb.LiveBroker, endpoints=_each(_ENDPOINT)))
 _HOSTED: Final = _each(Pair(HostedReplica, pb.Hosted, tp=_TP))
+_TRASHED: Final = _each(Pair(TrashedReplica, pb.Trashed, tp=_TP))
 _PARTITION_ERROR: Final = Part(
     lambda result: pb.PartitionError(tp=_TP.to_wire(result[0]), error=result[1]),
     lambda wire: (_TP.from_wire(wire.tp), ErrorCode(wire.error)),
@@ -215,10 +217,10 @@ INTRODUCTION: Final = Pair(Introduction, pb.Introduction, endpoint=_ENDPOINT)
 
 BROKER_MESSAGE: Final = Union(
     pb.BrokerMessage,
-    _Heartbeat(Heartbeat, pb.Heartbeat, hosted=_HOSTED),
+    _Heartbeat(Heartbeat, pb.Heartbeat, hosted=_HOSTED, trashed=_TRASHED),
     _Around(IsrProposal, "proposal", _PROPOSAL),
     _Around(CommandResponse, "response", _RESPONSE),
-    Pair(Hello, pb.Hello, hosted=_HOSTED),
+    Pair(Hello, pb.Hello, hosted=_HOSTED, trashed=_TRASHED),
     Pair(ShutdownRequest, pb.ControlledShutdown),
 )
 """What a broker says to the controller: `controller_session.messages.BrokerMessage`."""

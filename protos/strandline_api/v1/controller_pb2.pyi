@@ -292,6 +292,7 @@ class Hosted(_message.Message):
     ACCEPTED_PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
     LEADER_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    TOPIC_NAME_FIELD_NUMBER: _builtins.int
     leader_epoch: _builtins.int
     """applied by this process, -1 before the first state"""
     partition_epoch: _builtins.int
@@ -306,6 +307,7 @@ class Hosted(_message.Message):
     leader: _builtins.int
     """applied by this process, -1 for none"""
     log_start_offset: _builtins.int
+    topic_name: _builtins.str
     @_builtins.property
     def tp(self) -> Global___TopicPartition: ...
     def __init__(
@@ -320,14 +322,44 @@ class Hosted(_message.Message):
         accepted_partition_epoch: _builtins.int = ...,
         leader: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
+        topic_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["tp", b"tp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_leader_epoch", b"accepted_leader_epoch", "accepted_partition_epoch", b"accepted_partition_epoch", "last_epoch", b"last_epoch", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition_epoch", b"partition_epoch", "tp", b"tp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_leader_epoch", b"accepted_leader_epoch", "accepted_partition_epoch", b"accepted_partition_epoch", "last_epoch", b"last_epoch", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition_epoch", b"partition_epoch", "topic_name", b"topic_name", "tp", b"tp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Hosted: _TypeAlias = Hosted  # noqa: Y015
+
+@_typing.final
+class Trashed(_message.Message):
+    """The newest deleted log of a partition in a broker's trash."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TP_FIELD_NUMBER: _builtins.int
+    TOPIC_NAME_FIELD_NUMBER: _builtins.int
+    DELETED_AT_MS_FIELD_NUMBER: _builtins.int
+    topic_name: _builtins.str
+    deleted_at_ms: _builtins.int
+    """since 1970, by the broker's clock"""
+    @_builtins.property
+    def tp(self) -> Global___TopicPartition: ...
+    def __init__(
+        self,
+        *,
+        tp: Global___TopicPartition | None = ...,
+        topic_name: _builtins.str = ...,
+        deleted_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tp", b"tp"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_at_ms", b"deleted_at_ms", "topic_name", b"topic_name", "tp", b"tp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Trashed: _TypeAlias = Trashed  # noqa: Y015
 
 @_typing.final
 class Hello(_message.Message):
@@ -341,6 +373,7 @@ class Hello(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     HIGHEST_CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
     HOSTED_FIELD_NUMBER: _builtins.int
+    TRASHED_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     clean_since_epoch: _builtins.int
@@ -348,6 +381,8 @@ class Hello(_message.Message):
     highest_controller_epoch: _builtins.int
     @_builtins.property
     def hosted(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hosted]: ...
+    @_builtins.property
+    def trashed(self) -> _containers.RepeatedCompositeFieldContainer[Global___Trashed]: ...
     def __init__(
         self,
         *,
@@ -357,10 +392,11 @@ class Hello(_message.Message):
         incarnation: _builtins.str = ...,
         highest_controller_epoch: _builtins.int = ...,
         hosted: _abc.Iterable[Global___Hosted] | None = ...,
+        trashed: _abc.Iterable[Global___Trashed] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "clean_since_epoch", b"clean_since_epoch", "highest_controller_epoch", b"highest_controller_epoch", "hosted", b"hosted", "incarnation", b"incarnation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "clean_since_epoch", b"clean_since_epoch", "highest_controller_epoch", b"highest_controller_epoch", "hosted", b"hosted", "incarnation", b"incarnation", "trashed", b"trashed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -374,6 +410,7 @@ class Heartbeat(_message.Message):
     HOSTED_FIELD_NUMBER: _builtins.int
     CARRIES_HOSTED_FIELD_NUMBER: _builtins.int
     IS_FULL_FIELD_NUMBER: _builtins.int
+    TRASHED_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     carries_hosted: _builtins.bool
     is_full: _builtins.bool
@@ -382,6 +419,10 @@ class Heartbeat(_message.Message):
     def hosted(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hosted]:
         """filled at intervals, so that the controller notices a lost command"""
 
+    @_builtins.property
+    def trashed(self) -> _containers.RepeatedCompositeFieldContainer[Global___Trashed]:
+        """comes with hosted: the newest logs, up to a bound"""
+
     def __init__(
         self,
         *,
@@ -389,10 +430,11 @@ class Heartbeat(_message.Message):
         hosted: _abc.Iterable[Global___Hosted] | None = ...,
         carries_hosted: _builtins.bool = ...,
         is_full: _builtins.bool = ...,
+        trashed: _abc.Iterable[Global___Trashed] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "carries_hosted", b"carries_hosted", "hosted", b"hosted", "is_full", b"is_full"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "carries_hosted", b"carries_hosted", "hosted", b"hosted", "is_full", b"is_full", "trashed", b"trashed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -622,7 +664,7 @@ class StopReplica(_message.Message):
     broker_epoch: _builtins.int
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartition]:
-        """to be deleted: no topic with that uid exists"""
+        """to be deleted: the store had the topic once"""
 
     def __init__(
         self,

@@ -120,6 +120,7 @@ class Node:
             on_log_start_persisted=lambda tp, offset: self._driver.submit(
                 LogStartPersisted(tp=tp, offset=offset)
             ),
+            on_trash_changed=lambda _trashed: None,
             on_failure=lambda error: self._driver.submit(self._lose_directory(error)),
         )
         self.store.start()

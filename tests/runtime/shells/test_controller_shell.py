@@ -51,6 +51,9 @@ class EmptyStore:
         self.failure = failure
         self.lists = 0
 
+    async def get_cluster_record(self) -> None:
+        return None
+
     async def list_partitions(self) -> Listed[StoredPartition]:
         self.lists += 1
         return Listed(items=(), resource_version="7")

@@ -317,6 +317,7 @@ def test_a_writer_that_dies_of_a_bug_is_heard_of(tmp_path: Path) -> None:
             wall_time_us=lambda: 0,
             on_persisted=dict[int, None]().__getitem__,
             on_log_start_persisted=lambda _tp, _offset: None,
+            on_trash_changed=lambda _trashed: None,
             on_failure=one.failures.append,
         )
         store.start()

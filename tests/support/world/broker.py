@@ -38,6 +38,9 @@ class Broker:
         self.broker_id = BrokerId(broker_id)
         self.settings = settings
         self.disks: dict[TopicPartition, Disk] = {}
+        self.trash: dict[TopicPartition, tuple[Disk, int]] = {}
+        """Deleted logs, each with the time of its deletion."""
+        self._now_ms = 0
         self.controller_epoch = ControllerEpoch(0)
         self.broker_epoch = BrokerEpoch(0)
         self.clean_since_epoch = BrokerEpoch(1)
@@ -55,6 +58,7 @@ class Broker:
     def wipe(self) -> None:
         """Lose every log and the state file."""
         self.disks.clear()
+        self.trash.clear()
         self.controller_epoch = ControllerEpoch(0)
 
     def start(self, now_ms: int) -> list[Effect]:
@@ -76,6 +80,7 @@ class Broker:
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Step the core and perform its effects on the disk."""
+        self._now_ms = now_ms
         if isinstance(event, LogStartPersisted):
             self.disk_of(event.tp).log_start_offset = event.offset
         effects = self.replicas.step(event, now_ms)
@@ -106,6 +111,7 @@ class Broker:
                 disk.exists = True
                 disk.settings = settings
             case DeleteReplica():
+                self.trash[effect.tp] = self.disk_of(effect.tp), self._now_ms
                 self.disks[effect.tp] = Disk()
             case AppendAsLeader() | AppendAsFollower():
                 self._append(effect)

@@ -25,9 +25,10 @@ from strandline.core.events import (
     StopReplicaReceived,
 )
 from strandline.core.views import PartitionView
-from strandline.model import NO_EPOCH
+from strandline.model import NO_EPOCH, TrashedReplica
 
 from .broker import Broker
+from .values import NAME
 
 FromController = (
     SendFullState
@@ -114,9 +115,18 @@ def hosted_by(broker: Broker) -> tuple[HostedReplica, ...]:
     return tuple(map(_hosted, broker.replicas.views()))
 
 
+def trashed_by(broker: Broker) -> tuple[TrashedReplica, ...]:
+    """Return what a broker says about its trash."""
+    return tuple(
+        TrashedReplica(tp=tp, topic_name=NAME, deleted_at_ms=deleted_at_ms)
+        for tp, (_, deleted_at_ms) in sorted(broker.trash.items())
+    )
+
+
 def _hosted(view: PartitionView) -> HostedReplica:
     return HostedReplica(
         tp=view.tp,
+        topic_name=view.topic_name,
         leader=view.leader,
         leader_epoch=view.leader_epoch,
         partition_epoch=view.partition_epoch,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 
 from strandline.controller.effects import (
     LoadCluster,
     ReadBroker,
+    ReadClusterRecord,
     ReadControllerRecord,
     ReadEpochFloor,
     ReadLease,
     ReadStoredPartition,
     ReadTopics,
+    WriteClusterRecord,
     WriteControllerRecord,
     WriteLease,
     WritePartitionStatus,
@@ -19,6 +22,7 @@ from strandline.controller.effects import (
 from strandline.controller.store_events import (
     BrokerRead,
     ClusterLoaded,
+    ClusterRecordResponseReceived,
     ControllerRecordResponseReceived,
     EpochFloorRead,
     LeaseResponseReceived,
@@ -28,6 +32,7 @@ from strandline.controller.store_events import (
 )
 from strandline.model import (
     STATE_LOST,
+    ClusterRecord,
     ControllerEpoch,
     ControllerRecord,
     LeaseRecord,
@@ -39,7 +44,7 @@ from strandline.model import (
     TopicPartition,
 )
 
-from .values import LEASE_FREE, NO_RECORD
+from .values import CLUSTER, LEASE_FREE, NO_RECORD
 
 StoreRead = (
     ReadLease
@@ -49,8 +54,9 @@ StoreRead = (
     | ReadStoredPartition
     | ReadBroker
     | ReadTopics
+    | ReadClusterRecord
 )
-StoreWrite = WriteLease | WriteControllerRecord | WritePartitionStatus
+StoreWrite = WriteLease | WriteControllerRecord | WriteClusterRecord | WritePartitionStatus
 StoreCall = StoreRead | StoreWrite
 StoreResponse = (
     LeaseResponseReceived
@@ -60,6 +66,7 @@ StoreResponse = (
     | PartitionResponseReceived
     | BrokerRead
     | TopicsRead
+    | ClusterRecordResponseReceived
 )
 
 
@@ -70,6 +77,9 @@ class FakeStore:
         self.version = 10
         self.lease: LeaseRecord | None = LEASE_FREE
         self.record: ControllerRecord | None = NO_RECORD
+        """The controller's record; None: there is no BrokerCluster."""
+        self.cluster = CLUSTER
+        """The rest of the BrokerCluster; `cluster_record` gives it its version and epoch."""
         self.partitions: dict[str, StoredPartition] = {}
         self.brokers: dict[int, StoredBroker] = {}
         self.topics: dict[TopicId, StoredTopic] = {}
@@ -79,6 +89,13 @@ class FakeStore:
     def next_version(self) -> str:
         self.version += 1
         return str(self.version)
+
+    def back_up(self) -> FakeStore:
+        """Return a copy of all objects."""
+        copied = copy(self)
+        copied.partitions, copied.brokers = dict(self.partitions), dict(self.brokers)
+        copied.topics, copied.history = dict(self.topics), {}
+        return copied
 
     def put_lease(self, lease: LeaseRecord) -> LeaseRecord | None:
         if self.lease is None or self.lease.resource_version != lease.resource_version:
@@ -98,6 +115,28 @@ class FakeStore:
         assert record.controller_epoch >= self.record.controller_epoch
         self.record = replace(record, resource_version=self.next_version())
         return self.record
+
+    def cluster_record(self) -> ClusterRecord | None:
+        """Return the BrokerCluster as the controller reads it."""
+        if self.record is None:
+            return None
+        return replace(
+            self.cluster,
+            resource_version=self.record.resource_version,
+            controller_epoch=self.record.controller_epoch,
+        )
+
+    def put_cluster(self, written: ClusterRecord) -> ClusterRecord | None:
+        if self.record is None or self.record.resource_version != written.resource_version:
+            return None
+        version = self.next_version()
+        self.record = replace(self.record, resource_version=version)
+        deleted = (
+            replace(each, deleted_at=each.deleted_at or f"t{version}")
+            for each in written.deleted_topics
+        )
+        self.cluster = replace(written, deleted_topics=tuple(deleted))
+        return self.cluster_record()
 
     def put_status(self, write: WritePartitionStatus) -> StoredPartition | None:
         found = self.partitions.get(write.name)
@@ -146,6 +185,11 @@ class FakeStore:
                 return ControllerRecordResponseReceived(
                     request_id=call.request_id, outcome=_outcome_of(record), record=record
                 )
+            case WriteClusterRecord():
+                cluster = self.put_cluster(call.record)
+                return ClusterRecordResponseReceived(
+                    request_id=call.request_id, outcome=_outcome_of(cluster), record=cluster
+                )
             case WritePartitionStatus():
                 stored = self.put_status(call)
                 return PartitionResponseReceived(
@@ -173,6 +217,7 @@ class FakeStore:
                 return ClusterLoaded(
                     request_id=request_id,
                     outcome=ok,
+                    cluster=self.cluster_record(),
                     partitions=tuple(self.partitions.values()),
                     brokers=tuple(self.brokers.values()),
                     topics=tuple(self.topics.values()),
@@ -185,10 +230,15 @@ class FakeStore:
                 return BrokerRead(
                     request_id=request_id, outcome=ok, broker=self.brokers.get(call.broker_id)
                 )
+            case ReadClusterRecord():
+                return ClusterRecordResponseReceived(
+                    request_id=request_id, outcome=ok, record=self.cluster_record()
+                )
             case ReadTopics():
                 return TopicsRead(
                     request_id=request_id,
                     outcome=ok,
+                    cluster=self.cluster_record(),
                     topic_ids=frozenset(self.topics),
                     topics=tuple(self.topics.values()),
                 )
@@ -216,3 +266,5 @@ def unknown_response(call: StoreCall) -> StoreResponse:
             return BrokerRead(request_id=request_id, outcome=unknown)
         case ReadTopics():
             return TopicsRead(request_id=request_id, outcome=unknown)
+        case ReadClusterRecord() | WriteClusterRecord():
+            return ClusterRecordResponseReceived(request_id=request_id, outcome=unknown)

@@ -7,6 +7,7 @@ from strandline.model import (
     NO_LEADER,
     BrokerEpoch,
     BrokerId,
+    ClusterRecord,
     ControllerEpoch,
     ControllerRecord,
     Endpoint,
@@ -28,6 +29,12 @@ NO_RECORD = ControllerRecord(
     resource_version="2",
     holder_identity="",
     broker_id=BrokerId(-1),
+    controller_epoch=ControllerEpoch(0),
+)
+CLUSTER = ClusterRecord(
+    resource_version="2",
+    uid="uid-cluster",
+    is_deleting=False,
     controller_epoch=ControllerEpoch(0),
 )
 LEASE_FREE = LeaseRecord(
@@ -53,6 +60,7 @@ def tp(partition: int = 0, topic_id: TopicId = TOPIC) -> TopicPartition:
 def replica(found: TopicPartition, partition_epoch: int = 0) -> HostedReplica:
     return HostedReplica(
         tp=found,
+        topic_name=NAME,
         leader=NO_LEADER,
         leader_epoch=LeaderEpoch(0),
         partition_epoch=PartitionEpoch(partition_epoch),

@@ -57,6 +57,7 @@ from strandline.model import (
     StoredPartition,
     StoredTopic,
     TopicId,
+    TrashedReplica,
 )
 
 from .broker import Broker
@@ -279,6 +280,7 @@ class World:
         *,
         epoch: int | None = None,
         hosted: tuple[HostedReplica, ...] = (),
+        trashed: tuple[TrashedReplica, ...] = (),
         incarnation: str | None = None,
     ) -> int:
         """Open a session of a broker, which then sends its heartbeats on this one."""
@@ -295,6 +297,7 @@ class World:
                 clean_since_epoch=found.clean_since_epoch,
                 incarnation=found.incarnation if incarnation is None else incarnation,
                 hosted=hosted,
+                trashed=trashed,
             ),
         )
         return self._last_session_id

@@ -188,6 +188,7 @@ LINES: Final[dict[type, tuple[int, str]]] = {
     controller_notices.RequestFenced: (logging.WARNING, "request fenced"),
     controller_notices.StatesRefused: (logging.WARNING, "states refused"),
     controller_notices.TopicDeletionConfirmed: (logging.INFO, "topic deletion confirmed"),
+    controller_notices.StrayFound: (logging.WARNING, "stray topic found"),
 }
 """Level and message of each notice of the controller; an unclean election is a warning."""
 

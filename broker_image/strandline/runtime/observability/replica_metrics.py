@@ -143,3 +143,6 @@ class ReplicaMetrics:
         if self.controller.epoch is not None:
             show(names.CONTROLLER_QUEUE_SIZE, self.controller.queue_length)
             show(names.OFFLINE_PARTITIONS, self.controller.offline_partition_count)
+            on_disk, in_trash = self.controller.stray_topic_counts
+            show(names.STRAY_TOPICS, on_disk, "disk")
+            show(names.STRAY_TOPICS, in_trash, "trash")

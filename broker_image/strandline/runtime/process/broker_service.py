@@ -19,7 +19,7 @@ from strandline.controller.controller import Controller
 from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen
 from strandline.controller_session.controller_session import ControllerSession
-from strandline.controller_session.events import ControllerIntroduced, VolumeChanged
+from strandline.controller_session.events import ControllerIntroduced, TrashChanged, VolumeChanged
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.events import Event as CoreEvent
 from strandline.core.events import (
@@ -33,7 +33,13 @@ from strandline.errors import InvariantViolation, StorageError
 from strandline.kafka_listener import server as listener_server
 from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.kafka_listener.server import KafkaListener
-from strandline.model import INTERNAL_LISTENER, HolderIdentity, Registration, TopicPartition
+from strandline.model import (
+    INTERNAL_LISTENER,
+    HolderIdentity,
+    Registration,
+    TopicPartition,
+    TrashedReplica,
+)
 from strandline.rpc.probes import peer_service
 from strandline.rpc.replication_server import replication_service
 from strandline.rpc.session_server import SessionServer
@@ -91,6 +97,7 @@ class BrokerService:
             wall_time_us=context.clock.wall_time_us,
             on_persisted=self._on_persisted,
             on_log_start_persisted=self._on_log_start_persisted,
+            on_trash_changed=self._on_trash_changed,
             on_failure=self._on_store_failed,
         )
         self._space = DiskSpace(
@@ -231,6 +238,9 @@ class BrokerService:
     def _on_log_start_persisted(self, tp: TopicPartition, offset: int) -> None:
         self._step_replicas(LogStartPersisted(tp=tp, offset=offset))
 
+    def _on_trash_changed(self, trashed: tuple[TrashedReplica, ...]) -> None:
+        self._session_shell.submit(TrashChanged(trashed=trashed))
+
     def _on_store_failed(self, error: StorageError) -> None:
         self._step_replicas(self._lose_directory(error))
 
@@ -285,6 +295,7 @@ class BrokerService:
             timing=component_settings.controller_session(
                 context.config.timing, context.config.controller, context.config.replication
             ),
+            trashed=self._loaded.trashed,
         )
         return ControllerSessionShell(
             session,

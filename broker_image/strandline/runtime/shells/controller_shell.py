@@ -37,6 +37,7 @@ from strandline.log_fields import fields
 from strandline.model import (
     GRPC_LISTENER,
     BrokerId,
+    ClusterRecord,
     ControllerEpoch,
     LeaseRecord,
     LiveBroker,
@@ -149,6 +150,8 @@ class ControllerShell:
                 )
             case effects.ReadTopics(request_id=request_id):
                 return await self._read_topics(request_id)
+            case effects.ReadClusterRecord() | effects.WriteClusterRecord():
+                return await self._response_about_cluster(effect)
             case effects.LoadCluster(request_id=request_id):
                 return await self._load(request_id)
             case effects.ProbeBroker():
@@ -179,6 +182,18 @@ class ControllerShell:
                 raise InvariantViolation("every effect has a performer", effect=effect)
         return store_events.ControllerRecordResponseReceived(
             request_id=request_id, outcome=outcome, record=record
+        )
+
+    async def _response_about_cluster(
+        self, effect: effects.ReadClusterRecord | effects.WriteClusterRecord
+    ) -> ControllerEvent:
+        if isinstance(effect, effects.ReadClusterRecord):
+            outcome, record = await _outcome(self._store.get_cluster_record())
+        else:
+            write = self._store.put_cluster_record(effect.record)
+            outcome, record = await _outcome(write, writes=True)
+        return store_events.ClusterRecordResponseReceived(
+            request_id=effect.request_id, outcome=outcome, record=record
         )
 
     async def _probe_lease_holder(self, effect: effects.ProbeLeaseHolder) -> ControllerEvent:
@@ -233,15 +248,26 @@ class ControllerShell:
         )
 
     async def _read_topics(self, request_id: int) -> store_events.TopicsRead:
-        """Read the topics, then the ids: a topic whose id is missing then is deleted."""
-        outcome, topics = await _outcome(self._store.list_topics())
-        ids: frozenset[TopicId] | None = None
-        if topics is not None:
-            outcome, ids = await _outcome(self._store.list_topic_ids())
-        if topics is None or ids is None:
+        """Read BrokerCluster, topics, then ids: a topic whose id is missing then is deleted."""
+        outcome, found = await _outcome(self._list_topics())
+        if found is None:
             return store_events.TopicsRead(request_id=request_id, outcome=outcome)
+        cluster, topics, ids = found
         return store_events.TopicsRead(
-            request_id=request_id, outcome=outcome, topic_ids=ids, topics=topics.items
+            request_id=request_id,
+            outcome=outcome,
+            cluster=cluster,
+            topic_ids=ids,
+            topics=topics.items,
+        )
+
+    async def _list_topics(
+        self,
+    ) -> tuple[ClusterRecord | None, Listed[StoredTopic], frozenset[TopicId]]:
+        return (
+            await self._store.get_cluster_record(),
+            await self._store.list_topics(),
+            await self._store.list_topic_ids(),
         )
 
     async def _load(self, request_id: int) -> store_events.ClusterLoaded:
@@ -249,7 +275,7 @@ class ControllerShell:
         outcome, listed = await _outcome(self._list_all())
         if listed is None:
             return store_events.ClusterLoaded(request_id=request_id, outcome=outcome)
-        partitions, brokers, topics = listed
+        cluster, partitions, brokers, topics = listed
         self._partitions = {partition.name: partition for partition in partitions.items}
         self._topics = {topic.name: topic for topic in topics.items}
         self._watch(self._store.watch_partitions(partitions.resource_version), self._on_partition)
@@ -258,6 +284,7 @@ class ControllerShell:
         return store_events.ClusterLoaded(
             request_id=request_id,
             outcome=StoreOutcome.OK,
+            cluster=cluster,
             partitions=partitions.items,
             brokers=brokers.items,
             topics=topics.items,
@@ -265,8 +292,11 @@ class ControllerShell:
 
     async def _list_all(
         self,
-    ) -> tuple[Listed[StoredPartition], Listed[StoredBroker], Listed[StoredTopic]]:
+    ) -> tuple[
+        ClusterRecord | None, Listed[StoredPartition], Listed[StoredBroker], Listed[StoredTopic]
+    ]:
         return (
+            await self._store.get_cluster_record(),
             await self._store.list_partitions(),
             await self._store.list_brokers(),
             await self._store.list_topics(),

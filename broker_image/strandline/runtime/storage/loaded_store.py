@@ -14,19 +14,22 @@ from strandline.log.data_directory import BrokerState, DataDirectory
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.recovery import LoadedLogs, load_logs
 from strandline.log.segment import LogLimits, SegmentPool
+from strandline.log.trash import trashed_replicas
 from strandline.log_fields import fields
+from strandline.model import TrashedReplica
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedStore:
-    """A data directory, its state file as found at start, and its open logs."""
+    """A data directory as found at start: its state file, its open logs, what its trash holds."""
 
     directory: DataDirectory
     state: BrokerState
     environment: LogEnvironment
     found: LoadedLogs
+    trashed: tuple[TrashedReplica, ...] = ()
 
 
 def log_environment(config: StorageConfig, on_flush: Callable[[float], None]) -> LogEnvironment:
@@ -61,4 +64,10 @@ def load_store(
     for warning in found.warnings:
         _log.warning("log loaded with a finding", extra=fields(finding=warning))
     _log.info("logs loaded", extra=fields(partitions=len(found.logs), clean=clean))
-    return LoadedStore(directory=directory, state=state, environment=environment, found=found)
+    return LoadedStore(
+        directory=directory,
+        state=state,
+        environment=environment,
+        found=found,
+        trashed=trashed_replicas(directory.path),
+    )

@@ -52,7 +52,7 @@ from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import ClientBatch, FetchedBatches
 from strandline.log.reserve import give_up_reserve
 from strandline.log_fields import fields
-from strandline.model import ControllerEpoch, TopicPartition, TopicSettings
+from strandline.model import ControllerEpoch, TopicPartition, TopicSettings, TrashedReplica
 
 from .loaded_store import LoadedStore
 from .log_flusher import LogFlusher
@@ -84,7 +84,8 @@ DiskEffect = (
 class ReplicaStore:
     """One data directory; on_persisted gets tokens in order, on_failure at most one error.
 
-    on_log_start_persisted gets each log start that the checkpoint holds.
+    on_log_start_persisted gets each log start that the checkpoint holds, on_trash_changed what the
+    trash holds, after each change of it.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class ReplicaStore:
         wall_time_us: Callable[[], int],
         on_persisted: Callable[[int], None],
         on_log_start_persisted: Callable[[TopicPartition, int], None],
+        on_trash_changed: Callable[[tuple[TrashedReplica, ...]], None],
         on_failure: Callable[[StorageError], None],
     ) -> None:
         self._directory = loaded.directory
@@ -114,7 +116,9 @@ class ReplicaStore:
         self._state_wake = asyncio.Event()
         self._stopping = False
         self._threads = StoreThreads(loaded.directory.path)
-        self._trash = TrashKeeper(loaded.directory.path, config, self._threads, wall_time_us)
+        self._trash = TrashKeeper(
+            loaded.directory.path, config, self._threads, wall_time_us, on_trash_changed
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self.logs: dict[TopicPartition, PartitionLog] = dict(loaded.found.logs)
         self._checkpoints = StoreCheckpoints(

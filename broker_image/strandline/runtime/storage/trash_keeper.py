@@ -13,9 +13,9 @@ from pathlib import Path
 
 from strandline.config.storage import StorageConfig
 from strandline.log.partition_folder import UNREADABLE_SUFFIX, folder_of
-from strandline.log.trash import Trash, TrashLimits
+from strandline.log.trash import Trash, TrashLimits, trashed_replicas
 from strandline.log_fields import fields
-from strandline.model import TopicPartition
+from strandline.model import TopicPartition, TrashedReplica
 
 from .store_threads import StoreThreads
 
@@ -31,10 +31,13 @@ class TrashKeeper:
         config: StorageConfig,
         threads: StoreThreads,
         wall_time_us: Callable[[], int],
+        on_change: Callable[[tuple[TrashedReplica, ...]], None],
     ) -> None:
+        """on_change gets what the trash holds, after each change of it."""
         self._root = root
         self._threads = threads
         self._wall_time_us = wall_time_us
+        self._on_change = on_change
         self._interval_seconds = config.trash_check_interval_ms / 1000
         self._trash = Trash(
             root,
@@ -66,6 +69,8 @@ class TrashKeeper:
                     now_ms=self._wall_time_us() // 1000,
                     stopping=lambda: self._stopping,
                 )
+            if removed:
+                await self._tell()
             for log in removed:
                 _log.info(
                     "deleted log removed from the trash",
@@ -78,7 +83,11 @@ class TrashKeeper:
     async def put(self, deleted: Sequence[TopicPartition]) -> None:
         """Move the folders of deleted replicas to the trash."""
         await self._threads.run(self._move_to_trash, deleted)
+        await self._tell()
         self._wake.set()
+
+    async def _tell(self) -> None:
+        self._on_change(await self._threads.run(trashed_replicas, self._root))
 
     def _move_to_trash(self, deleted: Sequence[TopicPartition]) -> None:
         """Move folders to the trash, also those that a start could not open and kept aside."""
@@ -95,4 +104,6 @@ class TrashKeeper:
         Raises:  ProtocolError UNKNOWN_TOPIC_OR_PARTITION if the trash has none
         """
         async with self._lock:
-            return await self._threads.run(self._trash.restore, tp)
+            folder = await self._threads.run(self._trash.restore, tp)
+        await self._tell()
+        return folder
