@@ -18,7 +18,7 @@ from strandline.kube.objects import (
     topic_cluster,
     topic_id_of,
 )
-from strandline.model import StoredPartition, TopicId
+from strandline.model import BrokerId, StoredPartition, TopicId
 
 from . import kinds
 from .kinds import Kind, name_of
@@ -89,6 +89,18 @@ class Cache:
     def has(self, kind: Kind, name: str) -> bool:
         """Tell whether an object is known."""
         return name in self._by_kind[kind.kind]
+
+    def topics_behind(self, cluster: str) -> list[str]:
+        """Return the topics whose status shows another deleteTopicEnable than the cluster has."""
+        if cluster not in self._clusters:
+            return []
+        wanted = self._clusters[cluster][0].delete_topic_enable
+        return [
+            name
+            for name, (topic, status) in sorted(self._topics.items())
+            if topic.cluster == cluster
+            and (status.written.get("effectiveConfig") or {}).get("deleteTopicEnable") != wanted
+        ]
 
     def clusters(self) -> list[DesiredCluster]:
         """Return all clusters in the order of their names."""
@@ -168,7 +180,7 @@ class Cache:
         # Before it has Partitions they are an earlier topic's; after that they are copies.
         waits = topic.adopts and not topic.is_initialised
         leftovers += elsewhere if waits else []
-        cluster, _ = self._clusters.get(topic.cluster, (None, None))
+        cluster, found_cluster = self._clusters.get(topic.cluster, (None, None))
         return topic, ObservedTopic(
             status=status,
             partitions_initialised=status.written.get("partitionsInitialised"),
@@ -178,6 +190,7 @@ class Cache:
             partitions=partitions,
             leftovers=tuple(leftovers),
             copies=() if waits else tuple(sorted(found.stored.name for found in elsewhere)),
+            logs=_logs_of(found_cluster, topic.topic_id) if found_cluster is not None else {},
             led_partitions=tuple(
                 sorted(
                     found.stored.name
@@ -233,6 +246,7 @@ def read_cluster(value: Object) -> DesiredCluster:
         storage_size=spec["storage"]["size"],
         storage_class=spec["storage"].get("storageClassName"),
         config=spec.get("config") or {},
+        delete_topic_enable=bool(spec.get("deleteTopicEnable", True)),
         resources=spec.get("resources") or {},
     )
 
@@ -255,6 +269,7 @@ def read_object(kind: Kind, value: Object) -> FoundObject:
     return FoundObject(
         ref=_ref(kind, value),
         cluster=_cluster_label(value),
+        created_at=str(metadata.get("creationTimestamp", "")),
         controller=_controller(value),
         is_applied=kinds.APPLIED_ANNOTATION in (metadata.get("annotations") or {}),
         is_terminating=_is_terminating(value),
@@ -282,6 +297,17 @@ def _read_status(value: Object) -> FoundStatus:
         },
         written=status,
     )
+
+
+def _logs_of(cluster: FoundStatus, topic_id: TopicId) -> dict[int, tuple[BrokerId, ...]]:
+    """Return the brokers that have logs of a topic id that no topic has, by partition."""
+    for stray in cluster.written.get("strays") or []:
+        if stray["topicId"] == topic_id:
+            return {
+                int(each["partition"]): tuple(map(BrokerId, each["brokers"]))
+                for each in stray["replicas"]
+            }
+    return {}
 
 
 def _status(value: Object) -> dict[str, Any]:

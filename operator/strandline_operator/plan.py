@@ -9,7 +9,7 @@ from __future__ import annotations
 from strandline.kube.api import Object
 from strandline.kube.objects import DEFAULT_CLUSTER
 
-from . import resources
+from . import kinds, operator_config, resources
 from .actions import (
     Action,
     ApplyObject,
@@ -18,6 +18,7 @@ from .actions import (
     InitialisePartitions,
     PostEvent,
     RecreatePartition,
+    RemoveConfigMaps,
 )
 from .kinds import name_of
 from .observed import (
@@ -31,7 +32,7 @@ from .observed import (
     Ownership,
 )
 from .operator_config import OperatorConfig
-from .placement import place_topic
+from .placement import on_logs, place_topic
 from .status import (
     CONFLICT,
     COPIED,
@@ -56,10 +57,16 @@ def plan_cluster(
     """Return the actions that bring a cluster's objects to the desired state, and its status."""
     if desired.is_terminating:
         return []
-    parts = [
-        (body, observed.parts.get((body["kind"], name_of(body))))
-        for body in resources.objects_of(desired, config, has_topics=observed.has_topics)
+    current = resources.objects_of(desired, config, has_topics=observed.has_topics)
+    former = _former_config_maps(desired, observed, current)
+    bodies = [
+        *(
+            resources.former_config_map(desired, each, has_topics=observed.has_topics)
+            for each in former
+        ),
+        *current,
     ]
+    parts = [(body, observed.parts.get((body["kind"], name_of(body)))) for body in bodies]
     readiness = _refused_part([part for _, part in parts if part is not None])
     readiness = readiness or _brokers_left_out(desired, observed)
     actions: list[Action] = []
@@ -72,7 +79,31 @@ def plan_cluster(
         readiness = cluster_readiness(desired, observed)
     status = cluster_status(desired, observed, readiness, now=now)
     actions += _status_actions(desired.ref, observed.status, status, readiness)
+    superfluous = former[: -operator_config.CONFIG_MAPS_KEPT]
+    if superfluous and not readiness.refused:
+        actions.append(
+            RemoveConfigMaps(
+                cluster=desired.ref,
+                selector=resources.pod_selector(desired),
+                former=tuple(each.ref for each in superfluous),
+            )
+        )
     return actions + _volume_events(desired, observed)
+
+
+def _former_config_maps(
+    desired: DesiredCluster, observed: ObservedCluster, current: list[Object]
+) -> list[FoundObject]:
+    """Return the ConfigMaps of former revisions, the oldest first."""
+    wanted = {name_of(body) for body in current if body["kind"] == kinds.CONFIG_MAP.kind}
+    ours = (Ownership.OURS, Ownership.ORPHAN)
+    found = [
+        each
+        for ownership, each in observed.parts.values()
+        if ownership in ours and resources.is_config_map_of(each, desired.ref)
+    ]
+    former = [each for each in found if each.ref.name not in wanted]
+    return sorted(former, key=lambda each: (each.created_at, each.ref.name))
 
 
 def _volume_events(desired: DesiredCluster, observed: ObservedCluster) -> list[Action]:
@@ -157,6 +188,15 @@ def _obstacle(desired: DesiredTopic, observed: ObservedTopic) -> Readiness | Non
             f"has {cluster.replicas} brokers"
         )
         return Readiness(reason="InvalidReplicationFactor", message=message, refused=True)
+    crowded = [number for number, brokers in sorted(observed.logs.items()) if len(brokers) > factor]
+    if crowded and not desired.is_initialised:
+        brokers = sorted(observed.logs[crowded[0]])
+        message = (
+            f"spec.replicationFactor is {factor}, but brokers {brokers} have a log of partition "
+            f"{crowded[0]}, and each may have records that the others lack; create the topic with "
+            f"at least {max(map(len, observed.logs.values()))}"
+        )
+        return Readiness(reason="InvalidReplicationFactor", message=message, refused=True)
     if cluster is not None and observed.leftovers:
         name = min(found.stored.name for found in observed.leftovers)
         message = f"Partition {name} of a deleted topic is not gone yet"
@@ -227,7 +267,8 @@ def _plan_partitions(
     known = range(min(initialised, desired.partitions))
     lost = [number for number in known if number not in observed.partitions]
     actions: list[Action] = [
-        RecreatePartition(body=body) for body in _partitions(desired, cluster, lost, recover=True)
+        RecreatePartition(body=body)
+        for body in _partitions(desired, observed, cluster, lost, recover=True)
     ]
     if lost:
         message = (
@@ -254,13 +295,20 @@ def _initialise(
             desired.ref, raised, resource_version=observed.status.resource_version
         ),
         bodies=tuple(
-            _partitions(desired, cluster, list(range(first, after)), recover=desired.adopts)
+            _partitions(
+                desired, observed, cluster, list(range(first, after)), recover=desired.adopts
+            )
         ),
     )
 
 
 def _partitions(
-    desired: DesiredTopic, cluster: DesiredCluster, numbers: list[int], *, recover: bool
+    desired: DesiredTopic,
+    observed: ObservedTopic,
+    cluster: DesiredCluster,
+    numbers: list[int],
+    *,
+    recover: bool,
 ) -> list[Object]:
     placed = place_topic(
         desired.topic_id,
@@ -268,6 +316,7 @@ def _partitions(
         brokers=cluster.broker_ids,
         replication_factor=desired.replication_factor,
     )
+    placed = on_logs(placed, observed.logs)
     return [
         resources.partition(desired, number, placed[number], recover=recover) for number in numbers
     ]

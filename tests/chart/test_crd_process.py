@@ -64,6 +64,7 @@ PRINTED = {
         "EPOCH": "5",
         "CLEAN-SINCE": "3",
         "HOST": "10.0.0.1",
+        "VOLUME-FULL": "true",
         "INCARNATION": "uid/nonce",
         "VERSION": "0.1.0",
     },
@@ -283,4 +284,5 @@ def test_defaults_fill_an_empty_spec(harness: CrdHarness) -> None:
         "timing": "safe",
         "storage": {"size": "1Gi"},
         "config": {},
+        "deleteTopicEnable": True,
     }

@@ -3,7 +3,7 @@
 Called by `segment`, `segment_part` and `time_search`. An entry is 8 bytes big endian, as in Kafka:
 offset relative to the segment's base, and file position. The first batch after each interval of log
 has an entry. A block is the batches from one entry to the sixteenth after it; behind the entries
-the file has the greatest timestamp of each whole block, 8 bytes big endian (ADR 0039). What was not
+the file has the greatest timestamp of each whole block, 8 bytes big endian (ADR 0042). What was not
 noted from a block's first batch on counts as reaching any time. Entries depend on the batches
 alone, not on the appends that wrote them: a lost index file is rebuilt from the segment.
 

@@ -3,7 +3,7 @@
 Called by `time_search`. Records are read as far as their offset and timestamp; the bytes of the
 batch bound every length. Without compression and with gzip the answer is the record. The codecs
 that Python lacks are not unpacked: the batch then counts as one record with its greatest timestamp,
-so that a reader gets records before the one that it asked for, and misses none (ADR 0039).
+so that a reader gets records before the one that it asked for, and misses none (ADR 0042).
 
 Source: Kafka DefaultRecord (layout), ByteUtils.readVarint (zig-zag numbers).
 """

@@ -2,7 +2,7 @@
 
 Used by `broker_api` alone. One thread makes all searches, in the order of their coming, so that
 they take no thread from consumers' reads. A request waits for one search at a time, so one that
-names many partitions lets others in after each (ADR 0039).
+names many partitions lets others in after each (ADR 0042).
 """
 
 from __future__ import annotations
