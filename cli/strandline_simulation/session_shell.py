@@ -107,6 +107,9 @@ class SimulatedSessionShell:
                     self._probe(effect)
                 case done.ShutdownEnded():
                     self._on_shutdown_ended()
+                case done.RestoreReplicas():
+                    # No topic of the simulation is deleted, so no trash holds a log.
+                    pass
                 case done.ShutdownProgressed() | done.HolderUnknown() | done.HolderDead():
                     pass
 

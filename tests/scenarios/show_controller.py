@@ -18,6 +18,7 @@ from strandline.controller.effects import (
     ReplyControlledShutdown,
     SendFullState,
     SendLeaderAndIsr,
+    SendRestoreReplica,
     SendStopReplica,
     SendUpdateMetadata,
     WriteClusterRecord,
@@ -30,6 +31,11 @@ from tests.support.world.network import STORE
 from tests.support.world.values import NAME
 
 from .printing import line, short, state_text, value
+
+Command = (
+    SendFullState | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica | SendRestoreReplica
+)
+"""What carries the epochs of controller and broker."""
 
 
 def show_of_controller(me: str, effect: ControllerEffect) -> str | None:
@@ -56,7 +62,9 @@ def show_of_controller(me: str, effect: ControllerEffect) -> str | None:
             return f"{me} -> {effect.broker_id}  {name}"
         case ReplyAlterPartition() | ReplyControlledShutdown():
             return f"{me} -> {effect.broker_id}  {_reply(effect)}"
-        case SendFullState() | SendLeaderAndIsr() | SendUpdateMetadata() | SendStopReplica():
+        case SendStopReplica() | SendRestoreReplica():
+            return f"{me} -> {effect.broker_id}  {name} {_deleted_or_restored(effect)}"
+        case SendFullState() | SendLeaderAndIsr() | SendUpdateMetadata():
             return f"{me} -> {effect.broker_id}  {name} {_sent(effect)}"
         case _:
             return f"{me}: {line(effect)}"
@@ -86,13 +94,16 @@ def _reply(effect: ReplyAlterPartition | ReplyControlledShutdown) -> str:
     return words if effect.stored is None else f"{words} stored=({state_text(effect.stored)})"
 
 
-def _sent(
-    effect: SendFullState | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica,
-) -> str:
-    epochs = f"controller_epoch={effect.controller_epoch} broker_epoch={effect.broker_epoch}"
-    if isinstance(effect, SendStopReplica):
-        return f"{epochs} {value(effect.partitions)}"
-    parts = [epochs]
+def _epochs(effect: Command) -> str:
+    return f"controller_epoch={effect.controller_epoch} broker_epoch={effect.broker_epoch}"
+
+
+def _deleted_or_restored(effect: SendStopReplica | SendRestoreReplica) -> str:
+    return f"{_epochs(effect)} {value(effect.partitions)}"
+
+
+def _sent(effect: SendFullState | SendLeaderAndIsr | SendUpdateMetadata) -> str:
+    parts = [_epochs(effect)]
     if not isinstance(effect, SendLeaderAndIsr):
         parts.append(f"brokers={value(effect.brokers)}")
     if isinstance(effect, SendUpdateMetadata):

@@ -83,6 +83,13 @@ class Replication:
         broker = self.brokers[broker_id]
         self._carry_all(broker, broker.step(event, self._now_ms()))
 
+    def restore(self, broker_id: int, partition: TopicPartition) -> ErrorCode:
+        """Let a broker take a log back from its trash."""
+        broker = self.brokers[broker_id]
+        error, effects = broker.restore(partition, self._now_ms())
+        self._carry_all(broker, effects)
+        return error
+
     def next_wakeup(self) -> tuple[int, int] | None:
         """Return the earliest wakeup time of all cores, and the broker that has it."""
         due = [

@@ -20,9 +20,11 @@ from strandline.controller.effects import (
     ReplyAlterPartition,
     SendFullState,
     SendLeaderAndIsr,
+    SendRestoreReplica,
     StopWatching,
 )
 from strandline.controller.events import (
+    BrokerResponseReceived,
     ControllerEvent,
     HeartbeatReceived,
     HostedReplica,
@@ -46,6 +48,7 @@ from strandline.controller.store_events import (
 )
 from strandline.controller.timing import ControllerTiming
 from strandline.core.effects import Effect
+from strandline.errors import ErrorCode
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -469,6 +472,22 @@ class World:
         if message.source == controller_address(node_id) and sent.session_id == session_id:
             for event in events_of_the_core(sent):
                 self.replication.step(broker_id, event)
+            if isinstance(sent, SendRestoreReplica):
+                self._restore(message, sent)
+
+    def _restore(self, message: Message, sent: SendRestoreReplica) -> None:
+        """Let a broker restore logs, and respond."""
+        broker_id = sent.broker_id
+        errors = tuple((tp, self.replication.restore(broker_id, tp)) for tp in sent.partitions)
+        response = BrokerResponseReceived(
+            session_id=sent.session_id,
+            broker_id=broker_id,
+            request_id=sent.request_id,
+            error=ErrorCode.NONE,
+            controller_epoch=sent.controller_epoch,
+            partitions=errors,
+        )
+        self.network.send(message.destination, message.source, response)
 
     def _to_controller(self, broker: Broker, sent: FromBroker) -> None:
         """Send a core's message on its session, or to the scenario if it has none."""
