@@ -73,9 +73,12 @@ push: $(READY) ## build our images with docker and push them to IMAGES=<reposito
 	@IMAGES="$(IMAGES)" $(PY) -m strandline_cli demo --push
 
 RUNS ?= 5
-bench: $(READY) ## measure faults, starts and idle brokers RUNS times on the cluster under hack/
+bench: $(READY) ## measure faults RUNS times on the cluster under hack/, then single brokers
 	@$(PY) -m strandline_cli bench --runs $(RUNS)
 	@$(PY) -m bench.loop_steps
+	@$(PY) -m bench.fetch_cost
+	@$(PY) -m bench.full_broker
+	@$(PY) -m bench.hostile_clients
 
 cluster-up: ## start a real Kubernetes on this machine: one control plane, three workers
 	@.ci/machine

@@ -20,6 +20,10 @@ TopicId = NewType("TopicId", str)
 
 NO_LEADER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
+STATE_LOST = "StateLost"
+"""Reason of a partition whose object was lost while brokers hold its data (ADR 0004)."""
+UNCLEAN_LAST_REPLICA = "UncleanLastReplica"
+"""Reason of a partition whose last ISR members and eligible leaders all lost data since."""
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
 """Timestamps by which a client asks for the first and the last offset, as in Kafka."""
@@ -372,7 +376,7 @@ class StrayReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrayTopic:
-    """A topic id that brokers have logs of, while no ReplicatedTopic has it (ADR 0036).
+    """A topic id that brokers have logs of, while no ReplicatedTopic has it (ADR 0037).
 
     partition_count is the highest number plus one. in_trash: no log of it is on disk, all are in
     the trash; deleted_at_ms is the latest time at which one came there, 0 without any.

@@ -51,7 +51,8 @@ class FoundOnDisk:
 
     A new directory has a new log_dir_id and meta_epoch None. boot_id "" means unknown;
     marker_epoch None means that the last process did not stop in an orderly way. flushed_epoch is
-    that of a process which fsynced every record before it counted it, None without one.
+    that of a process which fsynced its logs before it registered, and then every record before it
+    counted it; None without one.
     mount is the present mount of the directory, meta_mount that of the last start; "" is unknown.
     meta_clean_since_epoch is what the last start meant to register; higher than what is registered,
     it tells of a loss that a start found before it died.
@@ -119,7 +120,8 @@ def _evidence(disk: FoundOnDisk, stored: Registration | None, *, first: bool) ->
     # A marker of another epoch belongs to an earlier stop; something ran after it.
     if disk.marker_epoch == stored.broker_epoch:
         return StartEvidence.CLEAN_SHUTDOWN
-    if disk.flushed_epoch == stored.broker_epoch:
+    # A higher epoch is that of a start which had fsynced all, and died before it registered.
+    if disk.flushed_epoch is not None and disk.flushed_epoch >= stored.broker_epoch:
         return StartEvidence.FLUSHED
     return StartEvidence.NO_PROOF
 

@@ -228,14 +228,17 @@ class SimulatedDisk:
         self.meta_epoch = decision.broker_epoch
         self.meta_clean_since_epoch = decision.clean_since_epoch
 
+    def mark_flushed(self, broker_epoch: BrokerEpoch) -> None:
+        """Say that all of the logs is on disk, if every append is flushed, too."""
+        self.flushed_epoch = broker_epoch if self.flushes else None
+
     def write_marker(self, broker_epoch: BrokerEpoch) -> None:
         """Leave the marker of an orderly stop."""
         self.marker_epoch = broker_epoch
 
-    def begin_run(self, broker_epoch: BrokerEpoch) -> None:
+    def begin_run(self) -> None:
         """Remove the marker: what runs from now on may end without an orderly stop."""
         self.marker_epoch = None
-        self.flushed_epoch = broker_epoch if self.flushes else None
 
     def begin_state_write(self, effect: PersistState) -> None:
         """Note a write of the state file that is under way."""

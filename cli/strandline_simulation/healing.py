@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from strandline.controller.elections import UNCLEAN_LAST_REPLICA
 from strandline.core.views import RoleName
-from strandline.model import NO_LEADER, BrokerId, PartitionState, StoredPartition, TopicPartition
+from strandline.model import (
+    NO_LEADER,
+    UNCLEAN_LAST_REPLICA,
+    BrokerId,
+    PartitionState,
+    StoredPartition,
+    TopicPartition,
+)
 
 from .clients import SimulatedClients
 from .environment import SimulatedEnvironment

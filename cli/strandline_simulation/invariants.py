@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from strandline.controller.elections import STATE_LOST
 from strandline.core.effects import ProposeIsr
 from strandline.core.notices import (
     BecameFollower,
@@ -35,6 +34,7 @@ from strandline.core.notices import (
 from strandline.core.views import PartitionView, RoleName
 from strandline.model import (
     NO_LEADER,
+    STATE_LOST,
     BrokerId,
     LeaderEpoch,
     PartitionState,

@@ -98,6 +98,7 @@ class Process:
             epochs = damaged(epochs)
         disk.write_meta(epochs)
         disk.clamp_checkpoint()
+        disk.mark_flushed(epochs.broker_epoch)
         return Registration(
             broker_id=broker_id,
             broker_epoch=epochs.broker_epoch,
@@ -112,6 +113,6 @@ class Process:
         )
 
     def _serve(self, registration: Registration) -> None:
-        self._disk.begin_run(registration.broker_epoch)
+        self._disk.begin_run()
         self.broker = ServingBroker(self._environment, self.life, registration)
         self.broker.begin()

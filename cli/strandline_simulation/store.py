@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from strandline.controller.elections import STATE_LOST
 from strandline.model import (
     NO_LEADER,
+    STATE_LOST,
     BrokerEpoch,
     BrokerId,
     ClusterRecord,

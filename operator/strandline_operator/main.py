@@ -1,7 +1,9 @@
 """Entry of the operator process: configuration, logs, kopf's watches, the work queue.
 
 Passes begin only while this process holds the operator's Lease. On SIGTERM the process ends after
-its running passes: a topic whose new Partitions are being created must get them all.
+its running passes: a topic whose new Partitions are being created must get them all. It also ends
+when the store went back to a backup: kopf's watches would show nothing until the store has reached
+their versions again, and the next process lists everything.
 """
 
 from __future__ import annotations
@@ -69,23 +71,29 @@ def main() -> int:
 
 
 async def run(config: OperatorConfig) -> None:
-    """Reconcile one namespace until SIGTERM or SIGINT, or until a bug ends the work queue.
+    """Reconcile one namespace until SIGTERM or SIGINT, an old store, or a bug of the work queue.
 
     Raises:  ConfigError if nothing says where the API server is
     """
     async with await ApiClient.open(KubernetesConfig(), field_manager=FIELD_MANAGER) as api:
         reconciler = Reconciler(api, config)
         reconciler.queue.pause()
+        ended = asyncio.Event()
+
+        def end_at_old_store() -> None:
+            _log.error("ending: the store went back to an earlier state; the next start lists it")
+            ended.set()
+
         lease = OperatorLease(
             api,
             namespace=config.namespace,
             identity=config.identity,
             on_held=reconciler.queue.resume,
             on_lost=reconciler.queue.pause,
+            on_store_went_back=end_at_old_store,
         )
         candidate = asyncio.create_task(lease.run())
         work = asyncio.create_task(reconciler.queue.run())
-        ended = asyncio.Event()
         for task in (work, candidate):
             task.add_done_callback(lambda _: ended.set())
         resync = asyncio.create_task(reconciler.resync())

@@ -7,7 +7,7 @@ compare-and-swap or a create, which the API server judges.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from strandline.kube.api import Object
@@ -17,6 +17,7 @@ from strandline.kube.objects import (
     partition_from_object,
     topic_cluster,
 )
+from strandline.model import StoredPartition
 
 from . import kinds
 from .kinds import Kind, name_of
@@ -96,6 +97,14 @@ class Cache:
         """Return all topics in the order of their names."""
         return [topic for _, (topic, _) in sorted(self._topics.items())]
 
+    def topic_of(self, partition: StoredPartition) -> str | None:
+        """Return the name of the topic of a Partition, by its id; None if there is none."""
+        topic_id, named = partition.tp.topic_id, partition.name.rpartition("-")[0]
+        first = self._topics.get(named)
+        if first is not None and first[0].ref.uid == topic_id:
+            return named
+        return next((t.ref.name for t in self.topics() if t.ref.uid == topic_id), None)
+
     def cluster(self, name: str) -> tuple[DesiredCluster, ObservedCluster] | None:
         """Return the desired and the observed cluster, None if it does not exist."""
         if name not in self._clusters:
@@ -120,10 +129,16 @@ class Cache:
             ready_brokers=0 if pods is None else int(_status(pods.whole).get("readyReplicas") or 0),
             broker_epochs={each.broker_id: each.broker_epoch for each in registrations if each},
             topic_count=sum(topic.cluster == name for topic in self.topics()),
-            partitions=tuple(
-                found.stored for found in self._partitions.values() if found.cluster == name
-            ),
+            partitions=tuple(self._partitions_of(name)),
         )
+
+    def _partitions_of(self, cluster: str) -> Iterator[StoredPartition]:
+        """Yield the Partitions with a cluster's label, without those that have no effect."""
+        topics = {topic.ref.uid: topic.ref.name for topic, _ in self._topics.values()}
+        for found in self._partitions.values():
+            named = found.stored.name.rpartition("-")[0]
+            if found.cluster == cluster and topics.get(found.stored.tp.topic_id, named) == named:
+                yield found.stored
 
     def topic(self, name: str) -> tuple[DesiredTopic, ObservedTopic] | None:
         """Return the desired and the observed topic, None if it does not exist."""
@@ -148,6 +163,14 @@ class Cache:
             topics=tuple(self.topics()),
             partitions=partitions,
             leftovers=tuple(leftovers),
+            copies=tuple(
+                sorted(
+                    found.stored.name
+                    for found in self._partitions.values()
+                    if found.stored.tp.topic_id == topic.ref.uid
+                    and found.stored.name != f"{name}-{found.stored.tp.partition}"
+                )
+            ),
             led_partitions=tuple(
                 sorted(
                     found.stored.name
@@ -176,6 +199,7 @@ def read_topic(value: Object) -> DesiredTopic:
         topic_name=str(spec.get("topicName") or name_of(value)),
         partitions=int(spec["partitions"]),
         replication_factor=int(spec["replicationFactor"]),
+        unclean_leader_election=bool(spec.get("uncleanLeaderElection")),
         config=spec.get("config") or {},
     )
 

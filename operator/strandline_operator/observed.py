@@ -74,6 +74,7 @@ class DesiredTopic:
     topic_name: str
     partitions: int
     replication_factor: int
+    unclean_leader_election: bool
     config: Mapping[str, int]
 
 
@@ -164,7 +165,8 @@ class ObservedTopic:
     """What the operator saw of a topic beside its spec.
 
     partitions are its own by number; leftovers are the names of Partitions of an earlier topic
-    that occupy their names; partitions_initialised and effective_config are None until the
+    that occupy their names; copies are the names of other Partitions with its id, which have no
+    effect (ADR 0036); partitions_initialised and effective_config are None until the
     operator writes them. led_partitions are the names of all Partitions with the cluster's label
     and a status: brokers of this cluster had them.
     """
@@ -176,6 +178,7 @@ class ObservedTopic:
     topics: tuple[DesiredTopic, ...]
     partitions: Mapping[int, StoredPartition]
     leftovers: tuple[str, ...]
+    copies: tuple[str, ...]
     led_partitions: tuple[str, ...]
 
 

@@ -21,7 +21,7 @@ from strandline.controller.lease_election import LeaseEffect, LeaseElector
 from strandline.controller.lease_observation import HolderSilent, LeaseLost, LeaseWon, MayTake
 from strandline.controller.store_events import LeaseResponseReceived, StoreOutcome
 from strandline.errors import CoordinationError, StoreConflict, StoreUnavailable
-from strandline.kube.api import ApiClient
+from strandline.kube.api import ApiClient, is_before
 from strandline.kube.lease import LeaseStore
 from strandline.kube.objects import format_micro_time
 from strandline.log_fields import fields
@@ -36,7 +36,11 @@ NAME = "strandline-operator"
 
 
 class OperatorLease:
-    """Takes and renews the Lease; calls `on_held` and `on_lost` as often as that changes."""
+    """Takes and renews the Lease; calls `on_held` and `on_lost` as often as that changes.
+
+    on_store_went_back: a read showed an older Lease than was known before the read began, so the
+    store was restored from a backup.
+    """
 
     def __init__(
         self,
@@ -46,12 +50,15 @@ class OperatorLease:
         identity: str,
         on_held: Callable[[], None],
         on_lost: Callable[[], None],
+        on_store_went_back: Callable[[], None],
     ) -> None:
         self._api = api
         self._namespace = namespace
         self._leases = LeaseStore(api, KubernetesConfig(), namespace=namespace)
         self._on_held = on_held
         self._on_lost = on_lost
+        self._on_store_went_back = on_store_went_back
+        self._version = ""
         self._elector = LeaseElector(
             identity=identity,
             rank=0,
@@ -130,6 +137,7 @@ class OperatorLease:
         self._respond(request_id, *await self._get())
 
     async def _get(self) -> tuple[StoreOutcome, LeaseRecord | None]:
+        known = self._version
         try:
             found = await self._leases.get(NAME)
             if found is None:
@@ -138,6 +146,10 @@ class OperatorLease:
         except CoordinationError as error:
             _log.debug("operator lease not read", extra=fields(cause=str(error)))
             return StoreOutcome.UNKNOWN, None
+        if found is not None:
+            self._version = found.resource_version
+            if is_before(found.resource_version, known):
+                self._on_store_went_back()
         return StoreOutcome.OK, found
 
     async def _create(self) -> None:
@@ -166,6 +178,7 @@ class OperatorLease:
         except CoordinationError as error:
             _log.debug("operator lease not written", extra=fields(cause=str(error)))
             return self._respond(request_id, StoreOutcome.CONFLICT, None)
+        self._version = written.resource_version
         return self._respond(request_id, StoreOutcome.OK, written)
 
     def _respond(self, request_id: int, outcome: StoreOutcome, lease: LeaseRecord | None) -> None:

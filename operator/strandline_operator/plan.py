@@ -35,10 +35,12 @@ from .operator_config import OperatorConfig
 from .placement import place_topic
 from .status import (
     CONFLICT,
+    COPIED,
     READY,
     Readiness,
     cluster_readiness,
     cluster_status,
+    copies_message,
     partition_counts,
     topic_readiness,
     topic_status,
@@ -112,10 +114,15 @@ def plan_topic(
         return []
     obstacle = _obstacle(desired, observed)
     if obstacle is not None:
-        return _topic_status_actions(desired, observed, obstacle, now)
-    if observed.cluster is None:
-        return _plan_without_cluster(desired, observed, config, now)
-    return _plan_partitions(desired, observed, observed.cluster, now)
+        actions = _topic_status_actions(desired, observed, obstacle, now)
+    elif observed.cluster is None:
+        actions = _plan_without_cluster(desired, observed, config, now)
+    else:
+        actions = _plan_partitions(desired, observed, observed.cluster, now)
+    if observed.copies and COPIED not in observed.status.conditions:
+        message = copies_message(observed)
+        actions.append(PostEvent(about=desired.ref, reason=COPIED, message=message))
+    return actions
 
 
 def _obstacle(desired: DesiredTopic, observed: ObservedTopic) -> Readiness | None:
@@ -193,7 +200,7 @@ def _plan_partitions(
     if initialised < desired.partitions:
         return [*actions, _initialise(desired, observed, cluster, now)]
     counts = partition_counts(observed.partitions.values(), desired.partitions)
-    readiness = topic_readiness(counts, observed.partitions)
+    readiness = topic_readiness(desired, counts, observed.partitions)
     return actions + _topic_status_actions(desired, observed, readiness, now)
 
 

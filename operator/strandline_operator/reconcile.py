@@ -78,10 +78,11 @@ class Reconciler:
                     self._add(kinds.TOPIC, topic.ref.name)
 
     def _partition_changed(self, change: str, partition: FoundPartition) -> None:
-        topic = partition.stored.name.rpartition("-")[0]
-        if self.cache.has(kinds.TOPIC, topic):
-            pause = operator_config.SETTLE_MS if change == _MODIFIED else 0
-            self._add(kinds.TOPIC, topic, after_ms=pause)
+        named = partition.stored.name.rpartition("-")[0]
+        pause = operator_config.SETTLE_MS if change == _MODIFIED else 0
+        for topic in {named, self.cache.topic_of(partition.stored) or named}:
+            if self.cache.has(kinds.TOPIC, topic):
+                self._add(kinds.TOPIC, topic, after_ms=pause)
         if self.cache.has(kinds.CLUSTER, partition.cluster):
             self._add(kinds.CLUSTER, partition.cluster, after_ms=operator_config.SETTLE_MS)
 

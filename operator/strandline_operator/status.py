@@ -13,7 +13,14 @@ from typing import Final
 
 from strandline.config.topic import TopicDefaults, effective_min_insync_replicas
 from strandline.kube.api import Object
-from strandline.model import NO_LEADER, BrokerId, PartitionState, StoredPartition
+from strandline.model import (
+    NO_LEADER,
+    STATE_LOST,
+    UNCLEAN_LAST_REPLICA,
+    BrokerId,
+    PartitionState,
+    StoredPartition,
+)
 
 from .observed import DesiredCluster, DesiredTopic, FoundStatus, ObservedCluster, ObservedTopic
 
@@ -21,6 +28,8 @@ MESSAGE_LENGTH_MAX: Final = 1_024
 READY: Final = "Ready"
 CONFLICT: Final = "Conflict"
 """Reason of a refused topic, and type of its condition."""
+COPIED: Final = "PartitionsCopied"
+"""Type of a condition: the topic's partitions have Partition objects without effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +72,9 @@ def topic_status(
     if readiness.reason == CONFLICT:
         taken = Readiness(ready=True, reason="NameTaken", message=readiness.message)
         conditions.append(_condition(CONFLICT, taken, topic.generation, found, now))
+    if observed.copies:
+        copied = Readiness(ready=True, reason="WithoutEffect", message=copies_message(observed))
+        conditions.append(_condition(COPIED, copied, topic.generation, found, now))
     whole: Object = {
         "observedGeneration": topic.generation,
         "topicId": topic.ref.uid,
@@ -76,6 +88,14 @@ def topic_status(
     elif observed.effective_config is not None:
         whole["effectiveConfig"] = dict(observed.effective_config)
     return whole
+
+
+def copies_message(observed: ObservedTopic) -> str:
+    """Return what people must know of the Partitions that have no effect."""
+    return (
+        f"Partitions {list(observed.copies)} have this topic's id under names of their own; they "
+        "have no effect: delete them, annotated with strandline.dev/deletion=allowed"
+    )
 
 
 def effective_config(topic: DesiredTopic, cluster: DesiredCluster) -> dict[str, int]:
@@ -128,7 +148,9 @@ def cluster_readiness(cluster: DesiredCluster, observed: ObservedCluster) -> Rea
     return Readiness(ready=True, reason="AllBrokersReady", message=message)
 
 
-def topic_readiness(counts: dict[str, int], partitions: Mapping[int, StoredPartition]) -> Readiness:
+def topic_readiness(
+    topic: DesiredTopic, counts: dict[str, int], partitions: Mapping[int, StoredPartition]
+) -> Readiness:
     """Judge a topic whose Partitions are all created."""
     total, online = counts["total"], counts["online"]
     waiting = [n for n, each in partitions.items() if each.recover and each.state is None]
@@ -139,10 +161,40 @@ def topic_readiness(counts: dict[str, int], partitions: Mapping[int, StoredParti
         )
         return Readiness(reason="WaitingForBrokers", message=message)
     if online < total:
-        message = f"{online} of {total} partitions have a leader"
-        return Readiness(reason="PartitionsOffline", message=message)
+        return _offline(topic, f"{online} of {total} partitions have a leader", partitions)
     message = f"all {total} partitions have a leader"
     return Readiness(ready=True, reason="AllPartitionsOnline", message=message)
+
+
+def _offline(
+    topic: DesiredTopic, message: str, partitions: Mapping[int, StoredPartition]
+) -> Readiness:
+    """Judge a topic some of whose partitions have no leader; name the command that helps."""
+    states = {number: each.state for number, each in sorted(partitions.items())}
+    reasons = {number: state.reason for number, state in states.items() if state is not None}
+    unclean = [n for n, reason in reasons.items() if reason == UNCLEAN_LAST_REPLICA]
+    lost = [n for n, reason in reasons.items() if reason == STATE_LOST]
+    if unclean and not topic.unclean_leader_election:
+        message += (
+            "; each broker in sync with the others may have lost records, in a reboot for example. "
+            "This lets the most complete replica lead, and what it lacks is lost: "
+            f"{unclean_command(topic.ref.name)}"
+        )
+        return Readiness(reason=UNCLEAN_LAST_REPLICA, message=message, refused=True)
+    if lost:
+        message += (
+            f"; the state of {len(lost)} was lost, and the logs of all their brokers are waited "
+            f"for. Without brokers that are gone for good: strandline recover "
+            f"{topic.ref.name}-{lost[0]} --without IDS"
+        )
+        return Readiness(reason=STATE_LOST, message=message)
+    return Readiness(reason="PartitionsOffline", message=message)
+
+
+def unclean_command(topic: str) -> str:
+    """Return the command that allows unclean elections of a topic."""
+    patch = '{"spec":{"uncleanLeaderElection":true}}'
+    return f"kubectl patch replicatedtopic {topic} --type=merge -p '{patch}'"
 
 
 def _condition(

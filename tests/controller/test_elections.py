@@ -16,14 +16,14 @@ from strandline.controller.broker_entry import (
 from strandline.controller.election_input import ElectionDecision, ElectionInput
 from strandline.controller.elections import (
     NO_LIVE_ISR_MEMBER,
-    STATE_LOST,
-    UNCLEAN_LAST_REPLICA,
     decide,
 )
 from strandline.controller.events import HostedReplica
 from strandline.controller.isr_entries import entries_above_registration
 from strandline.model import (
     NO_LEADER,
+    STATE_LOST,
+    UNCLEAN_LAST_REPLICA,
     BrokerId,
     ControllerEpoch,
     ElectionKind,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from strandline.controller.broker_entry import Dead, Unregistered
-from strandline.controller.elections import STATE_LOST
 from strandline.controller.eligible_leaders import eligible_leaders
-from strandline.model import ElectionKind, IsrEntry, PartitionState
+from strandline.model import STATE_LOST, ElectionKind, IsrEntry, PartitionState
 from tests.support.world.values import entry, state, topic
 
 from .test_elections import ALL, ELIGIBLE, View, decided, view

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from strandline.backoff import Backoff
-from strandline.controller.elections import STATE_LOST
 from strandline.controller.events import IsrChangeRequested
 from strandline.controller.partition_entry import (
     InDoubt,
@@ -23,6 +22,7 @@ from strandline.controller.rebuild import KnownEpochs
 from strandline.controller.write_notices import StatusWrite
 from strandline.errors import InvariantViolation
 from strandline.model import (
+    STATE_LOST,
     BrokerEpoch,
     BrokerId,
     ElectionKind,

@@ -14,7 +14,6 @@ from strandline.controller.effects import (
     SendUpdateMetadata,
     WritePartitionStatus,
 )
-from strandline.controller.elections import STATE_LOST
 from strandline.controller.events import (
     BrokerResponseReceived,
     HostedReplica,
@@ -33,7 +32,14 @@ from strandline.controller.notices import (
 )
 from strandline.controller.store_events import PartitionDeleted, PartitionObserved
 from strandline.errors import ErrorCode
-from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch, ElectionKind, Recovery
+from strandline.model import (
+    STATE_LOST,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ElectionKind,
+    Recovery,
+)
 from tests.support.world.network import Mode
 from tests.support.world.setups import three_brokers, with_active_controller
 from tests.support.world.values import entry, replica, state, topic, tp

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from strandline.controller.broker_entry import Awaited, BrokerEntry, Dead, InSession
-from strandline.controller.elections import STATE_LOST
 from strandline.controller.events import HostedReplica
 from strandline.controller.rebuild import (
     choose_rebuilt_isr,
@@ -18,6 +17,7 @@ from strandline.controller.rebuild import (
 )
 from strandline.model import (
     NO_LEADER,
+    STATE_LOST,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,

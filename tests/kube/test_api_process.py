@@ -294,6 +294,22 @@ def watched_more_than(seen: list[RequestDone], times: int) -> bool:
     return len([item for item in seen if item.verb == "watch"]) > times
 
 
+def test_a_watch_of_a_version_that_the_store_has_not_reached_has_expired(
+    connect: Connect, namespace: str
+) -> None:
+    """The API server takes such a watch, after a restored backup for example, and stays silent."""
+
+    async def scenario() -> None:
+        async with connect() as api:
+            reached = (await api.list(CONFIG_MAPS, namespace)).resource_version
+            later = str(int(reached) + 1_000_000)
+            events = follow(api, CONFIG_MAPS, namespace, resource_version=later, settings=SETTINGS)
+            with pytest.raises(WatchExpired, match="the store went back to"):
+                await anext(events)
+
+    run(scenario())
+
+
 def test_a_watch_from_before_the_server_started_has_expired(
     control_plane: ControlPlane, connect: Connect, namespace: str
 ) -> None:

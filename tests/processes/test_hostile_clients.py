@@ -2,6 +2,7 @@
 
 The promise speaks of 5 GiB to catch up on; here it is 40 times a partition of PARTITION_BYTES, so
 that the test ends soon. What bounds the memory does not know how much there is to read.
+`tests/long/test_many_clients.py` has the full size.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ MIB = 1 << 20
 IDLE, SLOW, CATCHING_UP = 1_700, 200, 40
 PARTITION_BYTES = 24 * MIB
 VALUE_BYTES = 100_000
+FLUSHED_EVERY = 1_000
+"""Records, 100 MB, that a producer keeps at most."""
 RECORDS = PARTITION_BYTES // VALUE_BYTES
 RSS_MAX_MIB = 420
 """150 for the broker itself, 128 for large responses, 64 for the connections' buffers, and 78 for
@@ -44,12 +47,13 @@ def peak_rss_mib(broker: BrokerProgram) -> int:
     return int(found[1]) // 1024
 
 
-def fill(bootstrap: str, topic: str) -> None:
+def fill(bootstrap: str, topic: str, records: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "batch.size": 900_000, "linger.ms": 20})
-    for _ in range(RECORDS):
+    for left in reversed(range(records)):
         producer.produce(topic, b"v" * VALUE_BYTES, partition=0)
         producer.poll(0)
-    assert producer.flush(60) == 0
+        if left % FLUSHED_EVERY == 0:
+            assert producer.flush(60) == 0
 
 
 def stall(port: int) -> socket.socket:
@@ -62,9 +66,9 @@ def stall(port: int) -> socket.socket:
     return client
 
 
-def catch_up(port: int, end: int) -> int:
-    """Read the topic from its start to an offset; return the bytes."""
-    offset, size = 0, 0
+def catch_up(port: int, offset: int, end: int) -> int:
+    """Read the topic from one offset to another; return the bytes."""
+    size = 0
     with WireClient(port) as client:
         client.socket.settimeout(LIMIT_MS / 1000)
         while offset < end:
@@ -88,11 +92,11 @@ def test_memory_stays_under_its_bound_beside_idle_slow_and_late_clients(
     group.wait_partition("tail", "a leader", lambda status: status["leader"] == 0)
     broker = group.brokers[0]
     port = int(broker.wait_for("registered")["listeners"]["INTERNAL"])
-    fill(group.bootstrap(), "bulk")
+    fill(group.bootstrap(), "bulk", RECORDS)
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(IDLE)]
     slow = [stall(port) for _ in range(SLOW)]
     with ThreadPoolExecutor(CATCHING_UP) as pool:
-        reading = [pool.submit(catch_up, port, RECORDS) for _ in range(CATCHING_UP)]
+        reading = [pool.submit(catch_up, port, 0, RECORDS) for _ in range(CATCHING_UP)]
         sent = SentRecords(producer_of(group.bootstrap()), "tail")
         sent.send(200)
         sent.settle()

@@ -9,6 +9,7 @@ import pytest
 from strandline.errors import ConfigError
 from strandline_cli.kubectl import Kubernetes
 from strandline_cli.recover import recover
+from tests.support import strandline_objects as objects
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.commands import programs
@@ -103,6 +104,34 @@ def test_a_partition_object_lost_by_hand_deletes_nothing_and_is_not_taken_for_ne
     sent.send(10)
     sent.settle()
     assert read_all(group.bootstrap(), topic, 50) == sent.offsets
+
+
+def test_a_second_object_of_a_partition_has_no_effect_whatever_its_status(
+    group: BrokerGroup,
+) -> None:
+    topic_id = group.create_topic("twice")
+    group.wait_full_isr("twice")
+    sent = written(group, "twice", 30)
+    status = group.partition("twice")
+    follower = next(broker for broker in status["replicas"] if broker != status["leader"])
+    copy = objects.partition(group.namespace, topic_id=topic_id, topic_name="copy", number=0)
+    group.control_plane.apply([copy])
+    status.update(leader=follower, leaderEpoch=99, partitionEpoch=99, isr=[follower])
+    status["isrBrokerEpochs"] = status["isrBrokerEpochs"][:1]
+    objects.patch_status(group.control_plane, group.namespace, "partitions/copy-0", status)
+    controller = group.brokers[group.controller()]
+    eventually(
+        lambda: controller.last_line("partition object without effect"), FAULT_LIMIT_MS, "a line"
+    )
+    group.brokers[group.wait_leader("twice")].kill()
+    group.wait_partition("twice", "an ISR without it", lambda status: len(status["isr"]) == 2)
+    sent.send(10)
+    sent.settle()
+    assert read_all(group.bootstrap(), "twice", 40) == sent.offsets
+    group.control_plane.kubectl("delete", "partition", "copy-0", "-n", group.namespace)
+    group.start()
+    group.wait_full_isr("twice")
+    assert group.partition("twice")["leaderEpoch"] < 10
 
 
 def test_a_lost_partition_goes_on_without_a_broker_that_a_person_gives_up(

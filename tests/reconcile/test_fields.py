@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from strandline.kube.cluster_records import cluster_record_from_object, cluster_record_status
 from strandline.kube.objects import (
     broker_from_object,
     broker_status,
@@ -120,6 +121,8 @@ def test_every_field_of_a_status_is_written() -> None:
     assert partition_status(partition, changed_at=NOW) == COMPLETE["Partition"]["status"]
     record = controller_record_from_object(stored("BrokerCluster", status=True))
     by_brokers = {f"controller.{path}" for path in leaves(controller_status(record))}
+    lists = cluster_record_from_object(stored("BrokerCluster", status=True))
+    by_brokers |= set(leaves(cluster_record_status(lists, now=NOW)))
     by_operator = written_by_the_operator(of_cluster(stored("BrokerCluster")))
     assert by_brokers | by_operator == set(leaves(COMPLETE["BrokerCluster"]["status"]))
     actions, _ = of_topic(stored("ReplicatedTopic"))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import ObjectMalformed
+from strandline.kube.objects import CLUSTER_LABEL
 from strandline.model import BrokerEpoch, BrokerId
 from strandline_operator import kinds
-from strandline_operator.observe import Cache, read_object
+from strandline_operator.observe import Cache, read_object, read_partition
 from strandline_operator.observed import Ownership
 
 from .samples import World, cluster, made, partition, topic
@@ -51,13 +52,29 @@ def test_a_topic_is_seen_with_its_own_partitions_and_those_that_are_left_over() 
         partition("orders-0", "uid-orders", 0),
         partition("orders-1", "uid-old", 1),
         partition("orders-9", "uid-orders", 9),
+        partition("copy-0", "uid-orders", 0),
     )
     found = world.cache.topic("orders")
     assert found is not None
     _, observed = found
     assert sorted(observed.partitions) == [0]
     assert observed.leftovers == ("orders-1",)
+    assert observed.copies == ("copy-0",)
+    for name, of in (("orders-0", "orders"), ("copy-0", "orders"), ("orders-1", None)):
+        topic_id = "uid-old" if of is None else "uid-orders"
+        stored = read_partition(partition(name, topic_id, 0)).stored
+        assert world.cache.topic_of(stored) == of
     assert (observed.partitions_initialised, observed.cluster) == (None, None)
+
+
+def test_a_cluster_counts_no_second_object_of_a_partition() -> None:
+    labels = {CLUSTER_LABEL: "default"}
+    found = [partition("orders-0", "uid-orders", 0), partition("copy-0", "uid-orders", 0)]
+    found.append(partition("old-0", "uid-old", 0))
+    labelled = [{**each, "metadata": {**each["metadata"], "labels": labels}} for each in found]
+    snapshot = World(cluster(), topic(), *labelled).cache.cluster("default")
+    assert snapshot is not None
+    assert [each.name for each in snapshot[1].partitions] == ["orders-0", "old-0"]
 
 
 def test_a_missing_object_is_not_seen() -> None:

@@ -289,6 +289,27 @@ def test_the_older_of_two_topics_with_one_name_wins(operator: OperatorProcess) -
     operator.wait_for("no conflict", lambda: reason(operator, "other") == "PartitionsOffline")
 
 
+def test_a_second_object_of_a_partition_is_reported(operator: OperatorProcess) -> None:
+    apply_orders(operator)
+    copied = operator.get("partitions.strandline.dev", "orders-0") or {}
+    manifest = {key: copied[key] for key in ("apiVersion", "kind", "spec")}
+    manifest["metadata"] = {"name": "copy-0"}
+    operator.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+    def told() -> bool:
+        events = [each for each in operator.list("events") if each["reason"] == "PartitionsCopied"]
+        return len(events) == 1 and "copy-0" in events[0]["message"]
+
+    operator.wait_for("an Event", told)
+    conditions = (operator.get("rtopic", "orders") or {})["status"]["conditions"]
+    assert [each["type"] for each in conditions] == ["Ready", "PartitionsCopied"]
+    operator.kubectl("delete", "partitions.strandline.dev", "copy-0")
+    operator.wait_for(
+        "no condition",
+        lambda: len((operator.get("rtopic", "orders") or {})["status"]["conditions"]) == 1,
+    )
+
+
 def test_impossible_topics_are_refused_with_a_reason_and_an_event(
     operator: OperatorProcess,
 ) -> None:

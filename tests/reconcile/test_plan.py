@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from strandline_operator import kinds
@@ -11,6 +13,7 @@ from strandline_operator.actions import (
     ApplyStatus,
     CreateCluster,
     InitialisePartitions,
+    PostEvent,
     RecreatePartition,
 )
 from strandline_operator.operator_config import OperatorConfig
@@ -247,6 +250,42 @@ def test_new_partitions_are_created_by_the_pass_that_raises_the_number() -> None
     assert topic_plan(world) == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "spec", "shown", "command"),
+    [
+        (
+            "UncleanLastReplica",
+            {},
+            "UncleanLastReplica",
+            (
+                "kubectl patch replicatedtopic orders --type=merge -p "
+                '\'{"spec":{"uncleanLeaderElection":true}}\''
+            ),
+        ),
+        ("UncleanLastReplica", {"uncleanLeaderElection": True}, "PartitionsOffline", ""),
+        ("StateLost", {}, "StateLost", "strandline recover orders-1 --without IDS"),
+        ("NoLiveIsrMember", {}, "PartitionsOffline", ""),
+    ],
+)
+def test_a_topic_without_leaders_names_the_command_that_helps(
+    reason: str, spec: dict[str, Any], shown: str, command: str
+) -> None:
+    world = World(cluster(), topic(**spec))
+    world.perform(topic_plan(world))
+    led = {**COMPLETE["Partition"]["status"], "reason": ""}
+    for number in range(3):
+        state = {**led, "leader": -1, "reason": reason} if number == 1 else led
+        found = world.get(kinds.PARTITION, f"orders-{number}")
+        world.put({**found, "status": state})
+    plan = topic_plan(world)
+    assert sentences(plan)[0] == f"status of ReplicatedTopic orders: {shown}"
+    action = plan[0]
+    assert isinstance(action, ApplyStatus)
+    message = action.body["status"]["conditions"][0]["message"]
+    assert message.startswith("2 of 3 partitions have a leader")
+    assert message.endswith(command)
+
+
 def test_growth_creates_only_what_is_added() -> None:
     world = World(cluster(), topic())
     world.perform(topic_plan(world))
@@ -281,6 +320,27 @@ def test_a_topic_waits_until_partitions_of_its_predecessor_are_gone() -> None:
     assert (
         condition["message"] == "Partition orders-1 of a deleted topic of this name is not gone yet"
     )
+
+
+def test_a_second_object_of_a_partition_is_told_of_once_until_it_is_gone() -> None:
+    world = World(cluster(), topic(), partition("copy-0", "uid-orders", 0))
+    plan = topic_plan(world)
+    told = [str(action) for action in plan if isinstance(action, PostEvent)]
+    assert told == [
+        (
+            "tell about ReplicatedTopic orders: Partitions ['copy-0'] have this topic's id under "
+            "names of their own; they have no effect: delete them, annotated with "
+            "strandline.dev/deletion=allowed"
+        ),
+    ]
+    world.perform(plan)
+    assert not any(isinstance(action, PostEvent) for action in topic_plan(world))
+    world.perform(topic_plan(world))
+    assert topic_plan(world) == []
+    world.remove(kinds.PARTITION, "copy-0")
+    world.perform(topic_plan(world))
+    conditions = world.get(kinds.TOPIC, "orders")["status"]["conditions"]
+    assert [condition["type"] for condition in conditions] == ["Ready"]
 
 
 def test_of_two_topics_with_one_name_the_younger_is_refused() -> None:

@@ -238,9 +238,13 @@ def write(
     partition_epoch: int = 0,
     controller_epoch: int = 0,
     partition: int = 0,
+    name: str = "",
 ) -> None:
-    """Write the status of a partition as a foreign writer does, without any comparison."""
-    found = story.world.store.partitions[f"{NAME}-{partition}"]
+    """Write the status of a partition as a foreign writer does, without any comparison.
+
+    name= is the object's, by default orders-0 for partition 0.
+    """
+    found = story.world.store.partitions[name or f"{NAME}-{partition}"]
     (configured,) = story.world.store.topics.values()
     story.world.put_partition(
         PartitionState(
@@ -254,19 +258,28 @@ def write(
         ),
         number=partition,
         assigned=found.assigned,
+        name=name,
     )
 
 
-def delete_partition(story: Story, *, partition: int) -> None:
+def delete_partition(story: Story, *, partition: int, name: str = "") -> None:
     """Delete a Partition object by hand; the topic and the logs remain."""
-    found = story.world.store.partitions.pop(f"{NAME}-{partition}")
+    found = story.world.store.partitions.pop(name or f"{NAME}-{partition}")
     story.world.show(PartitionDeleted(name=found.name, tp=found.tp))
 
 
-def make_partition(story: Story, *, partition: int, recover: bool = False) -> None:
-    """Create a Partition object without a status, as the operator does; recover: it was lost."""
-    assigned = tuple(story.world.replication.brokers)
-    story.world.put_partition(None, number=partition, recover=recover, assigned=assigned)
+def make_partition(story: Story, *, partition: int, recover: bool = False, name: str = "") -> None:
+    """Create a Partition object without a status, as the operator does; recover: it was lost.
+
+    With name= it is another object of the partition than the operator's.
+    """
+    story.world.put_partition(
+        None,
+        number=partition,
+        recover=recover,
+        assigned=tuple(story.world.replication.brokers),
+        name=name,
+    )
 
 
 def delete_topic(story: Story) -> None:

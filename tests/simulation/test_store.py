@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.controller.elections import STATE_LOST
 from strandline.model import (
     NO_LEADER,
+    STATE_LOST,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,

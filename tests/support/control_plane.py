@@ -64,6 +64,14 @@ class ControlPlane(ApiServer):
         """Continue a frozen API server."""
         self._script("thaw-api")
 
+    def backup(self) -> None:
+        """Keep a copy of etcd's data, the last one only; the API server is away meanwhile."""
+        self._script("backup")
+
+    def restore(self) -> None:
+        """Start etcd again from the copy, then the API server and the controller manager."""
+        self._script("restore")
+
     @property
     def audit_log(self) -> Path:
         """Return the audit log's path: one JSON object a line for each request, without bodies."""

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from strandline.errors import ErrorCode
-from strandline.model import BrokerId, ControllerEpoch, TopicPartition
+from strandline.model import STATE_LOST, BrokerId, ControllerEpoch, TopicPartition
 
 from . import events
 from .active_controller import ActiveController
 from .broker_entry import Awaited, BrokerEntry, InSession, WithoutSession, session_id_of
 from .brokers import HelloVerdict
 from .effects import CloseSession, ControllerEffect
-from .elections import STATE_LOST
 from .isr_changes import reply_alter_partition
 from .notices import BrokerRegistered, BrokerWithoutSession, RequestFenced, StatesRefused
 from .shutdowns import reply_controlled_shutdown

@@ -2,7 +2,7 @@
 
 Each write is a compare-and-swap on the BrokerCluster as last read, one call at a time; a conflict
 and an unknown outcome have one cure: a quorum read, then a new decision. What waits is counted per
-topic, so no queue grows. `topics` decides what is recorded, `strays` what is stray (ADR 0036).
+topic, so no queue grows. `topics` decides what is recorded, `strays` what is stray (ADR 0037).
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ class SendStopReplica(_Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendRestoreReplica(_Command):
-    """Take these logs back from the trash (ADR 0036); then `BrokerResponseReceived`."""
+    """Take these logs back from the trash (ADR 0037); then `BrokerResponseReceived`."""
 
     request_id: int
     partitions: tuple[TopicPartition, ...]

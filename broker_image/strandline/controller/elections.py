@@ -18,6 +18,8 @@ from dataclasses import replace
 from strandline.model import (
     NO_EPOCH,
     NO_LEADER,
+    STATE_LOST,
+    UNCLEAN_LAST_REPLICA,
     BrokerId,
     ControllerEpoch,
     ElectionKind,
@@ -39,10 +41,6 @@ from .lost_partitions import have_all_reported, recovery_of
 from .rebuild import fence, rebuild
 from .unclean_elections import choose_unclean_leader
 
-STATE_LOST = "StateLost"
-"""The object was lost while brokers hold its data (ADR 0004)."""
-UNCLEAN_LAST_REPLICA = "UncleanLastReplica"
-"""Every member of the last ISR and every eligible leader has lost data since."""
 NO_LIVE_ISR_MEMBER = "NoLiveIsrMember"
 """A member of the last ISR or an eligible leader may come back with all data."""
 

@@ -109,6 +109,18 @@ class PartitionBegunAnew:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSetAside:
+    """A Partition object has no effect: another object of its partition counts.
+
+    name is that of the object without effect.
+    """
+
+    tp: TopicPartition
+    topic_name: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffline:
     """No replica may lead; reason is the word in `Partition.status`."""
 
@@ -221,6 +233,7 @@ ControllerNotice = (
     | BrokerDead
     | LeaderElected
     | PartitionBegunAnew
+    | PartitionSetAside
     | PartitionOffline
     | IsrAccepted
     | IsrRefused

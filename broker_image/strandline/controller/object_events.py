@@ -3,21 +3,22 @@
 Watch events are hints: the handler adopts an object that is not older than the known one, and the
 compare-and-swap of a write checks every decision that follows.
 
-Invariant: the handler propagates every newer state of a partition, also another process's.
+Invariant: the handler propagates every newer state of a partition, also another process's. Of two
+objects of one partition only the one that counts reaches the reconciler and the propagator.
 """
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from strandline.model import ElectionKind, StoredPartition, StoredTopic, TopicId
+from strandline.model import ElectionKind, StoredPartition, StoredTopic, TopicId, TopicPartition
 
 from . import store_events
 from .active_controller import ActiveController
 from .broker_entry import Awaited, Dead
 from .effects import ControllerEffect
 from .isr_entries import entries_above_registration
-from .notices import TopicDeletionConfirmed
+from .notices import PartitionSetAside, TopicDeletionConfirmed
 from .partition_entry import Finished
 from .write_notices import notices_of
 
@@ -36,9 +37,9 @@ class ObjectEventHandler:
             case store_events.PartitionResponseReceived():
                 return self._on_partition_response(event, now_ms)
             case store_events.PartitionDeleted():
-                return self._on_partition_deleted(event)
+                return self._on_partition_deleted(event, now_ms)
             case store_events.TopicObserved():
-                self._on_topic(event.topic, now_ms)
+                return self._on_topic(event.topic, now_ms)
             case store_events.TopicDeleted():
                 self._active.topics.suspect([event.topic_id])
             case store_events.TopicsRead():
@@ -58,20 +59,24 @@ class ObjectEventHandler:
         """Adopt quorum lists, at first or after a lost watch; probe each broker without session."""
         active = self._active
         effects: list[ControllerEffect] = []
+        found = {each.name for each in event.partitions}
+        active.table.forget_aside(active.table.names_aside() - found)
         for topic in event.topics:
-            self._on_topic(topic, now_ms)
+            effects.extend(self._on_topic(topic, now_ms))
         active.topics.suspect(set(active.topics.known) - {each.topic_id for each in event.topics})
         for broker in event.brokers:
             effects.extend(active.register_broker(broker, now_ms))
             entry = active.brokers.entries[broker.broker_id]
             if isinstance(entry, Awaited) and entry.suspicion is None:
                 active.brokers.await_again(entry, now_ms)
-        for name in sorted(set(active.table.entries) - {found.name for found in event.partitions}):
-            effects.extend(self._forget_partition(name))
-        for partition in sorted(event.partitions, key=lambda found: found.tp):
+        for name in sorted(set(active.table.entries) - found):
+            effects.extend(self._forget_partition(name, now_ms))
+        for partition in sorted(event.partitions, key=_precedence):
             effects.extend(self._on_partition(partition, now_ms))
             known = active.table.entry_of(partition.tp)
-            if known is not None and known.stored.resource_version != partition.resource_version:
+            if known is None or known.stored.name != partition.name:
+                continue
+            if known.stored.resource_version != partition.resource_version:
                 # The list is older than what was known, or the store went back: a read tells.
                 active.reconciler.doubt_status(known, now_ms)
         return effects
@@ -79,8 +84,11 @@ class ObjectEventHandler:
     def _on_partition(self, partition: StoredPartition, now_ms: int) -> list[ControllerEffect]:
         """Take note of a Partition; it may show our own write before the response to it."""
         active = self._active
-        if active.topics.is_confirmed(partition.tp.topic_id):
+        topic_id = partition.tp.topic_id
+        if active.topics.is_confirmed(topic_id):
             return []
+        if not active.table.counts(partition, active.topics.known.get(topic_id)):
+            return self._set_aside(partition)
         if not active.table.adopt(partition, now_ms):
             if partition.state is None:
                 # The event is late, or the status is lost: a quorum read tells.
@@ -97,7 +105,7 @@ class ObjectEventHandler:
         if finished is None:
             return effects
         if finished.partition is None:
-            return effects + self._forget_partition(finished.entry.stored.name)
+            return effects + self._forget_partition(finished.entry.stored.name, now_ms)
         return effects + self._on_finished(finished, finished.partition, now_ms)
 
     def _on_finished(
@@ -110,7 +118,9 @@ class ObjectEventHandler:
             former = None if leader is None else active.brokers.entries.get(leader)
             detect_ms = former.detect_ms if isinstance(former, Dead) else 0
             effects.extend(notices_of(written, partition, now_ms=now_ms, detect_ms=detect_ms))
-        if known.tp == partition.tp and known.state is not None and partition.state is None:
+        if known.tp != partition.tp:
+            return effects + self._on_partition(partition, now_ms)
+        if known.state is not None and partition.state is None:
             finished.entry.adopt_without_status(partition, now_ms)
         elif active.table.adopt(partition, now_ms):
             kind = None if written is None else written.kind
@@ -131,59 +141,98 @@ class ObjectEventHandler:
         above = entries_above_registration(state, active.brokers.entries)
         return list(active.read_brokers(each.broker_id for each in above))
 
-    def _on_partition_deleted(self, event: store_events.PartitionDeleted) -> list[ControllerEffect]:
+    def _on_partition_deleted(
+        self, event: store_events.PartitionDeleted, now_ms: int
+    ) -> list[ControllerEffect]:
         """Forget a Partition object. Its data stays unless its topic is deleted, too."""
         entry = self._active.table.entries.get(event.name)
         if entry is None or entry.stored.tp != event.tp:
+            self._active.table.forget_aside([event.name])
             return []
-        return self._forget_partition(event.name)
+        return self._forget_partition(event.name, now_ms)
 
-    def _forget_partition(self, name: str) -> list[ControllerEffect]:
+    def _forget_partition(self, name: str, now_ms: int) -> list[ControllerEffect]:
         active = self._active
-        active.topics.suspect_unknown([active.table.entries[name].stored.tp.topic_id])
-        return active.reconciler.forget(name)
+        topic_id = active.table.entries[name].stored.tp.topic_id
+        active.topics.suspect_unknown([topic_id])
+        effects = active.reconciler.forget(name)
+        self._take_back(topic_id, now_ms)
+        return effects
 
-    def _on_topic(self, topic: StoredTopic, now_ms: int) -> None:
+    def _set_aside(self, partition: StoredPartition) -> list[ControllerEffect]:
+        """Keep a Partition object out of every decision, and tell of it once."""
+        effects = self._active.reconciler.forget(partition.name)
+        if self._active.table.set_aside(partition):
+            effects.append(
+                PartitionSetAside(
+                    tp=partition.tp, topic_name=partition.topic_name, name=partition.name
+                )
+            )
+        return effects
+
+    def _take_back(self, topic_id: TopicId, now_ms: int) -> None:
+        """Adopt the objects of a topic that were set aside and count now."""
+        active = self._active
+        topic = active.topics.known.get(topic_id)
+        for partition in active.table.aside_of(topic_id):
+            if active.table.counts(partition, topic):
+                active.table.adopt(partition, now_ms)
+                # Brokers may have accepted states of the other object: no ISR is trusted.
+                active.table.entries[partition.name].mark_state_lost()
+                active.reconciler.queue_first(partition.name, now_ms)
+
+    def _on_topic(self, topic: StoredTopic, now_ms: int) -> list[ControllerEffect]:
         """Take a topic that a watch or a list of usable topics showed.
 
         If its deletion is confirmed, the event is late, or the topic was adopted: a list tells.
         """
         self._active.topics.suspect_observed(topic.topic_id)
-        if not self._active.topics.is_confirmed(topic.topic_id):
-            self._follow_topic(topic, now_ms)
+        return self._follow_topic(topic, now_ms)
 
-    def _follow_topic(self, topic: StoredTopic, now_ms: int) -> None:
+    def _follow_topic(self, topic: StoredTopic, now_ms: int) -> list[ControllerEffect]:
         """Follow a topic's configuration: write a changed min ISR, send other settings."""
         active = self._active
+        if active.topics.is_confirmed(topic.topic_id):
+            return []
         known = active.topics.keep(topic)
         if known is not None and known.settings != topic.settings:
             active.propagator.settings_changed(topic)
+        effects: list[ControllerEffect] = []
         for name in active.table.of_topic(topic.topic_id):
-            active.reconciler.queue(name, now_ms)
+            stored = active.table.entries[name].stored
+            if active.table.counts(stored, topic):
+                active.reconciler.queue(name, now_ms)
+            else:
+                effects.extend(self._set_aside(stored))
+        self._take_back(topic.topic_id, now_ms)
+        return effects
 
     def _on_topics_read(
         self, event: store_events.TopicsRead, now_ms: int
     ) -> list[ControllerEffect]:
-        """Delete the logs of the recorded topics that a quorum list lacks (ADR 0036).
+        """Delete the logs of the recorded topics that a quorum list lacks (ADR 0037).
 
         The Partitions of a topic that returned may have been passed over: load them again.
         """
         active = self._active
+        effects: list[ControllerEffect] = []
         verdicts = active.topics.on_topics_read(event, now_ms)
         active.cluster_status.take(verdicts)
         active.cluster_status.strays_may_have_changed(now_ms)
         if verdicts.returned:
             active.reload.ask(now_ms)
         for topic in event.topics:
-            if not active.topics.is_confirmed(topic.topic_id):
-                self._follow_topic(topic, now_ms)
-        return [effect for topic_id in verdicts.deleted for effect in self._delete_topic(topic_id)]
+            effects.extend(self._follow_topic(topic, now_ms))
+        for topic_id in verdicts.deleted:
+            effects.extend(self._delete_topic(topic_id))
+        return effects
 
     def _delete_topic(self, topic_id: TopicId) -> list[ControllerEffect]:
         active = self._active
         effects: list[ControllerEffect] = []
         for name in active.table.of_topic(topic_id):
             effects.extend(active.reconciler.forget(name))
+        active.table.forget_aside(each.name for each in active.table.aside_of(topic_id))
         sent = active.propagator.replicas_of_topic(topic_id)
         everything = set(sent)
         for session in active.brokers.sessions():
@@ -197,3 +246,8 @@ class ObjectEventHandler:
         if everything:
             effects.append(TopicDeletionConfirmed(partitions=tuple(sorted(everything))))
         return effects
+
+
+def _precedence(partition: StoredPartition) -> tuple[TopicPartition, bool, str]:
+    """Order listed objects: of two of an unknown topic's partition the first one counts."""
+    return partition.tp, partition.state is None, partition.name

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from strandline.backoff import Backoff
 from strandline.errors import InvariantViolation
-from strandline.model import BrokerId, ElectionKind, PartitionState, StoredPartition
+from strandline.model import STATE_LOST, BrokerId, ElectionKind, PartitionState, StoredPartition
 
-from .elections import STATE_LOST
 from .events import IsrChangeRequested
 from .rebuild import KnownEpochs, is_behind
 from .write_notices import StatusWrite

@@ -11,14 +11,15 @@ The states of one partition's call are drawn in `partition_entry`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from strandline.errors import ErrorCode
-from strandline.model import BrokerId, ElectionKind, PartitionState, TopicPartition
+from strandline.model import STATE_LOST, BrokerId, ElectionKind, PartitionState, TopicPartition
 
 from .context import ControllerContext
 from .effects import ControllerEffect, ReadStoredPartition, WritePartitionStatus
 from .election_input import ElectionInput
-from .elections import STATE_LOST, decide, is_to_be_rebuilt
+from .elections import decide, is_to_be_rebuilt
 from .events import IsrChangeRequested
 from .isr_changes import Commit, ReadFirst, RespondNow, judge, reply_alter_partition
 from .notices import StoreConflicted
@@ -171,7 +172,11 @@ class PartitionReconciler:
             state_lost=entry.state_lost,
             first_seen_ms=entry.first_seen_ms,
         )
-        decision = decide(entry.stored, inputs)
+        stored = entry.stored
+        if stored.state is None and self._table.has_state_aside(stored.tp):
+            # Brokers may have data of the object that does not count.
+            stored = replace(stored, recover=True)
+        decision = decide(stored, inputs)
         if decision is not None:
             return self._write(entry, decision.state, kind=decision.kind)
         if entry.stored.state is None and not inputs.waited:

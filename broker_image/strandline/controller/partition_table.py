@@ -1,5 +1,8 @@
 """The partitions as they were last read, by object name.
 
+One object of a partition counts: the one named `<topic object>-<number>`. While its topic is
+unknown it is the first that was seen. Every other one is set aside (ADR 0036).
+
 Quorum lists, quorum reads and watches fill the table; `partition_reconciler` works on it. Only an
 object with the same or a higher partition epoch replaces another: resourceVersions are opaque and
 have no order. The compare-and-swap of the next write finds a mistake in the table.
@@ -7,7 +10,16 @@ have no order. The compare-and-swap of the next write finds a mistake in the tab
 
 from __future__ import annotations
 
-from strandline.model import NO_LEADER, BrokerId, StoredPartition, TopicId, TopicPartition
+from collections.abc import Iterable
+
+from strandline.model import (
+    NO_LEADER,
+    BrokerId,
+    StoredPartition,
+    StoredTopic,
+    TopicId,
+    TopicPartition,
+)
 
 from .partition_entry import PartitionEntry
 
@@ -18,6 +30,7 @@ class PartitionTable:
     def __init__(self) -> None:
         self.entries: dict[str, PartitionEntry] = {}
         self._names: dict[TopicPartition, str] = {}
+        self._aside: dict[str, StoredPartition] = {}
 
     def entry_of(self, tp: TopicPartition) -> PartitionEntry | None:
         """Return the entry of a partition, None if unknown."""
@@ -46,11 +59,42 @@ class PartitionTable:
                 found.append(name)
         return found
 
+    def counts(self, partition: StoredPartition, topic: StoredTopic | None) -> bool:
+        """Tell whether this object is the one that counts of its partition."""
+        if topic is not None:
+            return partition.name == f"{topic.name}-{partition.tp.partition}"
+        known = self.entry_of(partition.tp)
+        return known is None or known.stored.name == partition.name
+
+    def set_aside(self, partition: StoredPartition) -> bool:
+        """Keep an object that does not count; it has no entry. False: it was set aside before."""
+        known = self._aside.get(partition.name)
+        self._aside[partition.name] = partition
+        return known is None or known.tp != partition.tp
+
+    def aside_of(self, topic_id: TopicId) -> list[StoredPartition]:
+        """Return the objects that are set aside of a topic."""
+        return [found for _, found in sorted(self._aside.items()) if found.tp.topic_id == topic_id]
+
+    def forget_aside(self, names: Iterable[str]) -> None:
+        """Forget objects that are set aside, if these are."""
+        for name in names:
+            self._aside.pop(name, None)
+
+    def names_aside(self) -> set[str]:
+        """Return the names of the objects that are set aside."""
+        return set(self._aside)
+
+    def has_state_aside(self, tp: TopicPartition) -> bool:
+        """Tell whether an object of this partition that does not count has a state."""
+        return any(found.tp == tp and found.state for found in self._aside.values())
+
     def _sorted(self) -> list[tuple[str, PartitionEntry]]:
         return sorted(self.entries.items(), key=lambda item: item[1].stored.tp)
 
     def adopt(self, partition: StoredPartition, now_ms: int) -> bool:
         """Adopt an object that a read or a watch showed. False: it is older, and is ignored."""
+        self._aside.pop(partition.name, None)
         entry = self.entries.get(partition.name)
         if entry is not None and entry.stored.tp == partition.tp:
             return entry.adopt(partition)

@@ -3,7 +3,7 @@
 `partition_reconciler` asks about a partition with the reason StateLost. A broker with a log of it in
 the trash gets RestoreReplica once for each report that names the log so: a failed restore is
 repeated after the next report. Until it has the log on disk, `propagation` sends it no state of the
-partition, for the broker would make an empty replica (ADR 0036).
+partition, for the broker would make an empty replica (ADR 0037).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The stray topics of the cluster: logs that no ReplicatedTopic stands behind (ADR 0036).
+"""The stray topics of the cluster: logs that no ReplicatedTopic stands behind (ADR 0037).
 
 Pure functions over what brokers reported; `cluster_status` writes what they find.
 A topic is listed until each partition that has a log has a Partition, so that its placement can

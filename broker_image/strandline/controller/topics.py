@@ -3,7 +3,7 @@
 Data goes only if this store is known to have had the topic. Which topics it had, the BrokerCluster
 says: the controller writes a topic into `status.deletedTopics` that it had committed, and that a
 quorum list shows no more. A further quorum list must lack the topic, too. The logs of any other
-topic id are strays, and stay (ADR 0036).
+topic id are strays, and stay (ADR 0037).
 
 A topic counts as committed if it was listed when this controller was recorded, or before the
 recorded topic revision rose: a store that went back to before the topic shows an older record.

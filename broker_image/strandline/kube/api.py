@@ -210,8 +210,13 @@ class ApiClient:
         ends the watch after timeout_seconds, by default those of the settings: silence for
         longer means that the connection is broken.
 
-        Raises:  WatchExpired if the resourceVersion is too old, so that the caller must list;
-                 StoreUnavailable if the connection broke or stayed silent
+        A store that was restored from a backup may not have reached the resourceVersion yet. The
+        API server takes such a watch and shows no change before that, so each watch begins with
+        a read of what the store has reached.
+
+        Raises:  WatchExpired if the resourceVersion is too old, or higher than the store's, so
+                 that the caller must list; StoreUnavailable if the connection broke or stayed
+                 silent
         """
         lasts_seconds = timeout_seconds or self._settings.watch_timeout_seconds
         query = {
@@ -239,8 +244,17 @@ class ApiClient:
             if response.status != 200:
                 raise _error(what, response.status, await _body_text(response, what))
             on_open()
+            # After the opening: a store that is restored later breaks this connection.
+            await self._check_reached(resource, namespace, resource_version)
             async for event in _events(response, what):
                 yield event
+
+    async def _check_reached(self, resource: Resource, namespace: str, version: str) -> None:
+        path = resource.path(namespace)
+        page = await self._call("list", "GET", resource, path, query={"limit": "1"})
+        reached = str(page["metadata"]["resourceVersion"])
+        if is_before(reached, version):
+            raise WatchExpired(f"watch {resource.plural}: the store went back to {reached}")
 
     async def _list_once(
         self, resource: Resource, path: str, selector: Mapping[str, str]
@@ -330,6 +344,16 @@ def _decoded(text: bytes, what: str) -> Object:
     if not isinstance(value, dict):
         raise ObjectMalformed(f"{what}: the answer is not an object")
     return value
+
+
+def is_before(version: str, other: str) -> bool:
+    """Tell whether a resourceVersion is lower than another one of the same kind of object.
+
+    Versions that are not decimal numbers cannot be compared.
+
+    Source: Kubernetes, comparable resource versions (KEP-5504)
+    """
+    return version.isdecimal() and other.isdecimal() and int(version) < int(other)
 
 
 def _error(what: str, status: int, body: bytes | str) -> CoordinationError:

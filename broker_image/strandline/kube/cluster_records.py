@@ -1,4 +1,4 @@
-"""What the controller writes into BrokerCluster.status beside its own record (ADR 0036).
+"""What the controller writes into BrokerCluster.status beside its own record (ADR 0037).
 
 Strict like `objects`, whose typed access it uses; a list that is absent is empty.
 """

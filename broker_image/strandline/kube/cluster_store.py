@@ -129,6 +129,15 @@ class ClusterStore:
         """Read one Broker, None if it does not exist."""
         return await self._get(BROKERS, broker_from_object, name)
 
+    async def list_broker(self, name: str) -> Listed[StoredBroker]:
+        """List one Broker, if it exists, with the version from which to watch it.
+
+        The version of the object itself may be older than what an API server can watch from.
+        """
+        found = await self.api.list(BROKERS, self.namespace, selector=_only(name))
+        items = tuple(broker_from_object(item) for item in found.items)
+        return Listed(items=items, resource_version=found.resource_version)
+
     async def find_broker(self, broker_id: BrokerId) -> StoredBroker | None:
         """Read the Broker of an id, None if it does not exist."""
         return await self.get_broker(f"{self.cluster}-{broker_id}")
@@ -150,8 +159,7 @@ class ClusterStore:
         self, name: str, resource_version: str
     ) -> AsyncGenerator[Change[StoredBroker], None]:
         """Yield changes of one Broker after a resourceVersion; see `follow`."""
-        only = {"fieldSelector": f"metadata.name={name}"}
-        return self._watch(BROKERS, broker_from_object, resource_version, only)
+        return self._watch(BROKERS, broker_from_object, resource_version, _only(name))
 
     async def list_topics(self) -> Listed[StoredTopic]:
         """List this cluster's topics with an effective configuration, malformed ones left out."""
@@ -280,6 +288,10 @@ class ClusterStore:
                     _log_malformed(event.object, error)
                 else:
                     yield change
+
+
+def _only(name: str) -> dict[str, str]:
+    return {"fieldSelector": f"metadata.name={name}"}
 
 
 def _log_malformed(item: Object, error: ObjectMalformed) -> None:

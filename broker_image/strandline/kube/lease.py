@@ -18,7 +18,7 @@ from strandline.errors import StoreConflict, StoreNotFound
 from strandline.log_fields import fields
 from strandline.model import LeaseRecord
 
-from .api import ApiClient, Object, Resource
+from .api import ApiClient, Listed, Object, Resource
 from .objects import CONTROLLER_EPOCH_ANNOTATION, lease_from_object, lease_spec
 from .watch import Change, change_of, follow
 
@@ -41,6 +41,12 @@ class LeaseStore:
         """Read a Lease with quorum, None if it does not exist."""
         found = await self.api.get(LEASES, self.namespace, name)
         return None if found is None else self._remembered(found)
+
+    async def list(self, name: str) -> Listed[LeaseRecord]:
+        """List one Lease, if it exists, with the version from which to watch it."""
+        found = await self.api.list(LEASES, self.namespace, selector=_only(name))
+        items = tuple(self._remembered(item) for item in found.items)
+        return Listed(items=items, resource_version=found.resource_version)
 
     async def put(self, record: LeaseRecord) -> LeaseRecord:
         """Replace the Lease that was read at record.resource_version.
@@ -73,7 +79,7 @@ class LeaseStore:
             self.namespace,
             resource_version=resource_version,
             settings=self.settings,
-            selector={"fieldSelector": f"metadata.name={name}"},
+            selector=_only(name),
             timeout_seconds=timeout_seconds,
             on_sign_of_life=self.on_sign_of_life,
         )
@@ -104,3 +110,7 @@ class LeaseStore:
         # The API server keeps managedFields itself: a PUT must not overwrite them.
         self._metadata = {k: v for k, v in found["metadata"].items() if k != "managedFields"}
         return record
+
+
+def _only(name: str) -> dict[str, str]:
+    return {"fieldSelector": f"metadata.name={name}"}

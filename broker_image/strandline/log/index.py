@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import pairwise
+from operator import lt
 
 ENTRY_BYTES = 8
 RELATIVE_MAX = (1 << 31) - 1
@@ -106,6 +106,6 @@ class OffsetIndex:
 
 
 def _ascend(values: array[int]) -> bool:
-    return all(a < b for a, b in pairwise(values)) and (
+    return all(map(lt, values, values[1:])) and (
         not values or (values[0] > 0 and values[-1] <= RELATIVE_MAX)
     )

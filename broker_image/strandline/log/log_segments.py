@@ -60,6 +60,7 @@ class LogSegments:
         "_folder_dirty",
         "_sealed_bytes",
         "_segments",
+        "_set_aside",
         "_summarise",
         "_unflushed",
         "changes",
@@ -78,6 +79,8 @@ class LogSegments:
         self._segments: list[Segment] = []
         self._unflushed: list[FlushPart] = []
         """Sealed segments, still open for writing, that wait for a flush."""
+        self._set_aside: list[Path] = []
+        """Renamed files of segments that a cut took whole."""
         self._sealed_bytes = 0
         self._folder_dirty = False
         self.changes = 0
@@ -302,21 +305,26 @@ class LogSegments:
         Shape:   start offset <= offset < end offset
         """
         self.changes += 1
-        self._remove(keep=_index_of(self._segments, offset) + 1)
+        self._take_out(keep=_index_of(self._segments, offset) + 1)
         self._segments[-1].activate()
         self._segments[-1].truncate_to(offset)
 
     def restart_at(self, offset: int) -> None:
-        """Remove all segments and begin with an empty one at an offset."""
+        """Take out all segments and begin with an empty one at an offset."""
         self.changes += 1
-        self._remove(keep=0)
+        self._take_out(keep=0)
         self.add(offset)
 
-    def _remove(self, *, keep: int) -> None:
-        """Delete segments from the newest on, so that a crash in between leaves no hole."""
+    def take_set_aside(self) -> list[Path]:
+        """Return the renamed files of the segments that cuts took whole, to be removed."""
+        files, self._set_aside = self._set_aside, []
+        return files
+
+    def _take_out(self, *, keep: int) -> None:
+        """Take segments out from the newest on, so that a crash in between leaves no hole."""
         removed, self._segments = self._segments[keep:], self._segments[:keep]
         for segment in reversed(removed):
-            segment.remove()
+            self._set_aside.append(segment.set_aside())
         if self._segments:
             self._segments[-1].summary_path.unlink(missing_ok=True)
         self._folder_dirty = True

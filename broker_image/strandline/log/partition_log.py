@@ -158,6 +158,7 @@ class PartitionLog(ReadableLog):
                 damaged=True,
             )
             log.restart_at(log_start.start_offset)
+            log._remove(log.take_set_aside())
         else:
             log.begin_at(log_start.start_offset)
             log._remove_below_start()
@@ -379,12 +380,22 @@ class PartitionLog(ReadableLog):
 
     def _remove_below_start(self) -> None:
         """Remove at once what a process that died left below the log start."""
+        while files := self.set_aside_below(self.log_start_offset):
+            self._remove(files)
+
+    def _remove(self, files: Sequence[Path]) -> None:
         try:
-            while files := self.set_aside_below(self.log_start_offset):
-                for file in files:
-                    file.unlink()
+            for file in files:
+                file.unlink()
         except OSError as error:
             raise self._fail("delete segments", error) from error
+
+    def take_set_aside(self) -> list[Path]:
+        """Return the files of segments that cuts took whole; the caller removes them off the loop.
+
+        The next load removes what no caller does.
+        """
+        return self._segments.take_set_aside()
 
     def truncate_to(self, offset: int) -> int:
         """Keep offsets below `offset`; a batch that contains `offset` is removed whole.

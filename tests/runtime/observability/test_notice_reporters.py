@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 
 import pytest
 
 from strandline.controller.notices import BrokerDead
 from strandline.core.notices import BecameFollower, BecameLeader, ReplicaFailed
-from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    IsrEntry,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+)
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.observability.logs import BrokerLogFormatter
 from strandline.runtime.observability.metrics import Metrics
@@ -17,7 +25,10 @@ from strandline.runtime.observability.notice_reporters import (
     ControllerNoticeReporter,
     CoreNoticeReporter,
 )
+from tests.support.counted_calls import calls_of
 
+TAKE_OVER_CALLS_MAX = 250
+"""A broker that takes hundreds of partitions over reports them all in one step."""
 TP = TopicPartition(topic_id=TopicId("t"), partition=0)
 OTHER_TP = TopicPartition(topic_id=TopicId("t"), partition=1)
 
@@ -61,6 +72,32 @@ def test_deletion_of_a_replica_that_never_led_changes_nothing() -> None:
     reporter = leading()
     reporter.forget_leadership(TopicPartition(topic_id=TopicId("u"), partition=0))
     assert len(reporter.leader_since) == 2
+
+
+def test_a_line_has_all_fields_of_its_notice_and_costs_few_calls(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    isr = tuple(IsrEntry(broker_id=BrokerId(n), broker_epoch=BrokerEpoch(7)) for n in range(3))
+    reporter = CoreNoticeReporter(Metrics(), Clock())
+
+    def take_over() -> None:
+        reporter.report(
+            BecameLeader(
+                tp=TP, topic_name="orders", leader_epoch=LeaderEpoch(4), start_offset=5, isr=isr
+            )
+        )
+
+    take_over()
+    line = json.loads(BrokerLogFormatter().format(caplog.records[-1]))
+    assert {name: line[name] for name in ("message", "partition", "topic_name", "isr")} == {
+        "message": "became leader",
+        "partition": "t-0",
+        "topic_name": "orders",
+        "isr": [{"broker_id": n, "broker_epoch": 7} for n in range(3)],
+    }
+    assert (line["leader_epoch"], line["start_offset"]) == (4, 5)
+    assert calls_of(take_over) < TAKE_OVER_CALLS_MAX
 
 
 def test_a_line_about_another_broker_still_says_who_wrote_it(

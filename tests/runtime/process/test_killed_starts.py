@@ -152,6 +152,7 @@ def start(directory: DataDirectory, cluster: Cluster, *, boot_id: str) -> None:
             boot_id=boot_id,
             mount=MOUNT,
             meta_mount=meta.mount,
+            flushed_epoch=directory.read_flushed_mark(),
             meta_clean_since_epoch=meta.clean_since_epoch,
             failed_epoch=directory.read_failed_mark(),
         ),
@@ -198,6 +199,11 @@ def as_it_was(_: Path) -> None:
 def with_marker(root: Path) -> None:
     with opened(root) as directory:
         directory.write_clean_shutdown_marker(EPOCH)
+
+
+def with_flushed_mark(root: Path) -> None:
+    with opened(root) as directory:
+        directory.write_flushed_mark(EPOCH)
 
 
 def with_failed_mark(root: Path) -> None:
@@ -278,6 +284,27 @@ def test_a_start_killed_behind_any_disk_operation_takes_nothing_from_the_next(
             # What was found is not counted a second time.
             start(directory, cluster, boot_id=boot_id)
             assert cluster.stored.clean_since_epoch == clean_since, done
+        if len(done) < operation:
+            break
+    assert operation > MEANT_OPERATIONS, done
+
+
+@pytest.mark.parametrize("prepare", [with_marker, with_flushed_mark])
+def test_a_reboot_after_a_killed_start_is_clean_if_the_reboot_before_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepare: Callable[[Path], None]
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(os, "fdatasync", lambda _: None)
+    for operation in range(1, OPERATIONS_MAX):
+        root = tmp_path / str(operation)
+        root.mkdir()
+        fill_directory(root)
+        prepare(root)
+        cluster = Cluster()
+        with opened(root) as directory:
+            done = start_and_kill(directory, cluster, operation, "boot-2", monkeypatch)
+            start(directory, cluster, boot_id="boot-3")
+            assert cluster.stored.clean_since_epoch == CLEAN_SINCE, done
         if len(done) < operation:
             break
     assert operation > MEANT_OPERATIONS, done

@@ -111,6 +111,13 @@ def registration(
             id="power lost, but every record was fsynced",
         ),
         pytest.param(
+            disk(boot="boot-2", meta=6, flushed=6),
+            registration(),
+            5,
+            (7, 2, StartEvidence.FLUSHED),
+            id="a start had fsynced all, and died before it registered",
+        ),
+        pytest.param(
             disk(boot="boot-2", flushed=4),
             registration(),
             5,
@@ -356,7 +363,8 @@ def test_a_first_start_is_not_counted_as_a_loss() -> None:
         (registration(epoch=4), RegistrationVerdict.OURS),
         (registration(epoch=6), RegistrationVerdict.ANOTHERS),
         (registration(incarnation="pod/2"), RegistrationVerdict.ANOTHERS),
-        (registration(incarnation="pod/2", epoch=4), RegistrationVerdict.ANOTHERS),
+        (registration(incarnation="pod/2", epoch=6), RegistrationVerdict.ANOTHERS),
+        (registration(incarnation="pod/2", epoch=4), RegistrationVerdict.MISSING),
         (None, RegistrationVerdict.MISSING),
     ],
 )

@@ -13,6 +13,7 @@ from strandline.controller.store_events import LeaseObserved
 from strandline.controller_session.events import Event as SessionEvent
 from strandline.controller_session.events import HolderObserved
 from strandline.errors import StoreUnavailable
+from strandline.kube.api import Listed
 from strandline.kube.lease import LeaseStore
 from strandline.kube.watch import Change
 from strandline.model import ControllerEpoch, LeaseRecord
@@ -26,7 +27,7 @@ LIMIT_MS = 5_000
 def lease(holder: str) -> LeaseRecord:
     return LeaseRecord(
         name="demo-controller",
-        resource_version="7",
+        resource_version="5",
         holder_identity=holder,
         lease_duration_seconds=3,
         acquire_time="",
@@ -39,8 +40,8 @@ def lease(holder: str) -> LeaseRecord:
 class OneChange:
     """A Lease that changes its holder once, and then cannot be read for a while."""
 
-    async def get(self, _: str) -> LeaseRecord:
-        return lease("broker-1/a")
+    async def list(self, _: str) -> Listed[LeaseRecord]:
+        return Listed(items=(lease("broker-1/a"),), resource_version="7")
 
     async def watch(
         self, _: str, resource_version: str, *, timeout_seconds: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,14 @@ from strandline.log import record_batch
 from strandline.log.checkpoint import (
     RecoveryPointCheckpoint,
 )
+from strandline.log.segment import LOG_SUFFIX, SET_ASIDE_SUFFIX
 from strandline.model import (
     BatchSpan,
     TopicPartition,
     TopicSettings,
 )
 from tests.log.support.batches import batch
-from tests.support.disk_calls import disk_calls
+from tests.support.disk_calls import DiskCall, disk_calls
 
 from .opened import (
     DEFAULTS,
@@ -36,10 +38,10 @@ from .opened import (
     with_store,
 )
 
-SMALL_CALLS = {"pwritev", "pread", "ftruncate", "open", "remove"}
+SMALL_CALLS = {"pwritev", "pread", "ftruncate", "open", "rename", "remove"}
 """What the event loop may call on the files of one log: a write to the page cache; a read of at
-most `READ_MAX_BYTES`; a cut of one segment; an open for reading or writing; the removal of a file
-of a segment that a truncation takes whole, and of the summary of the one that it cuts."""
+most `READ_MAX_BYTES`; a cut of one segment; an open for reading or writing; a renaming of a segment
+that a truncation takes whole, and the removal of the small files beside a segment."""
 READ_MAX_BYTES = 1 << 20
 
 
@@ -62,16 +64,35 @@ def test_rolls_and_truncations_on_the_event_loop_are_small_calls_of_known_number
             assert {call.name for call in calls} <= SMALL_CALLS | {"create"}
             await one.until(lambda: log.sealed_waiting == 0, "segments flushed")
             await one.until(lambda: log.recovery_point > 0, "recovery point moved")
+            for n in range(120, 130):
+                one.perform(append(one, TP, sequence=n))
+                await one.until(lambda: log.sealed_waiting == 0, "a small segment flushed")
             calls.clear()
             one.perform(TruncateTo(tp=TP, offset=60))
             await one.until(lambda: log.rebuild is None, "producers known")
             assert {call.name for call in calls} <= SMALL_CALLS
             assert all(call.amount <= READ_MAX_BYTES for call in calls if call.name == "pread")
             assert sum(call.name == "ftruncate" for call in calls) <= 1
+            assert not removed_segments(calls)
+            assert sum(call.name == "rename" for call in calls) > 1
         assert isinstance(log.check_sequence(_header(59)), BatchSpan)
         assert log.check_sequence(_header(60)) is ErrorCode.NONE
+        await one.until(lambda: not set_aside(log.folder), "segments taken whole are removed")
+        with disk_calls(tmp_path) as calls:
+            one.perform(RestartLogAt(tp=TP, offset=60))
+            assert not removed_segments(calls)
+        await one.until(lambda: not set_aside(log.folder), "all segments are removed")
 
     with_store(tmp_path, watched, config=config)
+
+
+def removed_segments(calls: Sequence[DiskCall]) -> list[DiskCall]:
+    """Return the removals of records: as long as the disk takes to free them."""
+    return [call for call in calls if call.name == "remove" and call.target.endswith(LOG_SUFFIX)]
+
+
+def set_aside(folder: Path) -> list[Path]:
+    return list(folder.glob("*" + SET_ASIDE_SUFFIX))
 
 
 def test_recovery_points_move_with_time_and_at_each_roll(tmp_path: Path) -> None:

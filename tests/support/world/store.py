@@ -19,7 +19,6 @@ from strandline.controller.effects import (
     WriteLease,
     WritePartitionStatus,
 )
-from strandline.controller.elections import STATE_LOST
 from strandline.controller.store_events import (
     BrokerRead,
     ClusterLoaded,
@@ -32,6 +31,7 @@ from strandline.controller.store_events import (
     TopicsRead,
 )
 from strandline.model import (
+    STATE_LOST,
     ClusterRecord,
     ControllerEpoch,
     ControllerRecord,

@@ -179,9 +179,10 @@ class World:
         recover: bool = False,
         topic_id: TopicId = TOPIC,
         assigned: tuple[int, ...] = (0, 1, 2),
+        name: str = "",
     ) -> None:
         stored = StoredPartition(
-            name=f"{NAME}-{number}",
+            name=name or f"{NAME}-{number}",
             resource_version=self.store.next_version(),
             tp=tp(number, topic_id),
             topic_name=NAME,

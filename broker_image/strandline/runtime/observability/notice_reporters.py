@@ -7,7 +7,7 @@ and the controller's effects; decides nothing.
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
@@ -179,6 +179,7 @@ LINES: Final[dict[type, tuple[int, str]]] = {
     controller_notices.BrokerDead: (logging.WARNING, "broker dead"),
     controller_notices.LeaderElected: (logging.INFO, "leader elected"),
     controller_notices.PartitionBegunAnew: (logging.WARNING, "partition begun anew"),
+    controller_notices.PartitionSetAside: (logging.WARNING, "partition object without effect"),
     controller_notices.PartitionOffline: (logging.WARNING, "partition offline"),
     controller_notices.IsrAccepted: (logging.INFO, "isr accepted"),
     controller_notices.IsrRefused: (logging.INFO, "isr refused"),
@@ -207,10 +208,26 @@ def _named(notice: object) -> dict[str, object]:
     The broker that a notice is about gets `about_` before its fields: it may not be the writer.
     """
     values: dict[str, object] = {}
-    for key, value in asdict(notice).items():  # type: ignore[call-overload]  # every notice is one
+    for key in _field_names(notice):
+        value = getattr(notice, key)
         if key == "tp":
-            values["partition"] = f"{value['topic_id']}-{value['partition']}"
+            values["partition"] = str(value)
         else:
-            name = f"about_{key}" if key in WRITERS_OWN else key
-            values[name] = value.value if isinstance(value, Enum) else value
+            values[f"about_{key}" if key in WRITERS_OWN else key] = _plain(value)
     return values
+
+
+def _plain(value: object) -> object:
+    """Return a value as JSON has it; `asdict` would copy every part of it deeply."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    parts = _field_names(value)
+    return {name: _plain(getattr(value, name)) for name in parts} if parts else value
+
+
+def _field_names(value: object) -> Iterable[str]:
+    """Return the names of a dataclass's fields, none for any other value."""
+    names: Iterable[str] = getattr(value, "__dataclass_fields__", ())
+    return names

@@ -312,9 +312,7 @@ class BrokerProcess:
         # The registration took account of all three; the marker goes before the first append.
         await asyncio.to_thread(directory.remove_clean_shutdown_marker)
         await asyncio.to_thread(directory.remove_failed_mark)
-        if registered.is_on_disk:
-            await asyncio.to_thread(directory.write_flushed_mark, registration.broker_epoch)
-        else:
+        if not directory.has_flushed_mark:
             await asyncio.to_thread(directory.remove_flushed_mark)
         service = self._make_service(context, registration, registered.loaded)
         registration_watch = RegistrationWatch(

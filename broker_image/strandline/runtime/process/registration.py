@@ -41,8 +41,6 @@ class Registered:
     registration: Registration
     evidence: StartEvidence
     loaded: LoadedStore
-    is_on_disk: bool
-    """All that the logs hold is on the disk, not only in the page cache."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -99,11 +97,13 @@ class Registrar:
                 registration=stored,
                 evidence=attempted.evidence,
                 loaded=self._loaded,
-                is_on_disk=False,
             )
         highest = await self.store.highest_entry_epoch(identity.broker_id)
         decision = decide_registration(self.disk, stored, highest_entry_epoch=highest)
         loaded, decision = await self._prepare_disk(decision)
+        if may_trust_fsync(self.disk, stored, decision.evidence):
+            # Before the registration: a power cut between the two then takes no evidence away.
+            await asyncio.to_thread(self.directory.write_flushed_mark, decision.broker_epoch)
         registration = self._registration(decision)
         written = await self.store.put_broker_status(found, registration)
         return Registered(
@@ -111,7 +111,6 @@ class Registrar:
             registration=registration,
             evidence=decision.evidence,
             loaded=loaded,
-            is_on_disk=may_trust_fsync(self.disk, stored, decision.evidence),
         )
 
     async def _prepare_disk(self, decision: StartDecision) -> tuple[LoadedStore, StartDecision]:

@@ -31,11 +31,14 @@ class RegistrationVerdict(Enum):
 
 
 def judge_registration(own: Registration, stored: Registration | None) -> RegistrationVerdict:
-    """Judge the stored registration of our id; RegistrationWatch acts on the verdict."""
+    """Judge the stored registration of our id, once ours was stored."""
     if stored is None:
         return RegistrationVerdict.MISSING
     if stored.incarnation == own.incarnation and stored.broker_epoch <= own.broker_epoch:
         return RegistrationVerdict.OURS
+    if stored.broker_epoch < own.broker_epoch:
+        # Ours was stored, and epochs rise: the object is a new one, or the store went back.
+        return RegistrationVerdict.MISSING
     return RegistrationVerdict.ANOTHERS
 
 
@@ -82,15 +85,16 @@ class RegistrationWatch:
         Raises:  RegistrationSuperseded
         """
         try:
-            found = await self._store.get_broker(self._pod_name)
-            if found is None:
+            listed = await self._store.list_broker(self._pod_name)
+            if not listed.items:
                 self._report.waiting_for("own Broker object", "it does not exist")
                 return False
+            found = listed.items[0]
             match judge_registration(self._own, found.registration):
                 case RegistrationVerdict.ANOTHERS:
                     raise RegistrationSuperseded(f"Broker {found.name}: {found.registration}")
                 case RegistrationVerdict.MISSING:
-                    found = await self._write_back(found)
+                    await self._write_back(found)
                 case RegistrationVerdict.OURS:
                     pass
         except RegistrationSuperseded:
@@ -98,11 +102,11 @@ class RegistrationWatch:
         except CoordinationError as error:
             self._report.waiting_for("own Broker object", error)
             return False
-        self._version = found.resource_version
+        self._version = listed.resource_version
         return True
 
-    async def _write_back(self, found: StoredBroker) -> StoredBroker:
-        """Restore our registration in an object that has none.
+    async def _write_back(self, found: StoredBroker) -> None:
+        """Restore our registration in an object that has none, or that of an earlier process.
 
         A later process may have registered before the object was deleted. Its epoch is then in
         an ISR entry, and that process writes its own registration back.
@@ -110,6 +114,5 @@ class RegistrationWatch:
         highest = await self._store.highest_entry_epoch(self._own.broker_id)
         if highest > self._own.broker_epoch:
             raise RegistrationSuperseded(f"Broker {found.name}: an ISR entry has epoch {highest}")
-        written = await self._store.put_broker_status(found, self._own)
+        await self._store.put_broker_status(found, self._own)
         _log.warning("registration written back", extra=fields(broker=found.name))
-        return written

@@ -44,10 +44,11 @@ async def watch_lease(
 
     while True:
         try:
-            found = await leases.get(name)
-            tell(found)
-            version = found.resource_version if found else ""
-            watch = leases.watch(name, version, timeout_seconds=lease_duration_seconds)
+            found = await leases.list(name)
+            tell(found.items[0] if found.items else None)
+            watch = leases.watch(
+                name, found.resource_version, timeout_seconds=lease_duration_seconds
+            )
             async with aclosing(watch) as changes:
                 async for change in changes:
                     tell(change.value)

@@ -215,6 +215,7 @@ class ReplicaStore:
                 self._truncate(effect)
             case RestartLogAt():
                 self.logs[effect.tp].restart_at(effect.offset)
+                self._set_aside.add(self.logs[effect.tp].take_set_aside(), delay_ms=0)
                 self._checkpoints.on_restarted(effect.tp)
             case PersistLogStart():
                 self.logs[effect.tp].begin_at(effect.offset)
@@ -250,6 +251,7 @@ class ReplicaStore:
         if effect.offset >= log.log_end_offset:
             return
         end = log.truncate_to(effect.offset)
+        self._set_aside.add(log.take_set_aside(), delay_ms=0)
         if end < effect.offset:
             raise InvariantViolation(
                 "a truncation ends between batches",

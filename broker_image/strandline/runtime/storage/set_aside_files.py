@@ -1,5 +1,7 @@
 """Files of deleted segments: each stays for a while, so that a read in progress ends well.
 
+Those of segments that a truncation took whole go at once; only their removal, which takes as long
+as the disk needs to free them, leaves the event loop.
 Used by `ReplicaStore` alone. What is left when the process ends, the next load of its log removes.
 """
 

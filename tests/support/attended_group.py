@@ -1,0 +1,78 @@
+"""Real brokers and a real operator, which makes their objects, over one real API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from strandline_cli.kubectl import Kubernetes
+from tests.reconcile.conftest import OperatorProcess
+from tests.support import strandline_objects as objects
+from tests.support.broker_group import FAULT_LIMIT_MS, FORMED_LIMIT_MS, BrokerGroup
+from tests.support.commands import CommandError, programs
+from tests.support.control_plane import ControlPlane
+from tests.support.eventually import eventually
+
+PARTITIONS = 3
+
+
+class AttendedGroup:
+    """Three running brokers of a namespace of their own, and the operator of that namespace."""
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        namespace: str,
+        folder: Path,
+        settings: dict[str, object] | None = None,
+    ) -> None:
+        self.plane = plane
+        self.namespace = namespace
+        self.operator = OperatorProcess(plane, namespace, folder)
+        plane.apply([objects.cluster(namespace)])
+        account = objects.broker_account(plane, namespace)
+        self.group = BrokerGroup(
+            folder, plane, namespace, kubeconfig=account, settings=settings, has_operator=True
+        )
+        self.kubernetes = Kubernetes(plane.kubeconfig, namespace, programs())
+
+    def start(self) -> None:
+        """Start the operator, then the brokers; wait until all serve clients."""
+        self.operator.start()
+        self.wait_for(lambda: self.operator.get("broker", f"{objects.CLUSTER}-2"), "Brokers")
+        self.group.start()
+
+    def stop(self) -> None:
+        """End everything."""
+        self.operator.kill()
+        self.group.stop()
+
+    def kubectl(self, *args: str, stdin: str | None = None) -> str:
+        """Run kubectl in the namespace as administrator."""
+        return self.operator.kubectl(*args, stdin=stdin)
+
+    def create_topic(self, name: str, **spec: Any) -> str:
+        """Create a topic of three partitions, as a user does; return its id once it is Ready."""
+        wanted = {"partitions": PARTITIONS, **spec}
+        self.plane.apply(objects.topic(self.namespace, name, **wanted))
+        self.wait_topic_ready(name)
+        return self.group.topic_id(name)
+
+    def wait_topic_ready(self, name: str, within_ms: int = FORMED_LIMIT_MS) -> None:
+        """Wait until the topic's condition Ready is true and every ISR is full."""
+        self.wait_for(lambda: self.condition(name)["status"] == "True", f"{name} Ready", within_ms)
+        count = int(self.group.get("replicatedtopics", name)["spec"]["partitions"])
+        self.group.wait_full_isr(name, count, within_ms)
+
+    def condition(self, name: str) -> dict[str, Any]:
+        """Return a topic's condition Ready; it must be about the present spec."""
+        found = self.group.get("replicatedtopics", name)
+        conditions = found.get("status", {}).get("conditions", [])
+        ready = [each for each in conditions if each["type"] == "Ready"]
+        assert ready, f"{name} has no condition Ready"
+        only: dict[str, Any] = ready[0]
+        return only
+
+    def wait_for(self, condition: Any, what: str, within_ms: int = FAULT_LIMIT_MS) -> Any:
+        """Return the condition's first truthy result; a refused kubectl counts as not yet."""
+        return eventually(condition, within_ms, what, retry_on=(AssertionError, CommandError))
