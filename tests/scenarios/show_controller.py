@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from strandline.controller.effects import (
     ControllerEffect,
-    LoadCluster,
     ProbeBroker,
     ProbeLeaseHolder,
     ReadBroker,
-    ReadClusterRecord,
-    ReadControllerRecord,
-    ReadEpochFloor,
-    ReadLease,
     ReadStoredPartition,
-    ReadTopics,
     ReplyAlterPartition,
     ReplyControlledShutdown,
     SendFullState,
@@ -28,6 +22,7 @@ from strandline.controller.effects import (
 )
 from strandline.model import ClusterRecord, ControllerRecord, LeaseRecord, PartitionCommand
 from tests.support.world.network import STORE
+from tests.support.world.store import StoreRead
 from tests.support.world.values import NAME
 
 from .printing import line, short, state_text, value
@@ -54,9 +49,7 @@ def show_of_controller(me: str, effect: ControllerEffect) -> str | None:
             return f"{me} -> {STORE}  {name} broker={effect.broker_id}"
         case WriteClusterRecord(record=record):
             return f"{me} -> {STORE}  {name} {cluster(record)}"
-        case ReadLease() | ReadEpochFloor() | ReadControllerRecord() | LoadCluster() | ReadTopics():
-            return f"{me} -> {STORE}  {name}"
-        case ReadClusterRecord():
+        case _ if isinstance(effect, StoreRead):
             return f"{me} -> {STORE}  {name}"
         case ProbeBroker() | ProbeLeaseHolder():
             return f"{me} -> {effect.broker_id}  {name}"

@@ -1,9 +1,9 @@
 """Logs that brokers must take back from their trash: those of partitions that are to be rebuilt.
 
-`partition_reconciler` asks about a partition with the reason StateLost. A broker with a log of it in
-the trash gets RestoreReplica once for each report that names the log so: a failed restore is
-repeated after the next report. Until it has the log on disk, `propagation` sends it no state of the
-partition, for the broker would make an empty replica (ADR 0037).
+`partition_reconciler` asks about a partition with the reason StateLost. A broker with a log of it
+in the trash gets RestoreReplica once for each report that names the log so: a failed restore is
+repeated after the next report. Until it has the log on disk, `propagation` sends it no state of
+the partition, for the broker would make an empty replica (ADR 0037).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Restores:
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._asked: dict[int, dict[TopicPartition, int]] = {}
-        """By session: the time of the report that led to the last RestoreReplica."""
+        self._asked: dict[int, dict[TopicPartition, tuple[int, int]]] = {}
+        """By session: the last request, and the time of the report that led to it."""
 
     def ask(self, tp: TopicPartition, state: PartitionState) -> list[ControllerEffect]:
         """Ask the replicas' brokers for logs in their trash that a report since then named."""
@@ -32,23 +32,26 @@ class Restores:
         sessions = self._context.brokers.sessions()
         self._asked = {each.session_id: self._asked.get(each.session_id, {}) for each in sessions}
         for session in sessions:
-            asked = self._asked[session.session_id]
-            is_told_since = asked.get(tp, -1) < session.reported_ms
-            if session.broker_id in state.replicas and session.must_restore(tp) and is_told_since:
-                asked[tp] = session.reported_ms
-                effects.append(self._restore(session, tp))
-                effects.append(RestoreAsked(broker_id=session.broker_id, tp=tp))
+            if session.broker_id in state.replicas and session.must_restore(tp):
+                effects += self._ask(session, tp)
         return effects
 
-    def _restore(self, session: InSession, tp: TopicPartition) -> SendRestoreReplica:
-        return SendRestoreReplica(
+    def _ask(self, session: InSession, tp: TopicPartition) -> list[ControllerEffect]:
+        asked = self._asked[session.session_id]
+        _, reported_ms = asked.get(tp, (-1, -1))
+        if session.reported_ms <= reported_ms:
+            return []
+        request_id = self._context.new_request_id()
+        asked[tp] = (request_id, session.reported_ms)
+        restore = SendRestoreReplica(
             session_id=session.session_id,
-            request_id=self._context.new_request_id(),
+            request_id=request_id,
             broker_id=session.broker_id,
             broker_epoch=session.broker_epoch,
             controller_epoch=self._context.epoch,
             partitions=(tp,),
         )
+        return [restore, RestoreAsked(broker_id=session.broker_id, tp=tp)]
 
     def on_response(self, event: BrokerResponseReceived) -> list[ControllerEffect]:
         """Tell of restores that failed."""
@@ -56,5 +59,5 @@ class Restores:
         return [
             RestoreFailed(broker_id=event.broker_id, tp=tp, error=error)
             for tp, error in event.partitions
-            if tp in asked and error is not ErrorCode.NONE
+            if error is not ErrorCode.NONE and asked.get(tp, (-1, -1))[0] == event.request_id
         ]

@@ -32,7 +32,7 @@ from strandline.core.events import (
 )
 from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
-from strandline.model import Acks
+from strandline.model import Acks, TopicPartition
 
 from .broker import Broker
 from .invariants import ReplicationInvariants

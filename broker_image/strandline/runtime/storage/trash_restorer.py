@@ -1,7 +1,7 @@
 """Takes logs back from the trash, one after another, as the controller asks (ADR 0037).
 
-Made by `broker_service`. The controller asks again while a log is in the trash, so a partition waits
-here once. The replicas get the log as they get those that a start finds.
+Made by `broker_service`. The controller asks again while a log is in the trash, and a partition
+waits here once. The replicas get the log as they get those that a start finds.
 """
 
 from __future__ import annotations
