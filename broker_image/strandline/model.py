@@ -16,7 +16,8 @@ LeaderEpoch = NewType("LeaderEpoch", int)
 PartitionEpoch = NewType("PartitionEpoch", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
 TopicId = NewType("TopicId", str)
-"""The uid of the ReplicatedTopic object: a topic created again under its name has another uid."""
+"""The uid of the ReplicatedTopic object, or the id that it adopts: a topic created again under its
+name has another id (ADR 0038)."""
 
 NO_LEADER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)

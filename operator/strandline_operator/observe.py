@@ -16,8 +16,9 @@ from strandline.kube.objects import (
     broker_from_object,
     partition_from_object,
     topic_cluster,
+    topic_id_of,
 )
-from strandline.model import StoredPartition
+from strandline.model import StoredPartition, TopicId
 
 from . import kinds
 from .kinds import Kind, name_of
@@ -101,9 +102,13 @@ class Cache:
         """Return the name of the topic of a Partition, by its id; None if there is none."""
         topic_id, named = partition.tp.topic_id, partition.name.rpartition("-")[0]
         first = self._topics.get(named)
-        if first is not None and first[0].ref.uid == topic_id:
+        if first is not None and first[0].topic_id == topic_id:
             return named
-        return next((t.ref.name for t in self.topics() if t.ref.uid == topic_id), None)
+        return next((t.ref.name for t in self.topics() if t.topic_id == topic_id), None)
+
+    def topics_of(self, topic_id: TopicId) -> set[str]:
+        """Return the names of all topics that have an id; one alone may have Partitions."""
+        return {topic.ref.name for topic in self.topics() if topic.topic_id == topic_id}
 
     def cluster(self, name: str) -> tuple[DesiredCluster, ObservedCluster] | None:
         """Return the desired and the observed cluster, None if it does not exist."""
@@ -134,10 +139,12 @@ class Cache:
 
     def _partitions_of(self, cluster: str) -> Iterator[StoredPartition]:
         """Yield the Partitions with a cluster's label, without those that have no effect."""
-        topics = {topic.ref.uid: topic.ref.name for topic, _ in self._topics.values()}
+        names: dict[TopicId, set[str]] = {}
+        for topic in self.topics():
+            names.setdefault(topic.topic_id, set()).add(topic.ref.name)
         for found in self._partitions.values():
             named = found.stored.name.rpartition("-")[0]
-            if found.cluster == cluster and topics.get(found.stored.tp.topic_id, named) == named:
+            if found.cluster == cluster and named in names.get(found.stored.tp.topic_id, {named}):
                 yield found.stored
 
     def topic(self, name: str) -> tuple[DesiredTopic, ObservedTopic] | None:
@@ -150,10 +157,14 @@ class Cache:
             found = self._partitions.get(f"{name}-{number}")
             if found is None:
                 continue
-            if partition_ownership_of(found, topic.ref) is Ownership.OURS:
+            if partition_ownership_of(found, topic) is Ownership.OURS:
                 partitions[number] = found.stored
             else:
-                leftovers.append(found.stored.name)
+                leftovers.append(found)
+        elsewhere = self._elsewhere(topic)
+        # Before it has Partitions they are an earlier topic's; after that they are copies.
+        waits = topic.adopts and not topic.is_initialised
+        leftovers += elsewhere if waits else []
         cluster, _ = self._clusters.get(topic.cluster, (None, None))
         return topic, ObservedTopic(
             status=status,
@@ -163,14 +174,7 @@ class Cache:
             topics=tuple(self.topics()),
             partitions=partitions,
             leftovers=tuple(leftovers),
-            copies=tuple(
-                sorted(
-                    found.stored.name
-                    for found in self._partitions.values()
-                    if found.stored.tp.topic_id == topic.ref.uid
-                    and found.stored.name != f"{name}-{found.stored.tp.partition}"
-                )
-            ),
+            copies=() if waits else tuple(sorted(found.stored.name for found in elsewhere)),
             led_partitions=tuple(
                 sorted(
                     found.stored.name
@@ -179,6 +183,15 @@ class Cache:
                 )
             ),
         )
+
+    def _elsewhere(self, topic: DesiredTopic) -> list[FoundPartition]:
+        """Return the Partitions that have the topic's id under names of their own."""
+        return [
+            found
+            for name, found in self._partitions.items()
+            if found.stored.tp.topic_id == topic.topic_id
+            and name != f"{topic.ref.name}-{found.stored.tp.partition}"
+        ]
 
 
 def may_be_part(name: str, cluster: str) -> bool:
@@ -196,6 +209,7 @@ def read_topic(value: Object) -> DesiredTopic:
         created_at=str(metadata["creationTimestamp"]),
         is_initialised=_status(value).get("partitionsInitialised") is not None,
         cluster=topic_cluster(value),
+        topic_id=topic_id_of(value),
         topic_name=str(spec.get("topicName") or name_of(value)),
         partitions=int(spec["partitions"]),
         replication_factor=int(spec["replicationFactor"]),
@@ -225,7 +239,11 @@ def read_partition(value: Object) -> FoundPartition:
 
     Raises:  ObjectMalformed
     """
-    return FoundPartition(stored=partition_from_object(value), cluster=_cluster_label(value))
+    return FoundPartition(
+        stored=partition_from_object(value),
+        cluster=_cluster_label(value),
+        controller=_controller(value),
+    )
 
 
 def read_object(kind: Kind, value: Object) -> FoundObject:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from strandline.kube.api import Object
-from strandline.model import BrokerEpoch, BrokerId, StoredPartition
+from strandline.model import BrokerEpoch, BrokerId, StoredPartition, TopicId
 
 from .kinds import Kind
 
@@ -71,11 +71,17 @@ class DesiredTopic:
     created_at: str
     is_initialised: bool
     cluster: str
+    topic_id: TopicId
     topic_name: str
     partitions: int
     replication_factor: int
     unclean_leader_election: bool
     config: Mapping[str, int]
+
+    @property
+    def adopts(self) -> bool:
+        """Tell whether the topic has the id of logs that were there before it (ADR 0038)."""
+        return self.topic_id != self.ref.uid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +137,11 @@ class FoundObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPartition:
-    """A Partition, and its cluster's label, or ""."""
+    """A Partition, its cluster's label, or "", and the owner that controls it."""
 
     stored: StoredPartition
     cluster: str
+    controller: ControllerRef | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,11 +171,11 @@ class ObservedCluster:
 class ObservedTopic:
     """What the operator saw of a topic beside its spec.
 
-    partitions are its own by number; leftovers are the names of Partitions of an earlier topic
-    that occupy their names; copies are the names of other Partitions with its id, which have no
-    effect (ADR 0036); partitions_initialised and effective_config are None until the
-    operator writes them. led_partitions are the names of all Partitions with the cluster's label
-    and a status: brokers of this cluster had them.
+    partitions are its own by number; leftovers are the Partitions of an earlier topic that occupy
+    their names, or have the id that this topic adopts; copies are the names of other Partitions
+    with its id, which have no effect (ADR 0036); partitions_initialised and effective_config
+    are None until the operator writes them. led_partitions are the names of all Partitions with
+    the cluster's label and a status: brokers of this cluster had them.
     """
 
     status: FoundStatus
@@ -177,7 +184,7 @@ class ObservedTopic:
     cluster: DesiredCluster | None
     topics: tuple[DesiredTopic, ...]
     partitions: Mapping[int, StoredPartition]
-    leftovers: tuple[str, ...]
+    leftovers: tuple[FoundPartition, ...]
     copies: tuple[str, ...]
     led_partitions: tuple[str, ...]
 

@@ -14,7 +14,7 @@ Pure; called by `observe` for each object of a snapshot.
 from __future__ import annotations
 
 from . import kinds
-from .observed import FoundObject, FoundPartition, ObjectRef, Ownership
+from .observed import DesiredTopic, FoundObject, FoundPartition, ObjectRef, Ownership
 
 
 def ownership_of(found: FoundObject, cluster: ObjectRef) -> Ownership:
@@ -34,9 +34,12 @@ def ownership_of(found: FoundObject, cluster: ObjectRef) -> Ownership:
     return Ownership.FOREIGN
 
 
-def partition_ownership_of(found: FoundPartition, topic: ObjectRef) -> Ownership:
-    """Return who owns a Partition that has the name of one of this topic's: its topic id tells.
+def partition_ownership_of(found: FoundPartition, topic: DesiredTopic) -> Ownership:
+    """Return who owns a Partition: its topic id tells, and its owner for a topic that adopts.
 
-    The operator alone makes Partitions; one with another id was made for an earlier topic.
+    The operator alone makes Partitions; one with another id was made for an earlier topic. One of
+    an adopted id may be the earlier topic's, too: its status speaks of logs that were deleted.
     """
-    return Ownership.OURS if found.stored.tp.topic_id == topic.uid else Ownership.PREDECESSORS
+    has_id = found.stored.tp.topic_id == topic.topic_id
+    is_owned = found.controller is not None and found.controller.uid == topic.ref.uid
+    return Ownership.OURS if has_id and (is_owned or not topic.adopts) else Ownership.PREDECESSORS

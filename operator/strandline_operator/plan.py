@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from strandline.kube.api import Object
 from strandline.kube.objects import DEFAULT_CLUSTER
-from strandline.model import TopicId
 
 from . import resources
 from .actions import (
@@ -37,6 +36,7 @@ from .status import (
     CONFLICT,
     COPIED,
     READY,
+    TOPIC_ID_IN_USE,
     Readiness,
     cluster_readiness,
     cluster_status,
@@ -127,11 +127,9 @@ def plan_topic(
 
 def _obstacle(desired: DesiredTopic, observed: ObservedTopic) -> Readiness | None:
     """Return why a topic must wait for a user or for a deletion, None if it need not."""
-    older = _older_of_same_name(desired, observed.topics)
-    if older is not None:
-        is_older = "is older and " if older.created_at < desired.created_at else ""
-        message = f"{older.ref} {is_older}has the name {desired.topic_name} already"
-        return Readiness(reason=CONFLICT, message=message, refused=True)
+    taken = _taken(desired, observed)
+    if taken is not None:
+        return taken
     cluster, factor = observed.cluster, desired.replication_factor
     if cluster is not None and factor > cluster.replicas:
         message = (
@@ -140,26 +138,46 @@ def _obstacle(desired: DesiredTopic, observed: ObservedTopic) -> Readiness | Non
         )
         return Readiness(reason="InvalidReplicationFactor", message=message, refused=True)
     if cluster is not None and observed.leftovers:
-        name = min(observed.leftovers)
-        message = f"Partition {name} of a deleted topic of this name is not gone yet"
+        name = min(found.stored.name for found in observed.leftovers)
+        message = f"Partition {name} of a deleted topic is not gone yet"
         return Readiness(reason="WaitingForOldPartitions", message=message)
     return None
 
 
-def _older_of_same_name(
-    desired: DesiredTopic, topics: tuple[DesiredTopic, ...]
-) -> DesiredTopic | None:
-    """Return the topic of the same cluster that has the name, None if it is this one.
+def _taken(desired: DesiredTopic, observed: ObservedTopic) -> Readiness | None:
+    """Return who has the topic's name or the id that it adopts, None if it may have both."""
+    name = (desired.cluster, desired.topic_name)
+    named = [each for each in observed.topics if (each.cluster, each.topic_name) == name]
+    first = _first(named)
+    if first.ref.uid != desired.ref.uid:
+        is_older = "is older and " if first.created_at < desired.created_at else ""
+        message = f"{first.ref} {is_older}has the name {desired.topic_name} already"
+        return Readiness(reason=CONFLICT, message=message, refused=True)
+    first = _first([each for each in observed.topics if each.topic_id == desired.topic_id])
+    if first.ref.uid != desired.ref.uid:
+        message = f"{first.ref} has the topic id {desired.topic_id} already"
+        return Readiness(reason=TOPIC_ID_IN_USE, message=message, refused=True)
+    # The garbage collector deletes only what has an owner.
+    for found in observed.leftovers:
+        if found.stored.tp.topic_id == desired.topic_id and found.controller is None:
+            message = (
+                f"Partition {found.stored.name} of no topic has the topic id {desired.topic_id}; "
+                "delete it first"
+            )
+            return Readiness(reason=TOPIC_ID_IN_USE, message=message, refused=True)
+    return None
 
-    The one that has Partitions keeps it; else the oldest gets it, of one second the lower uid.
+
+def _first(rivals: list[DesiredTopic]) -> DesiredTopic:
+    """Return the topic that has what all of these want.
+
+    The one that has Partitions keeps it; else the oldest gets it, of one second the one whose own
+    uid is the id, then the lower uid.
     """
-    rivals = [
-        topic
-        for topic in topics
-        if (topic.cluster, topic.topic_name) == (desired.cluster, desired.topic_name)
-    ]
-    first = min(rivals, key=lambda each: (not each.is_initialised, each.created_at, each.ref.uid))
-    return None if first.ref.uid == desired.ref.uid else first
+    return min(
+        rivals,
+        key=lambda each: (not each.is_initialised, each.created_at, each.adopts, each.ref.uid),
+    )
 
 
 def _plan_without_cluster(
@@ -215,7 +233,9 @@ def _initialise(
         status_body=resources.status_of(
             desired.ref, raised, resource_version=observed.status.resource_version
         ),
-        bodies=tuple(_partitions(desired, cluster, list(range(first, after)), recover=False)),
+        bodies=tuple(
+            _partitions(desired, cluster, list(range(first, after)), recover=desired.adopts)
+        ),
     )
 
 
@@ -223,7 +243,7 @@ def _partitions(
     desired: DesiredTopic, cluster: DesiredCluster, numbers: list[int], *, recover: bool
 ) -> list[Object]:
     placed = place_topic(
-        TopicId(desired.ref.uid),
+        desired.topic_id,
         numbers,
         brokers=cluster.broker_ids,
         replication_factor=desired.replication_factor,

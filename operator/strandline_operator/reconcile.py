@@ -67,7 +67,7 @@ class Reconciler:
         if change != _MODIFIED:
             self._add(kinds.CLUSTER, topic.cluster)
             for other in self.cache.topics():
-                if other.topic_name == topic.topic_name:
+                if other.topic_name == topic.topic_name or other.topic_id == topic.topic_id:
                     self._add(kinds.TOPIC, other.ref.name)
 
     def _cluster_changed(self, change: str, name: str) -> None:
@@ -80,7 +80,10 @@ class Reconciler:
     def _partition_changed(self, change: str, partition: FoundPartition) -> None:
         named = partition.stored.name.rpartition("-")[0]
         pause = operator_config.SETTLE_MS if change == _MODIFIED else 0
-        for topic in {named, self.cache.topic_of(partition.stored) or named}:
+        concerned = {named, self.cache.topic_of(partition.stored) or named}
+        if change == _DELETED:
+            concerned |= self.cache.topics_of(partition.stored.tp.topic_id)
+        for topic in sorted(concerned):
             if self.cache.has(kinds.TOPIC, topic):
                 self._add(kinds.TOPIC, topic, after_ms=pause)
         if self.cache.has(kinds.CLUSTER, partition.cluster):
@@ -101,14 +104,21 @@ class Reconciler:
         self.queue.add(ReconcileKey(kind=kind.kind, name=name), after_ms=after_ms)
 
     async def _work(self, key: ReconcileKey) -> bool:
-        """Make one pass; of topics with one name one after the other: one alone gets the name."""
+        """Make one pass; of topics with one name or id one after the other: one alone gets it."""
         topic = self.cache.topic(key.name) if key.kind == kinds.TOPIC.kind else None
         if topic is None:
             return await self._pass(key)
-        name = f"{topic[0].cluster}/{topic[0].topic_name}"
-        turn = self._turns.setdefault(name, asyncio.Lock())
-        async with turn:
+        desired, _ = topic
+        name = self._turn(f"{desired.cluster}/{desired.topic_name}")
+        async with name, self._turn(desired.topic_id):
             return await self._pass(key)
+
+    def _turn(self, wanted: str) -> asyncio.Lock:
+        """Return the lock of what one topic alone may have; it is forgotten when no pass holds it.
+
+        A topic id never contains the "/" of a cluster and a name.
+        """
+        return self._turns.setdefault(wanted, asyncio.Lock())
 
     async def _pass(self, key: ReconcileKey) -> bool:
         """Make one pass; tell whether every action succeeded."""

@@ -300,13 +300,13 @@ def partition(
             "labels": {
                 "app.kubernetes.io/managed-by": FIELD_MANAGER,
                 CLUSTER_LABEL: topic.cluster,
-                kinds.TOPIC_ID_LABEL: topic.ref.uid,
+                kinds.TOPIC_ID_LABEL: topic.topic_id,
                 kinds.PARTITION_LABEL: str(number),
             },
             "ownerReferences": [_owner_reference(topic.ref)],
         },
         "spec": {
-            "topicId": topic.ref.uid,
+            "topicId": topic.topic_id,
             "topicName": topic.topic_name,
             "partition": number,
             "replicas": list(replicas),

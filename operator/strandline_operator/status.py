@@ -27,7 +27,9 @@ from .observed import DesiredCluster, DesiredTopic, FoundStatus, ObservedCluster
 MESSAGE_LENGTH_MAX: Final = 1_024
 READY: Final = "Ready"
 CONFLICT: Final = "Conflict"
-"""Reason of a refused topic, and type of its condition."""
+"""Reason of a topic whose name is taken, and type of the condition of every refused topic."""
+TOPIC_ID_IN_USE: Final = "TopicIdInUse"
+"""Reason of a topic that may not adopt the logs of its topic id."""
 COPIED: Final = "PartitionsCopied"
 """Type of a condition: the topic's partitions have Partition objects without effect."""
 
@@ -69,21 +71,24 @@ def topic_status(
     """
     found = observed.status
     conditions = [_condition(READY, readiness, topic.generation, found, now)]
-    if readiness.reason == CONFLICT:
-        taken = Readiness(ready=True, reason="NameTaken", message=readiness.message)
+    is_taken = readiness.reason in {CONFLICT, TOPIC_ID_IN_USE}
+    if is_taken:
+        reason = "NameTaken" if readiness.reason == CONFLICT else TOPIC_ID_IN_USE
+        taken = Readiness(ready=True, reason=reason, message=readiness.message)
         conditions.append(_condition(CONFLICT, taken, topic.generation, found, now))
     if observed.copies:
         copied = Readiness(ready=True, reason="WithoutEffect", message=copies_message(observed))
         conditions.append(_condition(COPIED, copied, topic.generation, found, now))
     whole: Object = {
         "observedGeneration": topic.generation,
-        "topicId": topic.ref.uid,
+        "topicId": topic.topic_id,
         "partitions": partition_counts(observed.partitions.values(), topic.partitions),
         "conditions": conditions,
     }
     if observed.partitions_initialised is not None:
         whole["partitionsInitialised"] = observed.partitions_initialised
-    if observed.cluster is not None:
+    if observed.cluster is not None and not (is_taken and topic.adopts):
+        # Brokers know a topic by its id: they must not hear of a second one's settings.
         whole["effectiveConfig"] = effective_config(topic, observed.cluster)
     elif observed.effective_config is not None:
         whole["effectiveConfig"] = dict(observed.effective_config)
@@ -156,8 +161,8 @@ def topic_readiness(
     waiting = [n for n, each in partitions.items() if each.recover and each.state is None]
     if waiting:
         message = (
-            f"partitions {sorted(waiting)} were created again and wait until each of their "
-            "brokers is up and has said what it has on disk"
+            f"partitions {sorted(waiting)} may have records and wait until each of their "
+            "brokers is up and has said what it has"
         )
         return Readiness(reason="WaitingForBrokers", message=message)
     if online < total:

@@ -112,6 +112,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
         {
             "clusterRef": "demo",
             "topicName": "Orders",
+            "topicId": TOPIC_ID,
             "partitions": 6,
             "replicationFactor": 3,
             "config": {
@@ -332,6 +333,10 @@ BOUNDS: Final[dict[str, Bounds]] = {
         **_CONDITION_BOUNDS,
         "spec.clusterRef": {"minLength": ("c", ""), "maxLength": ("c" * 40, "c" * 41)},
         "spec.topicName": {"maxLength": ("T" * 249, "T" * 250), "pattern": ("a._-Z9", "a/b")},
+        "spec.topicId": {
+            "maxLength": (TOPIC_ID, TOPIC_ID + "0"),
+            "pattern": (OTHER_TOPIC_ID, TOPIC_ID.upper()),
+        },
         "spec.partitions": {"minimum": (1, 0), "maximum": (1000, 1001)},
         "spec.replicationFactor": {
             "minimum": (

@@ -156,6 +156,16 @@ _TOPIC: Final = [
         )
         for changed in ("orders", GONE)
     ),
+    *(
+        Rule(
+            kind="ReplicatedTopic",
+            message="spec.topicId cannot be changed, added or removed",
+            on="spec",
+            refused={"spec.topicId": changed},
+            accepted={"spec.uncleanLeaderElection": False},
+        )
+        for changed in ("1d9c2f4e-8a7b-4c3d-9e1f-2b6a5c4d3e2f", GONE)
+    ),
     Rule(
         kind="ReplicatedTopic",
         message="spec.config.minInsyncReplicas must not exceed spec.replicationFactor, or no "

@@ -172,7 +172,8 @@ def test_watch_skips_a_malformed_object_and_does_not_call_it_deleted(
 
 def test_topic_left_out_of_the_list_is_still_there_for_deletion() -> None:
     bad = {**topic("clicks"), "status": {"effectiveConfig": {}}}
-    assert asyncio.run(store(bad).list_topic_ids()) == {"uid-clicks"}
+    adopting = {**topic("orders"), "spec": {"topicId": "adopted"}}
+    assert asyncio.run(store(bad, adopting).list_topic_ids()) == {"uid-clicks", "adopted"}
 
 
 def test_read_of_one_object_stays_strict() -> None:

@@ -257,6 +257,16 @@ def test_a_topic_is_named_by_its_spec_or_its_object() -> None:
     assert named.unclean_leader_election
 
 
+@pytest.mark.parametrize(("spec", "topic_id"), [({}, "uid-1"), ({"topicId": "adopted"}, "adopted")])
+def test_the_id_of_a_topic_is_that_of_the_logs_it_adopts_or_its_uid(
+    spec: dict[str, Any], topic_id: str
+) -> None:
+    written = topic({"effectiveConfig": EFFECTIVE}, **spec)
+    found = objects.topic_from_object(written)
+    assert found is not None
+    assert found.topic_id == objects.topic_id_of(written) == topic_id
+
+
 @pytest.mark.parametrize("field", EFFECTIVE)
 def test_half_an_effective_configuration_is_refused(field: str) -> None:
     effective = {key: value for key, value in EFFECTIVE.items() if key != field}

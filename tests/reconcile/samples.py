@@ -58,10 +58,11 @@ def topic(name: str = "orders", *, status: Manifest | None = None, **spec: Any) 
     return whole if status is None else {**whole, "status": status}
 
 
-def partition(name: str, topic_id: str, number: int) -> Manifest:
-    """Return a Partition without a status."""
+def partition(name: str, topic_id: str, number: int, *, owner: str = "") -> Manifest:
+    """Return a Partition without a status; owner is the uid of its ReplicatedTopic."""
     spec = {"topicId": topic_id, "topicName": "orders", "partition": number, "replicas": [0]}
-    return made(kinds.PARTITION, name, spec)
+    reference = {**kinds.TOPIC.type_meta, "name": "orders", "uid": owner, "controller": True}
+    return made(kinds.PARTITION, name, spec, ownerReferences=[reference] if owner else [])
 
 
 class World:

@@ -58,7 +58,7 @@ def test_a_topic_is_seen_with_its_own_partitions_and_those_that_are_left_over() 
     assert found is not None
     _, observed = found
     assert sorted(observed.partitions) == [0]
-    assert observed.leftovers == ("orders-1",)
+    assert [left.stored.name for left in observed.leftovers] == ["orders-1"]
     assert observed.copies == ("copy-0",)
     for name, of in (("orders-0", "orders"), ("copy-0", "orders"), ("orders-1", None)):
         topic_id = "uid-old" if of is None else "uid-orders"

@@ -60,4 +60,21 @@ def test_a_broker_of_an_earlier_cluster_is_taken_over() -> None:
 )
 def test_a_partition_belongs_to_the_topic_of_its_id(topic_id: str, expected: Ownership) -> None:
     found = read_partition(partition("orders-1", topic_id, 1))
-    assert partition_ownership_of(found, read_topic(topic()).ref) is expected
+    assert partition_ownership_of(found, read_topic(topic())) is expected
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "owner", "expected"),
+    [
+        ("adopted", "uid-orders", Ownership.OURS),
+        ("adopted", "uid-before", Ownership.PREDECESSORS),
+        ("adopted", "", Ownership.PREDECESSORS),
+        ("old", "uid-orders", Ownership.PREDECESSORS),
+    ],
+)
+def test_a_partition_of_an_adopted_id_belongs_to_its_owner(
+    topic_id: str, owner: str, expected: Ownership
+) -> None:
+    whole = partition("orders-1", topic_id, 1, owner=owner)
+    adopting = read_topic(topic(topicId="adopted"))
+    assert partition_ownership_of(read_partition(whole), adopting) is expected

@@ -317,9 +317,7 @@ def test_a_topic_waits_until_partitions_of_its_predecessor_are_gone() -> None:
     assert sentences(plan) == ["status of ReplicatedTopic orders: WaitingForOldPartitions"]
     assert isinstance(plan[0], ApplyStatus)
     condition = plan[0].body["status"]["conditions"][0]
-    assert (
-        condition["message"] == "Partition orders-1 of a deleted topic of this name is not gone yet"
-    )
+    assert condition["message"] == "Partition orders-1 of a deleted topic is not gone yet"
 
 
 def test_a_second_object_of_a_partition_is_told_of_once_until_it_is_gone() -> None:

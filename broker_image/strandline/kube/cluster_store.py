@@ -6,7 +6,7 @@ Every write carries the resourceVersion of the read that its decision used, and 
 
 The controller's lists and watches leave a malformed object out and log it: one such object
 must not keep every candidate from becoming active. A topic that is left out keeps its data:
-only `list_topic_ids`, which reads uids alone, proves a deletion. Reads and watches of a single
+only `list_topic_ids`, which reads ids alone, proves a deletion. Reads and watches of a single
 object are strict and raise `ObjectMalformed`.
 """
 
@@ -48,6 +48,7 @@ from .objects import (
     partition_status,
     topic_cluster,
     topic_from_object,
+    topic_id_of,
 )
 from .watch import Change, change_of, follow
 
@@ -166,12 +167,12 @@ class ClusterStore:
         return await self._list(TOPICS, self._own_topic, {})
 
     async def list_topic_ids(self) -> frozenset[TopicId]:
-        """Return the uid of every ReplicatedTopic of the namespace, malformed ones included.
+        """Return the id of every ReplicatedTopic of the namespace, malformed ones included.
 
         Only this list proves that a topic is deleted, so that brokers may delete its data.
         """
         found = await self.api.list(TOPICS, self.namespace)
-        return frozenset(TopicId(item["metadata"]["uid"]) for item in found.items)
+        return frozenset(map(topic_id_of, found.items))
 
     def watch_topics(self, resource_version: str) -> AsyncGenerator[Change[StoredTopic], None]:
         """Yield changes of this cluster's topics after a resourceVersion; see `follow`."""

@@ -291,7 +291,7 @@ def topic_from_object(value: Object) -> StoredTopic | None:
     return StoredTopic(
         name=name,
         resource_version=metadata.text("resourceVersion"),
-        topic_id=TopicId(metadata.text("uid")),
+        topic_id=topic_id_of(value),
         topic_name=spec.optional_text("topicName") or name,
         min_insync_replicas=effective.integer("minInsyncReplicas", minimum=1),
         unclean_leader_election=spec.flag("uncleanLeaderElection"),
@@ -317,6 +317,14 @@ def _retention(effective: Fields) -> dict[str, int]:
             "fileDeleteDelayMs", keep.file_delete_delay_ms, minimum=0
         ),
     }
+
+
+def topic_id_of(value: Object) -> TopicId:
+    """Return the id of a ReplicatedTopic: that of the logs it adopts, else its uid (ADR 0038)."""
+    adopted = (value.get("spec") or {}).get("topicId")
+    if isinstance(adopted, str) and adopted:
+        return TopicId(adopted)
+    return TopicId(value["metadata"]["uid"])
 
 
 def topic_cluster(value: Object) -> str:

@@ -1,0 +1,98 @@
+"""Topics come back with every record at its offset: from logs on disk, and from the trash.
+
+Real brokers, a real operator, a real API server with a garbage collector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.processes.test_new_topics import PARTITIONS, World
+from tests.support import strandline_objects as objects
+from tests.support.clients import SentRecords, producer_of, read_all
+from tests.support.control_plane import ControlPlane
+from tests.support.eventually import eventually
+from tests.support.fixtures import namespace_name
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+
+GARBAGE_LIMIT_MS = 45_000
+"""The garbage collector learns of a new kind at a sync each 30 s, and may then have to work."""
+
+
+@pytest.fixture(scope="module")
+def world(
+    control_plane: ControlPlane, crds: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    """Provide running brokers and a running operator; tests use topics of their own."""
+    namespace = namespace_name("undelete")
+    control_plane.kubectl("create", "namespace", namespace)
+    made = World(control_plane, namespace, tmp_path_factory.mktemp("undelete"))
+    try:
+        made.group.start()
+        made.operator.start()
+        yield made
+    finally:
+        made.close()
+        control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+class Written:
+    """A topic with records in each partition; what was acknowledged is remembered."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        world.create(name)
+        world.group.wait_full_isr(name, PARTITIONS)
+        self.topic_id = world.group.topic_id(name)
+        producer = producer_of(world.group.bootstrap())
+        self.sent = [SentRecords(producer, name, partition=n) for n in range(PARTITIONS)]
+        self.write(100)
+
+    def write(self, count: int) -> None:
+        """Write more records and wait until all are acknowledged."""
+        for each in self.sent:
+            each.send(count)
+        for each in self.sent:
+            each.settle()
+
+    def delete(self) -> None:
+        """Delete the topic, and wait until the garbage collector has deleted its Partitions."""
+        self.world.operator.kubectl("delete", "replicatedtopic", self.name)
+        gone = f"{self.name}-0"
+        eventually(
+            lambda: self.world.operator.get("partitions.strandline.dev", gone) is None,
+            GARBAGE_LIMIT_MS,
+            "the garbage collector",
+        )
+
+    def is_whole(self) -> None:
+        """Read every acknowledged record at its offset, and write on."""
+        self.world.group.wait_full_isr(self.name, PARTITIONS)
+        for more in (0, 10):
+            self.write(more)
+            for number, each in enumerate(self.sent):
+                bootstrap, count = self.world.group.bootstrap(), len(each.offsets)
+                assert read_all(bootstrap, self.name, count, partition=number) == each.offsets
+                assert sorted(each.offsets.values()) == list(range(count))
+
+
+def test_a_restored_object_that_names_its_topic_id_has_all_records(world: World) -> None:
+    kept = Written(world, "kept")
+    world.operator.stop()
+    for broker in world.group.brokers:
+        broker.kill()
+    kept.delete()
+    restored = objects.topic(
+        world.group.namespace, "kept", partitions=PARTITIONS, topicId=kept.topic_id
+    )
+    world.group.control_plane.apply(restored)
+    world.group.start()
+    world.operator.start()
+    kept.is_whole()
+    assert world.group.topic_id("kept") != kept.topic_id
+    status = world.group.get("replicatedtopics", "kept")["status"]
+    assert status["topicId"] == kept.topic_id

@@ -1,0 +1,140 @@
+"""Plans of topics that adopt logs: their Partitions, and ids that are in use (ADR 0038)."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline_operator import kinds
+from strandline_operator.actions import ApplyStatus, InitialisePartitions, RecreatePartition
+from tests.chart.cases import COMPLETE
+
+from .samples import LATER, Manifest, World, cluster, partition, topic
+from .test_plan import sentences, topic_plan
+
+
+def adopting(name: str = "orders", **spec: str) -> Manifest:
+    whole = topic(name, topicId="adopted")
+    return {**whole, "spec": {**whole["spec"], **spec}}
+
+
+def conflict(world: World, name: str = "orders") -> str:
+    """Return the message of a plan that does nothing but refuse the adoption."""
+    plan = topic_plan(world, name)
+    assert sentences(plan)[0] == f"status of ReplicatedTopic {name}: TopicIdInUse"
+    assert isinstance(plan[0], ApplyStatus)
+    status = plan[0].body["status"]
+    assert len(plan) == 2, "the status and an Event"
+    assert [(each["type"], each["status"], each["reason"]) for each in status["conditions"]] == [
+        ("Ready", "False", "TopicIdInUse"),
+        ("Conflict", "True", "TopicIdInUse"),
+    ]
+    # Brokers would take a second topic's settings for those of the first.
+    assert "effectiveConfig" not in status
+    return str(status["conditions"][0]["message"])
+
+
+def test_partitions_of_an_adopting_topic_may_have_data_whenever_they_are_created() -> None:
+    world = World(cluster(), adopting())
+    plan = topic_plan(world)
+    assert sentences(plan) == ["create Partitions orders-0 to orders-2"]
+    assert isinstance(plan[0], InitialisePartitions)
+    assert plan[0].status_body["status"]["topicId"] == "adopted"
+    for body in plan[0].bodies:
+        assert (body["spec"]["recover"], body["spec"]["topicId"]) == (True, "adopted")
+        assert body["metadata"]["labels"][kinds.TOPIC_ID_LABEL] == "adopted"
+        assert body["metadata"]["ownerReferences"][0]["uid"] == "uid-orders"
+    world.perform(plan)
+    assert sentences(topic_plan(world)) == ["status of ReplicatedTopic orders: WaitingForBrokers"]
+    grown = world.get(kinds.TOPIC, "orders")
+    world.put({**grown, "spec": {**grown["spec"], "partitions": 4}})
+    (more,) = topic_plan(world)
+    assert isinstance(more, InitialisePartitions)
+    assert [body["spec"]["recover"] for body in more.bodies] == [True]
+
+
+def test_an_adopted_topic_is_placed_as_it_was_before() -> None:
+    before, after = (
+        World(cluster(), topic()),
+        World(cluster(), topic("again", topicId="uid-orders")),
+    )
+    (first,), (again,) = topic_plan(before), topic_plan(after, "again")
+    assert isinstance(first, InitialisePartitions)
+    assert isinstance(again, InitialisePartitions)
+    replicas = [[body["spec"]["replicas"] for body in each.bodies] for each in (first, again)]
+    assert replicas[0] == replicas[1]
+
+
+def test_the_id_of_a_topic_that_exists_is_not_adopted() -> None:
+    thief = topic("a-thief", topicId="uid-orders")
+    world = World(cluster(), topic(), thief)
+    assert (
+        conflict(world, "a-thief") == "ReplicatedTopic orders has the topic id uid-orders already"
+    )
+    assert sentences(topic_plan(world)) == ["create Partitions orders-0 to orders-2"]
+
+
+@pytest.mark.parametrize("cluster_of_second", ["default", "other"])
+def test_of_two_topics_that_adopt_one_id_the_older_gets_it(cluster_of_second: str) -> None:
+    second = adopting("a-second", clusterRef=cluster_of_second)
+    second["metadata"]["creationTimestamp"] = LATER
+    world = World(cluster(), adopting(), second)
+    assert conflict(world, "a-second") == "ReplicatedTopic orders has the topic id adopted already"
+    world.perform(topic_plan(world))
+    assert sentences(topic_plan(world)) == ["status of ReplicatedTopic orders: WaitingForBrokers"]
+
+
+def test_the_one_with_partitions_keeps_the_id_also_if_both_are_of_one_second() -> None:
+    world = World(cluster(), adopting())
+    world.perform(topic_plan(world))
+    world.put(adopting("a-second"))
+    assert "orders has the topic id" in conflict(world, "a-second")
+
+
+def test_the_name_and_the_id_of_another_topic_leave_no_settings_behind() -> None:
+    second = adopting("a-second", topicName="orders")
+    second["metadata"]["creationTimestamp"] = LATER
+    (status, _) = topic_plan(World(cluster(), adopting(), second), "a-second")
+    assert isinstance(status, ApplyStatus)
+    assert status.reason == "Conflict"
+    assert "effectiveConfig" not in status.body["status"]
+
+
+@pytest.mark.parametrize("name", ["orders-1", "before-1"])
+def test_an_adoption_waits_until_partitions_of_the_deleted_topic_are_gone(name: str) -> None:
+    # Its status speaks of logs that were deleted: nothing of it may be taken over.
+    old = {**partition(name, "adopted", 1, owner="uid-before")}
+    old["status"] = COMPLETE["Partition"]["status"]
+    world = World(cluster(), adopting(), old)
+    assert sentences(topic_plan(world)) == [
+        "status of ReplicatedTopic orders: WaitingForOldPartitions"
+    ]
+    world.remove(kinds.PARTITION, name)
+    assert sentences(topic_plan(world)) == ["create Partitions orders-0 to orders-2"]
+
+
+@pytest.mark.parametrize("name", ["orders-1", "before-1"])
+def test_a_partition_that_nothing_deletes_is_named(name: str) -> None:
+    world = World(cluster(), adopting(), partition(name, "adopted", 1))
+    sentence = f"Partition {name} of no topic has the topic id adopted; delete it first"
+    assert conflict(world) == sentence
+
+
+def test_a_copy_of_an_adopting_topics_partition_stops_nothing() -> None:
+    world = World(cluster(), adopting())
+    world.perform(topic_plan(world))
+    world.perform(topic_plan(world))
+    world.put(partition("copy-1", "adopted", 1))
+    assert sentences(topic_plan(world))[0].endswith("orders: WaitingForBrokers")
+    found = world.cache.topic("orders")
+    assert found is not None
+    assert (found[1].copies, found[1].leftovers) == (("copy-1",), ())
+
+
+def test_a_lost_partition_of_an_adopting_topic_is_created_again() -> None:
+    world = World(cluster(), adopting())
+    world.perform(topic_plan(world))
+    before = world.get(kinds.PARTITION, "orders-1")
+    world.remove(kinds.PARTITION, "orders-1")
+    plan = topic_plan(world)
+    assert isinstance(plan[0], RecreatePartition)
+    assert plan[0].body["spec"] == before["spec"]
