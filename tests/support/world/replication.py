@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
+from strandline.controller.effects import SendRestoreReplica
+from strandline.controller.events import BrokerResponseReceived
 from strandline.core.effects import (
     Effect,
     PersistLogStart,
@@ -32,7 +34,7 @@ from strandline.core.events import (
 )
 from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
-from strandline.model import Acks, TopicPartition
+from strandline.model import Acks
 
 from .broker import Broker
 from .invariants import ReplicationInvariants
@@ -83,12 +85,22 @@ class Replication:
         broker = self.brokers[broker_id]
         self._carry_all(broker, broker.step(event, self._now_ms()))
 
-    def restore(self, broker_id: int, partition: TopicPartition) -> ErrorCode:
-        """Let a broker take a log back from its trash."""
-        broker = self.brokers[broker_id]
-        error, effects = broker.restore(partition, self._now_ms())
-        self._carry_all(broker, effects)
-        return error
+    def restored(self, sent: SendRestoreReplica) -> BrokerResponseReceived:
+        """Let a broker take logs back from its trash; return its response."""
+        errors = []
+        for tp in sent.partitions:
+            broker = self.brokers[sent.broker_id]
+            error, effects = broker.restore(tp, self._now_ms())
+            self._carry_all(broker, effects)
+            errors.append((tp, error))
+        return BrokerResponseReceived(
+            session_id=sent.session_id,
+            broker_id=sent.broker_id,
+            request_id=sent.request_id,
+            error=ErrorCode.NONE,
+            controller_epoch=sent.controller_epoch,
+            partitions=tuple(errors),
+        )
 
     def next_wakeup(self) -> tuple[int, int] | None:
         """Return the earliest wakeup time of all cores, and the broker that has it."""

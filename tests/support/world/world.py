@@ -24,7 +24,6 @@ from strandline.controller.effects import (
     StopWatching,
 )
 from strandline.controller.events import (
-    BrokerResponseReceived,
     ControllerEvent,
     HeartbeatReceived,
     HostedReplica,
@@ -48,7 +47,6 @@ from strandline.controller.store_events import (
 )
 from strandline.controller.timing import ControllerTiming
 from strandline.core.effects import Effect
-from strandline.errors import ErrorCode
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -474,21 +472,8 @@ class World:
             for event in events_of_the_core(sent):
                 self.replication.step(broker_id, event)
             if isinstance(sent, SendRestoreReplica):
-                self._restore(message, sent)
-
-    def _restore(self, message: Message, sent: SendRestoreReplica) -> None:
-        """Let a broker restore logs, and respond."""
-        broker_id = sent.broker_id
-        errors = tuple((tp, self.replication.restore(broker_id, tp)) for tp in sent.partitions)
-        response = BrokerResponseReceived(
-            session_id=sent.session_id,
-            broker_id=broker_id,
-            request_id=sent.request_id,
-            error=ErrorCode.NONE,
-            controller_epoch=sent.controller_epoch,
-            partitions=errors,
-        )
-        self.network.send(message.destination, message.source, response)
+                response = self.replication.restored(sent)
+                self.network.send(message.destination, message.source, response)
 
     def _to_controller(self, broker: Broker, sent: FromBroker) -> None:
         """Send a core's message on its session, or to the scenario if it has none."""

@@ -420,8 +420,10 @@ class ReplicaStore:
             await self._trash.put([tp])
             raise _has_a_log(tp)
         if log.validation.problem:
-            found = fields(partition=str(tp), finding=log.validation.problem)
-            _log.warning("restored log loaded with a finding", extra=found)
+            _log.warning(
+                "restored log loaded with a finding",
+                extra=fields(partition=str(tp), finding=log.validation.problem),
+            )
         self.logs[tp] = log
         on_restored(hosted_partition(log))
 
