@@ -276,21 +276,29 @@ def told(one: Opened) -> set[TopicPartition]:
     return {each.tp for each in one.trashed[-1]} if one.trashed else set()
 
 
-def test_what_is_told_of_the_trash_never_lacks_a_log_that_is_on_its_way(tmp_path: Path) -> None:
+def test_what_is_told_of_the_trash_never_lacks_a_log_that_is_on_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def moved(one: Opened) -> None:
-        await one.create(TP)
-        one.perform(append(one, TP))
-        one.perform(DeleteReplica(tp=TP))
-        assert list(one.store.root.glob(f"{TP}"))
-        await one.until(lambda: told(one) == {TP}, "told")
-        await one.until(lambda: not list(one.store.root.glob(f"{TP}")), "moved")
-        seen_at_the_end: list[set[TopicPartition]] = []
-        before = len(one.trashed)
-        await one.store.restore_from_trash(
-            TP, on_restored=lambda _: seen_at_the_end.append(told(one))
-        )
-        assert seen_at_the_end == [{TP}]
-        assert [{each.tp for each in names} for names in one.trashed[before:]] == [set()]
+        await deleted(one, TP)
+        await one.create(OTHER)
+        opened, loop = PartitionLog.open, asyncio.get_running_loop()
+        at_the_end: list[set[TopicPartition]] = []
+
+        async def delete_another() -> None:
+            one.perform(DeleteReplica(tp=OTHER))
+            await one.until(lambda: not (tmp_path / str(OTHER)).exists(), "moved")
+            await one.until(lambda: OTHER in told(one), "told of the other log")
+
+        def slow(*args: Any, **kwargs: Any) -> PartitionLog:
+            assert not list((tmp_path / "trash").glob(f"{TP}.*"))
+            asyncio.run_coroutine_threadsafe(delete_another(), loop).result(10)
+            return opened(*args, **kwargs)
+
+        monkeypatch.setattr(PartitionLog, "open", slow)
+        await one.store.restore_from_trash(TP, on_restored=lambda _: at_the_end.append(told(one)))
+        assert at_the_end == [{TP, OTHER}]
+        assert told(one) == {OTHER}
 
     with_store(tmp_path, moved)
 
