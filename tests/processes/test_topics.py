@@ -88,8 +88,10 @@ def test_a_deleted_topic_comes_back_from_the_trash_with_every_record(group: Brok
     def told() -> bool:
         status = group.get("brokerclusters", "demo")["status"]
         assert topic_id in [each["topicId"] for each in status["deletedTopics"]]
-        (stray,) = (each for each in status["strays"] if each["topicId"] == topic_id)
-        assert stray["inTrash"]
+        strays = {each["topicId"]: each for each in status["strays"]}
+        assert topic_id in strays, status
+        stray = strays[topic_id]
+        assert stray["inTrash"], stray
         return bool(stray["replicas"] == [{"partition": 0, "brokers": [0, 1, 2]}])
 
     eventually(told, FAULT_LIMIT_MS, "the stray in status")
