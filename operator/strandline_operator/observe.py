@@ -18,7 +18,7 @@ from strandline.kube.objects import (
     topic_cluster,
     topic_id_of,
 )
-from strandline.model import StoredPartition, TopicId
+from strandline.model import BrokerId, StoredPartition, TopicId
 
 from . import kinds
 from .kinds import Kind, name_of
@@ -177,7 +177,7 @@ class Cache:
         # Before it has Partitions they are an earlier topic's; after that they are copies.
         waits = topic.adopts and not topic.is_initialised
         leftovers += elsewhere if waits else []
-        cluster, _ = self._clusters.get(topic.cluster, (None, None))
+        cluster, found_cluster = self._clusters.get(topic.cluster, (None, None))
         return topic, ObservedTopic(
             status=status,
             partitions_initialised=status.written.get("partitionsInitialised"),
@@ -187,6 +187,7 @@ class Cache:
             partitions=partitions,
             leftovers=tuple(leftovers),
             copies=() if waits else tuple(sorted(found.stored.name for found in elsewhere)),
+            logs=_logs_of(found_cluster, topic.topic_id) if found_cluster is not None else {},
             led_partitions=tuple(
                 sorted(
                     found.stored.name
@@ -293,6 +294,17 @@ def _read_status(value: Object) -> FoundStatus:
         },
         written=status,
     )
+
+
+def _logs_of(cluster: FoundStatus, topic_id: TopicId) -> dict[int, tuple[BrokerId, ...]]:
+    """Return the brokers that have logs of a topic id that no topic has, by partition."""
+    for stray in cluster.written.get("strays") or []:
+        if stray["topicId"] == topic_id:
+            return {
+                int(each["partition"]): tuple(map(BrokerId, each["brokers"]))
+                for each in stray["replicas"]
+            }
+    return {}
 
 
 def _status(value: Object) -> dict[str, Any]:

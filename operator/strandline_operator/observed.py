@@ -176,8 +176,9 @@ class ObservedTopic:
     partitions are its own by number; leftovers are the Partitions of an earlier topic that occupy
     their names, or have the id that this topic adopts; copies are the names of other Partitions
     with its id, which have no effect (ADR 0036); partitions_initialised and effective_config
-    are None until the operator writes them. led_partitions are the names of all Partitions with
-    the cluster's label and a status: brokers of this cluster had them.
+    are None until the operator writes them. logs are the brokers that have a log of the topic's id
+    while no topic had it, by partition. led_partitions are the names of all Partitions with the
+    cluster's label and a status: brokers of this cluster had them.
     """
 
     status: FoundStatus
@@ -188,6 +189,7 @@ class ObservedTopic:
     partitions: Mapping[int, StoredPartition]
     leftovers: tuple[FoundPartition, ...]
     copies: tuple[str, ...]
+    logs: Mapping[int, tuple[BrokerId, ...]]
     led_partitions: tuple[str, ...]
 
 

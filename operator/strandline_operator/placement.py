@@ -8,7 +8,7 @@ that is created again after a loss names the brokers that have its data (ADR 000
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from strandline.errors import StrandlineError
 from strandline.model import BrokerId, TopicId
@@ -76,3 +76,20 @@ def place_topic(
         )
         for partition in partitions
     }
+
+
+def on_logs(
+    placed: Mapping[int, tuple[BrokerId, ...]], logs: Mapping[int, Sequence[BrokerId]]
+) -> dict[int, tuple[BrokerId, ...]]:
+    """Return the placement moved to the brokers that have logs, as far as there are any.
+
+    The rest of a partition's replicas stay where they are usually placed.
+
+    Shape:   both by partition number; a partition has at most as many logs as replicas
+    """
+    moved: dict[int, tuple[BrokerId, ...]] = {}
+    for partition, usual in placed.items():
+        having = logs.get(partition, ())
+        order = [*(each for each in usual if each in having), *sorted(having), *usual]
+        moved[partition] = tuple(dict.fromkeys(order))[: len(usual)]
+    return moved

@@ -32,7 +32,7 @@ from .observed import (
     Ownership,
 )
 from .operator_config import OperatorConfig
-from .placement import place_topic
+from .placement import on_logs, place_topic
 from .status import (
     CONFLICT,
     COPIED,
@@ -169,6 +169,15 @@ def _obstacle(desired: DesiredTopic, observed: ObservedTopic) -> Readiness | Non
             f"has {cluster.replicas} brokers"
         )
         return Readiness(reason="InvalidReplicationFactor", message=message, refused=True)
+    crowded = [number for number, brokers in sorted(observed.logs.items()) if len(brokers) > factor]
+    if crowded and not desired.is_initialised:
+        brokers = sorted(observed.logs[crowded[0]])
+        message = (
+            f"spec.replicationFactor is {factor}, but brokers {brokers} have a log of partition "
+            f"{crowded[0]}, and each may have records that the others lack; create the topic with "
+            f"at least {max(map(len, observed.logs.values()))}"
+        )
+        return Readiness(reason="InvalidReplicationFactor", message=message, refused=True)
     if cluster is not None and observed.leftovers:
         name = min(found.stored.name for found in observed.leftovers)
         message = f"Partition {name} of a deleted topic is not gone yet"
@@ -239,7 +248,8 @@ def _plan_partitions(
     known = range(min(initialised, desired.partitions))
     lost = [number for number in known if number not in observed.partitions]
     actions: list[Action] = [
-        RecreatePartition(body=body) for body in _partitions(desired, cluster, lost, recover=True)
+        RecreatePartition(body=body)
+        for body in _partitions(desired, observed, cluster, lost, recover=True)
     ]
     if lost:
         message = (
@@ -266,13 +276,20 @@ def _initialise(
             desired.ref, raised, resource_version=observed.status.resource_version
         ),
         bodies=tuple(
-            _partitions(desired, cluster, list(range(first, after)), recover=desired.adopts)
+            _partitions(
+                desired, observed, cluster, list(range(first, after)), recover=desired.adopts
+            )
         ),
     )
 
 
 def _partitions(
-    desired: DesiredTopic, cluster: DesiredCluster, numbers: list[int], *, recover: bool
+    desired: DesiredTopic,
+    observed: ObservedTopic,
+    cluster: DesiredCluster,
+    numbers: list[int],
+    *,
+    recover: bool,
 ) -> list[Object]:
     placed = place_topic(
         desired.topic_id,
@@ -280,6 +297,7 @@ def _partitions(
         brokers=cluster.broker_ids,
         replication_factor=desired.replication_factor,
     )
+    placed = on_logs(placed, observed.logs)
     return [
         resources.partition(desired, number, placed[number], recover=recover) for number in numbers
     ]

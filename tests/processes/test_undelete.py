@@ -6,12 +6,17 @@ Real brokers, a real operator, a real API server with a garbage collector.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from strandline.errors import ConfigError
+from strandline_cli.kubectl import Kubernetes
+from strandline_cli.undelete import Wanted, undelete
 from tests.processes.test_new_topics import PARTITIONS, World
 from tests.support import strandline_objects as objects
 from tests.support.clients import SentRecords, producer_of, read_all
+from tests.support.commands import programs
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
 from tests.support.fixtures import namespace_name
@@ -20,6 +25,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
 GARBAGE_LIMIT_MS = 45_000
 """The garbage collector learns of a new kind at a sync each 30 s, and may then have to work."""
+STRAY_LIMIT_MS = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +84,76 @@ class Written:
                 bootstrap, count = self.world.group.bootstrap(), len(each.offsets)
                 assert read_all(bootstrap, self.name, count, partition=number) == each.offsets
                 assert sorted(each.offsets.values()) == list(range(count))
+
+
+def kubernetes_of(world: World) -> Kubernetes:
+    plane = world.group.control_plane
+    return Kubernetes(plane.kubeconfig, world.group.namespace, programs())
+
+
+def wanted(topic: str) -> Wanted:
+    # The StatefulSet of these brokers has no pods, so no broker counts as ready.
+    return Wanted(
+        topic=topic,
+        cluster=objects.CLUSTER,
+        name="",
+        replication_factor=3,
+        retention_ms=-1,
+        wait_seconds=60,
+    )
+
+
+def strays(world: World) -> dict[str, dict[str, Any]]:
+    """Return what could be brought back, by topic id."""
+    status = world.group.get("brokerclusters", objects.CLUSTER)["status"]
+    return {each["topicId"]: each for each in status.get("strays", ())}
+
+
+def wait_stray(world: World, topic_id: str, *, in_trash: bool) -> None:
+    """Wait until every replica of a topic is listed as on disk or in the trash."""
+    everywhere = [{"partition": n, "brokers": [0, 1, 2]} for n in range(PARTITIONS)]
+
+    def listed() -> bool:
+        found = strays(world)[topic_id]
+        assert found["replicas"] == everywhere, found
+        assert found["inTrash"] is in_trash, found
+        return True
+
+    eventually(listed, STRAY_LIMIT_MS, f"stray {topic_id}", retry_on=(KeyError, AssertionError))
+
+
+def test_an_undelete_of_what_is_not_there_changes_nothing(world: World) -> None:
+    before = world.operator.list("replicatedtopics")
+    with pytest.raises(ConfigError, match="logs of a deleted topic nowhere: nothing changed"):
+        undelete(kubernetes_of(world), wanted("nowhere"), print)
+    names = [
+        [each["metadata"]["name"] for each in found]
+        for found in (before, world.operator.list("replicatedtopics"))
+    ]
+    assert names[0] == names[1]
+
+
+def test_logs_of_an_object_restored_with_another_uid_come_back(world: World) -> None:
+    moved = Written(world, "moved")
+    world.operator.stop()
+    for broker in world.group.brokers:
+        broker.kill()
+    moved.delete()
+    world.create("moved")
+    world.group.start()
+    world.operator.start()
+    world.group.wait_full_isr("moved", PARTITIONS)
+    wait_stray(world, moved.topic_id, in_trash=False)
+    with pytest.raises(ConfigError, match="ReplicatedTopic moved exists: delete it"):
+        undelete(kubernetes_of(world), wanted(moved.topic_id), print)
+    restored = world.group.topic_id("moved")
+    moved.delete()
+    wait_stray(world, restored, in_trash=True)
+    with pytest.raises(ConfigError, match="2 topics were called moved"):
+        undelete(kubernetes_of(world), wanted("moved"), print)
+    undelete(kubernetes_of(world), wanted(moved.topic_id), print)
+    moved.is_whole()
+    assert restored in strays(world)
 
 
 def test_a_restored_object_that_names_its_topic_id_has_all_records(world: World) -> None:

@@ -64,6 +64,48 @@ def test_an_adopted_topic_is_placed_as_it_was_before() -> None:
     assert replicas[0] == replicas[1]
 
 
+def with_logs(*replicas: list[int]) -> Manifest:
+    """Return the cluster with logs of the adopted id: the brokers of partition 0, 1, ..."""
+    stray = {
+        "topicId": "adopted",
+        "topicName": "orders",
+        "partitions": len(replicas),
+        "inTrash": True,
+        "replicas": [{"partition": n, "brokers": each} for n, each in enumerate(replicas)],
+    }
+    other = {**stray, "topicId": "other", "replicas": [{"partition": 0, "brokers": [4]}]}
+    return {**cluster(replicas=5), "status": {"strays": [other, stray]}}
+
+
+def test_an_adopted_topic_is_placed_on_the_brokers_that_have_its_logs() -> None:
+    (usual,) = topic_plan(World(cluster(replicas=5), adopting()))
+    world = World(with_logs([4, 3, 1], [], [2]), adopting())
+    (plan,) = topic_plan(world)
+    assert isinstance(plan, InitialisePartitions)
+    assert isinstance(usual, InitialisePartitions)
+    first, second, third = (body["spec"]["replicas"] for body in plan.bodies)
+    assert sorted(first) == [1, 3, 4]
+    assert second == usual.bodies[1]["spec"]["replicas"]
+    assert third[0] == 2
+    assert len(set(third)) == 3
+    preferred = [each for each in usual.bodies[0]["spec"]["replicas"] if each in first]
+    assert first[: len(preferred)] == preferred
+    world.perform([plan])
+    world.put({**cluster(replicas=5), "status": {}})
+    assert sentences(topic_plan(world))[0].endswith("WaitingForBrokers")
+
+
+def test_no_log_is_left_out_of_an_adoption() -> None:
+    world = World(with_logs([0, 1, 2], [0, 1, 2, 3]), adopting())
+    plan = topic_plan(world)
+    assert sentences(plan)[0].endswith("orders: InvalidReplicationFactor")
+    assert sentences(plan)[1].endswith(
+        "spec.replicationFactor is 3, but brokers [0, 1, 2, 3] have a log of partition 1, and each "
+        "may have records that the others lack; create the topic with at least 4"
+    )
+    assert len(plan) == 2
+
+
 def test_the_id_of_a_topic_that_exists_is_not_adopted() -> None:
     thief = topic("a-thief", topicId="uid-orders")
     world = World(cluster(), topic(), thief)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from strandline.model import BrokerId, TopicId
-from strandline_operator.placement import TooFewBrokers, place_partition, place_topic
+from strandline_operator.placement import TooFewBrokers, on_logs, place_partition, place_topic
 
 
 def brokers(count: int) -> list[BrokerId]:
@@ -68,3 +68,20 @@ def test_more_replicas_than_brokers_are_refused(factor: int, count: int) -> None
     with pytest.raises(TooFewBrokers) as refused:
         place_topic(TopicId("t"), [0], brokers=brokers(count), replication_factor=factor)
     assert refused.value.brokers == count
+
+
+@pytest.mark.parametrize(
+    ("having", "expected"),
+    [
+        ([], (3, 0, 1)),
+        ([1, 0, 3], (3, 0, 1)),
+        ([4, 0], (0, 4, 3)),
+        ([4, 2], (2, 4, 3)),
+        ([1, 2, 4], (1, 2, 4)),
+    ],
+)
+def test_a_partition_is_placed_where_its_logs_are(
+    having: list[int], expected: tuple[int, ...]
+) -> None:
+    usual = {7: tuple(map(BrokerId, (3, 0, 1)))}
+    assert on_logs(usual, {7: [*map(BrokerId, having)], 8: [BrokerId(9)]}) == {7: expected}

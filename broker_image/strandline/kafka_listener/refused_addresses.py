@@ -4,7 +4,7 @@ A request of 25,000 elements takes the event loop for a tenth of a second or mor
 client is served meanwhile. A correct client sends so large a request only if nearly all of it is
 granted. An address that was refused thousands of elements therefore rests: until its rest is over,
 `connection` closes those of its connections that send a request of more than a few, or a large one
-without records (ADR 0039).
+without records (ADR 0041).
 """
 
 from __future__ import annotations

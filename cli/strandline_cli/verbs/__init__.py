@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from strandline_cli.command_line import Verb
 
-from . import analysis, bench, check, demo, dump_log, load, recover, sim
+from . import analysis, bench, check, demo, dump_log, load, recover, sim, status, undelete
 
 GROUPS: dict[str, tuple[Verb, ...]] = {
-    "On a cluster": (demo.VERB, load.VERB, bench.VERB, recover.VERB),
+    "On a cluster": (
+        demo.VERB,
+        load.VERB,
+        bench.VERB,
+        status.VERB,
+        recover.VERB,
+        undelete.VERB,
+    ),
     "On what was recorded": (dump_log.VERB, check.VERB, analysis.VERB),
     "On one machine, without a cluster": (sim.VERB,),
 }

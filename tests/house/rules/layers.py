@@ -95,6 +95,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "strandline.model",
         "strandline.errors",
         "strandline.names",
+        "strandline.kube.objects",
         "strandline_checker",
     ),
     "strandline_checker": (

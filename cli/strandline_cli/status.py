@@ -1,0 +1,85 @@
+"""What a namespace has: its clusters, its topics, and the topics that could be brought back."""
+
+from __future__ import annotations
+
+from strandline.kube.objects import topic_id_of
+
+from .kubectl import Kubernetes, Object
+from .strays import Stray, strays_left_out, strays_of
+from .tables import Row, show
+
+CLUSTER_COLUMNS: Row = ("CLUSTER", "BROKERS", "CONTROLLER", "STATUS")
+TOPIC_COLUMNS: Row = ("TOPIC", "CLUSTER", "PARTITIONS", "OFFLINE", "STATUS")
+STRAY_COLUMNS: Row = ("NO TOPIC HAS", "TOPIC ID", "CLUSTER", "PARTITIONS", "LOGS", "BRING BACK")
+
+
+def show_status(kubernetes: Kubernetes) -> None:
+    """Print a table of the clusters, one of the topics, and one of the strays if there are any."""
+    clusters = kubernetes.get("brokerclusters")["items"]
+    topics = kubernetes.get("replicatedtopics")["items"]
+    show(CLUSTER_COLUMNS, [cluster_row(each) for each in clusters], left=CLUSTER_COLUMNS)
+    print()
+    show(TOPIC_COLUMNS, [topic_row(each) for each in topics], left=TOPIC_COLUMNS)
+    taken = {topic_id_of(each) for each in topics}
+    for cluster in clusters:
+        # A topic that is on its way back stays listed until it has all of its Partitions.
+        found = [each for each in strays_of(cluster) if each.topic_id not in taken]
+        if found:
+            print()
+            show(STRAY_COLUMNS, stray_rows(cluster, found), left=STRAY_COLUMNS)
+        if more := strays_left_out(cluster):
+            print(f"and {more} more")
+
+
+def cluster_row(cluster: Object) -> Row:
+    """Return a cluster's line: ready brokers of all, the controller, why it is ready or not."""
+    status = cluster.get("status", {})
+    return (
+        cluster["metadata"]["name"],
+        f"{status.get('readyBrokers', 0)}/{cluster['spec']['replicas']}",
+        str(status.get("controller", {}).get("brokerId", "none")),
+        ready_reason(cluster),
+    )
+
+
+def topic_row(topic: Object) -> Row:
+    """Return a topic's line: its partitions, those without a leader, why it is ready or not."""
+    spec, counts = topic["spec"], topic.get("status", {}).get("partitions", {})
+    return (
+        spec.get("topicName", topic["metadata"]["name"]),
+        spec["clusterRef"],
+        str(spec["partitions"]),
+        str(counts.get("offline", spec["partitions"])),
+        ready_reason(topic),
+    )
+
+
+def stray_rows(cluster: Object, strays: list[Stray]) -> list[Row]:
+    """Return a line for each stray, with the command that brings it back."""
+    name = cluster["metadata"]["name"]
+    option = "" if name == "default" else f" --cluster {name}"
+    names = [each.topic_name for each in strays]
+    rows: list[Row] = []
+    for each in strays:
+        is_unique = bool(each.topic_name) and names.count(each.topic_name) == 1
+        since = f" since {each.deleted_at}" if each.deleted_at else ""
+        word = each.topic_name if is_unique else each.topic_id
+        rows.append(
+            (
+                each.topic_name or "(name unknown)",
+                each.topic_id,
+                name,
+                str(each.partitions),
+                f"in the trash{since}" if each.in_trash else "on disk",
+                "not yet" if each.in_trash else f"strandline undelete {word}{option}",
+            )
+        )
+    return rows
+
+
+def ready_reason(found: Object) -> str:
+    """Return the reason of the condition Ready, "not looked at yet" without one."""
+    for condition in found.get("status", {}).get("conditions", ()):
+        if condition["type"] == "Ready":
+            return str(condition["reason"])
+    return "not looked at yet"
