@@ -326,12 +326,12 @@ def test_a_lease_is_replaced_by_compare_and_swap_and_keeps_its_metadata(
         released = await other.put(replace(taken, holder_identity="", lease_duration_seconds=1))
         async with aclosing(changes):
             assert (await anext(changes)).value == released
-        # The watch has delivered the metadata, so this write takes one request.
+        # The watch, which begins with a list, has delivered the metadata: the write reads nothing.
         again = await leases.put(replace(released, holder_identity="broker-0/x"))
         assert again.controller_epoch == 4
 
     seen = on_cluster(scenario)
-    assert [item.verb for item in seen[-2:]] == ["watch", "update"]
+    assert [item.verb for item in seen[-3:]] == ["watch", "list", "update"]
     stored = control_plane.get("lease/demo-controller", "-n", namespace)
     assert stored["metadata"]["labels"] == {"strandline.dev/cluster": "demo"}
     assert stored["metadata"]["annotations"]["strandline.dev/controller-epoch"] == "4"
