@@ -36,6 +36,8 @@ RATE = 200
 VALUE_BYTES = 1_000
 RESPONSE_LIMIT_SECONDS = 2.0
 """How long the hostile client waits for a response before it sends its next shape."""
+SETTLE_SECONDS = 2.0
+"""Pause before a window without the hostile client: what it has sent is handled by then."""
 HOSTILE_ADDRESS = "127.0.0.2"
 AIM_RATIO = 2.0
 
@@ -160,9 +162,12 @@ def measure(folder: Path | None, windows: int, seconds: float) -> None:
             time.sleep(seconds)
             for number in range(2 * windows):
                 is_hostile = number % 2 == 1
-                (may_attack.set if is_hostile else may_attack.clear)()
-                time.sleep(1)
+                if not is_hostile:
+                    may_attack.clear()
+                    time.sleep(SETTLE_SECONDS)
                 clients.latencies.clear()
+                if is_hostile:
+                    may_attack.set()
                 time.sleep(seconds)
                 seen = clients.latencies
                 found[is_hostile].acked += seen.acked

@@ -5,6 +5,7 @@ Values only; `apply` applies them in the order of the plan and stops at the firs
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from strandline.kube.api import Object
@@ -32,6 +33,21 @@ class ApplyObject:
 
     def __str__(self) -> str:
         return f"apply {self.body['kind']} {name_of(self.body)}: it is {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveConfigMaps:
+    """Delete those of these former ConfigMaps that no pod and no pod template names.
+
+    selector are the labels of the cluster's pods and of the revisions of its StatefulSet.
+    """
+
+    cluster: ObjectRef
+    selector: Mapping[str, str]
+    former: tuple[ObjectRef, ...]
+
+    def __str__(self) -> str:
+        return f"remove former ConfigMaps of {self.cluster} that no pod names"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,5 +104,11 @@ class PostEvent:
 
 
 Action = (
-    CreateCluster | ApplyObject | InitialisePartitions | RecreatePartition | ApplyStatus | PostEvent
+    CreateCluster
+    | ApplyObject
+    | RemoveConfigMaps
+    | InitialisePartitions
+    | RecreatePartition
+    | ApplyStatus
+    | PostEvent
 )

@@ -25,6 +25,7 @@ from .actions import (
     InitialisePartitions,
     PostEvent,
     RecreatePartition,
+    RemoveConfigMaps,
 )
 from .observe import Cache, read_partition
 
@@ -59,6 +60,8 @@ class Applier:
                 await self._apply(body)
             case ApplyStatus(body=body):
                 await self._apply(body, subresource="status")
+            case RemoveConfigMaps():
+                await self._remove_config_maps(action)
             case InitialisePartitions():
                 await self._initialise(action)
             case RecreatePartition(body=body) | CreateCluster(body=body):
@@ -71,6 +74,27 @@ class Applier:
     async def _apply(self, body: Object, *, subresource: str = "") -> Object:
         resource = kinds.KIND_OF[body["kind"]].resource
         return await self._api.apply(resource, self._namespace, body, subresource=subresource)
+
+    async def _remove_config_maps(self, action: RemoveConfigMaps) -> None:
+        """Delete what no pod, no revision of the StatefulSet and not itself names, as read now."""
+        selector = ",".join(f"{key}={value}" for key, value in sorted(action.selector.items()))
+        revisions = await self._listed(kinds.CONTROLLER_REVISION, selector)
+        pods = await self._listed(kinds.POD, selector)
+        sets = await self._listed(kinds.STATEFUL_SET, selector)
+        specs = [
+            *(each["data"]["spec"]["template"]["spec"] for each in revisions),
+            *(each["spec"] for each in pods),
+            *(each["spec"]["template"]["spec"] for each in sets),
+        ]
+        named = {name for spec in specs for name in resources.config_maps_named(spec)}
+        for former in action.former:
+            if former.name not in named:
+                resource = former.kind.resource
+                await self._api.delete(resource, self._namespace, former.name, uid=former.uid)
+
+    async def _listed(self, kind: kinds.Kind, selector: str) -> tuple[Object, ...]:
+        chosen = {"labelSelector": selector}
+        return (await self._api.list(kind.resource, self._namespace, selector=chosen)).items
 
     async def _initialise(self, action: InitialisePartitions) -> None:
         """Raise the number, then create the new Partitions, in this order and in one pass."""

@@ -45,6 +45,8 @@ SERVICE_ACCOUNT: Final = _kind("ServiceAccount", "", "v1", "serviceaccounts")
 ROLE_BINDING: Final = _kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "rolebindings")
 POD_DISRUPTION_BUDGET: Final = _kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets")
 STATEFUL_SET: Final = _kind("StatefulSet", "apps", "v1", "statefulsets")
+POD: Final = _kind("Pod", "", "v1", "pods")
+CONTROLLER_REVISION: Final = _kind("ControllerRevision", "apps", "v1", "controllerrevisions")
 EVENT: Final = _kind("Event", "", "v1", "events")
 
 CHILDREN: Final = (

@@ -18,10 +18,12 @@ from typing import Final
 import kopf
 
 from strandline.config.kubernetes import KubernetesConfig
-from strandline.errors import ConfigError
+from strandline.errors import ConfigError, CoordinationError, StoreNotFound
 from strandline.kube.api import ApiClient
+from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log_fields import fields, fields_of
 
+from . import kinds
 from .operator_config import FIELD_MANAGER, OperatorConfig, load_operator_config
 from .operator_lease import OperatorLease
 from .reconcile import Reconciler
@@ -76,6 +78,7 @@ async def run(config: OperatorConfig) -> None:
     Raises:  ConfigError if nothing says where the API server is
     """
     async with await ApiClient.open(KubernetesConfig(), field_manager=FIELD_MANAGER) as api:
+        await _wait_for_definitions(api, config.namespace)
         reconciler = Reconciler(api, config)
         reconciler.queue.pause()
         ended = asyncio.Event()
@@ -116,6 +119,22 @@ async def run(config: OperatorConfig) -> None:
                 _log.error("passes under way were cut off", extra=fields(seconds=DRAIN_SECONDS))
             finally:
                 await _leave(lease, candidate)
+
+
+async def _wait_for_definitions(api: ApiClient, namespace: str) -> None:
+    """Wait while the API server lacks a definition: kopf looks for them once, at its start."""
+    pauses, report = Pauses(KubernetesConfig()), WaitingReport(KubernetesConfig())
+    for kind in kinds.WATCHED:
+        while True:
+            try:
+                await api.list(kind.resource, namespace)
+            except StoreNotFound as error:
+                report.waiting_for(f"definition of {kind.resource.plural}", error)
+                await pauses.pause()
+                continue
+            except CoordinationError as error:
+                _log.debug("a kind was not listed", extra=fields(cause=str(error)))
+            break
 
 
 async def _leave(lease: OperatorLease, candidate: asyncio.Task[None]) -> None:

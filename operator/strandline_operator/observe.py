@@ -90,6 +90,18 @@ class Cache:
         """Tell whether an object is known."""
         return name in self._by_kind[kind.kind]
 
+    def topics_behind(self, cluster: str) -> list[str]:
+        """Return the topics whose status shows another deleteTopicEnable than the cluster has."""
+        if cluster not in self._clusters:
+            return []
+        wanted = self._clusters[cluster][0].delete_topic_enable
+        return [
+            name
+            for name, (topic, status) in sorted(self._topics.items())
+            if topic.cluster == cluster
+            and (status.written.get("effectiveConfig") or {}).get("deleteTopicEnable") != wanted
+        ]
+
     def clusters(self) -> list[DesiredCluster]:
         """Return all clusters in the order of their names."""
         return [cluster for _, (cluster, _) in sorted(self._clusters.items())]
@@ -231,6 +243,7 @@ def read_cluster(value: Object) -> DesiredCluster:
         storage_size=spec["storage"]["size"],
         storage_class=spec["storage"].get("storageClassName"),
         config=spec.get("config") or {},
+        delete_topic_enable=bool(spec.get("deleteTopicEnable", True)),
         resources=spec.get("resources") or {},
     )
 
@@ -253,6 +266,7 @@ def read_object(kind: Kind, value: Object) -> FoundObject:
     return FoundObject(
         ref=_ref(kind, value),
         cluster=_cluster_label(value),
+        created_at=str(metadata.get("creationTimestamp", "")),
         controller=_controller(value),
         is_applied=kinds.APPLIED_ANNOTATION in (metadata.get("annotations") or {}),
         is_terminating=_is_terminating(value),

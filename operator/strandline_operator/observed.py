@@ -50,6 +50,7 @@ class DesiredCluster:
     storage_size: str
     storage_class: str | None
     config: Mapping[str, int]
+    delete_topic_enable: bool
     resources: Object
 
     @property
@@ -125,6 +126,7 @@ class FoundObject:
 
     ref: ObjectRef
     cluster: str
+    created_at: str
     controller: ControllerRef | None
     is_applied: bool
     is_terminating: bool

@@ -41,6 +41,9 @@ LEASE_TIMING: Final = LeaseTiming(
 )
 """The operator's Lease, as Kubernetes' own controllers keep theirs. A second operator works at
 least 15 s after the last renewal of one that died, and at once after one that ended."""
+CONFIG_MAPS_KEPT: Final = 10
+"""Former revisions of a cluster's ConfigMap that are kept without a look at who names them; as many
+as Kubernetes keeps of a StatefulSet's revisions."""
 WATCH_SERVER_TIMEOUT_SECONDS: Final = 300
 WATCH_CLIENT_TIMEOUT_SECONDS: Final = 330
 REQUEST_TIMEOUT_SECONDS: Final = 10

@@ -9,7 +9,7 @@ from __future__ import annotations
 from strandline.kube.api import Object
 from strandline.kube.objects import DEFAULT_CLUSTER
 
-from . import resources
+from . import kinds, operator_config, resources
 from .actions import (
     Action,
     ApplyObject,
@@ -18,6 +18,7 @@ from .actions import (
     InitialisePartitions,
     PostEvent,
     RecreatePartition,
+    RemoveConfigMaps,
 )
 from .kinds import name_of
 from .observed import (
@@ -53,10 +54,16 @@ def plan_cluster(
     """Return the actions that bring a cluster's objects to the desired state, and its status."""
     if desired.is_terminating:
         return []
-    parts = [
-        (body, observed.parts.get((body["kind"], name_of(body))))
-        for body in resources.objects_of(desired, config, has_topics=observed.has_topics)
+    current = resources.objects_of(desired, config, has_topics=observed.has_topics)
+    former = _former_config_maps(desired, observed, current)
+    bodies = [
+        *(
+            resources.former_config_map(desired, each, has_topics=observed.has_topics)
+            for each in former
+        ),
+        *current,
     ]
+    parts = [(body, observed.parts.get((body["kind"], name_of(body)))) for body in bodies]
     readiness = _refused_part([part for _, part in parts if part is not None])
     readiness = readiness or _brokers_left_out(desired, observed)
     actions: list[Action] = []
@@ -68,7 +75,32 @@ def plan_cluster(
         ]
         readiness = cluster_readiness(desired, observed)
     status = cluster_status(desired, observed, readiness, now=now)
-    return actions + _status_actions(desired.ref, observed.status, status, readiness)
+    actions += _status_actions(desired.ref, observed.status, status, readiness)
+    superfluous = former[: -operator_config.CONFIG_MAPS_KEPT]
+    if superfluous and not readiness.refused:
+        actions.append(
+            RemoveConfigMaps(
+                cluster=desired.ref,
+                selector=resources.pod_selector(desired),
+                former=tuple(each.ref for each in superfluous),
+            )
+        )
+    return actions
+
+
+def _former_config_maps(
+    desired: DesiredCluster, observed: ObservedCluster, current: list[Object]
+) -> list[FoundObject]:
+    """Return the ConfigMaps of former revisions, the oldest first."""
+    wanted = {name_of(body) for body in current if body["kind"] == kinds.CONFIG_MAP.kind}
+    ours = (Ownership.OURS, Ownership.ORPHAN)
+    found = [
+        each
+        for ownership, each in observed.parts.values()
+        if ownership in ours and resources.is_config_map_of(each, desired.ref)
+    ]
+    former = [each for each in found if each.ref.name not in wanted]
+    return sorted(former, key=lambda each: (each.created_at, each.ref.name))
 
 
 def _refused_part(parts: list[tuple[Ownership, FoundObject]]) -> Readiness | None:

@@ -72,6 +72,8 @@ class Reconciler:
 
     def _cluster_changed(self, change: str, name: str) -> None:
         self._add(kinds.CLUSTER, name)
+        for behind in self.cache.topics_behind(name):
+            self._add(kinds.TOPIC, behind)
         if change != _MODIFIED:
             for topic in self.cache.topics():
                 if topic.cluster == name:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from strandline.config.broker import Ports
+from strandline.config.broker import KEYS_SINCE, SINCE, Ports
 from strandline.config.replication import ControllerConfig
 from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL, DEFAULT_CLUSTER
@@ -22,13 +22,14 @@ from strandline.model import BrokerId
 
 from . import kinds
 from .actions import PostEvent
-from .observed import DesiredCluster, DesiredTopic, ObjectRef
+from .observed import DesiredCluster, DesiredTopic, FoundObject, ObjectRef
 from .operator_config import FIELD_MANAGER, OperatorConfig
 
 PORTS: Final = {"kafka": Ports().internal, "grpc": Ports().grpc, "http": Ports().http}
 DATA_PATH: Final = "/var/lib/strandline"
 CONFIG_PATH: Final = "/etc/strandline"
 CONFIG_NAME: Final = "broker.yaml"
+CONFIG_DIGEST_LENGTH: Final = 10
 BROKER_USER: Final = 65532
 FLUSH_BYTES_PER_SECOND: Final = 32 << 20
 """A slow volume; a broker that ends flushes at most what its volume holds."""
@@ -84,7 +85,7 @@ def objects_of(
     bodies = [
         _manifest(kinds.SERVICE_ACCOUNT, cluster, "broker"),
         _role_binding(cluster, config),
-        _config_map(cluster),
+        _config_map(cluster, _config_text(cluster)),
         _service(cluster, "brokers", list(PORTS), **headless),
         _service(cluster, "bootstrap", ["kafka"]),
         _manifest(kinds.LEASE, cluster, "controller"),
@@ -95,11 +96,37 @@ def objects_of(
         _manifest(kinds.POD_DISRUPTION_BUDGET, cluster, "brokers", spec=budget),
         _stateful_set(cluster, config),
     ]
-    if not has_topics:
-        for body in bodies:
-            if body["kind"] != kinds.BROKER.kind:
-                body["metadata"]["ownerReferences"] = [_owner_reference(cluster.ref)]
-    return [_with_digest(body) for body in bodies]
+    return [_owned(body, cluster, has_topics=has_topics) for body in bodies]
+
+
+def former_config_map(cluster: DesiredCluster, found: FoundObject, *, has_topics: bool) -> Object:
+    """Return the manifest of a ConfigMap that pods may still name: only its owner may change."""
+    whole = found.whole
+    body = _manifest(kinds.CONFIG_MAP, cluster, "", data=whole.get("data") or {})
+    body["metadata"]["name"] = found.ref.name
+    if whole.get("immutable"):
+        body["immutable"] = True
+    return _owned(body, cluster, has_topics=has_topics)
+
+
+def is_config_map_of(found: FoundObject, cluster: ObjectRef) -> bool:
+    """Tell whether an object is a ConfigMap of a cluster's brokers, of whatever revision."""
+    name, whole = found.ref.name, f"{cluster.name}-config"
+    is_named_so = name == whole or name.startswith(f"{whole}-")
+    return found.ref.kind is kinds.CONFIG_MAP and found.cluster == cluster.name and is_named_so
+
+
+def config_maps_named(pod_spec: Object) -> set[str]:
+    """Return the names of the ConfigMaps that a pod mounts."""
+    volumes = pod_spec.get("volumes") or []
+    return {each["configMap"]["name"] for each in volumes if "configMap" in each}
+
+
+def _owned(body: Object, cluster: DesiredCluster, *, has_topics: bool) -> Object:
+    """Return a manifest with its owner, if its cluster owns it now, and with its digest."""
+    if not has_topics and body["kind"] != kinds.BROKER.kind:
+        body["metadata"]["ownerReferences"] = [_owner_reference(cluster.ref)]
+    return _with_digest(body)
 
 
 def labels(cluster: DesiredCluster) -> dict[str, str]:
@@ -141,11 +168,23 @@ def _role_binding(cluster: DesiredCluster, config: OperatorConfig) -> Object:
     return _manifest(kinds.ROLE_BINDING, cluster, suffix, roleRef=role, subjects=[subject])
 
 
-def _config_map(cluster: DesiredCluster) -> Object:
+def _config_text(cluster: DesiredCluster) -> str:
+    """Return the brokers' configuration file, with the version of each key that came later."""
     given = cluster.config
     keys = {key: given[field] for field, key in BROKER_KEYS.items() if field in given}
-    text = yaml.safe_dump({"timing": cluster.timing, **keys}, sort_keys=True)
-    return _manifest(kinds.CONFIG_MAP, cluster, "config", data={CONFIG_NAME: text})
+    marks = {key: SINCE[key] for key in keys if SINCE[key] > 1}
+    marked = {KEYS_SINCE.key: marks} if marks else {}
+    return yaml.safe_dump({"timing": cluster.timing, **keys, **marked}, sort_keys=True)
+
+
+def _config_map(cluster: DesiredCluster, text: str) -> Object:
+    """Return an immutable ConfigMap: another configuration gets another name (ADR 0039)."""
+    data = {CONFIG_NAME: text}
+    return _manifest(kinds.CONFIG_MAP, cluster, _config_suffix(text), immutable=True, data=data)
+
+
+def _config_suffix(text: str) -> str:
+    return f"config-{hashlib.sha256(text.encode()).hexdigest()[:CONFIG_DIGEST_LENGTH]}"
 
 
 def _service(cluster: DesiredCluster, suffix: str, names: Sequence[str], **settings: Any) -> Object:
@@ -182,7 +221,7 @@ def _volume_claim(cluster: DesiredCluster) -> Object:
 
 
 def _pod(cluster: DesiredCluster, config: OperatorConfig) -> Object:
-    name = cluster.ref.name
+    name, config_map = cluster.ref.name, _config_suffix(_config_text(cluster))
     pod: Object = {
         "serviceAccountName": f"{name}-broker",
         # Variables of Services would be read as the broker's own: a Service `http` sets HTTP_PORT.
@@ -214,7 +253,8 @@ def _pod(cluster: DesiredCluster, config: OperatorConfig) -> Object:
             }
         ],
         "containers": [_container(cluster, config)],
-        "volumes": [{"name": "config", "configMap": {"name": f"{name}-config"}}],
+        # A pod keeps the revision of its own template until it is replaced.
+        "volumes": [{"name": "config", "configMap": {"name": f"{name}-{config_map}"}}],
     }
     if config.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": secret} for secret in config.image_pull_secrets]

@@ -125,6 +125,8 @@ def effective_config(topic: DesiredTopic, cluster: DesiredCluster) -> dict[str, 
         ),
         "segmentMs": own.get("segmentMs", shared.get("logRollMs", defaults.segment_ms)),
         "fileDeleteDelayMs": own.get("fileDeleteDelayMs", defaults.file_delete_delay_ms),
+        # For the policy on deletions, which sees no other object than the topic.
+        "deleteTopicEnable": cluster.delete_topic_enable,
     }
 
 

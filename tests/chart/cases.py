@@ -90,6 +90,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
                 "logRollMs": 3_600_000,
                 "logRetentionCheckIntervalMs": 1_000,
             },
+            "deleteTopicEnable": False,
             "resources": {
                 "requests": {"cpu": "100m", "memory": "128Mi"},
                 "limits": {"cpu": "0.5", "memory": "1Gi"},
@@ -141,6 +142,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
                 "retentionBytes": 1 << 31,
                 "segmentMs": 60_000,
                 "fileDeleteDelayMs": 1_000,
+                "deleteTopicEnable": True,
             },
             "partitions": dict.fromkeys(_COUNTS, 1),
             "conditions": [_condition()],

@@ -191,6 +191,7 @@ def test_the_policy_names_ports_and_pods_as_the_operator_makes_them() -> None:
         storage_size="1Gi",
         storage_class=None,
         config={},
+        delete_topic_enable=True,
         resources={},
     )
     assert labels(cluster).items() >= BROKERS.items()

@@ -283,4 +283,5 @@ def test_defaults_fill_an_empty_spec(harness: CrdHarness) -> None:
         "timing": "safe",
         "storage": {"size": "1Gi"},
         "config": {},
+        "deleteTopicEnable": True,
     }

@@ -9,11 +9,14 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+import yaml
 
 from strandline.config import broker as broker_module
 from strandline.config.broker import (
     CONCERNS,
     FRAME_HEADER_BYTES_MAX,
+    KEYS_SINCE,
+    KEYS_VERSION,
     KNOWN_KEYS,
     BrokerConfig,
     Ports,
@@ -82,9 +85,44 @@ def test_the_environment_names_data_directory_and_ports(tmp_path: Path) -> None:
     assert config.ports.grpc == 0
 
 
+LATER = KEYS_VERSION + 1
+MARKS = f"{KEYS_SINCE.key}: {{quick.start: {LATER}, log.roll.ms: {LATER}, old.key: 1}}\n"
+
+
+def test_a_key_of_a_later_version_is_left_out_and_told(tmp_path: Path) -> None:
+    config = load(tmp_path, f"{MARKS}quick.start: {{any: thing}}\nlog.roll.ms: 5\n")
+    assert config.newer_keys == ("quick.start",)
+    assert config.topic_defaults.roll_ms == 5
+    assert load(tmp_path, MARKS).newer_keys == ()
+
+
+@pytest.mark.parametrize("version", range(1, LATER + 1))
+def test_a_file_of_an_operator_of_another_version_is_taken(tmp_path: Path, version: int) -> None:
+    settings = [
+        (setting, default)
+        for concern in CONCERNS.values()
+        for _, setting, default in settings_of(concern)
+        if setting.since <= version
+    ]
+    values = {setting.key: default for setting, default in settings}
+    marks = {setting.key: setting.since for setting, _ in settings}
+    if version == LATER:
+        values["of.the.next.version"], marks["of.the.next.version"] = 7, LATER
+    config = load(tmp_path, yaml.safe_dump({**values, KEYS_SINCE.key: marks}))
+    assert config.newer_keys == (("of.the.next.version",) if version == LATER else ())
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        (f"{MARKS}old.key: 1", ("old.key", "unknown setting")),
+        (f"{MARKS}other.key: 1", ("other.key", "unknown setting")),
+        (f"{MARKS}quick.start: 1\nlog.roll.ms: 0", ("log.roll.ms", "from 1 to")),
+        (f"{KEYS_SINCE.key}: [a]", (KEYS_SINCE.key, "a mapping of keys to integers from 1 to")),
+        (f"{KEYS_SINCE.key}: {{a: 0}}", (KEYS_SINCE.key, "'a': 0", "from 1 to 2147483647")),
+        (f"{KEYS_SINCE.key}: {{a: yes}}", (KEYS_SINCE.key, "from 1 to 2147483647")),
+        (f"{KEYS_SINCE.key}: {{1: 3}}", (KEYS_SINCE.key, "a mapping of keys")),
+        (f"{KEYS_SINCE.key}: {{a: 3, a: 4}}", ("a", "twice")),
         ("replica.lag.time.max: 1", ("replica.lag.time.max:", "mean replica.lag.time.max.ms")),
         ("nonsense: 1", ("nonsense", "unknown setting")),
         ("replica.lag.time.max.ms: 99", ("replica.lag.time.max.ms", "from 100 to 86400000")),
@@ -205,7 +243,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 def test_every_default_is_within_its_own_range_and_keys_are_unique() -> None:
     keys = [setting.key for concern in CONCERNS.values() for _, setting, _ in settings_of(concern)]
-    assert len(keys) == len(set(keys)) == len(KNOWN_KEYS) - 1
+    assert len(keys) == len(set(keys)) == len(KNOWN_KEYS) - 2
     for concern in CONCERNS.values():
         for _, setting, default in settings_of(concern):
             assert setting.check(default) == default

@@ -14,18 +14,20 @@ from typing import Any, cast
 
 import pytest
 
+from strandline.kafka_listener import schemas
 from strandline.kafka_listener.budget import Budget
 from strandline.kafka_listener.connection import KafkaConnection, ListenerState
 from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.kafka_listener.observer import ClientNames
+from strandline.kafka_listener.refused_addresses import RefusedAddresses
 from strandline.kafka_listener.response import RequestContext
-from tests.kafka.hostile_shapes import ELEMENTS, MIB, all_shapes
+from tests.kafka.hostile_shapes import ELEMENTS, MIB, all_shapes, framed
 from tests.kafka.support import CountingObserver
 from tests.runtime.clients.test_broker_api import ME, Node, with_node
 from tests.support.counted_calls import calls_of
 
 SHAPES = dict(all_shapes())
-CALLS_PER_ELEMENT_MAX = 60
+CALLS_PER_ELEMENT_MAX = 36
 CALLS_MAX = CALLS_PER_ELEMENT_MAX * ELEMENTS
 BYTES_PER_ELEMENT_MAX = 2_500
 MEMORY_MAX_BYTES = BYTES_PER_ELEMENT_MAX * ELEMENTS + 12 * MIB
@@ -79,6 +81,7 @@ def listener_over(node: Node) -> ListenerState:
         request_memory=Budget(most=settings.request_memory_max_bytes),
         waiting_acks=Budget(most=settings.acks_waiting_max),
         client_names=ClientNames(names_max=settings.client_names_max),
+        refused_addresses=RefusedAddresses(settings, asyncio.get_running_loop().time),
     )
 
 
@@ -124,6 +127,21 @@ def test_work_and_memory_of_a_hostile_request_are_bounded(tmp_path: Path, name: 
         budgets = (shared.request_memory, shared.waiting_acks, shared.context.response_memory)
         assert [budget.used for budget in budgets] == [0, 0, 0]
         assert not shared.connections
+
+    with_node(tmp_path, scenario)
+
+
+def test_a_step_takes_few_of_many_requests_that_came_at_once(tmp_path: Path) -> None:
+    """Between two steps other clients are served; all requests are handled in the end."""
+
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        shared = listener_over(node)
+        one = framed(schemas.API_VERSIONS, 0, b"")
+        calls_of_fifty = await send(shared, one * 50)
+        assert await send(shared, one * 500) < 2 * calls_of_fifty
+        observer = cast("CountingObserver", shared.observer)
+        assert len(observer.responses) == 550
 
     with_node(tmp_path, scenario)
 

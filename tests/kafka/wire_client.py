@@ -43,8 +43,10 @@ def response_message(api_key: int, version: int, body: bytes) -> Message:
 class WireClient:
     """One connection; every read has a deadline."""
 
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+    def __init__(self, port: int, *, source: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection(
+            ("127.0.0.1", port), timeout=10, source_address=(source, 0)
+        )
         self._sent: dict[int, tuple[int, int]] = {}
         self._next = 0
 

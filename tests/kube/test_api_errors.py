@@ -16,7 +16,7 @@ from strandline.errors import (
     WatchExpired,
 )
 from strandline.kube import api
-from strandline.kube.api import Resource
+from strandline.kube.api import Resource, is_before
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,19 @@ def test_an_object_has_one_path(resource: Resource, name: str, path: str) -> Non
 def test_an_object_outside_namespaces_has_one_address() -> None:
     nodes = Resource(group="", version="v1", plural="nodes")
     assert nodes.path("", "x", "status") == "/api/v1/nodes/x/status"
+
+
+@pytest.mark.parametrize(
+    ("version", "other", "expected"),
+    [
+        ("9", "10", True),
+        ("10", "9", False),
+        ("10", "10", False),
+        ("9", "", False),
+        ("9", "later", False),
+    ],
+)
+def test_only_versions_that_are_numbers_have_an_order(
+    version: str, other: str, expected: bool
+) -> None:
+    assert is_before(version, other) is expected

@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from strandline_cli.commands import CommandFailed, start
+from strandline_cli.kubectl import Kubernetes
 from strandline_cli.release import BROKERS, PARTITIONS, RELEASE
 from strandline_cli.under_load import delete_pod, kill_broker
 from tests.support.cluster import Cluster
@@ -22,6 +25,7 @@ pytestmark = pytest.mark.pods
 
 LIMIT_MS = 60_000
 NODE_LIMIT_MS = 90_000
+LOG_SECONDS = 30
 CONTROL_NODE = "control"
 
 
@@ -41,7 +45,12 @@ def test_three_brokers_start_for_a_topic_and_survive_the_loss_of_a_leaders_pod(
     with installed.under_load("graceful") as run:
         leader = run.view.seen().partitions[0].leader
         before = run.view.seen().pods[f"default-{leader}"]
-        run.short_fault("delete leader's pod", lambda: delete_pod(installed.kubernetes, leader))
+        follow = ("logs", "--follow", f"default-{leader}", "--container=broker")
+        with start(installed.kubernetes.command("kubectl", *follow)) as log:
+            run.short_fault("delete leader's pod", lambda: delete_pod(installed.kubernetes, leader))
+            printed, _ = log.communicate(timeout=LOG_SECONDS)
+        # The last line of a stop comes after its marker: Kubernetes did not kill the broker.
+        assert json.loads(printed.splitlines()[-1])["message"] == "stopped"
         assert run.view.seen().pods[f"default-{leader}"].uid != before.uid
         assert run.view.seen().partitions[0].leader != leader
         run.judged()
@@ -51,6 +60,7 @@ def test_a_killed_controller_is_replaced_and_nothing_is_lost(installed: Installe
     with installed.under_load("controller") as run:
         seen = run.view.seen()
         old = seen.controller
+        registered = installed.broker_status(old)
         run.short_fault("kill -9 of the controller", lambda: kill_broker(installed.kubernetes, old))
         after = run.view.seen()
         assert after.controller != old
@@ -58,7 +68,57 @@ def test_a_killed_controller_is_replaced_and_nothing_is_lost(installed: Installe
         name = f"default-{old}"
         assert after.pods[name].uid == seen.pods[name].uid
         assert after.pods[name].restarts == seen.pods[name].restarts + 1
+        check_clean_start(installed, old, registered)
         run.judged()
+
+
+def test_objects_deleted_by_hand_come_back_and_a_pod_forced_away_starts_clean(
+    installed: Installed,
+) -> None:
+    topic, kubernetes = "by-hand", installed.kubernetes
+    with installed.under_load(topic) as run:
+        seen = run.view.seen()
+        leader = seen.partitions[0].leader
+        for kind, name in (
+            ("brokers.strandline.dev", f"default-{leader}"),
+            ("leases", "default-controller"),
+            ("partitions.strandline.dev", f"{topic}-0"),
+        ):
+            delete_by_hand(installed, kind, name)
+            run.wait_healthy(LIMIT_MS / 1000)
+            run.wait_for_acks(1_000)
+        installed.wait_ready(topic)
+        assert run.view.seen().pods == seen.pods
+        victim = run.view.seen().partitions[0].leader
+        registered, node = installed.broker_status(victim), installed.node_of(victim)
+        run.short_fault("force leader's pod away", lambda: force_away(kubernetes, victim))
+        assert installed.node_of(victim) == node
+        check_clean_start(installed, victim, registered)
+        run.judged()
+
+
+def force_away(kubernetes: Kubernetes, broker: int) -> None:
+    """Delete a broker's pod without the time that it needs to end."""
+    kubernetes.kubectl("delete", "pod", f"default-{broker}", "--force", "--grace-period=0")
+
+
+def delete_by_hand(installed: Installed, kind: str, name: str) -> None:
+    """Delete an object that the chart's policy keeps, and wait until there is another one."""
+
+    def uid() -> str:
+        return str(installed.kubernetes.get(kind, name)["metadata"]["uid"])
+
+    before = uid()
+    installed.kubernetes.kubectl("annotate", kind, name, "strandline.dev/deletion=allowed")
+    installed.kubernetes.kubectl("delete", kind, name, "--wait=false")
+    eventually(lambda: uid() != before, LIMIT_MS, f"{kind} {name}", retry_on=(CommandFailed,))
+
+
+def check_clean_start(installed: Installed, broker: int, before: dict[str, Any]) -> None:
+    """Fail unless a broker has registered again since, and with nothing lost."""
+    after = installed.broker_status(broker)
+    assert after["brokerEpoch"] > before["brokerEpoch"]
+    assert after["cleanSinceEpoch"] == before["cleanSinceEpoch"]
 
 
 def test_without_an_operator_brokers_fail_over_and_come_back(installed: Installed) -> None:
@@ -99,9 +159,7 @@ def test_a_killed_node_costs_a_pause_and_its_broker_starts_clean(
             cluster.node("start", node)
 
         run.short_fault(f"node {node} killed and started", lose_and_mend)
-        after = installed.broker_status(victim)
-        assert after["brokerEpoch"] > before["brokerEpoch"]
-        assert after["cleanSinceEpoch"] == before["cleanSinceEpoch"]
+        check_clean_start(installed, victim, before)
         run.judged()
 
 

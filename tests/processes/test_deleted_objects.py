@@ -123,6 +123,27 @@ def test_deleted_partitions_of_a_topic_under_load_end_ready(attended: AttendedGr
     load.judged()
 
 
+def test_a_cluster_deleted_under_load_goes_on_and_is_adopted_when_it_is_created_again(
+    attended: AttendedGroup,
+) -> None:
+    group, topic = attended.group, "adopted"
+    attended.create_topic(topic)
+    load = LoadProcess(group, topic, PARTITIONS)
+    registered = {each["metadata"]["uid"] for each in attended.operator.list(BROKERS)}
+    leaders, controller = group.leaders(topic, PARTITIONS), group.controller()
+    led, victim = next(pair for pair in enumerate(leaders) if pair[1] != controller)
+    attended.kubectl("delete", "bc", objects.CLUSTER)
+    group.brokers[victim].kill()
+    group.wait_leader(topic, led, other_than=victim)
+    load.wait_for_acks(RATE)
+    group.start()
+    attended.plane.apply(objects.cluster(attended.namespace))
+    attended.create_topic("after-the-adoption")
+    attended.wait_topic_ready(topic)
+    assert {each["metadata"]["uid"] for each in attended.operator.list(BROKERS)} == registered
+    load.judged()
+
+
 def another_boot(attended: AttendedGroup) -> None:
     for broker in attended.group.brokers:
         broker.boot(int(broker.boot_id_path.read_text().removeprefix("boot-")) + 1)

@@ -10,23 +10,42 @@ import pytest
 
 from tests.support import strandline_objects as objects
 from tests.support.attended_group import PARTITIONS, AttendedGroup
+from tests.support.broker_process import BrokerProgram
+from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.control_plane import ControlPlane
-from tests.support.load import RATE, LoadProcess
+from tests.support.load import RATE, LoadProcess, scan_log
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 ELECTIONS = 3
+SETTINGS: dict[str, object] = {
+    "partition.audit.interval.ms": 1_000,
+    "waiting.report.interval.ms": 1_000,
+}
+LONG_TERM: dict[str, object] = {
+    **SETTINGS,
+    "controller.lease.duration.seconds": 60,
+    "controller.lease.renew.deadline.ms": 50_000,
+}
+"""The controller's term outlives the restore."""
+RECORDS = 300
 RESTORED_LIMIT_MS = 60_000
 
 
 @pytest.fixture
-def attended(tmp_path: Path) -> Iterator[AttendedGroup]:
+def settings() -> dict[str, object]:
+    """Return the settings of the brokers."""
+    return SETTINGS
+
+
+@pytest.fixture
+def attended(tmp_path: Path, settings: dict[str, object]) -> Iterator[AttendedGroup]:
     """Provide brokers and an operator over an etcd that no other test sees restored."""
     plane = ControlPlane.start(tmp_path / "control-plane")
     try:
         objects.install_crds(plane)
         plane.kubectl("create", "namespace", "restored")
-        made = AttendedGroup(plane, "restored", tmp_path)
+        made = AttendedGroup(plane, "restored", tmp_path, settings)
         try:
             made.start()
             yield made
@@ -49,12 +68,10 @@ def broker_epochs(attended: AttendedGroup) -> list[int]:
 
 
 def restart_operator(attended: AttendedGroup) -> None:
-    """Wait until the operator ends because the store went back; start it, as Kubernetes does."""
+    """Wait until the operator has ended, and start it again, as Kubernetes does."""
     process = attended.operator.process
     assert process is not None
     attended.wait_for(lambda: process.poll() is not None, "the operator's end", RESTORED_LIMIT_MS)
-    assert process.poll() == 0
-    assert any("the store went back" in line for line in attended.operator.messages())
     attended.operator.start()
 
 
@@ -94,8 +111,103 @@ def test_a_store_of_before_three_elections_loses_nothing_and_epochs_rise(
 
     attended.wait_for(is_above, "epochs above all that brokers knew", RESTORED_LIMIT_MS)
     restart_operator(attended)
+    assert any("the store went back" in line for line in attended.operator.messages())
     attended.wait_topic_ready("orders")
     load.wait_for_acks(RATE)
     attended.create_topic("later")
     assert all(broker.runs() for broker in group.brokers)
     load.judged()
+
+
+def written(attended: AttendedGroup, topic: str) -> SentRecords:
+    """Write records to the first partition of a topic, each acknowledged by the whole ISR."""
+    sent = SentRecords(producer_of(attended.group.bootstrap()), topic)
+    sent.send(RECORDS)
+    sent.settle()
+    return sent
+
+
+def stray(attended: AttendedGroup, topic_id: str) -> dict[str, Any]:
+    """Wait until the BrokerCluster's status names a topic as a stray, and return the entry."""
+
+    def named() -> dict[str, Any] | None:
+        found = attended.group.get("brokerclusters", objects.CLUSTER)
+        entries = found.get("status", {}).get("strays", [])
+        return next((each for each in entries if each["topicId"] == topic_id), None)
+
+    entry: dict[str, Any] = attended.wait_for(named, "a stray", RESTORED_LIMIT_MS)
+    return entry
+
+
+def check_logs_stay(attended: AttendedGroup, topic: str, topic_id: str, sent: SentRecords) -> None:
+    """Fail unless every broker keeps the whole log, and the status says of what."""
+    group = attended.group
+    everywhere = {"partition": 0, "brokers": [0, 1, 2]}
+
+    def is_told() -> bool:
+        entry = stray(attended, topic_id)
+        assert (entry["topicName"], entry["inTrash"]) == (topic, False), entry
+        assert everywhere in entry["replicas"], entry
+        return True
+
+    attended.wait_for(is_told, f"all logs of {topic} told")
+    for number, broker in enumerate(group.brokers):
+        assert broker.runs()
+        folder = group.log_folder(number, topic_id)
+        found = {each.value.encode(): each.offset for each in scan_log(folder, number, 0)}
+        assert found == sent.offsets
+
+
+def adopt(attended: AttendedGroup, topic: str, topic_id: str, sent: SentRecords) -> None:
+    """Create the topic again with the id that the status names; it has all its records."""
+    attended.create_topic(topic, topicId=topic_id)
+    assert read_all(attended.group.bootstrap(), topic, len(sent.offsets)) == sent.offsets
+
+    def is_no_stray() -> bool:
+        found = attended.group.get("brokerclusters", objects.CLUSTER)
+        strays = found["status"].get("strays", [])
+        assert topic_id not in {each["topicId"] for each in strays}
+        return True
+
+    attended.wait_for(is_no_stray, f"{topic} no stray any more")
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, LONG_TERM], ids=["another term", "the same term"])
+def test_logs_of_a_topic_that_the_restored_store_never_had_stay(attended: AttendedGroup) -> None:
+    group = attended.group
+    attended.create_topic("older")
+    kept = written(attended, "older")
+    attended.plane.backup()
+    topic_id = attended.create_topic("younger")
+    sent = written(attended, "younger")
+    attended.plane.restore()
+    restart_operator(attended)
+    check_logs_stay(attended, "younger", topic_id, sent)
+    attended.wait_topic_ready("older")
+    assert read_all(group.bootstrap(), "older", RECORDS) == kept.offsets
+    adopt(attended, "younger", topic_id, sent)
+
+
+def test_definitions_deleted_and_applied_again_lose_nothing(attended: AttendedGroup) -> None:
+    """All objects go with their definitions; leaders go on, and every log stays."""
+    group, plane = attended.group, attended.plane
+    topic_id = attended.create_topic("orders")
+    sent = written(attended, "orders")
+    plane.kubectl("delete", "crd", *(f"{plural}.{objects.GROUP}" for plural in objects.KINDS))
+    for broker in group.brokers:
+        attended.wait_for(lambda broker=broker: says_it_waits(broker), "it says so, and again")
+    sent.send(RECORDS)
+    sent.settle()
+    assert read_all(group.bootstrap(), "orders", 2 * RECORDS) == sent.offsets
+    restart_operator(attended)
+    attended.wait_for(lambda: "waiting" in attended.operator.messages(), "the operator says it")
+    objects.install_crds(plane)
+    plane.apply(objects.cluster(attended.namespace))
+    check_logs_stay(attended, "orders", topic_id, sent)
+    adopt(attended, "orders", topic_id, sent)
+
+
+def says_it_waits(broker: BrokerProgram) -> bool:
+    """Tell whether a broker says, not only once, that its own object is missing."""
+    lines = [line for line in broker.lines() if line.get("waiting_for") == "own Broker object"]
+    return len(lines) > 1

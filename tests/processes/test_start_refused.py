@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from strandline.config.broker import KEYS_SINCE, KEYS_VERSION
 from strandline.config.kubernetes import KubernetesConfig
 from tests.support import strandline_objects as objects
 from tests.support.broker_process import BrokerProgram
@@ -85,6 +86,21 @@ def test_a_read_only_directory_is_refused_with_its_remedy(
     path = volume("ro,size=1m")
     cause = refusal_of(without_api, path)
     assert cause.startswith(f"data directory {path} is read-only: mount the volume writable")
+
+
+def test_an_unknown_setting_is_refused_unless_the_file_marks_it_as_a_later_versions(
+    tmp_path: Path, without_api: BrokerProgram
+) -> None:
+    later = {"quick.start": True, KEYS_SINCE.key: {"quick.start": KEYS_VERSION + 1}}
+    without_api.configure({**later, "quik.start": True})
+    assert refusal_of(without_api, tmp_path / "data").startswith("quik.start: unknown setting;")
+    without_api.configure({"quick.start": True, KEYS_SINCE.key: {"quick.start": KEYS_VERSION}})
+    assert refusal_of(without_api, tmp_path / "data") == "quick.start: unknown setting"
+    without_api.configure(later)
+    without_api.start(data_dir=tmp_path / "data")
+    line = without_api.wait_for("settings of a later version have no effect")
+    assert (line["level"], line["keys"]) == ("WARNING", ["quick.start"])
+    assert without_api.wait_for("waiting")["waiting_for"] != "space"
 
 
 def test_a_broker_on_a_full_volume_waits_with_the_remedy_and_goes_on_once_there_is_space(

@@ -14,6 +14,7 @@ from strandline_operator.actions import (
     InitialisePartitions,
     PostEvent,
     RecreatePartition,
+    RemoveConfigMaps,
 )
 from strandline_operator.observe import Cache
 from strandline_operator.operator_config import OperatorConfig
@@ -102,12 +103,15 @@ class World:
                     self._store_status(status)
                     for body in bodies:
                         self._store(body)
-                case PostEvent():
+                case PostEvent() | RemoveConfigMaps():
                     pass
 
     def _store(self, body: Manifest) -> None:
         whole = copy.deepcopy(body)
-        whole["metadata"].update(uid=f"uid-{body['metadata']['name']}", resourceVersion="8")
+        name = body["metadata"]["name"]
+        known = self._objects.get((body["kind"], name), made(kinds.EVENT, name))
+        created = known["metadata"]["creationTimestamp"]
+        whole["metadata"].update(uid=f"uid-{name}", resourceVersion="8", creationTimestamp=created)
         self.put(whole)
 
     def _store_status(self, body: Manifest) -> None:

@@ -99,6 +99,30 @@ def test_a_protected_topic_is_deleted_only_without_its_protection(
     operator.wait_for("no Partitions", lambda: not operator.list(PARTITIONS), GARBAGE_LIMIT_MS)
 
 
+def test_topics_of_a_cluster_without_deletions_are_deleted_once_it_allows_them(
+    operator: OperatorProcess, policy: None
+) -> None:
+    operator.kubectl("apply", "-f", "-", stdin=topic("kept", partitions=1))
+    operator.wait_for("BrokerCluster", lambda: operator.get("bc", "default"))
+
+    def allow(value: str) -> None:
+        patch = f'{{"spec":{{"deleteTopicEnable":{value}}}}}'
+        operator.kubectl("patch", "bc", "default", "--type=merge", "-p", patch)
+
+    allow("false")
+    sentence = "belongs to BrokerCluster default, whose spec.deleteTopicEnable is false"
+    operator.wait_for("refusal", lambda: sentence in refusal(operator, "rtopic", "kept"))
+    operator.kubectl("apply", "-f", "-", stdin=topic("annotated", partitions=1))
+    operator.wait_for("refusal", lambda: sentence in refusal(operator, "rtopic", "annotated"))
+    operator.kubectl("annotate", "rtopic", "annotated", ALLOW)
+    assert refusal(operator, "rtopic", "annotated") == ""
+    with pytest.raises(CommandError, match="deleteTopicEnable"):
+        allow('"no"')
+    allow("true")
+    operator.wait_for("permission", lambda: refusal(operator, "rtopic", "kept") == "")
+    operator.kubectl("delete", "rtopic", "kept")
+
+
 def test_a_namespace_with_all_that_is_protected_goes(
     operator: OperatorProcess, policy: None
 ) -> None:

@@ -24,7 +24,9 @@ from strandline.kube.objects import (
 from strandline.model import StoredTopic
 from strandline_operator import kinds
 from strandline_operator.actions import Action
+from strandline_operator.observe import read_cluster, read_topic
 from strandline_operator.plan import plan_cluster, plan_topic
+from strandline_operator.status import effective_config
 from tests.chart.cases import COMPLETE, NOW, leaves
 from tests.reconcile.samples import CONFIG, Manifest, World, made
 
@@ -57,8 +59,14 @@ def of_topic(topic: Manifest) -> tuple[list[Action], StoredTopic | None]:
     return plan_topic(*found, CONFIG, now=NOW), obeyed_by_brokers
 
 
+def of_cluster_and_its_topics(cluster: Manifest) -> tuple[list[Action], dict[str, int]]:
+    """Return what a cluster makes the operator do, and the settings of its topics."""
+    topic = read_topic(stored("ReplicatedTopic"))
+    return of_cluster(cluster), effective_config(topic, read_cluster(cluster))
+
+
 OBEYS: dict[str, Callable[[Manifest], object]] = {
-    "BrokerCluster": of_cluster,
+    "BrokerCluster": of_cluster_and_its_topics,
     "ReplicatedTopic": of_topic,
     "Broker": broker_from_object,
     "Partition": partition_from_object,

@@ -77,6 +77,14 @@ def test_a_cluster_counts_no_second_object_of_a_partition() -> None:
     assert [each.name for each in snapshot[1].partitions] == ["orders-0", "old-0"]
 
 
+def test_topics_that_show_another_setting_than_their_cluster_are_behind() -> None:
+    shown = topic("shown", status={"effectiveConfig": {"deleteTopicEnable": False}})
+    elsewhere = topic("elsewhere", clusterRef="other")
+    cache = World(cluster(deleteTopicEnable=False), shown, topic("new"), elsewhere).cache
+    assert cache.topics_behind("default") == ["new"]
+    assert cache.topics_behind("other") == []
+
+
 def test_a_missing_object_is_not_seen() -> None:
     cache = Cache()
     assert cache.cluster("default") is None

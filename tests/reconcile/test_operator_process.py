@@ -47,6 +47,11 @@ def names(operator: OperatorProcess, kind: str) -> list[str]:
     return sorted(item["metadata"]["name"] for item in operator.list(kind))
 
 
+def config_maps(operator: OperatorProcess) -> set[str]:
+    """Return the names of the ConfigMaps of the cluster's brokers."""
+    return {name for name in names(operator, "configmaps") if name.startswith("default-config")}
+
+
 def ready(operator: OperatorProcess, name: str, kind: str = "rtopic") -> dict[str, Any]:
     """Return the condition Ready of an object, {} if it has none yet."""
     found = operator.get(kind, name) or {}
@@ -92,7 +97,7 @@ def test_one_topic_brings_up_a_whole_cluster(operator: OperatorProcess) -> None:
     assert names(operator, "brokers.strandline.dev") == [f"default-{n}" for n in range(3)]
     assert names(operator, "leases") == ["default-controller", OPERATOR_LEASE]
     assert names(operator, "services") == ["default-bootstrap", "default-brokers"]
-    assert {"default-config"} <= set(names(operator, "configmaps"))
+    assert len(config_maps(operator)) == 1
     assert {"default-broker"} <= set(names(operator, "serviceaccounts"))
     assert {"default-strandline-broker"} <= set(names(operator, "rolebindings"))
     assert names(operator, "pdb") == ["default-brokers"]
@@ -120,6 +125,7 @@ def test_one_topic_brings_up_a_whole_cluster(operator: OperatorProcess) -> None:
         "retentionBytes": -1,
         "segmentMs": 604_800_000,
         "fileDeleteDelayMs": 60_000,
+        "deleteTopicEnable": True,
     }
     operator.wait_for(
         "cluster status", lambda: reason(operator, "default", "bc") == "BrokersNotReady"
@@ -178,7 +184,7 @@ def test_deleted_children_come_back(operator: OperatorProcess) -> None:
             ("service", "default-brokers"),
             ("statefulset", "default"),
             ("lease", "default-controller"),
-            ("configmap", "default-config"),
+            ("configmap", next(iter(config_maps(operator)))),
         )
     }
     for (kind, name), uid in before.items():
@@ -210,14 +216,15 @@ def test_changed_children_are_corrected_and_foreign_fields_stay(
 
 
 def test_a_foreign_object_of_a_wanted_name_is_not_touched(operator: OperatorProcess) -> None:
-    operator.kubectl("create", "configmap", "default-config", "--from-literal=mine=yes")
+    operator.kubectl("create", "service", "clusterip", "default-brokers", "--tcp=80")
     operator.kubectl("apply", "-f", "-", stdin=topic("orders"))
     operator.wait_for("refusal", lambda: reason(operator, "default", "bc") == "NameTaken")
-    assert (operator.get("configmap", "default-config") or {})["data"] == {"mine": "yes"}
+    spec = (operator.get("service", "default-brokers") or {})["spec"]
+    assert [port["port"] for port in spec["ports"]] == [80]
     assert operator.get("statefulset", "default") is None
     events = operator.list("events")
     assert any(event["reason"] == "NameTaken" for event in events)
-    operator.kubectl("delete", "configmap", "default-config")
+    operator.kubectl("delete", "service", "default-brokers")
     operator.wait_for("StatefulSet", lambda: operator.get("statefulset", "default"))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline_operator import kinds
+from strandline_operator import kinds, resources
 from strandline_operator.actions import (
     Action,
     ApplyObject,
@@ -15,8 +15,10 @@ from strandline_operator.actions import (
     InitialisePartitions,
     PostEvent,
     RecreatePartition,
+    RemoveConfigMaps,
 )
-from strandline_operator.operator_config import OperatorConfig
+from strandline_operator.observe import read_cluster
+from strandline_operator.operator_config import CONFIG_MAPS_KEPT, OperatorConfig
 from strandline_operator.plan import plan_cluster, plan_topic
 from tests.chart.cases import COMPLETE
 
@@ -41,12 +43,61 @@ def sentences(actions: list[Action]) -> list[str]:
 
 # --- clusters ----------------------------------------------------------------------------
 
+CONFIG_MAP = next(
+    body["metadata"]["name"]
+    for body in resources.objects_of(read_cluster(cluster()), CONFIG, has_topics=False)
+    if body["kind"] == "ConfigMap"
+)
+
+
+def former_config_map(name: str, age: int = 0) -> Manifest:
+    """Return a ConfigMap of a cluster with topics, as an earlier operator applied it."""
+    labels = resources.labels(read_cluster(cluster()))
+    found = made(
+        kinds.CONFIG_MAP, name, labels=labels, creationTimestamp=f"2026-01-01T00:00:{59 - age}Z"
+    )
+    return {**found, "data": {"broker.yaml": name}}
+
+
+def test_a_former_config_map_stays_and_changes_nothing_but_its_owner() -> None:
+    world = World(cluster(), topic(), former_config_map("default-config"))
+    world.perform(cluster_plan(world))
+    found = world.get(kinds.CONFIG_MAP, "default-config")
+    assert found["data"] == {"broker.yaml": "default-config"}
+    assert "immutable" not in found
+    assert world.get(kinds.CONFIG_MAP, CONFIG_MAP)["immutable"] is True
+    assert cluster_plan(world) == []
+    for topics, owners in ((0, 1), (1, 0)):
+        world.put(topic()) if topics else world.remove(kinds.TOPIC, "orders")
+        world.perform(cluster_plan(world))
+        found = world.get(kinds.CONFIG_MAP, "default-config")
+        assert len(found["metadata"].get("ownerReferences", [])) == owners
+        assert found["data"] == {"broker.yaml": "default-config"}
+
+
+def test_former_config_maps_beyond_a_number_are_looked_at_the_oldest_first() -> None:
+    count = CONFIG_MAPS_KEPT + 2
+    former = [former_config_map(f"default-config-{n:02}", age=n) for n in range(count)]
+    others = [former_config_map("default-configured"), former_config_map("other-config")]
+    world = World(cluster(), topic(), *former[:-2], *others)
+    world.perform(cluster_plan(world))
+    assert cluster_plan(world) == []
+    for each in former[-2:]:
+        world.put(each)
+    world.perform(cluster_plan(world))
+    (removal,) = cluster_plan(world)
+    assert isinstance(removal, RemoveConfigMaps)
+    assert [each.name for each in removal.former] == [
+        f"default-config-{count - 1}",
+        "default-config-10",
+    ]
+
 
 def test_a_new_cluster_gets_everything_in_the_order_of_need() -> None:
     assert sentences(cluster_plan(World(cluster()))) == [
         "apply ServiceAccount default-broker: it is missing",
         "apply RoleBinding default-strandline-broker: it is missing",
-        "apply ConfigMap default-config: it is missing",
+        f"apply ConfigMap {CONFIG_MAP}: it is missing",
         "apply Service default-brokers: it is missing",
         "apply Service default-bootstrap: it is missing",
         "apply Lease default-controller: it is missing",
@@ -69,7 +120,7 @@ def test_an_observed_state_as_desired_gives_an_empty_plan_at_any_time() -> None:
     ("kind", "name", "change", "why"),
     [
         (kinds.SERVICE, "default-brokers", {"spec": {}}, "changed"),
-        (kinds.CONFIG_MAP, "default-config", {"data": {"broker.yaml": "{}"}}, "changed"),
+        (kinds.POD_DISRUPTION_BUDGET, "default-brokers", {"spec": {}}, "changed"),
     ],
 )
 def test_a_changed_object_is_applied_again(

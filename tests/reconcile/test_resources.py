@@ -7,26 +7,57 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from strandline.config.broker import SINCE
 from strandline.model import BrokerId
 from strandline_operator import resources
 from strandline_operator.actions import PostEvent
 from strandline_operator.observe import read_cluster, read_topic
 
-from .samples import CONFIG, NOW, cluster, topic
+from .samples import CONFIG, NOW, Manifest, cluster, topic
+
+
+def config_map_of(**config: int) -> Manifest:
+    bodies = resources.objects_of(read_cluster(cluster(config=config)), CONFIG, has_topics=True)
+    return next(body for body in bodies if body["kind"] == "ConfigMap")
 
 
 def test_the_brokers_configuration_carries_kafkas_keys() -> None:
-    given = cluster(config={"logFlushIntervalMessages": 1, "replicaLagTimeMaxMs": 5000})
-    config_map = next(
-        body
-        for body in resources.objects_of(read_cluster(given), CONFIG, has_topics=True)
-        if body["kind"] == "ConfigMap"
-    )
+    config_map = config_map_of(logFlushIntervalMessages=1, replicaLagTimeMaxMs=5000)
     assert yaml.safe_load(config_map["data"]["broker.yaml"]) == {
         "timing": "demo",
         "log.flush.interval.messages": 1,
         "replica.lag.time.max.ms": 5000,
     }
+
+
+def test_a_key_is_marked_with_the_version_that_first_had_it() -> None:
+    since = {key: SINCE[key] for key in resources.BROKER_KEYS.values()}
+    assert since == {
+        "replica.lag.time.max.ms": 1,
+        "log.segment.bytes": 1,
+        "log.flush.interval.messages": 1,
+        "message.max.bytes": 1,
+        "log.retention.ms": 2,
+        "log.retention.bytes": 2,
+        "log.roll.ms": 2,
+        "log.retention.check.interval.ms": 2,
+    }, "a new key gets the next version: brokers of this one must know that they cannot know it"
+    text = config_map_of(logRollMs=5, logSegmentBytes=20_000)["data"]["broker.yaml"]
+    assert yaml.safe_load(text)["keys.since"] == {"log.roll.ms": 2}
+
+
+def test_each_configuration_has_an_immutable_config_map_that_the_pods_name() -> None:
+    names = set()
+    for config in ({}, {"logRollMs": 5}, {"logRollMs": 6}):
+        given = read_cluster(cluster(config=config))
+        bodies = resources.objects_of(given, CONFIG, has_topics=True)
+        (config_map,) = (body for body in bodies if body["kind"] == "ConfigMap")
+        assert config_map["immutable"] is True
+        name = config_map["metadata"]["name"]
+        assert resources.config_maps_named(bodies[-1]["spec"]["template"]["spec"]) == {name}
+        assert config_map["metadata"]["name"].startswith("default-config-")
+        names.add(name)
+    assert len(names) == 3
 
 
 def test_brokers_are_restricted_pods_that_the_operator_alone_rolls() -> None:

@@ -46,4 +46,5 @@ def test_a_topics_own_setting_precedes_the_clusters_and_that_kafkas() -> None:
         "retentionBytes": -1,
         "segmentMs": 50,
         "fileDeleteDelayMs": 60_000,
+        "deleteTopicEnable": True,
     }

@@ -34,6 +34,7 @@ DEFAULT_PROFILE: Final = "safe"
 CLUSTER_NAME_LENGTH_MAX: Final = 40
 BROKER_ID_MAX: Final = 99
 CONFIG_FILE_BYTES_MAX: Final = 1 << 20
+VERSION_MAX: Final = (1 << 31) - 1
 FRAME_HEADER_BYTES_MAX: Final = 1024
 """Room in a gRPC message beside the records of one frame: the frame's header and the end of the
 answer need far less."""
@@ -52,10 +53,21 @@ CONCERNS: Final[dict[str, type]] = {
 }
 """The parts of a `BrokerConfig` that hold settings, by their field."""
 
-KNOWN_KEYS: Final = frozenset(
-    {TIMING_PROFILE.key}
-    | {setting.key for concern in CONCERNS.values() for _, setting, _ in settings_of(concern)}
-)
+KEYS_SINCE: Final = Setting(key="keys.since", kind=dict)
+"""A mapping in the file: the version since which a key exists. The writer of the file marks its
+keys so, and a broker of an earlier version leaves those out that it cannot know (ADR 0039)."""
+
+SINCE: Final[Mapping[str, int]] = {TIMING_PROFILE.key: TIMING_PROFILE.since} | {
+    setting.key: setting.since
+    for concern in CONCERNS.values()
+    for _, setting, _ in settings_of(concern)
+}
+"""The version since which each key exists."""
+
+KEYS_VERSION: Final = max(SINCE.values())
+"""The version of the keys that this code knows."""
+
+KNOWN_KEYS: Final = frozenset(SINCE) | {KEYS_SINCE.key}
 
 _CLUSTER_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
@@ -107,6 +119,8 @@ class BrokerConfig:
     observability: ObservabilityConfig = field(default_factory=ObservabilityConfig)
     kubernetes: KubernetesConfig = field(default_factory=KubernetesConfig)
     topic_defaults: TopicDefaults = field(default_factory=TopicDefaults)
+    newer_keys: tuple[str, ...] = ()
+    """Keys of the file that a later version knows; they have no effect."""
 
     def check(self) -> None:
         """Refuse combinations of settings that cannot work; the ConfigError names both keys."""
@@ -151,12 +165,32 @@ def load_broker_config(path: Path, environ: Mapping[str, str] | None = None) -> 
 def broker_config(
     values: Mapping[str, object], *, identity: BrokerIdentity, ports: Ports
 ) -> BrokerConfig:
-    """Make a configuration from settings by key; ConfigError for an unknown key or wrong value."""
-    refuse_unknown_keys(values, KNOWN_KEYS)
+    """Make a configuration from settings by key; ConfigError for an unknown key or wrong value.
+
+    A key that is marked as one of a later version is no error; `newer_keys` names it.
+    """
+    newer = _newer_keys(values)
+    refuse_unknown_keys(values, KNOWN_KEYS.union(newer))
     profile = TIMING_PROFILE.check(values.get(TIMING_PROFILE.key, DEFAULT_PROFILE))
-    defaults = BrokerConfig(identity=identity, ports=ports, timing=PROFILES[str(profile)])
+    timing = PROFILES[str(profile)]
+    defaults = BrokerConfig(identity=identity, ports=ports, timing=timing, newer_keys=newer)
     built = {name: build(getattr(defaults, name), values) for name in CONCERNS}
     return replace(defaults, **built)
+
+
+def _newer_keys(values: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the unknown keys that the file marks as keys of a later version."""
+    marks = values.get(KEYS_SINCE.key, {})
+    if not isinstance(marks, dict) or not all(
+        isinstance(key, str) and type(version) is int and 1 <= version <= VERSION_MAX
+        for key, version in marks.items()
+    ):
+        raise ConfigError(
+            f"{KEYS_SINCE.key}: {marks!r} is not accepted; give a mapping of keys to integers "
+            f"from 1 to {VERSION_MAX}"
+        )
+    unknown = sorted(set(values) - KNOWN_KEYS)
+    return tuple(key for key in unknown if marks.get(key, 0) > KEYS_VERSION)
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):

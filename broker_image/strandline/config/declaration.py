@@ -35,6 +35,8 @@ class Setting:
     minimum: float = 0
     maximum: float = 0
     choices: tuple[str, ...] = ()
+    since: int = 1
+    """Version of the keys that first had this one; a new key gets the next version."""
 
     def accepted(self) -> str:
         """Return the accepted values in words, for an error message."""
@@ -63,9 +65,10 @@ class Setting:
         return self.minimum <= len(str(value)) <= self.maximum
 
 
-def integer(key: str, default: int, bounds: tuple[int, int]) -> int:
+def integer(key: str, default: int, bounds: tuple[int, int], *, since: int = 1) -> int:
     """Declare an integer field; bounds are the smallest and the largest accepted value."""
-    return _declare(Setting(key=key, kind=int, minimum=bounds[0], maximum=bounds[1]), default)
+    setting = Setting(key=key, kind=int, minimum=bounds[0], maximum=bounds[1], since=since)
+    return _declare(setting, default)
 
 
 def fraction(key: str, default: float, bounds: tuple[float, float]) -> float:

@@ -50,7 +50,7 @@ class StorageConfig:
     """A full index rolls its segment. Kafka's key and default."""
 
     retention_check_interval_ms: int = integer(
-        "log.retention.check.interval.ms", 300_000, (100, 86_400_000)
+        "log.retention.check.interval.ms", 300_000, (100, 86_400_000), since=2
     )
     """How often a broker looks for segments that are past their topic's retention, and closes those
     that are past segment.ms. Kafka's key and default."""

@@ -27,19 +27,23 @@ class TopicDefaults:
     """Records after which a log is fsynced; 1 means before each acknowledgement. Kafka's key
     and default: durability comes from replicas."""
 
-    retention_ms: int = integer("log.retention.ms", DAYS_7_MS, (UNLIMITED, INT64_MAX))
+    retention_ms: int = integer("log.retention.ms", DAYS_7_MS, (UNLIMITED, INT64_MAX), since=2)
     """Age at which a sealed segment is deleted; -1 for never. Kafka's key and default."""
 
-    retention_bytes: int = integer("log.retention.bytes", UNLIMITED, (UNLIMITED, INT64_MAX))
+    retention_bytes: int = integer(
+        "log.retention.bytes", UNLIMITED, (UNLIMITED, INT64_MAX), since=2
+    )
     """Size of a partition's log beyond which its oldest segments are deleted; -1 for any size.
     Kafka's key and default. Below the segment's size it is refused: the newest segment alone is
     larger, so the setting would not keep what it promises."""
 
-    roll_ms: int = integer("log.roll.ms", DAYS_7_MS, (1, INT64_MAX))
+    roll_ms: int = integer("log.roll.ms", DAYS_7_MS, (1, INT64_MAX), since=2)
     """Age of its first record at which a segment is closed, so that an idle topic's records come
     of age too. Kafka's key and default."""
 
-    file_delete_delay_ms: int = integer("log.segment.delete.delay.ms", 60_000, (0, DAYS_7_MS))
+    file_delete_delay_ms: int = integer(
+        "log.segment.delete.delay.ms", 60_000, (0, DAYS_7_MS), since=2
+    )
     """How long the file of a deleted segment stays, so that reads in progress end well. Kafka's
     key and default."""
 

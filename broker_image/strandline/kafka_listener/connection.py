@@ -41,6 +41,7 @@ from .codec import (
 from .error_logging import error_to_log
 from .frames import FrameAssembler
 from .observer import CLIENT_NAME_MAX_CHARACTERS, ClientNames, ListenerObserver
+from .refused_addresses import RefusedAddresses
 from .response import DeferredResponse, RequestContext, Response
 from .response_queue import PendingResponse, ResponseQueue
 from .schemas import API_VERSIONS, APIS, FETCH, PRODUCE
@@ -62,6 +63,7 @@ class ListenerState:
     waiting_acks: Budget
     """Partitions whose acknowledgement a produce request awaits."""
     client_names: ClientNames
+    refused_addresses: RefusedAddresses
     connections: set[KafkaConnection] = field(default_factory=set)
     is_empty: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there are no connections."""
@@ -119,6 +121,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._frame_acks = Share(shared.waiting_acks, self._wake)
         self._fetch_count = 0
         self._client_name = ""
+        self._address = ""
         self._peer = ""
         self._active_at = loop.time()
 
@@ -129,7 +132,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._limit_write_buffer()
         name = transport.get_extra_info("peername")
-        self._peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+        self._address = str(name[0]) if isinstance(name, tuple) else str(name)
+        self._peer = f"{self._address}:{name[1]}" if isinstance(name, tuple) else self._address
         most = self._settings.connections_max
         is_full = len(self._shared.connections) >= most
         if is_full and not self._shared.is_closing:
@@ -222,7 +226,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._send()
         try:
-            while isinstance(self._state, (Reading, Paused)):
+            for _ in range(self._settings.requests_at_once_max):
+                if not isinstance(self._state, (Reading, Paused)):
+                    return
                 if not self._may_take_next():
                     self._pause()
                     return
@@ -235,6 +241,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._take(frame)
                 self._give_back()
                 self._send()
+            # Other connections are served before the next ones.
+            self._pause()
+            self._wake()
         except MalformedRequest as error:
             pending = self._responses.add(None, NO_HEADER)
             self._malformed(pending, reason=str(error))
@@ -255,7 +264,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if api_key == PRODUCE:
             if not self._frame_acks.hold(1):
                 return False
-        elif size > self._settings.plain_request_max_bytes:
+        elif size > self._shared.refused_addresses.plain_request_max_bytes(self._address):
             raise MalformedRequest(f"frame length {size} of a request without records")
         elif api_key == FETCH and self._fetch_count:
             # One fetch at a time: each response may be as large as fetch.max.bytes.
@@ -297,8 +306,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._unsupported(pending, frame)
             return
         try:
+            elements_max = self._shared.refused_addresses.elements_max(self._address)
             client_id, request = decode_request(
-                api, header.version, frame, elements_max=self._settings.request_elements_max
+                api, header.version, frame, elements_max=elements_max
             )
             name = self._client_name or client_id
             if api.key == API_VERSIONS:
@@ -311,6 +321,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             else:
                 self._await(pending, outcome)
         except MalformedRequest as error:
+            self._shared.refused_addresses.malformed(self._address, len(frame))
             self._malformed(pending, reason=str(error))
         except InvariantViolation:
             raise
@@ -407,6 +418,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if logged_error is not None:
             told = {**self._request_fields(pending), **logged_error.fields()}
             _log.log(logged_error.level, "request refused", extra=fields(**told))
+        count = response.needless_count + (logged_error.count if logged_error else 0)
+        self._shared.refused_addresses.refused(self._address, count)
         self._complete(pending, response, version=pending.header.version)
 
     def _close_with(self, pending: PendingResponse, error: ErrorCode) -> None:

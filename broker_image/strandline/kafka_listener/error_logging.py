@@ -9,8 +9,8 @@ the first logged error and the number of logged errors.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from strandline.errors import ErrorCode
@@ -76,24 +76,25 @@ def error_to_log(response: Response) -> LoggedError | None:
     """Return the error of a response that must be logged, None if there is none."""
     if response.error is ErrorCode.NONE:
         return None
-    logged = [error for error in _errors(response) if error.error in _LEVELS]
-    return replace(logged[0], count=len(logged)) if logged else None
-
-
-def _errors(response: Response) -> Iterator[LoggedError]:
-    """Yield every error of a response with its topic and its partition."""
     topics: list[Message] = response.body.get("topics", []) if response.body else []
     if not topics:
-        yield LoggedError(error=response.error)
-    for topic in topics:
-        name = topic["name"] or ""
-        if "error_code" in topic:
-            yield LoggedError(error=topic["error_code"], topic=name)
-            continue
-        for partition in topic["partitions"]:
-            yield LoggedError(
-                error=partition["error_code"],
-                topic=name,
-                partition=partition["index"],
-                cause=partition.get("error_message") or "",
-            )
+        return LoggedError(error=response.error) if response.error in _LEVELS else None
+    logged = [
+        (topic, entry)
+        for topic in topics
+        for entry in ((topic,) if "error_code" in topic else topic["partitions"])
+        if entry["error_code"] in _LEVELS
+    ]
+    return _first_of(logged) if logged else None
+
+
+def _first_of(logged: Sequence[tuple[Message, Message]]) -> LoggedError:
+    """Return the first of the entries with an error, each beside its topic."""
+    topic, entry = logged[0]
+    return LoggedError(
+        error=entry["error_code"],
+        topic=topic["name"] or "",
+        partition=NO_PARTITION if entry is topic else entry["index"],
+        cause="" if entry is topic else entry.get("error_message") or "",
+        count=len(logged),
+    )

@@ -30,6 +30,27 @@ class ListenerSettings(KafkaListenerConfig):
     """Array elements and tagged fields in one request: a few bytes of a frame make an object of
     some hundred bytes. 10,000 topics of one partition each are 20,000 elements."""
 
+    requests_at_once_max: int = 32
+    """Requests of one connection that are handled in one step of the event loop: a buffer holds
+    thousands of small ones."""
+
+    resting_elements_max: int = 100
+    """Array elements and tagged fields in a request from an address that rests. So many refused
+    ones in a request are free."""
+
+    resting_request_max_bytes: int = 65_536
+    """Bytes of a request without records from an address that rests: 100 long names fit."""
+
+    rest_per_refusal_ms: int = 10
+    """Rest of an address for each refused element of a request: 25,000 of them take up to 0.5 s of
+    the event loop, a five-hundredth of the rest."""
+
+    resting_addresses_max: int = 1_000
+    """Addresses that rest; beyond it the rest that ends first is forgotten."""
+
+    malformed_elements: int = 1_000
+    """Refused elements for which a malformed request counts at most."""
+
     response_timeout_ms: int = 20_000
     """Time for a client to take a response that others wait for: its connection is closed then."""
 

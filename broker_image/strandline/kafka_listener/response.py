@@ -46,12 +46,14 @@ class RequestContext:
 class Response:
     """A response: its body, the first error in it, and whether it closes the connection.
 
-    body None means that the client expects no response (produce with acks=0).
+    body None means that the client expects no response (produce with acks=0). needless_count is the
+    number of elements of the request that had no error and no use.
     """
 
     body: Message | None
     error: ErrorCode = ErrorCode.NONE
     closes_connection: bool = False
+    needless_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from .budget import Budget
 from .connection import KafkaConnection, ListenerState
 from .listener_settings import ListenerSettings
 from .observer import ClientNames, ListenerObserver
+from .refused_addresses import RefusedAddresses
 from .response import RequestContext
 
 _log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ async def start(
         request_memory=Budget(most=settings.request_memory_max_bytes),
         waiting_acks=Budget(most=settings.acks_waiting_max),
         client_names=ClientNames(names_max=settings.client_names_max),
+        refused_addresses=RefusedAddresses(settings, loop.time),
     )
     shared.is_empty.set()
     new_connection = partial(KafkaConnection, shared, loop)

@@ -193,6 +193,13 @@ class ApiClient:
             "apply", "PATCH", resource, path, query=query, body=body, content_type=_APPLY
         )
 
+    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str) -> None:
+        """Delete this very object; one that is gone is no error, StoreConflict if it is another."""
+        body = {"preconditions": {"uid": uid}}
+        with suppress(StoreNotFound):
+            path = resource.path(namespace, name)
+            await self._call("delete", "DELETE", resource, path, body=body)
+
     async def watch(
         self,
         resource: Resource,

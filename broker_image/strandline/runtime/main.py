@@ -40,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
         _log.error("refusing to start", extra=fields(cause=str(error)))
         return ExitCode.REFUSED
     log_format.bind(broker_id=config.identity.broker_id)
+    if config.newer_keys:
+        keys = list(config.newer_keys)
+        _log.warning("settings of a later version have no effect", extra=fields(keys=keys))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(config, log_format))
 

@@ -31,7 +31,7 @@ def find_coordinator(_context: RequestContext, _version: int, request: Message) 
     keys = request.get("coordinator_keys", ())
     # Versions before 4 ask for one coordinator and find it at the top.
     body = {**refusal, "coordinators": [{"key": key, **refusal} for key in keys]}
-    return Response(body=body, error=error)
+    return Response(body=body, error=error, needless_count=len(keys))
 
 
 def init_producer_id(context: RequestContext, _version: int, request: Message) -> Response:

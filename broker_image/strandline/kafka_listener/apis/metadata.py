@@ -28,16 +28,18 @@ def metadata(context: RequestContext, version: int, request: Message) -> Respons
     view = context.metadata()
     requested = request["topics"]
     if requested is None or (version == 0 and not requested):
-        topics = view.topics
+        topics, needless_count = view.topics, 0
     else:
         topics = list(_requested_topics(requested, view, version))
+        needless_count = len(requested) - len(topics)
     body = {
         "brokers": view.brokers,
         "cluster_id": view.snapshot.cluster_id,
         "controller_id": view.snapshot.controller,
         "topics": topics,
     }
-    return Response(body=body, error=first_error(topic["error_code"] for topic in topics))
+    error = first_error(topic["error_code"] for topic in topics)
+    return Response(body=body, error=error, needless_count=needless_count)
 
 
 def _requested_topics(
