@@ -107,7 +107,8 @@ class SimulatedSessionShell:
                     self._probe(effect)
                 case done.ShutdownEnded():
                     self._on_shutdown_ended()
-                case done.ShutdownProgressed() | done.HolderUnknown() | done.HolderDead():
+                case _:
+                    # Notices; and no trash holds a log, for no topic is deleted here.
                     pass
 
     def _read_holder(self) -> None:

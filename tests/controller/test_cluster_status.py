@@ -102,6 +102,15 @@ def test_a_stray_on_disk_is_kept_told_of_once_and_counted() -> None:
     assert world.nodes[0].sent(SendStopReplica) == []
 
 
+@pytest.mark.parametrize("mode", [Mode.LOSE, Mode.LOSE_RESPONSE])
+def test_a_lost_write_of_strays_is_repeated_without_another_report(mode: Mode) -> None:
+    world = running()
+    world.hello(0, 0, hosted=(replica(tp()), replica(tp(3, STRAY))))
+    world.hold(WriteClusterRecord, mode)
+    world.advance(12_000)
+    assert [each.topic_id for each in world.store.cluster.strays] == [STRAY]
+
+
 def test_many_reports_of_strays_make_one_write_each_period() -> None:
     world = running()
     before = len(world.nodes[0].sent(WriteClusterRecord))

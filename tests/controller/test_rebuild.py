@@ -120,6 +120,32 @@ def test_a_partition_without_any_record_is_new() -> None:
 
 
 @pytest.mark.parametrize(
+    ("logs", "other", "leaders"),
+    [
+        ((log(4, 10), EMPTY, EMPTY), log(4, 11), 0),
+        ((log(4, 10), EMPTY, EMPTY), log(4, 10), 1),
+        ((log(4, 10), EMPTY, EMPTY), log(3, 99), 1),
+        ((EMPTY, EMPTY, EMPTY), log(0, 1), 0),
+        ((EMPTY, EMPTY, EMPTY), EMPTY, 3),
+    ],
+    ids=["longer", "the same", "of an older epoch", "the only one", "empty"],
+)
+def test_a_log_of_a_broker_that_is_no_replica_is_waited_for_if_it_has_most(
+    logs: tuple[HostedReplica, ...], other: HostedReplica, leaders: int
+) -> None:
+    assert len(chosen(*logs, other)) == leaders
+    hosted = {BrokerId(number): found for number, found in enumerate((*logs, other))}
+    assert choose_rebuilt_isr(FENCE, BROKERS, hosted, without=frozenset({BrokerId(3)}))
+
+
+def test_a_partition_whose_only_log_is_in_a_trash_is_not_new_unless_it_is_given_up() -> None:
+    hosted, other = {BrokerId(number): EMPTY for number in range(3)}, frozenset({BrokerId(3)})
+    assert choose_rebuilt_isr(FENCE, BROKERS, hosted, trashed=other) == ()
+    given_up = choose_rebuilt_isr(FENCE, BROKERS, hosted, trashed=other, without=other)
+    assert len(given_up) == 3
+
+
+@pytest.mark.parametrize(
     "missing",
     [
         None,

@@ -9,6 +9,7 @@ import pytest
 from strandline.controller.store_events import ControllerEpochSeen
 from strandline.controller_session.effects import (
     Effect,
+    RestoreReplicas,
     SendMessage,
     ShutdownEnded,
     ShutdownOutcome,
@@ -28,8 +29,11 @@ from strandline.controller_session.events import (
 from strandline.controller_session.messages import (
     CommandResponse,
     ControllerMessage,
+    Heartbeat,
     IsrProposal,
     MetadataUpdate,
+    ReplyRestoreReplica,
+    RestoreReplica,
     SessionRefused,
     ShutdownRequest,
     ShutdownResponse,
@@ -42,9 +46,9 @@ from strandline.core.events import (
     StopReplicaReceived,
 )
 from strandline.errors import ErrorCode
-from strandline.model import BrokerId, ControllerEpoch, TopicPartition
+from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 
-from .setups import CONTROLLER_EPOCH, EPOCH, OTHER_TP, SIGNED_BY_3, TP, Session, proposal
+from .setups import CONTROLLER_EPOCH, EPOCH, OTHER_TP, SIGNED_BY_3, TIMING, TP, Session, proposal
 
 STATE = LeaderAndIsrReceived(
     request_id=1, controller_epoch=CONTROLLER_EPOCH, broker_epoch=EPOCH, partitions=(), full=True
@@ -250,3 +254,41 @@ def test_response_without_a_shutdown_changes_nothing() -> None:
     session = Session()
     session.open()
     assert session.step(response(1, 0)) == []
+
+
+RESTORE = RestoreReplica(
+    request_id=4, controller_epoch=CONTROLLER_EPOCH, broker_epoch=EPOCH, partitions=(TP,)
+)
+
+
+def test_a_restore_is_asked_of_the_store() -> None:
+    session = Session()
+    session.open()
+    assert session.step(message(RESTORE)) == [RestoreReplicas(request_id=4, partitions=(TP,))]
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [
+        replace(RESTORE, broker_epoch=BrokerEpoch(EPOCH - 1)),
+        replace(RESTORE, controller_epoch=ControllerEpoch(CONTROLLER_EPOCH - 1)),
+    ],
+    ids=["for an earlier process", "of an earlier controller"],
+)
+def test_a_stale_restore_is_dropped(stale: RestoreReplica) -> None:
+    session = Session()
+    session.open()
+    assert session.step(message(stale)) == []
+
+
+def test_a_restored_log_is_reported_with_the_next_heartbeat() -> None:
+    session = Session()
+    session.open()
+    done = ReplyRestoreReplica(
+        request_id=4, error=ErrorCode.NONE, partitions=((TP, ErrorCode.NONE),)
+    )
+    assert len(session.step(CommandPerformed(response=done), 1)) == 1
+    (beat,) = session.step(TimePassed(), TIMING.heartbeat_interval_ms)
+    assert isinstance(beat, SendMessage)
+    assert isinstance(beat.message, Heartbeat)
+    assert beat.message.hosted == ()

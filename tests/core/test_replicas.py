@@ -93,6 +93,21 @@ def test_replica_from_disk_is_idle_until_its_first_state() -> None:
     assert [each.role for each in core.replicas.views()] == [RoleName.FOLLOWER]
 
 
+def test_a_replica_comes_back_while_the_broker_runs_but_not_twice_and_not_on_a_lost_disk() -> None:
+    core = Core()
+    core.send_state(state())
+    back = replace(hosted(5, le=2, pe=-1), tp=OTHER_TP)
+    core.step(ReplicaLoaded(hosted=back))
+    view = core.replicas.view(OTHER_TP)
+    assert view is not None
+    assert (view.role, view.log_end_offset) == (RoleName.IDLE, 5)
+    with pytest.raises(InvariantViolation, match="loaded once"):
+        core.step(ReplicaLoaded(hosted=back))
+    core.step(LogDirectoryLost(reason="broken"))
+    core.step(ReplicaLoaded(hosted=replace(back, tp=replace(OTHER_TP, partition=9))))
+    assert len(core.replicas.views()) == 2
+
+
 def test_views_show_what_a_leader_knows() -> None:
     core = Core()
     core.send_state(state(isr=entries(0, 1), min_isr=2))

@@ -77,6 +77,32 @@ def test_a_broker_that_was_down_during_a_deletion_deletes_when_it_is_back(
     eventually(lambda: not folders(group, old), FAULT_LIMIT_MS, "the sleeper's folder gone")
 
 
+def test_a_deleted_topic_comes_back_from_the_trash_with_every_record(group: BrokerGroup) -> None:
+    topic_id = group.create_topic("back")
+    group.wait_full_isr("back")
+    sent = written(group, "back", 40)
+    group.control_plane.kubectl("delete", "replicatedtopic", "back", "-n", group.namespace)
+    wait_no_partition(group, "back")
+    eventually(lambda: not folders(group, topic_id), FAULT_LIMIT_MS, "logs in the trash")
+
+    def told() -> bool:
+        status = group.get("brokerclusters", "demo")["status"]
+        assert topic_id in [each["topicId"] for each in status["deletedTopics"]]
+        strays = {each["topicId"]: each for each in status["strays"]}
+        assert topic_id in strays, status
+        stray = strays[topic_id]
+        assert stray["inTrash"], stray
+        return bool(stray["replicas"] == [{"partition": 0, "brokers": [0, 1, 2]}])
+
+    eventually(told, FAULT_LIMIT_MS, "the stray in status")
+    group.create_topic("back", topicId=topic_id)
+    group.wait_full_isr("back")
+    assert read_all(group.bootstrap(), "back", 40) == sent.offsets
+    sent.send(10)
+    sent.settle()
+    assert read_all(group.bootstrap(), "back", 50) == sent.offsets
+
+
 @pytest.mark.parametrize("recover", [False, True])
 def test_a_partition_object_lost_by_hand_deletes_nothing_and_is_not_taken_for_new(
     group: BrokerGroup, recover: bool

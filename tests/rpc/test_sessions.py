@@ -17,6 +17,7 @@ from strandline.controller.effects import (
     ReplyControlledShutdown,
     SendFullState,
     SendLeaderAndIsr,
+    SendRestoreReplica,
     SendStopReplica,
     SendUpdateMetadata,
 )
@@ -39,6 +40,7 @@ from strandline.controller_session.messages import (
     Hello,
     IsrProposal,
     MetadataUpdate,
+    RestoreReplica,
     SessionRefused,
     ShutdownRequest,
     ShutdownResponse,
@@ -66,6 +68,7 @@ from strandline.model import (
     TopicId,
     TopicPartition,
     TopicSettings,
+    TrashedReplica,
 )
 from strandline.rpc import convert
 from strandline.rpc.session_client import SessionClient
@@ -117,6 +120,8 @@ HOSTED = HostedReplica(
     last_epoch=LeaderEpoch(3),
 )
 
+TRASHED = TrashedReplica(tp=TP, topic_name="Orders", deleted_at_ms=1_700_000_000_000)
+
 
 class Ends:
     """Both ends of one session, with the events that each end received."""
@@ -149,6 +154,7 @@ class Ends:
                 incarnation="uid/nonce",
                 highest_controller_epoch=ControllerEpoch(11),
                 hosted=(HOSTED,),
+                trashed=(TRASHED,),
             )
         )
         assert await self.events.get() == ControllerEpochSeen(controller_epoch=ControllerEpoch(11))
@@ -161,6 +167,7 @@ class Ends:
             clean_since_epoch=BrokerEpoch(3),
             incarnation="uid/nonce",
             hosted=(HOSTED,),
+            trashed=(TRASHED,),
         )
         return client, opened.session_id
 
@@ -256,10 +263,10 @@ def test_messages_of_a_broker_become_events() -> None:
         alive = HeartbeatReceived(session_id=session_id, broker_id=ONE, broker_epoch=EPOCH)
         client.send(Heartbeat(broker_epoch=EPOCH, hosted=None))
         assert await ends.events.get() == alive
-        client.send(Heartbeat(broker_epoch=EPOCH, hosted=(HOSTED,)))
+        client.send(Heartbeat(broker_epoch=EPOCH, hosted=(HOSTED,), trashed=(TRASHED,)))
         assert await ends.events.get() == alive
         assert await ends.events.get() == HostedReported(
-            session_id=session_id, broker_id=ONE, hosted=(HOSTED,)
+            session_id=session_id, broker_id=ONE, hosted=(HOSTED,), trashed=(TRASHED,)
         )
         proposal = ProposeIsr(
             request_id=21,
@@ -344,6 +351,9 @@ def test_messages_of_the_controller_become_events_of_the_core() -> None:
         ends.server.perform(SendStopReplica(**ids, **fences, request_id=3, partitions=(TP,)))
         stop = StopReplicaReceived(request_id=3, partitions=(TP,), **fences)
         assert await ends.messages.get() == stop
+        ends.server.perform(SendRestoreReplica(**ids, **fences, request_id=4, partitions=(TP,)))
+        restore = RestoreReplica(request_id=4, partitions=(TP,), **fences)
+        assert await ends.messages.get() == restore
         await client.close()
 
     run(scenario)

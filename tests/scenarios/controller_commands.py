@@ -53,6 +53,7 @@ MESSAGES: dict[str, type] = {
         effects.SendFullState,
         effects.SendLeaderAndIsr,
         effects.SendStopReplica,
+        effects.SendRestoreReplica,
         effects.ReplyAlterPartition,
         IsrChangeRequested,
         BrokerResponseReceived,

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from strandline.controller.effects import (
     ControllerEffect,
-    LoadCluster,
     ProbeBroker,
     ProbeLeaseHolder,
     ReadBroker,
-    ReadClusterRecord,
-    ReadControllerRecord,
-    ReadEpochFloor,
-    ReadLease,
     ReadStoredPartition,
-    ReadTopics,
     ReplyAlterPartition,
     ReplyControlledShutdown,
     SendFullState,
     SendLeaderAndIsr,
+    SendRestoreReplica,
     SendStopReplica,
     SendUpdateMetadata,
     WriteClusterRecord,
@@ -27,9 +22,15 @@ from strandline.controller.effects import (
 )
 from strandline.model import ClusterRecord, ControllerRecord, LeaseRecord, PartitionCommand
 from tests.support.world.network import STORE
+from tests.support.world.store import StoreRead
 from tests.support.world.values import NAME
 
 from .printing import line, short, state_text, value
+
+Command = (
+    SendFullState | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica | SendRestoreReplica
+)
+"""What carries the epochs of controller and broker."""
 
 
 def show_of_controller(me: str, effect: ControllerEffect) -> str | None:
@@ -48,15 +49,15 @@ def show_of_controller(me: str, effect: ControllerEffect) -> str | None:
             return f"{me} -> {STORE}  {name} broker={effect.broker_id}"
         case WriteClusterRecord(record=record):
             return f"{me} -> {STORE}  {name} {cluster(record)}"
-        case ReadLease() | ReadEpochFloor() | ReadControllerRecord() | LoadCluster() | ReadTopics():
-            return f"{me} -> {STORE}  {name}"
-        case ReadClusterRecord():
+        case _ if isinstance(effect, StoreRead):
             return f"{me} -> {STORE}  {name}"
         case ProbeBroker() | ProbeLeaseHolder():
             return f"{me} -> {effect.broker_id}  {name}"
         case ReplyAlterPartition() | ReplyControlledShutdown():
             return f"{me} -> {effect.broker_id}  {_reply(effect)}"
-        case SendFullState() | SendLeaderAndIsr() | SendUpdateMetadata() | SendStopReplica():
+        case SendStopReplica() | SendRestoreReplica():
+            return f"{me} -> {effect.broker_id}  {name} {_deleted_or_restored(effect)}"
+        case SendFullState() | SendLeaderAndIsr() | SendUpdateMetadata():
             return f"{me} -> {effect.broker_id}  {name} {_sent(effect)}"
         case _:
             return f"{me}: {line(effect)}"
@@ -86,13 +87,16 @@ def _reply(effect: ReplyAlterPartition | ReplyControlledShutdown) -> str:
     return words if effect.stored is None else f"{words} stored=({state_text(effect.stored)})"
 
 
-def _sent(
-    effect: SendFullState | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica,
-) -> str:
-    epochs = f"controller_epoch={effect.controller_epoch} broker_epoch={effect.broker_epoch}"
-    if isinstance(effect, SendStopReplica):
-        return f"{epochs} {value(effect.partitions)}"
-    parts = [epochs]
+def _epochs(effect: Command) -> str:
+    return f"controller_epoch={effect.controller_epoch} broker_epoch={effect.broker_epoch}"
+
+
+def _deleted_or_restored(effect: SendStopReplica | SendRestoreReplica) -> str:
+    return f"{_epochs(effect)} {value(effect.partitions)}"
+
+
+def _sent(effect: SendFullState | SendLeaderAndIsr | SendUpdateMetadata) -> str:
+    parts = [_epochs(effect)]
     if not isinstance(effect, SendLeaderAndIsr):
         parts.append(f"brokers={value(effect.brokers)}")
     if isinstance(effect, SendUpdateMetadata):

@@ -101,11 +101,12 @@ class BrokerGroup:
     ) -> str:
         """Create a topic and its Partitions as the operator would; return the topic id.
 
-        config is added to its effective configuration.
+        config is added to its effective configuration. With topicId= the topic adopts logs.
         """
         plane, namespace = self.control_plane, self.namespace
         plane.apply(objects.topic(namespace, name, partitions=partitions, **spec))
-        topic_id = self.topic_id(name)
+        uid = self.topic_id(name)
+        topic_id = str(spec.get("topicId", uid))
         effective = {
             "minInsyncReplicas": min_insync_replicas,
             "segmentBytes": 1 << 20,
@@ -123,7 +124,14 @@ class BrokerGroup:
                 "effectiveConfig": effective,
             },
         )
-        self.create_partitions(name, topic_id, partitions, assignments=assignments)
+        self.create_partitions(
+            name,
+            topic_id,
+            partitions,
+            assignments=assignments,
+            recover=topic_id != uid,
+            owner_uid=uid,
+        )
         return topic_id
 
     def create_partitions(
@@ -134,6 +142,7 @@ class BrokerGroup:
         *,
         assignments: Sequence[Sequence[int]] = (),
         recover: bool = False,
+        owner_uid: str = "",
     ) -> None:
         """Create the Partitions of a topic, with the topic as their owner."""
         brokers = len(self.brokers)
@@ -143,7 +152,7 @@ class BrokerGroup:
             manifest = objects.partition(
                 self.namespace, topic_id=topic_id, topic_name=name, number=number
             )
-            manifest["metadata"]["ownerReferences"] = [objects.owner(name, topic_id)]
+            manifest["metadata"]["ownerReferences"] = [objects.owner(name, owner_uid or topic_id)]
             manifest["spec"].update(replicas=list(replicas), recover=recover)
             manifests.append(manifest)
         self.control_plane.apply(manifests)

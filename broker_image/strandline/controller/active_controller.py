@@ -21,6 +21,7 @@ from .notices import BrokerDead
 from .partition_reconciler import PartitionReconciler
 from .partition_table import PartitionTable
 from .propagation import Propagator
+from .restores import Restores
 from .shutdowns import Shutdowns
 from .store_events import ClusterLoaded, StoreOutcome
 from .timing import ControllerTiming
@@ -56,7 +57,10 @@ class ActiveController:
         )
         self.liveness = Liveness(context)
         self.propagator = Propagator(context, now_ms=now_ms)
-        self.reconciler = PartitionReconciler(context, sent_state_of=self.propagator.state_of)
+        self.restores = Restores(context)
+        self.reconciler = PartitionReconciler(
+            context, sent_state_of=self.propagator.state_of, restores=self.restores
+        )
         self.reload = _ClusterReload(context)
         self.shutdowns = Shutdowns(context, self.reconciler)
         self.cluster_status = ClusterStatus(context)

@@ -111,6 +111,10 @@ class InSession(Live):
     hosted: Mapping[TopicPartition, HostedReplica] = field(default_factory=dict)
     trashed: Mapping[TopicPartition, TrashedReplica] = field(default_factory=dict)
 
+    def must_restore(self, tp: TopicPartition) -> bool:
+        """Tell whether the broker has a log of a partition in its trash alone."""
+        return tp in self.trashed and tp not in self.hosted
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dead(RegisteredBroker):

@@ -263,9 +263,10 @@ class BrokerEventHandler:
             entry = active.table.entry_of(tp)
             if entry is not None:
                 active.reconciler.doubt_status(entry, now_ms)
+        failed = active.restores.on_response(event)
         if not refused:
-            return []
-        return [StatesRefused(broker_id=event.broker_id, partition_count=len(refused))]
+            return failed
+        return [StatesRefused(broker_id=event.broker_id, partition_count=len(refused)), *failed]
 
     def resign(self) -> list[ControllerEffect]:
         """End the streams whose hello still waits."""

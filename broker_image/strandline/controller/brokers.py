@@ -80,6 +80,10 @@ class Brokers:
         """Return the replicas that brokers in session reported to have on disk."""
         return {each.broker_id: each.hosted[tp] for each in self.sessions() if tp in each.hosted}
 
+    def with_trashed(self, tp: TopicPartition) -> frozenset[BrokerId]:
+        """Return the brokers in session that have a log in the trash, and none on disk."""
+        return frozenset(each.broker_id for each in self.sessions() if each.must_restore(tp))
+
     def register(self, stored: StoredBroker, now_ms: int) -> bool:
         """Take note of a Broker; ignore an old registration. Returns: whether an epoch began."""
         broker_id, found = stored.broker_id, stored.registration

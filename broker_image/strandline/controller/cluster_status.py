@@ -134,6 +134,7 @@ class ClusterStatus:
         was_write, self._record = self._record is not None, None
         if event.outcome is not StoreOutcome.OK or event.record is None:
             self._failures += 1
+            self.strays_may_have_changed(now_ms)
             self._not_before_ms = now_ms + self._context.timing.retry.after_ms(self._failures)
             return
         self._record = event.record

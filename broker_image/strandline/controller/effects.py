@@ -241,6 +241,14 @@ class SendStopReplica(_Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SendRestoreReplica(_Command):
+    """Take these logs back from the trash (ADR 0037); then `BrokerResponseReceived`."""
+
+    request_id: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyAlterPartition(_ToBroker):
     """Respond to an AlterPartition; stored is the committed state, None if unknown."""
 
@@ -265,6 +273,7 @@ SessionEffect = (
     | SendLeaderAndIsr
     | SendUpdateMetadata
     | SendStopReplica
+    | SendRestoreReplica
     | ReplyAlterPartition
     | ReplyControlledShutdown
 )

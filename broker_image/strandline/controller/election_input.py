@@ -26,7 +26,8 @@ Owner = TypeVar("Owner", BrokerId, IsrEntry)
 class ElectionInput:
     """What an election depends on, beside the stored partition itself.
 
-    hosted: the partition's replicas on the disks of brokers in session. announced: the last state
+    hosted: the partition's replicas on the disks of brokers in session. trashed: brokers in session
+    that have none on disk, and a log of it in the trash. announced: the last state
     that this controller sent to brokers. waited: a new partition has waited long enough for its
     brokers. state_lost: a broker refused the partition as new. first_seen_ms: when the controller
     first saw the object.
@@ -35,6 +36,7 @@ class ElectionInput:
     brokers: Mapping[BrokerId, BrokerEntry]
     topic: StoredTopic | None
     hosted: Mapping[BrokerId, HostedReplica]
+    trashed: frozenset[BrokerId] = frozenset()
     controller_epoch: ControllerEpoch
     announced: PartitionState | None = None
     waited: bool = True

@@ -45,12 +45,17 @@ NO_LIVE_ISR_MEMBER = "NoLiveIsrMember"
 """A member of the last ISR or an eligible leader may come back with all data."""
 
 
+def is_to_be_rebuilt(state: PartitionState) -> bool:
+    """Tell whether a partition waits behind a fence for the logs of its brokers (ADR 0004)."""
+    return state.leader == NO_LEADER and state.reason == STATE_LOST
+
+
 def decide(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision | None:
     """Return the status to commit now, None if the stored one stands."""
     state = stored.state
     if state is None:
         return decide_new(stored, inputs)
-    if state.leader == NO_LEADER and state.reason == STATE_LOST:
+    if is_to_be_rebuilt(state):
         return rebuild(state, inputs, without=stored.rebuild_without)
     if inputs.state_lost:
         return fence(replace(state, reason=STATE_LOST), inputs)
@@ -63,8 +68,8 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
     """Give a partition without status its first one.
 
     All assigned brokers in session form the ISR; the first of them leads. A partition that a broker
-    has on disk, or was told of, is lost, not new (ADR 0004). Any other that must be recovered waits
-    for all its brokers (ADR 0032).
+    has on disk or in its trash, or was told of, is lost, not new (ADR 0004). Any other that must be
+    recovered waits for all its brokers (ADR 0032).
     """
     topic = inputs.topic
     configured = 1 if topic is None else topic.min_insync_replicas
@@ -78,7 +83,7 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
         controller_epoch=inputs.controller_epoch,
         reason=STATE_LOST,
     )
-    if inputs.hosted or inputs.announced is not None:
+    if inputs.hosted or inputs.trashed or inputs.announced is not None:
         before = replace(lost, leader_epoch=NO_EPOCH, partition_epoch=PartitionEpoch(-1))
         return fence(before, inputs)
     assigned = [inputs.brokers.get(broker_id) for broker_id in stored.assigned]

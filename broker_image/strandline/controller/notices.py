@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from strandline.errors import ErrorCode
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -205,6 +206,23 @@ class StrayFound:
     partition_count: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreAsked:
+    """A broker shall take a partition's log back from its trash."""
+
+    broker_id: BrokerId
+    tp: TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreFailed:
+    """A broker did not take a log back; its next report that names the log leads to another try."""
+
+    broker_id: BrokerId
+    tp: TopicPartition
+    error: ErrorCode
+
+
 ControllerNotice = (
     LeaseTaken
     | LeaseLostOrLeft
@@ -225,4 +243,6 @@ ControllerNotice = (
     | StatesRefused
     | TopicDeletionConfirmed
     | StrayFound
+    | RestoreAsked
+    | RestoreFailed
 )

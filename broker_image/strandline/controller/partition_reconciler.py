@@ -19,12 +19,13 @@ from strandline.model import STATE_LOST, BrokerId, ElectionKind, PartitionState,
 from .context import ControllerContext
 from .effects import ControllerEffect, ReadStoredPartition, WritePartitionStatus
 from .election_input import ElectionInput
-from .elections import decide
+from .elections import decide, is_to_be_rebuilt
 from .events import IsrChangeRequested
 from .isr_changes import Commit, ReadFirst, RespondNow, judge, reply_alter_partition
 from .notices import StoreConflicted
 from .partition_entry import Finished, InDoubt, PartitionEntry
 from .rebuild import KnownEpochs, is_behind, known_epochs
+from .restores import Restores
 from .store_events import PartitionResponseReceived, StoreOutcome
 from .write_notices import StatusWrite
 
@@ -37,9 +38,11 @@ class PartitionReconciler:
         context: ControllerContext,
         *,
         sent_state_of: Callable[[TopicPartition], PartitionState | None],
+        restores: Restores,
     ) -> None:
         """Take what is shared, and what tells the last state of a partition that brokers got."""
         self._sent_state_of = sent_state_of
+        self._restores = restores
         self._brokers = context.brokers
         self._topics = context.topics
         self._timing = context.timing
@@ -162,6 +165,7 @@ class PartitionReconciler:
             brokers=self._brokers.entries,
             topic=self._topics.known.get(entry.stored.tp.topic_id),
             hosted=self._brokers.hosting(entry.stored.tp),
+            trashed=self._brokers.with_trashed(entry.stored.tp),
             announced=self._sent_state_of(entry.stored.tp),
             controller_epoch=self._epoch,
             waited=now_ms >= wait_until_ms,
@@ -179,6 +183,8 @@ class PartitionReconciler:
             self._delayed[name] = wait_until_ms
         if not entry.requests:
             entry.forgive()
+        if state is not None and is_to_be_rebuilt(state):
+            return [*self._restores.ask(entry.stored.tp, state), *self._serve(entry)]
         return self._serve(entry)
 
     def _accepted(self, entry: PartitionEntry) -> KnownEpochs:

@@ -35,6 +35,7 @@ from .effects import (
     SendStopReplica,
     SendUpdateMetadata,
 )
+from .elections import is_to_be_rebuilt
 from .events import BrokerResponseReceived
 from .timing import ControllerTiming
 
@@ -121,12 +122,11 @@ class Propagator:
     def resend(self, session: InSession, tps: Sequence[TopicPartition]) -> list[ControllerEffect]:
         """Send these partitions again to a broker that lacks their state."""
         commands = self._known(tp for tp in tps if tp in self._commands)
-        return list(self._leader_and_isr(session, commands))
+        return list(self._leader_and_isr(session, _taken_by(session, commands)))
 
     def full_state(self, session: InSession) -> SendFullState:
         """Open a session: the partitions the broker hosts, and all metadata."""
         commands = tuple(self._known(sorted(self._commands)))
-        hosted = tuple(c for c in commands if session.broker_id in c.state.replicas)
         return SendFullState(
             session_id=session.session_id,
             request_id=self._new_request_id(),
@@ -134,7 +134,7 @@ class Propagator:
             broker_epoch=session.broker_epoch,
             controller_epoch=self._epoch,
             brokers=self._brokers.live(),
-            partitions=hosted,
+            partitions=tuple(_taken_by(session, commands)),
             metadata=commands,
         )
 
@@ -182,8 +182,7 @@ class Propagator:
                 effects.extend(self._metadata(session, ()))
         changed = [self._commands[tp] for tp in sorted(self._changed)]
         for session in sessions:
-            own = [c for c in changed if session.broker_id in c.state.replicas]
-            effects.extend(self._leader_and_isr(session, own))
+            effects.extend(self._leader_and_isr(session, _taken_by(session, changed)))
         self._coalesced.discard(self._at_once)
         urgent = self._at_once | self._coalesced.take_due(now_ms)
         if urgent or self._removed:
@@ -276,6 +275,19 @@ class _CoalescedMetadata:
             return set()
         due, self._partitions, self._sent_ms = self._partitions, set(), now_ms
         return due
+
+
+def _taken_by(session: InSession, commands: Iterable[PartitionCommand]) -> list[PartitionCommand]:
+    """Return the commands for the replicas of a broker.
+
+    A log that must come from its trash first is left out: the broker would make an empty one.
+    """
+    return [
+        each
+        for each in commands
+        if session.broker_id in each.state.replicas
+        and not (session.must_restore(each.tp) and is_to_be_rebuilt(each.state))
+    ]
 
 
 def _parts(commands: Sequence[PartitionCommand], size: int) -> list[Sequence[PartitionCommand]]:

@@ -111,12 +111,15 @@ def choose_rebuilt_isr(
     hosted: Mapping[BrokerId, HostedReplica],
     *,
     without: frozenset[BrokerId] = frozenset(),
+    trashed: frozenset[BrokerId] = frozenset(),
 ) -> tuple[IsrEntry, ...]:
     """Return the ISR that begins anew, its leader first; empty while a broker's log is unknown.
 
-    If all logs are empty the partition is new, and all its brokers are in sync.
+    A log of a broker that is no replica cannot lead: if it has most, the partition waits. If all
+    logs are empty, and none is in a trash, the partition is new, and all its brokers are in sync.
 
-    Shape:   without names the brokers whose logs a person gave up
+    Shape:   without names the brokers whose logs a person gave up, trashed those with a log in the
+             trash alone
     """
     present: dict[IsrEntry, HostedReplica] = {}
     for broker_id in state.replicas:
@@ -129,9 +132,13 @@ def choose_rebuilt_isr(
             return ()
         entry = IsrEntry(broker_id=broker_id, broker_epoch=broker.broker_epoch)
         present[entry] = replica
-    if all(replica.log_end_offset == 0 for replica in present.values()):
-        return tuple(present)
-    return (most_complete(present),)
+    logs = {entry.broker_id: replica for entry, replica in present.items()}
+    others = {other: hosted[other] for other in hosted.keys() - logs.keys() - without}
+    if not present or most_complete({**logs, **others}) not in logs:
+        return ()
+    if any(replica.log_end_offset > 0 for replica in present.values()):
+        return (most_complete(present),)
+    return () if trashed - without else tuple(present)
 
 
 def fence(state: PartitionState, inputs: ElectionInput) -> ElectionDecision:
@@ -146,7 +153,9 @@ def rebuild(
     """Raise a fence that is too low, elect from the logs behind it, or wait (None)."""
     if is_too_low(state, inputs.hosted.values(), inputs.announced):
         return fence(state, inputs)
-    isr = choose_rebuilt_isr(state, inputs.brokers, inputs.hosted, without=without)
+    isr = choose_rebuilt_isr(
+        state, inputs.brokers, inputs.hosted, without=without, trashed=inputs.trashed
+    )
     if not isr:
         return None
     elected = replace(

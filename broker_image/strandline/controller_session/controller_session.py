@@ -23,7 +23,14 @@ from strandline.model import Registration, TopicPartition, TrashedReplica
 
 from . import events, messages
 from .controlled_shutdown import ControlledShutdown
-from .effects import Effect, ShutdownEnded, ShutdownProgressed, StepController, StepReplicas
+from .effects import (
+    Effect,
+    RestoreReplicas,
+    ShutdownEnded,
+    ShutdownProgressed,
+    StepController,
+    StepReplicas,
+)
 from .events import Event
 from .holder_connection import HolderConnection
 from .hosting import BrokerReport, HostedReplicas, leads_any, waits_for_rebuild
@@ -119,6 +126,8 @@ class ControllerSession:
                 return [StepController(event=seen), StepReplicas(event=message)]
             case StopReplicaReceived() | AlterPartitionResponseReceived():
                 return [StepReplicas(event=message)]
+            case messages.RestoreReplica():
+                return self._on_restore(message)
             case messages.MetadataUpdate():
                 return self._on_metadata(message)
             case messages.ShutdownResponse():
@@ -129,6 +138,13 @@ class ControllerSession:
                 return self.connection.on_refused(event.session_id, now_ms)
             case _:
                 assert_never(message)
+
+    def _on_restore(self, command: messages.RestoreReplica) -> list[Effect]:
+        """Have logs restored, unless the command is for another process or of an old controller."""
+        is_for_us = command.broker_epoch == self._broker_epoch
+        if not is_for_us or command.controller_epoch < self._replicas.controller_epoch:
+            return []
+        return [RestoreReplicas(request_id=command.request_id, partitions=command.partitions)]
 
     def _on_metadata(self, update: messages.MetadataUpdate) -> list[Effect]:
         if not self._metadata.apply(update):
@@ -156,6 +172,8 @@ class ControllerSession:
                 effects.extend(self._fail_unsent())
             if waits_for_rebuild(self._replicas, response):
                 self.connection.report_with_next_heartbeat()
+        if isinstance(response, messages.ReplyRestoreReplica):
+            self.connection.report_with_next_heartbeat()
         return effects
 
     def _fail_unsent(self) -> list[Effect]:

@@ -1,7 +1,7 @@
 """What a broker's session with the controller wants done, in order.
 
-`DialHolder`, `SendMessage`, `CloseStream`, `ReadHolder`, `FindHolder` and `ProbeHolder` are for the
-shell;
+`DialHolder`, `SendMessage`, `CloseStream`, `ReadHolder`, `FindHolder`, `ProbeHolder` and
+`RestoreReplicas` are for the shell;
 `StepReplicas` and `StepController` are events for the two other machines of the same process.
 Notices are facts for logs.
 """
@@ -13,7 +13,7 @@ from enum import Enum
 
 from strandline.controller.events import ControllerEvent
 from strandline.core.events import Event as CoreEvent
-from strandline.model import BrokerId, Endpoint
+from strandline.model import BrokerId, Endpoint, TopicPartition
 
 from .messages import BrokerMessage
 
@@ -80,6 +80,14 @@ class StepController:
     event: ControllerEvent
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreReplicas:
+    """Take these logs back from the trash, and tell the replicas; then `CommandPerformed`."""
+
+    request_id: int
+    partitions: tuple[TopicPartition, ...]
+
+
 class ShutdownOutcome(Enum):
     """Why a controlled shutdown ended; values are the words of the log line."""
 
@@ -126,6 +134,7 @@ Effect = (
     StepReplicas
     | SendMessage
     | StepController
+    | RestoreReplicas
     | ReadHolder
     | FindHolder
     | DialHolder

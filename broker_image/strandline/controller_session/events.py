@@ -13,7 +13,7 @@ from strandline.controller.events import ProbeVerdict
 from strandline.core.effects import ProposeIsr, ReplyLeaderAndIsr, ReplyStopReplica
 from strandline.model import Registration, TrashedReplica
 
-from .messages import ControllerMessage
+from .messages import ControllerMessage, ReplyRestoreReplica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +77,9 @@ class IsrProposed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPerformed:
-    """The replicas respond to a LeaderAndIsr or StopReplica."""
+    """The replicas respond to a LeaderAndIsr or StopReplica, the store to a RestoreReplica."""
 
-    response: ReplyLeaderAndIsr | ReplyStopReplica
+    response: ReplyLeaderAndIsr | ReplyStopReplica | ReplyRestoreReplica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

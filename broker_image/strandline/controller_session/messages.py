@@ -59,9 +59,20 @@ class SessionRefused:
     controller_epoch: ControllerEpoch
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreReplica:
+    """The controller wants the newest deleted logs of these partitions back from the trash."""
+
+    request_id: int
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    partitions: tuple[TopicPartition, ...]
+
+
 ControllerMessage = (
     LeaderAndIsrReceived
     | StopReplicaReceived
+    | RestoreReplica
     | MetadataUpdate
     | AlterPartitionResponseReceived
     | ShutdownResponse
@@ -107,10 +118,19 @@ class IsrProposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandResponse:
-    """The result of a LeaderAndIsr or StopReplica, and the highest epoch that this broker saw."""
+class ReplyRestoreReplica:
+    """The result of a RestoreReplica, per partition: NONE for a log that is back on disk."""
 
-    response: ReplyLeaderAndIsr | ReplyStopReplica
+    request_id: int
+    error: ErrorCode
+    partitions: tuple[tuple[TopicPartition, ErrorCode], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResponse:
+    """The result of a command for replicas, and the highest epoch that this broker saw."""
+
+    response: ReplyLeaderAndIsr | ReplyStopReplica | ReplyRestoreReplica
     highest_controller_epoch: ControllerEpoch
 
 

@@ -34,6 +34,7 @@ from .messages import (
     Hello,
     IsrProposal,
     MetadataUpdate,
+    RestoreReplica,
     SessionRefused,
     ShutdownRequest,
     ShutdownResponse,
@@ -115,6 +116,13 @@ def messages_of(
             yield _leader_and_isr(effect)
         case done.SendStopReplica():
             yield StopReplicaReceived(
+                request_id=effect.request_id,
+                controller_epoch=effect.controller_epoch,
+                broker_epoch=effect.broker_epoch,
+                partitions=effect.partitions,
+            )
+        case done.SendRestoreReplica():
+            yield RestoreReplica(
                 request_id=effect.request_id,
                 controller_epoch=effect.controller_epoch,
                 broker_epoch=effect.broker_epoch,

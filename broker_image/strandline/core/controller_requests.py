@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-from strandline.errors import ErrorCode
+from strandline.errors import ErrorCode, InvariantViolation
 from strandline.model import ControllerEpoch, PartitionCommand, TopicPartition
 
 from .broker_context import BrokerContext
@@ -61,7 +61,14 @@ class ControllerRequests:
         return self._queue.controller_epoch
 
     def on_replica_loaded(self, event: ReplicaLoaded) -> None:
-        """Hold a replica found on disk; it is neither leader nor follower yet."""
+        """Hold a replica found on disk, at start or restored; it is neither leader nor follower.
+
+        A directory that is lost meanwhile takes no replica more.
+        """
+        if self.storage_lost:
+            return
+        if event.hosted.tp in self._partitions:
+            raise InvariantViolation("a replica is loaded once", partition=str(event.hosted.tp))
         log = LocalLog.loaded(event.hosted)
         floor = self._queue.load(event.hosted, log)
         self._partitions[log.tp] = Partition(

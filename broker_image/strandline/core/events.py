@@ -37,7 +37,10 @@ refuses it, or where the log already has it."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLoaded:
-    """A replica was found on disk at start; it is idle until the controller's first request."""
+    """A replica was found on disk at start, or came back from the trash.
+
+    It is idle until the controller's first request.
+    """
 
     hosted: HostedPartition
 

@@ -239,8 +239,8 @@ def _add_hosted(
     state: PersistedPartition | None,
     high_watermark: int,
 ) -> None:
-    """Add a partition and its findings; its high watermark is limited to the log."""
-    start, end, found = log.log_start_offset, log.log_end_offset, log.validation
+    """Add a partition and its findings."""
+    end, found = log.log_end_offset, log.validation
     if found.problem:
         loaded.warnings.append(
             f"{log.folder}: cut at offset {found.cut_at_offset}: {found.problem}"
@@ -251,25 +251,35 @@ def _add_hosted(
         loaded.add_lost(log.tp)
     if state is None:
         loaded.warnings.append(f"{log.folder}: the state file does not know it")
+    _compare_epochs(loaded, log)
+    loaded.hosted.append(hosted_partition(log, state, high_watermark))
+
+
+def hosted_partition(
+    log: PartitionLog, state: PersistedPartition | None = None, high_watermark: int = 0
+) -> HostedPartition:
+    """Return what the core is told of a log on disk; its high watermark is limited to the log.
+
+    Without a state, no state of the partition was accepted.
+    """
+    start, end = log.log_start_offset, log.log_end_offset
+    if state is None:
         state = PersistedPartition(
             topic_name=log.topic_name,
             leader_epoch=log.epochs[-1].leader_epoch if log.epochs else NO_EPOCH,
             partition_epoch=PartitionEpoch(-1),
             isr=(),
         )
-    _compare_epochs(loaded, log)
-    loaded.hosted.append(
-        HostedPartition(
-            tp=log.tp,
-            topic_name=log.topic_name,
-            leader_epoch=state.leader_epoch,
-            partition_epoch=state.partition_epoch,
-            isr=state.isr,
-            log_start_offset=start,
-            log_end_offset=end,
-            high_watermark=min(max(high_watermark, start), end),
-            epochs=log.epochs,
-        )
+    return HostedPartition(
+        tp=log.tp,
+        topic_name=log.topic_name,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        isr=state.isr,
+        log_start_offset=start,
+        log_end_offset=end,
+        high_watermark=min(max(high_watermark, start), end),
+        epochs=log.epochs,
     )
 
 

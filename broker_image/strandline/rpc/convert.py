@@ -23,6 +23,7 @@ from strandline.controller_session.messages import (
     Hello,
     IsrProposal,
     MetadataUpdate,
+    RestoreReplica,
     SessionRefused,
     ShutdownRequest,
     ShutdownResponse,
@@ -207,7 +208,7 @@ _PARTITION_ERROR: Final = Part(
     lambda wire: (_TP.from_wire(wire.tp), ErrorCode(wire.error)),
 )
 _PROPOSAL: Final = Pair(ProposeIsr, pb.AlterPartition, tp=_TP, isr=_ISR)
-# A message does not tell the response to a StopReplica from one to a LeaderAndIsr.
+# A message does not tell which command it responds to.
 _RESPONSE: Final = Pair(
     ReplyStopReplica, pb.CommandAnswer, error=_ERROR, partitions=_each(_PARTITION_ERROR)
 )
@@ -229,6 +230,7 @@ CONTROLLER_MESSAGE: Final = Union(
     pb.ControllerMessage,
     Pair(LeaderAndIsrReceived, pb.LeaderAndIsr, partitions=_COMMANDS),
     Pair(StopReplicaReceived, pb.StopReplica, partitions=_TPS),
+    Pair(RestoreReplica, pb.RestoreReplica, partitions=_TPS),
     Pair(
         MetadataUpdate,
         pb.UpdateMetadata,

@@ -683,6 +683,37 @@ class StopReplica(_message.Message):
 Global___StopReplica: _TypeAlias = StopReplica  # noqa: Y015
 
 @_typing.final
+class RestoreReplica(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.int
+    controller_epoch: _builtins.int
+    broker_epoch: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartition]:
+        """whose newest deleted logs leave the trash"""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.int = ...,
+        controller_epoch: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        partitions: _abc.Iterable[Global___TopicPartition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_epoch", b"controller_epoch", "partitions", b"partitions", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreReplica: _TypeAlias = RestoreReplica  # noqa: Y015
+
+@_typing.final
 class UpdateMetadata(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -814,6 +845,7 @@ class ControllerMessage(_message.Message):
     CONTROLLED_SHUTDOWN_ANSWER_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
+    RESTORE_REPLICA_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def leader_and_isr(self) -> Global___LeaderAndIsr: ...
     @_builtins.property
@@ -828,6 +860,8 @@ class ControllerMessage(_message.Message):
     def refused(self) -> Global___SessionRefused: ...
     @_builtins.property
     def part(self) -> Global___Part: ...
+    @_builtins.property
+    def restore_replica(self) -> Global___RestoreReplica: ...
     def __init__(
         self,
         *,
@@ -838,12 +872,13 @@ class ControllerMessage(_message.Message):
         controlled_shutdown_answer: Global___ControlledShutdownAnswer | None = ...,
         refused: Global___SessionRefused | None = ...,
         part: Global___Part | None = ...,
+        restore_replica: Global___RestoreReplica | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_partition_answer", b"alter_partition_answer", "controlled_shutdown_answer", b"controlled_shutdown_answer", "leader_and_isr", b"leader_and_isr", "message", b"message", "part", b"part", "refused", b"refused", "stop_replica", b"stop_replica", "update_metadata", b"update_metadata"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_partition_answer", b"alter_partition_answer", "controlled_shutdown_answer", b"controlled_shutdown_answer", "leader_and_isr", b"leader_and_isr", "message", b"message", "part", b"part", "refused", b"refused", "restore_replica", b"restore_replica", "stop_replica", b"stop_replica", "update_metadata", b"update_metadata"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_partition_answer", b"alter_partition_answer", "controlled_shutdown_answer", b"controlled_shutdown_answer", "leader_and_isr", b"leader_and_isr", "message", b"message", "part", b"part", "refused", b"refused", "stop_replica", b"stop_replica", "update_metadata", b"update_metadata"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_partition_answer", b"alter_partition_answer", "controlled_shutdown_answer", b"controlled_shutdown_answer", "leader_and_isr", b"leader_and_isr", "message", b"message", "part", b"part", "refused", b"refused", "restore_replica", b"restore_replica", "stop_replica", b"stop_replica", "update_metadata", b"update_metadata"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["leader_and_isr", "stop_replica", "update_metadata", "alter_partition_answer", "controlled_shutdown_answer", "refused", "part"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["leader_and_isr", "stop_replica", "update_metadata", "alter_partition_answer", "controlled_shutdown_answer", "refused", "part", "restore_replica"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 

@@ -20,6 +20,7 @@ from strandline.controller.events import (
 )
 from strandline.controller.store_events import HolderDied
 from strandline.controller_session.controller_session import ControllerSession
+from strandline.controller_session.effects import RestoreReplicas
 from strandline.controller_session.events import HolderObserved
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.events import Event as CoreEvent
@@ -59,6 +60,7 @@ class Pair:
         self.received: asyncio.Queue[ControllerEvent] = asyncio.Queue()
         self.for_replicas: list[CoreEvent] = []
         self.for_controller: list[ControllerEvent] = []
+        self.restores: list[RestoreReplicas] = []
         self.broken: list[InvariantViolation] = []
         self.lookups_refused = 1
         self.sessions = SessionServer(BrokerId(2), GrpcConfig(), on_event=self.received.put_nowait)
@@ -82,6 +84,7 @@ class Pair:
             clock=Clock(),
             step_replicas=self.for_replicas.append,
             step_controller=self.for_controller.append,
+            restore=self.restores.append,
             on_broken_promise=self.broken.append,
         )
 

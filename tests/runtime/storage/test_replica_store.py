@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,10 +30,12 @@ from strandline.log.checkpoint import (
 )
 from strandline.log.data_directory import BrokerState, DataDirectory
 from strandline.log.partition_folder import folder_of
+from strandline.log.partition_log import PartitionLog
 from strandline.model import (
     BrokerEpoch,
     ControllerEpoch,
     EpochStart,
+    HostedPartition,
     LeaderEpoch,
     TopicPartition,
     TopicSettings,
@@ -232,28 +235,117 @@ def test_the_event_loop_makes_no_disk_call_for_creations_deletions_and_checkpoin
     with_store(tmp_path, watched)
 
 
+async def deleted(one: Opened, *partitions: TopicPartition) -> None:
+    """Delete replicas of one record each, and wait until the trash has their logs."""
+    await one.create(*partitions)
+    for tp in partitions:
+        one.perform(append(one, tp))
+        one.perform(DeleteReplica(tp=tp))
+    folder = one.store.root / "trash"
+    await one.until(
+        lambda: folder.is_dir() and len(list(folder.iterdir())) >= len(partitions), "trash"
+    )
+
+
 def test_a_deleted_log_comes_back_whole_until_its_time_is_over(tmp_path: Path) -> None:
     config = dataclasses.replace(DEFAULTS, trash_retention_ms=1_000)
+    loaded: list[HostedPartition] = []
 
     async def restored(one: Opened) -> None:
-        await one.create(TP)
-        one.perform(append(one, TP))
-        one.perform(DeleteReplica(tp=TP))
+        await deleted(one, TP)
         await one.until(lambda: one.store.trash_bytes > 0, "log in the trash")
-        log = await one.store.restore_from_trash(TP)
-        assert one.store.logs == {TP: log}
-        assert log.log_end_offset == 1
+        await one.store.restore_from_trash(TP, on_restored=loaded.append)
+        assert list(one.store.logs) == [TP]
+        (found,) = loaded
+        assert (found.tp, found.log_end_offset, found.partition_epoch) == (TP, 1, -1)
         for refused in (TP, OTHER):
             with pytest.raises(ProtocolError):
-                await one.store.restore_from_trash(refused)
+                await one.store.restore_from_trash(refused, on_restored=loaded.append)
         one.perform(DeleteReplica(tp=TP))
         one.now_ms += 1_001
         one.perform(DeleteReplica(tp=OTHER))
         await one.until(lambda: not list((tmp_path / "trash").iterdir()), "trash emptied")
         with pytest.raises(ProtocolError):
-            await one.store.restore_from_trash(TP)
+            await one.store.restore_from_trash(TP, on_restored=loaded.append)
+        assert len(loaded) == 1
 
     with_store(tmp_path, restored, config=config)
+
+
+def told(one: Opened) -> set[TopicPartition]:
+    return {each.tp for each in one.trashed[-1]} if one.trashed else set()
+
+
+def test_what_is_told_of_the_trash_never_lacks_a_log_that_is_on_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def moved(one: Opened) -> None:
+        await deleted(one, TP)
+        await one.create(OTHER)
+        opened, loop = PartitionLog.open, asyncio.get_running_loop()
+        at_the_end: list[set[TopicPartition]] = []
+
+        async def delete_another() -> None:
+            one.perform(DeleteReplica(tp=OTHER))
+            await one.until(lambda: not (tmp_path / str(OTHER)).exists(), "moved")
+            await one.until(lambda: OTHER in told(one), "told of the other log")
+
+        def slow(*args: Any, **kwargs: Any) -> PartitionLog:
+            assert not list((tmp_path / "trash").glob(f"{TP}.*"))
+            asyncio.run_coroutine_threadsafe(delete_another(), loop).result(10)
+            return opened(*args, **kwargs)
+
+        monkeypatch.setattr(PartitionLog, "open", slow)
+        await one.store.restore_from_trash(TP, on_restored=lambda _: at_the_end.append(told(one)))
+        assert at_the_end == [{TP, OTHER}]
+        assert told(one) == {OTHER}
+
+    with_store(tmp_path, moved)
+
+
+def test_a_replica_that_is_promised_during_a_restore_is_made_and_the_log_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def promised(one: Opened) -> None:
+        await deleted(one, TP)
+        opened = PartitionLog.open
+        token = len(one.persisted) + 1
+        loop = asyncio.get_running_loop()
+
+        def slow(*args: Any, **kwargs: Any) -> PartitionLog:
+            done = threading.Event()
+
+            def promise() -> None:
+                one.perform(persist_state(token, TP))
+                done.set()
+
+            loop.call_soon_threadsafe(promise)
+            assert done.wait(10)
+            return opened(*args, **kwargs)
+
+        monkeypatch.setattr(PartitionLog, "open", slow)
+        loaded: list[HostedPartition] = []
+        with pytest.raises(ProtocolError, match="TOPIC_ALREADY_EXISTS"):
+            await one.store.restore_from_trash(TP, on_restored=loaded.append)
+        await one.until(lambda: token in one.persisted, "replica made")
+        one.perform(created(TP))
+        assert (one.store.logs[TP].log_end_offset, loaded) == (0, [])
+        await one.until(lambda: told(one) == {TP}, "the log is in the trash again")
+
+    with_store(tmp_path, promised)
+
+
+def test_a_log_that_cannot_be_opened_goes_back_into_the_trash(tmp_path: Path) -> None:
+    async def refused(one: Opened) -> None:
+        await deleted(one, TP)
+        (folder,) = (tmp_path / "trash").iterdir()
+        (folder / "partition.metadata").write_text("nothing")
+        with pytest.raises(ProtocolError, match="KAFKA_STORAGE_ERROR"):
+            await one.store.restore_from_trash(TP, on_restored=lambda _: None)
+        assert told(one) == {TP}
+        assert not (tmp_path / str(TP)).exists()
+
+    with_store(tmp_path, refused)
 
 
 def test_a_follower_reads_a_header_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

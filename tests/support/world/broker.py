@@ -25,7 +25,16 @@ from strandline.core.events import (
 )
 from strandline.core.replicas import Replicas
 from strandline.core.settings import CoreSettings
-from strandline.model import BatchSpan, BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
+from strandline.errors import ErrorCode
+from strandline.model import (
+    BatchSpan,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicPartition,
+)
 
 from .disk import Disk, records_of
 from .values import tp
@@ -87,6 +96,16 @@ class Broker:
         for effect in effects:
             self._perform(effect)
         return effects
+
+    def restore(self, partition: TopicPartition, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
+        """Take a log back from the trash, as the store does; the state file forgot the replica."""
+        if self.disk_of(partition).exists or partition not in self.trash:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
+        disk, _ = self.trash.pop(partition)
+        disk.leader_epoch, disk.partition_epoch = LeaderEpoch(-1), PartitionEpoch(-1)
+        disk.isr, disk.high_watermark = (), 0
+        self.disks[partition] = disk
+        return ErrorCode.NONE, self.step(ReplicaLoaded(hosted=disk.hosted(partition)), now_ms)
 
     def fetched(self, read: LogReadInfo) -> FetchedPartition:
         """Return one partition of a response as its reader gets it; a batch has one record."""

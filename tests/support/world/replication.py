@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
+from strandline.controller.effects import SendRestoreReplica
+from strandline.controller.events import BrokerResponseReceived
 from strandline.core.effects import (
     Effect,
     PersistLogStart,
@@ -82,6 +84,23 @@ class Replication:
         """Step a core, and send its messages."""
         broker = self.brokers[broker_id]
         self._carry_all(broker, broker.step(event, self._now_ms()))
+
+    def restored(self, sent: SendRestoreReplica) -> BrokerResponseReceived:
+        """Let a broker take logs back from its trash; return its response."""
+        errors = []
+        for tp in sent.partitions:
+            broker = self.brokers[sent.broker_id]
+            error, effects = broker.restore(tp, self._now_ms())
+            self._carry_all(broker, effects)
+            errors.append((tp, error))
+        return BrokerResponseReceived(
+            session_id=sent.session_id,
+            broker_id=sent.broker_id,
+            request_id=sent.request_id,
+            error=ErrorCode.NONE,
+            controller_epoch=sent.controller_epoch,
+            partitions=tuple(errors),
+        )
 
     def next_wakeup(self) -> tuple[int, int] | None:
         """Return the earliest wakeup time of all cores, and the broker that has it."""

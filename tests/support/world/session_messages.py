@@ -7,6 +7,7 @@ from strandline.controller.effects import (
     ReplyControlledShutdown,
     SendFullState,
     SendLeaderAndIsr,
+    SendRestoreReplica,
     SendStopReplica,
     SendUpdateMetadata,
 )
@@ -35,6 +36,7 @@ FromController = (
     | SendLeaderAndIsr
     | SendUpdateMetadata
     | SendStopReplica
+    | SendRestoreReplica
     | ReplyAlterPartition
     | ReplyControlledShutdown
 )
@@ -71,7 +73,7 @@ def events_of_the_core(sent: FromController) -> list[Event]:
                     request_id=sent.request_id, tp=sent.tp, error=sent.error, stored=sent.stored
                 )
             ]
-        case ReplyControlledShutdown():
+        case ReplyControlledShutdown() | SendRestoreReplica():
             return []
 
 

@@ -20,6 +20,7 @@ from strandline.controller.effects import (
     ReplyAlterPartition,
     SendFullState,
     SendLeaderAndIsr,
+    SendRestoreReplica,
     StopWatching,
 )
 from strandline.controller.events import (
@@ -125,8 +126,7 @@ class World:
         self._closed_sessions: set[int] = set()
         self._last_session_id = 0
         self._heartbeat_ms = 0
-        self.full: set[int] = set()
-        """Brokers whose heartbeats say that their volume has no room."""
+        self.full: set[int] = set()  # brokers whose heartbeats say that their volume has no room
 
     # --- building ---------------------------------------------------------------------
 
@@ -470,6 +470,9 @@ class World:
         if message.source == controller_address(node_id) and sent.session_id == session_id:
             for event in events_of_the_core(sent):
                 self.replication.step(broker_id, event)
+            if isinstance(sent, SendRestoreReplica):
+                done = self.replication.restored(sent)
+                self.network.send(message.destination, message.source, done)
 
     def _to_controller(self, broker: Broker, sent: FromBroker) -> None:
         """Send a core's message on its session, or to the scenario if it has none."""

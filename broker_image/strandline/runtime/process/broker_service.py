@@ -19,7 +19,13 @@ from strandline.controller.controller import Controller
 from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen
 from strandline.controller_session.controller_session import ControllerSession
-from strandline.controller_session.events import ControllerIntroduced, TrashChanged, VolumeChanged
+from strandline.controller_session.events import (
+    CommandPerformed,
+    ControllerIntroduced,
+    TrashChanged,
+    VolumeChanged,
+)
+from strandline.controller_session.messages import ReplyRestoreReplica
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.events import Event as CoreEvent
 from strandline.core.events import (
@@ -63,6 +69,7 @@ from strandline.runtime.storage.disk_space import DiskSpace
 from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.runtime.storage.replica_store import ReplicaStore
 from strandline.runtime.storage.retention_check import RetentionCheck
+from strandline.runtime.storage.trash_restorer import TrashRestorer
 
 from .lifecycle import Context
 
@@ -98,6 +105,12 @@ class BrokerService:
             on_persisted=self._on_persisted,
             on_log_start_persisted=self._on_log_start_persisted,
             on_trash_changed=self._on_trash_changed,
+            on_failure=self._on_store_failed,
+        )
+        self._restorer = TrashRestorer(
+            self._store,
+            step_replicas=self._step_replicas,
+            on_done=self._on_restore_done,
             on_failure=self._on_store_failed,
         )
         self._space = DiskSpace(
@@ -149,6 +162,7 @@ class BrokerService:
         self._tasks.begin(log_silent_connections())
         self._tasks.begin(self._space.watch())
         self._tasks.begin(self._retention_check().run())
+        self._tasks.begin(self._restorer.run())
 
     def ready(self) -> bool:
         """Tell whether the first full state was applied and clients are served."""
@@ -240,6 +254,9 @@ class BrokerService:
     def _on_trash_changed(self, trashed: tuple[TrashedReplica, ...]) -> None:
         self._session_shell.submit(TrashChanged(trashed=trashed))
 
+    def _on_restore_done(self, response: ReplyRestoreReplica) -> None:
+        self._session_shell.submit(CommandPerformed(response=response))
+
     def _on_store_failed(self, error: StorageError) -> None:
         self._step_replicas(self._lose_directory(error))
 
@@ -305,6 +322,7 @@ class BrokerService:
             clock=context.clock,
             step_replicas=self._step_replicas,
             step_controller=self._step_controller,
+            restore=self._restorer.ask,
             on_broken_promise=self._end_with_broken_promise,
         )
 

@@ -53,6 +53,7 @@ class ControllerSessionShell:
         clock: Clock,
         step_replicas: Callable[[CoreEvent], None],
         step_controller: Callable[[ControllerEvent], None],
+        restore: Callable[[effects.RestoreReplicas], None],
         on_broken_promise: Callable[[InvariantViolation], None],
     ) -> None:
         self._store = store
@@ -61,6 +62,7 @@ class ControllerSessionShell:
         self._grpc = grpc
         self._step_replicas = step_replicas
         self._step_controller = step_controller
+        self._restore = restore
         self._streams: dict[int, SessionClient] = {}
         self._calls = BegunTasks()
         self._closing = BegunTasks()
@@ -101,6 +103,8 @@ class ControllerSessionShell:
                 self._step_replicas(event)
             case effects.StepController(event=event):
                 self._step_controller(event)
+            case effects.RestoreReplicas():
+                self._restore(effect)
             case effects.SendMessage(session_id=session_id, message=message):
                 if session_id in self._streams:
                     self._streams[session_id].send(message)

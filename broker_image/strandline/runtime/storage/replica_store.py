@@ -39,6 +39,7 @@ from strandline.core.effects import (
 )
 from strandline.core.events import RecordsHandle
 from strandline.errors import (
+    CheckpointMalformed,
     ErrorCode,
     InvariantViolation,
     LogDirectoryFull,
@@ -50,9 +51,16 @@ from strandline.log.files import sync_folder
 from strandline.log.partition_folder import PartitionMetadataFile
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import ClientBatch, FetchedBatches
+from strandline.log.recovery import hosted_partition
 from strandline.log.reserve import give_up_reserve
 from strandline.log_fields import fields
-from strandline.model import ControllerEpoch, TopicPartition, TopicSettings, TrashedReplica
+from strandline.model import (
+    ControllerEpoch,
+    HostedPartition,
+    TopicPartition,
+    TopicSettings,
+    TrashedReplica,
+)
 
 from .loaded_store import LoadedStore
 from .log_flusher import LogFlusher
@@ -113,11 +121,20 @@ class ReplicaStore:
         """New partitions whose folders are made once the state file knows them."""
         self._made: dict[TopicPartition, PartitionLog] = {}
         """Logs that are on disk and wait for their `CreateReplica`."""
+        self._making: frozenset[TopicPartition] = frozenset()
+        """Partitions whose folders are being made."""
+        self._restoring: dict[TopicPartition, asyncio.Event] = {}
+        """Partitions whose logs are coming back from the trash, each until its end."""
         self._state_wake = asyncio.Event()
         self._stopping = False
         self._threads = StoreThreads(loaded.directory.path)
         self._trash = TrashKeeper(
-            loaded.directory.path, config, self._threads, wall_time_us, on_trash_changed
+            loaded.directory.path,
+            config,
+            self._threads,
+            wall_time_us,
+            trashed=loaded.trashed,
+            on_change=on_trash_changed,
         )
         self._tasks: list[asyncio.Task[None]] = []
         self.logs: dict[TopicPartition, PartitionLog] = dict(loaded.found.logs)
@@ -254,7 +271,8 @@ class ReplicaStore:
         if log is not None:
             log.release()
         self._checkpoints.forget(tp)
-        self._persisted.pop(tp, None)
+        forgotten = self._persisted.pop(tp, None)
+        self._trash.announce(tp, "" if forgotten is None else forgotten.topic_name)
         self._deleted.add(tp)
         self._state_dirty = True
         self._state_wake.set()
@@ -310,6 +328,7 @@ class ReplicaStore:
         persisted, epoch = dict(self._persisted), self._controller_epoch
         deleted, self._deleted = self._deleted, set()
         wanted, self._wanted = self._wanted, {}
+        self._making = frozenset(wanted)
         tokens, self._tokens = self._tokens, []
         kept = {tp: state for tp, state in persisted.items() if tp not in deleted}
         if self._checkpoints.wait_for_cuts:
@@ -323,8 +342,11 @@ class ReplicaStore:
         if self._checkpoints.know_any(wanted):
             # A log of that name was deleted: its recovery point and start are none of the new one.
             await self._once_there_is_space(self._checkpoints.write_recovery_points)
+        for tp in self._making & self._restoring.keys():
+            await self._restoring[tp].wait()
         if wanted:
             self._made |= await self._threads.run(self._make_logs, wanted)
+            self._making = frozenset()
         for token in tokens:
             self._on_persisted(token)
 
@@ -363,25 +385,61 @@ class ReplicaStore:
 
     # --- the trash -----------------------------------------------------------------------
 
-    async def restore_from_trash(self, tp: TopicPartition) -> PartitionLog:
-        """Bring the newest deleted log of a partition back and load it, every byte checked.
+    async def restore_from_trash(
+        self, tp: TopicPartition, *, on_restored: Callable[[HostedPartition], None]
+    ) -> None:
+        """Bring the newest deleted log of a partition back, every byte checked, then fsynced.
+
+        on_restored is called once the log is among `logs`, and before the trash is told to lack it.
+        A replica that was promised meanwhile is made, and the log goes back into the trash.
 
         Raises:  ProtocolError UNKNOWN_TOPIC_OR_PARTITION if the trash has none,
-                 TOPIC_ALREADY_EXISTS if the partition has a log
+                 TOPIC_ALREADY_EXISTS if the partition has a log or gets one,
+                 KAFKA_STORAGE_ERROR if the log cannot be opened
         """
-        if tp in self.logs or tp in self._wanted or tp in self._made:
-            raise ProtocolError(
-                ErrorCode.TOPIC_ALREADY_EXISTS, problem="has a log", partition=str(tp)
+        if tp in self._deleted or tp in self._restoring or self._has_log(tp):
+            raise _has_a_log(tp)
+        self._restoring[tp] = asyncio.Event()
+        try:
+            folder = await self._trash.restore(tp)
+            await self._take_restored(tp, folder, on_restored)
+        finally:
+            self._restoring.pop(tp).set()
+            await self._trash.settle([tp])
+
+    async def _take_restored(
+        self, tp: TopicPartition, folder: Path, on_restored: Callable[[HostedPartition], None]
+    ) -> None:
+        try:
+            log = await self._threads.run(self._open_whole, folder)
+        except CheckpointMalformed as error:
+            await self._trash.put([tp])
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, problem=str(error)) from error
+        if self._has_log(tp):
+            log.release()
+            await self._trash.put([tp])
+            raise _has_a_log(tp)
+        if log.validation.problem:
+            _log.warning(
+                "restored log loaded with a finding",
+                extra=fields(partition=str(tp), finding=log.validation.problem),
             )
-        folder = await self._trash.restore(tp)
-        log = self.logs[tp] = await self._threads.run(
-            PartitionLog.open,
+        self.logs[tp] = log
+        on_restored(hosted_partition(log))
+
+    def _has_log(self, tp: TopicPartition) -> bool:
+        """Tell whether a partition has a log, or was promised one."""
+        return any(tp in each for each in (self.logs, self._made, self._wanted, self._making))
+
+    def _open_whole(self, folder: Path) -> PartitionLog:
+        log = PartitionLog.open(
             folder,
             TopicSettings(),
             clean=False,
             recovery_point=0,
             environment=self._environment,
         )
+        log.flush()
         return log
 
     async def stop(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
@@ -414,6 +472,10 @@ def _raise_unexpected(task: asyncio.Task[None]) -> None:
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, StorageError):
         raise error
+
+
+def _has_a_log(tp: TopicPartition) -> ProtocolError:
+    return ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, problem="has a log", partition=str(tp))
 
 
 def _held(records: RecordsHandle, kind: type[Checked]) -> Checked:

@@ -31,13 +31,18 @@ class TrashKeeper:
         config: StorageConfig,
         threads: StoreThreads,
         wall_time_us: Callable[[], int],
+        *,
+        trashed: tuple[TrashedReplica, ...],
         on_change: Callable[[tuple[TrashedReplica, ...]], None],
     ) -> None:
-        """on_change gets what the trash holds, after each change of it."""
+        """Trashed is what a start found; on_change gets what the trash holds after each change."""
         self._root = root
         self._threads = threads
         self._wall_time_us = wall_time_us
         self._on_change = on_change
+        self._trashed = {each.tp: each for each in trashed}
+        self._moving: dict[TopicPartition, TrashedReplica] = {}
+        """Logs on their way into the trash or back: what is told never lacks them."""
         self._interval_seconds = config.trash_check_interval_ms / 1000
         self._trash = Trash(
             root,
@@ -46,7 +51,9 @@ class TrashKeeper:
                 retention_bytes=config.trash_retention_bytes,
             ),
         )
+        self._will_tell = False
         self._lock = asyncio.Lock()
+        self._looking = asyncio.Lock()
         self._wake = asyncio.Event()
         self._stopping = False
 
@@ -70,7 +77,7 @@ class TrashKeeper:
                     stopping=lambda: self._stopping,
                 )
             if removed:
-                await self._tell()
+                await self.settle()
             for log in removed:
                 _log.info(
                     "deleted log removed from the trash",
@@ -80,14 +87,33 @@ class TrashKeeper:
                 await asyncio.wait_for(self._wake.wait(), self._interval_seconds)
             self._wake.clear()
 
+    def announce(self, tp: TopicPartition, topic_name: str) -> None:
+        """Tell of a log that will come into the trash; one message tells of many."""
+        now_ms = self._wall_time_us() // 1000
+        if not self._will_tell:
+            self._will_tell = True
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._moving[tp] = TrashedReplica(tp=tp, topic_name=topic_name, deleted_at_ms=now_ms)
+
     async def put(self, deleted: Sequence[TopicPartition]) -> None:
         """Move the folders of deleted replicas to the trash."""
         await self._threads.run(self._move_to_trash, deleted)
-        await self._tell()
+        await self.settle(deleted)
         self._wake.set()
 
-    async def _tell(self) -> None:
-        self._on_change(await self._threads.run(trashed_replicas, self._root))
+    async def settle(self, moved: Sequence[TopicPartition] = ()) -> None:
+        """Look what the trash holds, and tell it: these logs have come where they were to go."""
+        async with self._looking:
+            found = await self._threads.run(trashed_replicas, self._root)
+            self._trashed = {each.tp: each for each in found}
+        for tp in moved:
+            self._moving.pop(tp, None)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._will_tell = False
+        told = {**self._trashed, **self._moving}
+        self._on_change(tuple(told[tp] for tp in sorted(told)))
 
     def _move_to_trash(self, deleted: Sequence[TopicPartition]) -> None:
         """Move folders to the trash, also those that a start could not open and kept aside."""
@@ -101,9 +127,11 @@ class TrashKeeper:
     async def restore(self, tp: TopicPartition) -> Path:
         """Move the newest deleted log of a partition back, and return its folder.
 
+        It counts as moving until `settle` is called, so that what is told does not lack it.
+
         Raises:  ProtocolError UNKNOWN_TOPIC_OR_PARTITION if the trash has none
         """
+        if tp in self._trashed:
+            self._moving[tp] = self._trashed[tp]
         async with self._lock:
-            folder = await self._threads.run(self._trash.restore, tp)
-        await self._tell()
-        return folder
+            return await self._threads.run(self._trash.restore, tp)
