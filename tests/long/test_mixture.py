@@ -74,10 +74,15 @@ class Mixture:
             "statefulset": [f"{CLUSTER}"],
             "service": [f"{CLUSTER}-brokers", f"{CLUSTER}-bootstrap"],
             "poddisruptionbudget": [f"{CLUSTER}"],
-            "configmap": [f"{CLUSTER}-config"],
+            "configmap": self._config_maps(),
             "brokercluster": [f"{CLUSTER}"],
             "replicatedtopic": [OTHER_TOPIC],
         }
+
+    def _config_maps(self) -> list[str]:
+        names = self.operator.kubectl("get", "configmaps", "--output=name").split()
+        prefix = f"configmap/{CLUSTER}-config-"
+        return [name.removeprefix("configmap/") for name in names if name.startswith(prefix)]
 
     def wait_seconds(self, seconds: int) -> None:
         """Let the load run for some seconds: it reports once a second."""
