@@ -107,10 +107,14 @@ class DeletedRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedOffset:
-    """Result of list_offset; offset is -1 on error."""
+    """Result of list_offset and find_offset; offset is -1 on error, and if no record was found.
+
+    timestamp_ms is that of a record found by time.
+    """
 
     error: ErrorCode
     offset: int = -1
+    timestamp_ms: int = -1
     leader_epoch: LeaderEpoch = LeaderEpoch(-1)
 
 
@@ -162,6 +166,12 @@ class Broker(Protocol):
         self, topic_name: str, partition: int, timestamp: int, leader_epoch: LeaderEpoch | None
     ) -> ListedOffset:
         """Return the earliest offset, or the latest (HW), unknown while below the epoch start."""
+        ...
+
+    async def find_offset(
+        self, topic_name: str, partition: int, timestamp_ms: int, leader_epoch: LeaderEpoch | None
+    ) -> ListedOffset:
+        """Find the first record below the high watermark at or after a time; it reads the disk."""
         ...
 
     def end_offset_for_epoch(

@@ -182,7 +182,8 @@ class LiveBroker:
 class Registration(LiveBroker):
     """What a broker wrote into `Broker.status` at its start: a LiveBroker, and more.
 
-    incarnation is "<pod uid>/<nonce>", new with each process.
+    incarnation is "<pod uid>/<nonce>", new with each process. volume_full is for people: the broker
+    changes it while it runs, and no decision reads it.
     """
 
     incarnation: str
@@ -191,6 +192,7 @@ class Registration(LiveBroker):
     software_version: str = ""
     protocol_version: int = 1
     rack: str = ""
+    volume_full: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,11 +93,12 @@ class ApplyStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostEvent:
-    """Post a Kubernetes Event that warns about an object."""
+    """Post a Kubernetes Event about an object: a warning, or news that one is over."""
 
     about: ObjectRef
     reason: str
     message: str
+    is_warning: bool = True
 
     def __str__(self) -> str:
         return f"tell about {self.about}: {self.message}"

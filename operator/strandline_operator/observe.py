@@ -145,6 +145,9 @@ class Cache:
             parts=parts,
             ready_brokers=0 if pods is None else int(_status(pods.whole).get("readyReplicas") or 0),
             broker_epochs={each.broker_id: each.broker_epoch for each in registrations if each},
+            full_brokers=tuple(
+                sorted(each.broker_id for each in registrations if each and each.volume_full)
+            ),
             topic_count=sum(topic.cluster == name for topic in self.topics()),
             partitions=tuple(self._partitions_of(name)),
         )

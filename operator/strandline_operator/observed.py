@@ -151,8 +151,9 @@ class ObservedCluster:
     """What the operator saw of a cluster beside its spec.
 
     parts are all objects with names of its parts by (kind, name), each with its ownership;
-    broker_epochs holds the registered brokers, topic_count counts the ReplicatedTopics that name
-    the cluster, partitions are the Partitions with its label.
+    broker_epochs holds the registered brokers, full_brokers those whose volumes are full,
+    topic_count counts the ReplicatedTopics that name the cluster, partitions are the Partitions
+    with its label.
     """
 
     status: FoundStatus
@@ -160,6 +161,7 @@ class ObservedCluster:
     parts: Mapping[tuple[str, str], tuple[Ownership, FoundObject]]
     ready_brokers: int
     broker_epochs: Mapping[BrokerId, BrokerEpoch]
+    full_brokers: tuple[BrokerId, ...]
     topic_count: int
     partitions: tuple[StoredPartition, ...]
 

@@ -38,10 +38,13 @@ from .status import (
     COPIED,
     READY,
     TOPIC_ID_IN_USE,
+    VOLUMES_FULL,
+    VOLUMES_HAVE_ROOM,
     Readiness,
     cluster_readiness,
     cluster_status,
     copies_message,
+    full_volumes_message,
     partition_counts,
     topic_readiness,
     topic_status,
@@ -85,7 +88,7 @@ def plan_cluster(
                 former=tuple(each.ref for each in superfluous),
             )
         )
-    return actions
+    return actions + _volume_events(desired, observed)
 
 
 def _former_config_maps(
@@ -101,6 +104,22 @@ def _former_config_maps(
     ]
     former = [each for each in found if each.ref.name not in wanted]
     return sorted(former, key=lambda each: (each.created_at, each.ref.name))
+
+
+def _volume_events(desired: DesiredCluster, observed: ObservedCluster) -> list[Action]:
+    """Return an Event if the first volume has become full, or if the last one has room again."""
+    was_full = VOLUMES_FULL in observed.status.conditions
+    if observed.full_brokers and not was_full:
+        message = full_volumes_message(observed)
+        return [PostEvent(about=desired.ref, reason=VOLUMES_FULL, message=message)]
+    if was_full and not observed.full_brokers:
+        message = "all volumes have room again, and all brokers take records of clients"
+        return [
+            PostEvent(
+                about=desired.ref, reason=VOLUMES_HAVE_ROOM, message=message, is_warning=False
+            )
+        ]
+    return []
 
 
 def _refused_part(parts: list[tuple[Ownership, FoundObject]]) -> Readiness | None:

@@ -370,7 +370,7 @@ def event(event: PostEvent, *, namespace: str, now: str, suffix: str) -> Object:
     return {
         **kinds.EVENT.type_meta,
         "metadata": {"name": f"{about.name[:200]}.{suffix}"},
-        "type": "Warning",
+        "type": "Warning" if event.is_warning else "Normal",
         "reason": event.reason,
         "message": event.message[:EVENT_MESSAGE_LENGTH_MAX],
         "source": {"component": FIELD_MANAGER},

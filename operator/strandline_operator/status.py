@@ -33,6 +33,10 @@ TOPIC_ID_IN_USE: Final = "TopicIdInUse"
 COPIED: Final = "PartitionsCopied"
 """Type of a condition: the topic's partitions have Partition objects without effect."""
 
+VOLUMES_FULL: Final = "VolumesFull"
+"""Type of a condition and reason of an Event: brokers refuse records for want of space."""
+VOLUMES_HAVE_ROOM: Final = "VolumesHaveRoom"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
@@ -51,14 +55,28 @@ def cluster_status(
     cluster: DesiredCluster, observed: ObservedCluster, readiness: Readiness, *, now: str
 ) -> Object:
     """Return the operator's part of a cluster's status."""
+    conditions = [_condition(READY, readiness, cluster.generation, observed.status, now)]
+    if observed.full_brokers:
+        message = full_volumes_message(observed)
+        full = Readiness(ready=True, reason="ClientsRefused", message=message)
+        conditions.append(_condition(VOLUMES_FULL, full, cluster.generation, observed.status, now))
     return {
         "observedGeneration": cluster.generation,
         "readyBrokers": observed.ready_brokers,
         "topics": observed.topic_count,
         "brokers": _broker_rows(cluster.broker_ids, observed),
         "partitions": partition_counts(observed.partitions, len(observed.partitions)),
-        "conditions": [_condition(READY, readiness, cluster.generation, observed.status, now)],
+        "conditions": conditions,
     }
+
+
+def full_volumes_message(observed: ObservedCluster) -> str:
+    """Return what people must know of brokers whose volumes are full."""
+    return (
+        f"brokers {list(observed.full_brokers)} refuse records of clients: their volumes are "
+        "fuller than log.dir.fill.max. Reads go on, and writes do once there is room: "
+        "delete topics or records, shorten retention, or enlarge the volumes"
+    )
 
 
 def topic_status(

@@ -162,6 +162,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "rack": "a",
             "softwareVersion": "0.1.0",
             "protocolVersion": 1,
+            "volumeFull": True,
         },
     ),
     "Partition": _manifest(

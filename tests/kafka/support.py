@@ -15,7 +15,7 @@ import uuid
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
 import crc32c
@@ -156,6 +156,9 @@ class MemoryBroker:
         """partitions that this broker does not lead although metadata names it"""
         self.end_unknown: set[tuple[str, int]] = set()
         """partitions whose high watermark is below the start of their leader's epoch"""
+        self.searches: list[int] = []
+        """for each search by time, how many ran then"""
+        self._searches_running = 0
         self.produce_calls: list[tuple[Acks, int]] = []
         self.fetch_calls: list[dict[str, Any]] = []
         self.held_acks: list[Callable[[], None]] | None = None
@@ -323,6 +326,19 @@ class MemoryBroker:
             offset=0 if timestamp == EARLIEST_TIMESTAMP else end,
             leader_epoch=LEADER_EPOCH,
         )
+
+    async def find_offset(
+        self, topic_name: str, partition: int, timestamp_ms: int, leader_epoch: LeaderEpoch | None
+    ) -> ListedOffset:
+        """Find a record: the timestamps of this broker's records are their offsets."""
+        self.searches.append(1 + self._searches_running)
+        self._searches_running += 1
+        await asyncio.sleep(0)
+        self._searches_running -= 1
+        edge = self.list_offset(topic_name, partition, LATEST_TIMESTAMP, leader_epoch)
+        if edge.error or timestamp_ms >= edge.offset:
+            return ListedOffset(error=edge.error)
+        return replace(edge, offset=timestamp_ms, timestamp_ms=timestamp_ms)
 
     def end_offset_for_epoch(
         self,

@@ -342,19 +342,60 @@ def test_delete_records_hands_each_partition_to_the_broker(
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_list_offsets_knows_both_ends_and_refuses_times(
+def test_list_offsets_knows_both_ends_and_finds_times(
     running: ListenerThread, broker: MemoryBroker, version: int
 ) -> None:
+    """The greatest timestamp, -3, came with version 7."""
     running.call(lambda: broker.logs["orders", 0].append(make_batch([b"a", b"b"])))
     with WireClient(running.port) as client:
         partitions = [
             only(client.ask(schemas.LIST_OFFSETS, version, requests.list_offsets(timestamp)))
-            for timestamp in (-1, -2, -3, 0, 1_700_000_000_000)
+            for timestamp in (-1, -2, 0, 1, 2, -3)
         ]
-    by_time = (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, -1)
-    assert [(partition["error_code"], partition["offset"]) for partition in partitions] == [
-        (0, 2), (0, 0), by_time, by_time, by_time,
-    ]  # fmt: skip
+    unsupported = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert [
+        (partition["error_code"], partition["offset"], partition["timestamp"])
+        for partition in partitions
+    ] == [(0, 2, -1), (0, 0, -1), (0, 0, 0), (0, 1, 1), (0, -1, -1), (unsupported, -1, -1)]
+
+
+def test_list_offsets_answers_times_and_ends_in_the_order_of_the_request(
+    running: ListenerThread, broker: MemoryBroker
+) -> None:
+    running.call(lambda: broker.logs["orders", 0].append(make_batch([b"a", b"b"])))
+    asked = [
+        {"index": index, "timestamp": timestamp, "current_leader_epoch": epoch}
+        for index, timestamp, epoch in [(99, 7, -1), (0, 1, 0), (1, -1, -1)]
+    ]
+    message: Message = {
+        "replica_id": -1,
+        "isolation_level": 0,
+        "topics": [{"name": "orders", "partitions": asked}],
+    }
+    with WireClient(running.port) as client:
+        response = client.ask(schemas.LIST_OFFSETS, 5, message)
+    (topic,) = response["topics"]
+    listed = [(each["index"], each["error_code"], each["offset"]) for each in topic["partitions"]]
+    assert listed == [
+        (99, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (0, ErrorCode.FENCED_LEADER_EPOCH, -1),
+        (1, ErrorCode.NONE, 0),
+    ]
+
+
+def test_a_request_for_times_waits_for_one_search_at_a_time(
+    running: ListenerThread, broker: MemoryBroker
+) -> None:
+    """So that a client that names many partitions lets others in after each of them."""
+    partitions = [{"index": each, "timestamp": 5} for each in range(2)]
+    message: Message = {
+        "replica_id": -1,
+        "isolation_level": 0,
+        "topics": [{"name": name, "partitions": partitions} for name in ("orders", "audit")],
+    }
+    with WireClient(running.port) as client:
+        client.ask(schemas.LIST_OFFSETS, 6, message)
+    assert broker.searches == [1, 1, 1, 1]
 
 
 def test_list_offsets_passes_the_leader_epoch_on(running: ListenerThread) -> None:

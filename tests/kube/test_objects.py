@@ -75,6 +75,7 @@ def registrations(draw: st.DrawFn) -> Registration:
         broker_id=BrokerId(draw(st.integers(0, 9_999))),
         broker_epoch=BrokerEpoch(clean_since + draw(st.integers(0, 9))),
         clean_since_epoch=BrokerEpoch(clean_since),
+        volume_full=draw(st.booleans()),
         incarnation="pod/" + draw(words),
         endpoints=tuple(draw(st.lists(endpoints, max_size=3))),
         log_dir_id="directory",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 
 import pytest
 
@@ -104,9 +105,9 @@ def flipped(source: bytes, position: int) -> bytes:
     return source[:position] + bytes([source[position] ^ 0x40]) + source[position + 1 :]
 
 
-GOOD = batch([b"one", b"two"], producer_id=7, producer_epoch=0, base_sequence=0)
+of_producer = partial(batch, producer_id=7, producer_epoch=0, base_sequence=0)
+GOOD = of_producer([b"one", b"two"])
 OLD = GOOD[:16] + b"\x01" + GOOD[17:]
-IDS = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
 
 REFUSED = {
     "nothing": (b"", ErrorCode.INVALID_RECORD),
@@ -127,7 +128,7 @@ REFUSED = {
     "negative offset": (struct.pack(">q", -1) + GOOD[8:], ErrorCode.CORRUPT_MESSAGE),
     "too large": (batch([b"x" * 2000]), ErrorCode.MESSAGE_TOO_LARGE),
     "control": (batch([b"x"], attributes=0x20), ErrorCode.INVALID_RECORD),
-    "transactional": (batch([b"x"], attributes=0x10, **IDS), ErrorCode.INVALID_RECORD),
+    "transactional": (of_producer([b"x"], attributes=0x10), ErrorCode.INVALID_RECORD),
     "append time": (batch([b"x"], attributes=0x08), ErrorCode.INVALID_RECORD),
     "delete horizon": (batch([b"x"], attributes=0x40), ErrorCode.INVALID_RECORD),
     "codec 5": (batch([b"x"], attributes=5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),

@@ -59,6 +59,18 @@ def is_clean_start(broker: BrokerProgram) -> bool:
     return bool(broker.wait_for("registered")["evidence"] == "SameBoot")
 
 
+def says_full(group: BrokerGroup, *, is_full: bool) -> None:
+    """Wait until all Broker objects say whether the volumes are full."""
+
+    def all_say_it() -> bool:
+        for number in range(3):
+            status = group.get("brokers", f"demo-{number}")["status"]
+            assert status.get("volumeFull", False) is is_full, number
+        return True
+
+    eventually(all_say_it, FAULT_LIMIT_MS, "Broker objects that say what volumes are")
+
+
 def test_all_volumes_full_at_once_and_grown_lose_nothing(on_volumes: OnVolumes) -> None:
     group = on_volumes(dict.fromkeys(range(3), SMALL))
     group.create_topic("full", partitions=3)
@@ -83,6 +95,7 @@ def test_all_volumes_full_at_once_and_grown_lose_nothing(on_volumes: OnVolumes) 
         read = read_all(group.bootstrap(), "full", len(found), partition=number)
         assert found.items() <= read.items(), "a full broker serves reads"
     assert all(broker.runs() for broker in group.brokers)
+    says_full(group, is_full=True)
 
     # Another program takes the rest, and every broker dies: the next starts have the reserve alone.
     for broker in group.brokers:
@@ -104,6 +117,7 @@ def test_all_volumes_full_at_once_and_grown_lose_nothing(on_volumes: OnVolumes) 
         assert acknowledged[number].items() <= sent.offsets.items()
         read = read_all(group.bootstrap(), "full", MORE_THAN_FITS, partition=number)
         assert read == sent.offsets
+    says_full(group, is_full=False)
     for broker in group.brokers:
         assert broker.runs()
         assert broker.last_line(SPACE) is not None

@@ -362,6 +362,45 @@ def test_a_partition_missing_below_the_number_may_have_been_lost() -> None:
     assert "partitions [1]" in condition["message"]
 
 
+def test_full_volumes_are_told_of_once_and_again_when_they_have_room() -> None:
+    world = World(cluster())
+    world.perform(cluster_plan(world))
+    world.perform(cluster_plan(world))
+    registered = {
+        "brokerEpoch": 5,
+        "cleanSinceEpoch": 1,
+        "incarnation": "a/1",
+        "listeners": [{"name": "INTERNAL", "host": "h", "port": 1}],
+        "logDirId": "d",
+        "protocolVersion": 1,
+    }
+    for name, is_full in (("default-0", True), ("default-1", False), ("default-2", True)):
+        status = {**registered, "volumeFull": True} if is_full else registered
+        world.put({**world.get(kinds.BROKER, name), "status": status})
+    plan = cluster_plan(world)
+    (event,) = [action for action in plan if isinstance(action, PostEvent)]
+    assert (event.reason, event.is_warning) == ("VolumesFull", True)
+    assert "brokers [0, 2] refuse records of clients" in event.message
+    assert "delete topics or records, shorten retention, or enlarge the volumes" in event.message
+    world.perform(plan)
+    written = world.get(kinds.CLUSTER, "default")["status"]
+    assert [(each["type"], each["status"]) for each in written["conditions"]] == [
+        ("Ready", "False"),
+        ("VolumesFull", "True"),
+    ]
+    assert cluster_plan(world) == []
+
+    for name in ("default-0", "default-2"):
+        world.put({**world.get(kinds.BROKER, name), "status": registered})
+    plan = cluster_plan(world)
+    (event,) = [action for action in plan if isinstance(action, PostEvent)]
+    assert (event.reason, event.is_warning) == ("VolumesHaveRoom", False)
+    world.perform(plan)
+    written = world.get(kinds.CLUSTER, "default")["status"]
+    assert [each["type"] for each in written["conditions"]] == ["Ready"]
+    assert cluster_plan(world) == []
+
+
 def test_a_topic_waits_until_partitions_of_its_predecessor_are_gone() -> None:
     old = partition("orders-1", "uid-old", 1)
     plan = topic_plan(World(cluster(), topic(), old))

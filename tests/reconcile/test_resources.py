@@ -159,3 +159,5 @@ def test_an_event_names_its_object_and_its_message_is_bounded() -> None:
     body = resources.event(posted, namespace="here", now=NOW, suffix="1")
     assert (body["type"], len(body["message"])) == ("Warning", 1_024)
     assert body["involvedObject"]["uid"] == "uid-orders"
+    over = replace(posted, is_warning=False)
+    assert resources.event(over, namespace="here", now=NOW, suffix="2")["type"] == "Normal"

@@ -7,6 +7,7 @@ second fetch.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from strandline.errors import ErrorCode
 from strandline.model import (
@@ -57,6 +58,18 @@ def read_for_follower(leader: LeaderReplica, fetch: FetchPartition) -> LogReadIn
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisibleRange:
+    """What consumers may see of a log: the offsets in [log_start_offset, high_watermark).
+
+    end_is_unknown: a new leader does not know yet which records behind it are committed.
+    """
+
+    log_start_offset: int
+    high_watermark: int
+    end_is_unknown: bool
+
+
 class ConsumerReads:
     """What consumers may ask of the replicas of this broker."""
 
@@ -90,6 +103,19 @@ class ConsumerReads:
         if isinstance(leader, ErrorCode):
             return leader, UNKNOWN_EPOCH_END
         return ErrorCode.NONE, leader.log.epochs.end_offset_for(asked, leader.log.log_end_offset)
+
+    def visible_range(
+        self, tp: TopicPartition, leader_epoch: LeaderEpoch | None
+    ) -> VisibleRange | ErrorCode:
+        """Return the range in which a search by time may look, or the refusal."""
+        leader = find_leader(self._partitions.get(tp), leader_epoch)
+        if isinstance(leader, ErrorCode):
+            return leader
+        return VisibleRange(
+            log_start_offset=leader.log.log_start_offset,
+            high_watermark=leader.log.high_watermark,
+            end_is_unknown=leader.end_is_unknown,
+        )
 
     def list_offset(
         self, tp: TopicPartition, timestamp: int, leader_epoch: LeaderEpoch | None

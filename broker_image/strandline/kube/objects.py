@@ -253,11 +253,12 @@ def _registration(broker_id: BrokerId, status: Fields) -> Registration:
         software_version=status.optional_text("softwareVersion"),
         protocol_version=status.integer("protocolVersion", minimum=1),
         rack=status.optional_text("rack"),
+        volume_full=status.flag("volumeFull"),
     )
 
 
 def broker_status(registration: Registration) -> Object:
-    """Return Broker.status without empty texts, which its schema refuses."""
+    """Return Broker.status without empty texts, which its schema refuses, and without a no."""
     status: Object = {
         "brokerEpoch": registration.broker_epoch,
         "cleanSinceEpoch": registration.clean_since_epoch,
@@ -269,6 +270,8 @@ def broker_status(registration: Registration) -> Object:
         "logDirId": registration.log_dir_id,
         "protocolVersion": registration.protocol_version,
     }
+    if registration.volume_full:
+        status["volumeFull"] = True
     return status | _not_empty(
         bootId=registration.boot_id,
         softwareVersion=registration.software_version,

@@ -411,6 +411,17 @@ class LogSegments:
             changes=self.changes,
         )
 
+    def first_reaching_time(
+        self, timestamp_ms: int, *, from_offset: int, up_to_offset: int
+    ) -> SegmentPart | None:
+        """Return the first segment between two offsets with a batch that may reach a timestamp."""
+        for segment in self._segments[_index_of(self._segments, from_offset) :]:
+            if segment.base_offset >= up_to_offset:
+                break
+            if segment.max_timestamp_ms >= timestamp_ms and segment.end_offset > from_offset:
+                return segment.part()
+        return None
+
     def size_range(self, from_offset: int, up_to_offset: int) -> tuple[int, int]:
         """Return the least and the most bytes between two offsets, without reading the disk."""
         first, last = (

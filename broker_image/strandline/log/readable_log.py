@@ -14,7 +14,9 @@ from strandline.model import NO_EPOCH, EpochStart, TopicPartition, TopicSettings
 from .batch_history import BatchHistory
 from .files import disk_failed
 from .log_segments import LogSegments
+from .record_times import FoundRecord
 from .segment_part import LogPart, LogRead
+from .time_search import TimeSearch, TimeSearchResult
 
 
 class ReadableLog:
@@ -144,6 +146,44 @@ class ReadableLog:
         for segment, index in () if is_deleted else read.loaded:
             segment.adopt_index(index)
         return read.records
+
+    def begin_time_search(
+        self, timestamp_ms: int, *, from_offset: int, up_to_offset: int
+    ) -> TimeSearch | None:
+        """Return a search of the first segment that may have a record at or after a timestamp.
+
+        Returns: None if no record between the offsets reaches it. Any thread may run the search
+        """
+        part = self._segments.first_reaching_time(
+            timestamp_ms, from_offset=from_offset, up_to_offset=up_to_offset
+        )
+        if part is None:
+            return None
+        return TimeSearch(
+            part=part,
+            timestamp_ms=timestamp_ms,
+            from_offset=from_offset,
+            up_to_offset=up_to_offset,
+            changes=self._segments.changes,
+        )
+
+    def end_time_search(self, search: TimeSearch, result: TimeSearchResult) -> FoundRecord | None:
+        """Return what a search found in its segment; None too if the segment was deleted meanwhile.
+
+        Raises:  as finish_read, but for OFFSET_OUT_OF_RANGE
+        """
+        if search.changes != self._segments.changes:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition=str(self.tp))
+        is_deleted = search.part.base_offset < self._segments.start_offset
+        if is_deleted and isinstance(result.error, FileNotFoundError):
+            return None
+        if isinstance(result.error, OSError | CorruptBatch):
+            raise self._fail("search", result.error) from result.error
+        if result.error is not None:
+            raise result.error
+        if result.loaded is not None and not is_deleted:
+            search.part.segment.adopt_index(result.loaded)
+        return result.found
 
     def size_range(self, from_offset: int, up_to_offset: int) -> tuple[int, int]:
         """Return the least and the most bytes between two offsets, without reading the disk."""

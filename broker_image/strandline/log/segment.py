@@ -198,7 +198,8 @@ class Segment:
     def trusted_summary(self, *, recovery_point: int) -> SegmentSummary | None:
         """Return the summary of a file found on disk if it can be trusted; remove one that cannot.
 
-        One that stayed could fit again after the segment has been cut and written anew.
+        One that stayed could fit again after the segment has been cut and written anew. Its index
+        goes with it: it may be that of an earlier version.
         """
         summary = read_summary(self.summary_path)
         if (
@@ -212,7 +213,7 @@ class Segment:
                 index, log_size_bytes=summary.size_bytes
             ):
                 return summary
-        self.summary_path.unlink(missing_ok=True)
+        self.remove_side_files()
         return None
 
     def check(
@@ -238,7 +239,7 @@ class Segment:
             self.max_timestamp_ms = summary.max_timestamp_ms
 
         def note(position: int, header: BatchHeader) -> None:
-            file.index.note(header.base_offset - self.base_offset, position)
+            file.index.note(header.base_offset - self.base_offset, position, header.max_timestamp)
             self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
             visit(header)
 
@@ -330,7 +331,7 @@ class Segment:
         except FileNotFoundError:
             pass
         for position, header in headers(fd, start=0, end=self.size_bytes):
-            index.note(header.base_offset - self.base_offset, position)
+            index.note(header.base_offset - self.base_offset, position, header.max_timestamp)
         try:
             replace_file(path, index.to_bytes())
         except OSError as error:
@@ -366,7 +367,7 @@ class Segment:
         write_all(file.fd, buffers, self.size_bytes)
         position = self.size_bytes
         for header in batches:
-            file.index.note(header.base_offset - self.base_offset, position)
+            file.index.note(header.base_offset - self.base_offset, position, header.max_timestamp)
             self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp)
             position += header.size_bytes
         self.end = SegmentEnd(batches[-1].next_offset, position)

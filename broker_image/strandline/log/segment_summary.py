@@ -23,7 +23,7 @@ from .files import replace_file
 from .producer_state import ProducerState
 
 SUMMARY_SUFFIX = ".summary"
-_HEADER = "strandline-segment 1"
+_HEADER = "strandline-segment 2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

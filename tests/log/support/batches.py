@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
 
 from crc32c import crc32c
 
@@ -18,9 +19,12 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def record(offset_delta: int, value: bytes) -> bytes:
+BASE_TIMESTAMP_MS = 1_700_000_000_000
+
+
+def record(offset_delta: int, value: bytes, *, time_delta_ms: int = 0) -> bytes:
     """Encode one record without key and headers."""
-    body = b"\x00" + varint(0) + varint(offset_delta) + varint(-1)
+    body = b"\x00" + varint(time_delta_ms) + varint(offset_delta) + varint(-1)
     body += varint(len(value)) + value + varint(0)
     return varint(len(body)) + body
 
@@ -37,21 +41,32 @@ def batch(
     magic: int = 2,
     last_offset_delta: int | None = None,
     records_count: int | None = None,
-    max_timestamp_ms: int = 1_700_000_000_000,
+    max_timestamp_ms: int = BASE_TIMESTAMP_MS,
+    timestamps_ms: Sequence[int] = (),
+    pack: Callable[[bytes], bytes] = bytes,
 ) -> bytes:
-    """Encode one batch; last_offset_delta and records_count replace the true ones in its header."""
+    """Encode one batch; last_offset_delta and records_count replace the true ones in its header.
+
+    timestamps_ms has one for each record, and then its greatest is that of the header; pack
+    compresses the records.
+    """
     count = len(values)
+    times = timestamps_ms or [BASE_TIMESTAMP_MS] * max(count, 1)
+    records = b"".join(
+        record(delta, value, time_delta_ms=times[delta] - times[0])
+        for delta, value in enumerate(values)
+    )
     covered = struct.pack(
         ">hiqqqhii",
         attributes,
         count - 1 if last_offset_delta is None else last_offset_delta,
-        1_700_000_000_000,
-        max_timestamp_ms,
+        times[0],
+        max(timestamps_ms) if timestamps_ms else max_timestamp_ms,
         producer_id,
         producer_epoch,
         base_sequence,
         count if records_count is None else records_count,
-    ) + b"".join(record(delta, value) for delta, value in enumerate(values))
+    ) + pack(records)
     length = 4 + 1 + 4 + len(covered)
     prefix = struct.pack(">qiibI", base_offset, length, leader_epoch, magic, crc32c(covered))
     return prefix + covered

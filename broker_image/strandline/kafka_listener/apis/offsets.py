@@ -1,13 +1,18 @@
 """ListOffsets and OffsetForLeaderEpoch.
 
-Registered in `apis`. Both respond at once; the offsets they return are bounded by the high
-watermark or by the epochs that the broker knows.
+Registered in `apis`. The offsets they return are bounded by the high watermark or by the epochs
+that the broker knows. Only a search by time does not respond at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from strandline.broker_interface import ListedOffset
 from strandline.errors import ErrorCode
 from strandline.kafka_listener.response import (
+    DeferredResponse,
     RequestContext,
     Response,
     epoch_or_none,
@@ -21,18 +26,47 @@ from strandline.model import LeaderEpoch
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 """Older clients repeat a request after LEADER_NOT_AVAILABLE. Source: KIP-207."""
 
+_Found = Mapping[tuple[str, int], ListedOffset]
+"""What was found by time, by topic name and partition."""
 
-def list_offsets(context: RequestContext, version: int, request: Message) -> Response:
-    """Return the earliest offset or the high watermark of each partition.
 
-    Search by time would have to open batches; the broker refuses it.
-    """
+def list_offsets(
+    context: RequestContext, version: int, request: Message
+) -> Response | DeferredResponse:
+    """Return the earliest offset, the high watermark, or the first offset at or after a time."""
     if names_a_partition_twice(request):
         return refused_whole(request, ErrorCode.INVALID_REQUEST)
+    by_time = [
+        (topic["name"], partition)
+        for topic in request["topics"]
+        for partition in topic["partitions"]
+        if partition["timestamp"] >= 0
+    ]
+    finish = partial(_listed, context, version, request)
+    if not by_time:
+        return finish({})
+    return DeferredResponse(result=_search(context, by_time), finish=finish, may_cancel=True)
+
+
+async def _search(context: RequestContext, wanted: Sequence[tuple[str, Message]]) -> _Found:
+    """Search one partition after the other: each request waits for one search at a time."""
+    return {
+        (topic_name, partition["index"]): await context.broker.find_offset(
+            topic_name,
+            partition["index"],
+            partition["timestamp"],
+            epoch_or_none(partition["current_leader_epoch"]),
+        )
+        for topic_name, partition in wanted
+    }
+
+
+def _listed(context: RequestContext, version: int, request: Message, found: _Found) -> Response:
+    """Return the response; what was not searched is known at once."""
     knows_offset_not_available = version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
 
     def entry_for(topic_name: str, partition: Message) -> Message:
-        listed = context.broker.list_offset(
+        listed = found.get((topic_name, partition["index"])) or context.broker.list_offset(
             topic_name,
             partition["index"],
             partition["timestamp"],
@@ -44,6 +78,7 @@ def list_offsets(context: RequestContext, version: int, request: Message) -> Res
         return {
             "index": partition["index"],
             "error_code": error,
+            "timestamp": listed.timestamp_ms,
             "offset": listed.offset,
             "leader_epoch": listed.leader_epoch,
         }

@@ -51,6 +51,7 @@ from .consumer_fetches import ConsumerFetches
 from .producer_ids import ProducerIds
 from .record_deletions import RecordDeletions
 from .refused_batches import RefusedBatches, SentBatch
+from .time_searches import TimeSearches
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +113,7 @@ class BrokerApi:
         self._on_produced = on_produced
         self._refused = RefusedBatches()
         self._deletions = RecordDeletions(submit=submit, next_request_id=next_request_id)
+        self._searches = TimeSearches(replicas=replicas, store=store)
         self._produces: dict[int, _Produce] = {}
         self._fetches = ConsumerFetches(
             replicas=replicas,
@@ -259,6 +261,7 @@ class BrokerApi:
     def close(self) -> None:
         """Begin no further read for a consumer."""
         self._fetches.close()
+        self._searches.close()
 
     def delete_records(
         self, topic_name: str, partition: int, offset: int, *, timeout_ms: int
@@ -282,6 +285,15 @@ class BrokerApi:
             tp, timestamp, leader_epoch
         )
         return ListedOffset(error=error, offset=offset, leader_epoch=epoch)
+
+    async def find_offset(
+        self, topic_name: str, partition: int, timestamp_ms: int, leader_epoch: LeaderEpoch | None
+    ) -> ListedOffset:
+        """Find the first record below the high watermark at or after a time."""
+        tp = self._metadata.resolve(topic_name, partition)
+        if tp is None:
+            return ListedOffset(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return await self._searches.find(tp, timestamp_ms, leader_epoch)
 
     def end_offset_for_epoch(
         self, topic_name: str, partition: int, asked: LeaderEpoch, leader_epoch: LeaderEpoch | None

@@ -247,6 +247,7 @@ class BrokerService:
 
     def _on_volume_changed(self, is_full: bool) -> None:  # noqa: FBT001  a callback of one value
         self._session_shell.submit(VolumeChanged(is_full=is_full))
+        self._context.volume.told(is_full=is_full)
 
     def _on_log_start_persisted(self, tp: TopicPartition, offset: int) -> None:
         self._step_replicas(LogStartPersisted(tp=tp, offset=offset))

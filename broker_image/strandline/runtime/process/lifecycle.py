@@ -21,7 +21,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
@@ -57,7 +57,7 @@ from strandline.start_decision import FoundOnDisk, StartEvidence
 
 from .failure_record import record_failure
 from .registration import Registered, Registrar
-from .registration_watch import RegistrationWatch
+from .registration_watch import RegistrationWatch, VolumeNews
 
 FIELD_MANAGER: Final = "strandline-broker"
 INCARNATION_NONCE_BYTES: Final = 4
@@ -94,6 +94,8 @@ class Context:
     """Bound, not listening: the Kafka listener listens on it once it may serve."""
     fail: Callable[[BaseException], None]
     """Ends the process with status 1, without a clean-shutdown marker."""
+    volume: VolumeNews = field(default_factory=VolumeNews)
+    """What the service knows of the volume and the registration says."""
 
 
 class Service(Protocol):
@@ -316,7 +318,10 @@ class BrokerProcess:
             await asyncio.to_thread(directory.remove_flushed_mark)
         service = self._make_service(context, registration, registered.loaded)
         registration_watch = RegistrationWatch(
-            config=self._config, store=context.store, registered=registered
+            config=self._config,
+            store=context.store,
+            registered=registered,
+            volume=context.volume,
         )
         watching = asyncio.create_task(registration_watch.run())
         try:

@@ -1,14 +1,18 @@
 """Watches the Broker object, so that a registered broker stays the holder of its id.
 
 Made by `lifecycle`. It decides nothing about leadership: losing contact with the API server
-changes nothing; another process's registration ends this process.
+changes nothing; another process's registration ends this process. It also says there whether the
+volume is full, for people and the operator (ADR 0023).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Final
 
 from strandline.config.broker import BrokerConfig
 from strandline.errors import CoordinationError, RegistrationSuperseded
@@ -16,10 +20,14 @@ from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log_fields import fields
 from strandline.model import Registration, StoredBroker
+from strandline.runtime.event_loop.begun_tasks import end_all
 
 from .registration import Registered
 
 _log = logging.getLogger(__name__)
+
+VOLUME_REPORT_PAUSE_SECONDS: Final = 5.0
+"""Time between two writes that say whether the volume is full."""
 
 
 class RegistrationVerdict(Enum):
@@ -42,12 +50,33 @@ def judge_registration(own: Registration, stored: Registration | None) -> Regist
     return RegistrationVerdict.ANOTHERS
 
 
+@dataclass(slots=True, kw_only=True)
+class VolumeNews:
+    """Whether the volume is full; `told` changes it, and the registration follows."""
+
+    is_full: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def told(self, *, is_full: bool) -> None:
+        """Take what the volume is now."""
+        if is_full != self.is_full:
+            self.is_full = is_full
+            self.changed.set()
+
+
 class RegistrationWatch:
     """Keeps the registration in the Broker object, and ends the process if it is another's."""
 
     def __init__(
-        self, *, config: BrokerConfig, store: ClusterStore, registered: Registered
+        self,
+        *,
+        config: BrokerConfig,
+        store: ClusterStore,
+        registered: Registered,
+        volume: VolumeNews,
     ) -> None:
+        self._config = config.kubernetes
+        self._volume = volume
         self._pod_name = config.identity.pod_name
         self._store = store
         self._own = registered.registration
@@ -57,6 +86,46 @@ class RegistrationWatch:
 
     async def run(self) -> None:
         """Watch for ever; RegistrationSuperseded if another process holds the id."""
+        tasks = [asyncio.create_task(each) for each in (self._hold(), self._report_volume())]
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+        finally:
+            await end_all(tasks)
+
+    async def _report_volume(self) -> None:
+        """Write each change of the volume, not too often."""
+        report, pauses = WaitingReport(self._config), Pauses(self._config)
+        while True:
+            await self._volume.changed.wait()
+            self._volume.changed.clear()
+            while (cause := await self._volume_not_reported()) is not None:
+                report.waiting_for("report of the volume", cause)
+                await pauses.pause()
+            report.reset()
+            pauses.reset()
+            await asyncio.sleep(VOLUME_REPORT_PAUSE_SECONDS)
+
+    async def _volume_not_reported(self) -> CoordinationError | None:
+        """Write whether the volume is full, if the registration is ours and says otherwise.
+
+        Returns: why it could not be written, None if it is. What is not ours is not changed here
+        """
+        try:
+            found = await self._store.get_broker(self._pod_name)
+            stored = None if found is None else found.registration
+            if found is None or stored is None or stored.volume_full == self._volume.is_full:
+                return None
+            if judge_registration(self._own, stored) is RegistrationVerdict.OURS:
+                now = replace(stored, volume_full=self._volume.is_full)
+                await self._store.put_broker_status(found, now)
+        except CoordinationError as error:
+            return error
+        return None
+
+    async def _hold(self) -> None:
+        """Follow the Broker object, and write the registration back where it is missing."""
         while True:
             try:
                 await self._watch_until_odd()
@@ -114,5 +183,6 @@ class RegistrationWatch:
         highest = await self._store.highest_entry_epoch(self._own.broker_id)
         if highest > self._own.broker_epoch:
             raise RegistrationSuperseded(f"Broker {found.name}: an ISR entry has epoch {highest}")
-        await self._store.put_broker_status(found, self._own)
+        own = replace(self._own, volume_full=self._volume.is_full)
+        await self._store.put_broker_status(found, own)
         _log.warning("registration written back", extra=fields(broker=found.name))

@@ -27,6 +27,8 @@ WATCH_INTERVAL_SECONDS: Final = 0.5
 REOPEN_FRACTION: Final = 0.02
 """Clients are let in again once this part of the volume is free beyond the bound."""
 
+REMEDY: Final = "delete topics or records, shorten retention, or enlarge the volume"
+
 
 class DiskSpace:
     """The room of one volume; on_change gets whether clients are refused, at each change.
@@ -121,10 +123,9 @@ class DiskSpace:
 
     def _set_full(self, *, is_full: bool) -> None:
         self.is_full = is_full
-        level = logging.WARNING if is_full else logging.INFO
-        _log.log(
-            level,
-            "volume full, clients refused" if is_full else "volume has space, clients served",
-            extra=fields(free_bytes=self.free_bytes, total_bytes=self.total_bytes),
-        )
+        figures = {"free_bytes": self.free_bytes, "total_bytes": self.total_bytes}
+        if is_full:
+            _log.warning("volume full, clients refused", extra=fields(what_helps=REMEDY, **figures))
+        else:
+            _log.info("volume has space, clients served", extra=fields(**figures))
         self._on_change(is_full)
