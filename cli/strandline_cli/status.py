@@ -63,7 +63,6 @@ def stray_rows(cluster: Object, strays: list[Stray]) -> list[Row]:
     for each in strays:
         is_unique = bool(each.topic_name) and names.count(each.topic_name) == 1
         since = f" since {each.deleted_at}" if each.deleted_at else ""
-        word = each.topic_name if is_unique else each.topic_id
         rows.append(
             (
                 each.topic_name or "(name unknown)",
@@ -71,7 +70,7 @@ def stray_rows(cluster: Object, strays: list[Stray]) -> list[Row]:
                 name,
                 str(each.partitions),
                 f"in the trash{since}" if each.in_trash else "on disk",
-                "not yet" if each.in_trash else f"strandline undelete {word}{option}",
+                f"strandline undelete {each.topic_name if is_unique else each.topic_id}{option}",
             )
         )
     return rows

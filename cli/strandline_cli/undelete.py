@@ -65,8 +65,6 @@ def topic_to_create(cluster: Object, topics: list[Object], wanted: Wanted) -> Ob
     Raises:  ConfigError if there are no such logs, or several, or the topic may not be created
     """
     stray = _chosen(cluster, wanted)
-    if stray.in_trash:
-        raise ConfigError(f"the logs of {stray} cannot be brought back yet: nothing changed")
     topic = _topic_of(stray, wanted, _factor(cluster, stray, wanted))
     _refuse_taken(topic, topics)
     return topic

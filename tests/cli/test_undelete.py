@@ -14,8 +14,6 @@ from strandline_cli.undelete import Wanted, topic_to_create
 Manifest = dict[str, Any]
 A_ID = "6f0e8b7a-1c2d-4e3f-8a9b-0c1d2e3f4a5b"
 B_ID = "01234567-89ab-cdef-0123-456789abcdef"
-DELETED_AT = "2026-01-02T03:04:05Z"
-TRASHED: Manifest = {"inTrash": True, "deletedAt": DELETED_AT}
 
 
 def stray(topic_id: str = A_ID, name: str = "orders", **changes: Any) -> Manifest:
@@ -23,7 +21,8 @@ def stray(topic_id: str = A_ID, name: str = "orders", **changes: Any) -> Manifes
         "topicId": topic_id,
         "topicName": name,
         "partitions": 2,
-        "inTrash": False,
+        "inTrash": True,
+        "deletedAt": "2026-01-02T03:04:05Z",
         "replicas": [
             {"partition": 0, "brokers": [0, 1, 2]},
             {"partition": 1, "brokers": [1, 2]},
@@ -107,23 +106,18 @@ def test_what_is_not_there_is_refused_and_what_is_there_is_listed() -> None:
     assert sentence == (
         "no broker of cluster default has logs of a deleted topic ordres: nothing changed. A topic "
         f"just deleted takes a few seconds. These could come back: orders ({A_ID}, 2 partitions, "
-        "on disk) and 3 more"
+        "in the trash since 2026-01-02T03:04:05Z) and 3 more"
     )
     assert refusal(cluster()).endswith("These could come back: nothing")
 
 
 def test_of_several_topics_of_one_name_the_id_must_be_given() -> None:
-    two = cluster(stray(), stray(B_ID))
+    two = cluster(stray(), stray(B_ID, inTrash=False, deletedAt=""))
     sentence = refusal(two)
     assert sentence.startswith("2 topics were called orders: give the id of one: ")
-    assert f"{A_ID}, 2 partitions, on disk)" in sentence
+    assert f"{A_ID}, 2 partitions, in the trash since 2026-01-02T03:04:05Z" in sentence
     assert f"{B_ID}, 2 partitions, on disk)" in sentence
     assert topic_to_create(two, [], wanted(B_ID))["spec"]["topicId"] == B_ID
-
-
-def test_logs_in_the_trash_cannot_be_brought_back_yet() -> None:
-    sentence = f"the logs of orders ({A_ID}, 2 partitions, in the trash since {DELETED_AT})"
-    assert refusal(cluster(stray(**TRASHED))).startswith(sentence)
 
 
 @pytest.mark.parametrize("factor", [2, 6])
@@ -156,10 +150,13 @@ def test_a_name_that_is_taken_is_refused(other: Manifest, sentence: str) -> None
 
 
 def test_the_status_names_the_command_that_brings_a_topic_back() -> None:
-    one = cluster(stray(), stray(B_ID, "clicks", **TRASHED))
+    one = cluster(stray(), stray(B_ID, "clicks", inTrash=False, deletedAt=""))
     assert stray_rows(one, strays_of(one)) == [
-        ("orders", A_ID, "default", "2", "on disk", "strandline undelete orders"),
-        ("clicks", B_ID, "default", "2", f"in the trash since {DELETED_AT}", "not yet"),
+        (
+            *("orders", A_ID, "default", "2", "in the trash since 2026-01-02T03:04:05Z"),
+            "strandline undelete orders",
+        ),
+        ("clicks", B_ID, "default", "2", "on disk", "strandline undelete clicks"),
     ]
     two = {**cluster(stray(), stray(B_ID), stray(name="")), "metadata": {"name": "demo"}}
     assert [row[-1] for row in stray_rows(two, strays_of(two))] == [

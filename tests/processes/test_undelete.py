@@ -12,6 +12,7 @@ import pytest
 
 from strandline.errors import ConfigError
 from strandline_cli.kubectl import Kubernetes
+from strandline_cli.status import show_status
 from strandline_cli.undelete import Wanted, undelete
 from tests.processes.test_new_topics import PARTITIONS, World
 from tests.support import strandline_objects as objects
@@ -120,6 +121,27 @@ def wait_stray(world: World, topic_id: str, *, in_trash: bool) -> None:
         return True
 
     eventually(listed, STRAY_LIMIT_MS, f"stray {topic_id}", retry_on=(KeyError, AssertionError))
+
+
+def test_a_deleted_topic_comes_back_with_every_record(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = Written(world, "gone")
+    gone.delete()
+    wait_stray(world, gone.topic_id, in_trash=True)
+    show_status(kubernetes_of(world))
+    assert "strandline undelete gone --cluster demo" in capsys.readouterr().out
+    said: list[str] = []
+    undelete(kubernetes_of(world), wanted("gone"), said.append)
+    assert said == [
+        f"created ReplicatedTopic gone with topic id {gone.topic_id}, 2 partitions and 3 replicas",
+        "its records are kept for ever; its other settings are those of the cluster",
+        "topic gone is back",
+    ]
+    gone.is_whole()
+    eventually(lambda: gone.topic_id not in strays(world), STRAY_LIMIT_MS, "no stray any more")
+    with pytest.raises(ConfigError, match="no broker of cluster demo has logs"):
+        undelete(kubernetes_of(world), wanted("gone"), said.append)
 
 
 def test_an_undelete_of_what_is_not_there_changes_nothing(world: World) -> None:

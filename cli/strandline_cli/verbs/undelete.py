@@ -53,11 +53,12 @@ VERB = Verb(
     name="undelete",
     summary="bring a topic back whose logs brokers still have",
     text="""\
-Logs whose topic's object was lost, or restored with another uid, stay on disk. The topic comes back
-with its id and with every record at its offset. Its settings are not known any more: records are
-kept for ever unless --retention-ms says otherwise, and neither can be changed later.""",
+A deleted topic's logs lie in the brokers' trash for 7 days (log.trash.retention.ms). Logs whose
+topic's object was lost, or restored with another uid, stay on disk. The topic comes back with its
+id and with every record at its offset. Its settings are not known any more: records are kept for
+ever unless --retention-ms says otherwise, and neither can be changed later.""",
     examples=(
-        ("strandline undelete orders -n shop", "the object of topic orders was lost"),
+        ("strandline undelete orders -n shop", "topic orders was deleted by mistake"),
         (
             "strandline undelete 6f0e8b7a-1c2d-4e3f-8a9b-0c1d2e3f4a5b --name orders-old",
             "one of several topics that had the same name",
