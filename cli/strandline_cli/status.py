@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import UTC, datetime
+
 from strandline.kube.objects import topic_id_of
 
-from .kubectl import Kubernetes, Object
+from .cluster_view import HTTP_PORT
+from .commands import CommandFailed
+from .kubectl import ApiProxy, Kubernetes, Object
 from .strays import Stray, strays_left_out, strays_of
 from .tables import Row, show
+from .volumes import VOLUME_COLUMNS, VolumeSeen, volume_of, volume_row
 
+METRICS_LIMIT_SECONDS = 3.0
 CLUSTER_COLUMNS: Row = ("CLUSTER", "BROKERS", "CONTROLLER", "STATUS")
 TOPIC_COLUMNS: Row = ("TOPIC", "CLUSTER", "PARTITIONS", "OFFLINE", "STATUS")
 STRAY_COLUMNS: Row = ("NO TOPIC HAS", "TOPIC ID", "CLUSTER", "PARTITIONS", "LOGS", "BRING BACK")
 
 
 def show_status(kubernetes: Kubernetes) -> None:
-    """Print a table of the clusters, one of the topics, and one of the strays if there are any."""
+    """Print tables of the clusters, the topics, the brokers' volumes, and of strays, if any."""
     clusters = kubernetes.get("brokerclusters")["items"]
     topics = kubernetes.get("replicatedtopics")["items"]
     show(CLUSTER_COLUMNS, [cluster_row(each) for each in clusters], left=CLUSTER_COLUMNS)
     print()
     show(TOPIC_COLUMNS, [topic_row(each) for each in topics], left=TOPIC_COLUMNS)
+    if volumes := volumes_of(kubernetes):
+        print()
+        now = datetime.now(UTC)
+        rows = [volume_row(broker, volume, now) for broker, volume in volumes.items()]
+        show(VOLUME_COLUMNS, rows, left=VOLUME_COLUMNS)
     taken = {topic_id_of(each) for each in topics}
     for cluster in clusters:
         # A topic that is on its way back stays listed until it has all of its Partitions.
@@ -29,6 +41,24 @@ def show_status(kubernetes: Kubernetes) -> None:
             show(STRAY_COLUMNS, stray_rows(cluster, found), left=STRAY_COLUMNS)
         if more := strays_left_out(cluster):
             print(f"and {more} more")
+
+
+def volumes_of(kubernetes: Kubernetes) -> dict[str, VolumeSeen | None]:
+    """Return the volume of each broker, None for one whose metrics cannot be read."""
+    brokers = [each["metadata"]["name"] for each in kubernetes.get("brokers")["items"]]
+    if not brokers:
+        return {}
+    found: dict[str, VolumeSeen | None] = dict.fromkeys(brokers)
+    proxy = ApiProxy(kubernetes)
+    try:
+        for broker in brokers:
+            pod = f"/api/v1/namespaces/{kubernetes.namespace}/pods/{broker}:{HTTP_PORT}"
+            with suppress(OSError, CommandFailed, ValueError, KeyError):
+                text = proxy.get(f"{pod}/proxy/metrics", limit_seconds=METRICS_LIMIT_SECONDS)
+                found[broker] = volume_of(text)
+    finally:
+        proxy.close()
+    return found
 
 
 def cluster_row(cluster: Object) -> Row:

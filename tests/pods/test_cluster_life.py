@@ -7,6 +7,7 @@ load's history against the logs of all replicas.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from strandline_cli.commands import CommandFailed, start
 from strandline_cli.kubectl import Kubernetes
 from strandline_cli.release import BROKERS, PARTITIONS, RELEASE
+from strandline_cli.status import show_status
 from strandline_cli.under_load import delete_pod, kill_broker
 from tests.support.cluster import Cluster
 from tests.support.eventually import eventually
@@ -40,7 +42,7 @@ def installed(cluster: Cluster) -> Iterator[Installed]:
 
 
 def test_three_brokers_start_for_a_topic_and_survive_the_loss_of_a_leaders_pod(
-    installed: Installed,
+    installed: Installed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with installed.under_load("graceful") as run:
         leader = run.view.seen().partitions[0].leader
@@ -54,6 +56,12 @@ def test_three_brokers_start_for_a_topic_and_survive_the_loss_of_a_leaders_pod(
         assert run.view.seen().pods[f"default-{leader}"].uid != before.uid
         assert run.view.seen().partitions[0].leader != leader
         run.judged()
+        capsys.readouterr()
+        show_status(installed.kubernetes)
+        volumes = re.findall(
+            r"^default-\d +[\d.]+ GiB +\d+%", capsys.readouterr().out, re.MULTILINE
+        )
+        assert len(volumes) == 3
 
 
 def test_a_killed_controller_is_replaced_and_nothing_is_lost(installed: Installed) -> None:

@@ -26,8 +26,11 @@ def _run(options: argparse.Namespace) -> int:
 
 VERB = Verb(
     name="status",
-    summary="show clusters, topics, and topics that could be brought back",
+    summary="show clusters, topics, volumes, and topics that could be brought back",
     text="""\
+A volume is full when clients are refused, at log.dir.fill.max; its time is that at the rate of the
+last ten minutes.
+
 Topics that could be brought back are those that brokers have logs of and no ReplicatedTopic has the
 id of: deleted ones, whose logs lie in the trash, and ones whose object was lost or restored with
 another uid. Each comes with the command that brings it back.""",

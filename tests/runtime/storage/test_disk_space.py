@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from strandline.runtime.storage.disk_space import LOOK_INTERVAL_MS, DiskSpace
+from strandline.runtime.storage.fill_forecast import FORECAST_LEAST_MS
 from tests.support.volumes import mounted_tmpfs
 
 MIB = 1 << 20
@@ -114,3 +115,19 @@ def test_figures_that_cannot_be_read_stay(volume: Volume, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "statvfs", failing)
     volume.wait()
     assert volume.space.admit_from_client(1)
+
+
+def test_a_volume_that_fills_up_says_when_clients_are_refused(volume: Volume) -> None:
+    volume.fill_to(4 * MIB)
+    space = volume.again()
+    forecasts = [space.fills_in_seconds]
+    volume.fill_to(10 * MIB)
+    volume.now_ms += FORECAST_LEAST_MS
+    assert space.admit_from_client(1)
+    forecasts.append(space.fills_in_seconds)
+    volume.fill_to(17 * MIB)
+    volume.now_ms += FORECAST_LEAST_MS
+    assert not space.admit_from_client(1)
+    forecasts.append(space.fills_in_seconds)
+    # 6 MiB in a minute, then 6 MiB more are left up to the bound of 16 MiB.
+    assert forecasts == [None, 60.0, 0.0]

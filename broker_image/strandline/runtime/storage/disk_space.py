@@ -18,6 +18,8 @@ from typing import Final
 
 from strandline.log_fields import fields
 
+from .fill_forecast import FillForecast
+
 _log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_MS: Final = 100
@@ -52,12 +54,18 @@ class DiskSpace:
         self._look_due_ms = 0
         self._admitted_bytes = 0
         """Since the last look; some of it was never written."""
+        self._forecast = FillForecast()
         self.total_bytes = 0
         self.free_bytes = 0
         self.is_full = False
         """Whether clients are refused."""
         self._read()
         self.is_full = self.free_bytes < self._kept_from_clients
+
+    @property
+    def fills_in_seconds(self) -> float | None:
+        """When clients will be refused at the present rate; None if nothing says that they will."""
+        return self._forecast.seconds_until(self.total_bytes - self._kept_from_clients)
 
     @property
     def _kept_from_clients(self) -> float:
@@ -120,6 +128,7 @@ class DiskSpace:
         # As df counts: blocks that only root may use are not part of the volume.
         unusable = volume.f_bfree - volume.f_bavail
         self.total_bytes = (volume.f_blocks - unusable) * volume.f_frsize
+        self._forecast.note(self._now_ms(), self.total_bytes - self.free_bytes)
 
     def _set_full(self, *, is_full: bool) -> None:
         self.is_full = is_full
