@@ -49,7 +49,7 @@ class DesiredCluster:
     timing: str
     storage_size: str
     storage_class: str | None
-    config: Mapping[str, int]
+    config: Mapping[str, int | float]
     delete_topic_enable: bool
     resources: Object
 

@@ -50,6 +50,9 @@ BROKER_KEYS: Final = {
     "logRetentionBytes": "log.retention.bytes",
     "logRollMs": "log.roll.ms",
     "logRetentionCheckIntervalMs": "log.retention.check.interval.ms",
+    "logDirFillMax": "log.dir.fill.max",
+    "logTrashRetentionMs": "log.trash.retention.ms",
+    "logTrashRetentionBytes": "log.trash.retention.bytes",
 }
 """Field of BrokerCluster.spec.config to key of the brokers' configuration file."""
 

@@ -126,7 +126,9 @@ def effective_config(topic: DesiredTopic, cluster: DesiredCluster) -> dict[str, 
 
     Source:  Kafka LogConfig: topic-level overrides of broker settings.
     """
-    own, shared, defaults = topic.config, cluster.config, TopicDefaults().settings()
+    own, defaults = topic.config, TopicDefaults().settings()
+    # The settings of topics are integers; those of brokers alone need not be.
+    shared = {field: value for field, value in cluster.config.items() if isinstance(value, int)}
     return {
         "minInsyncReplicas": effective_min_insync_replicas(
             own.get("minInsyncReplicas"), replicas=topic.replication_factor

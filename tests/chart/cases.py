@@ -89,6 +89,9 @@ COMPLETE: Final[dict[str, Manifest]] = {
                 "logRetentionBytes": 1 << 31,
                 "logRollMs": 3_600_000,
                 "logRetentionCheckIntervalMs": 1_000,
+                "logDirFillMax": 0.5,
+                "logTrashRetentionMs": 0,
+                "logTrashRetentionBytes": 1 << 30,
             },
             "deleteTopicEnable": False,
             "resources": {
@@ -297,6 +300,9 @@ BOUNDS: Final[dict[str, Bounds]] = {
             "minimum": (100, 99),
             "maximum": (86_400_000, 86_400_001),
         },
+        "spec.config.logDirFillMax": {"minimum": (0.1, 0.09), "maximum": (1, 1.1)},
+        "spec.config.logTrashRetentionMs": {"minimum": (0, -1)},
+        "spec.config.logTrashRetentionBytes": {"minimum": (-1, -2)},
         **{
             f"spec.resources.{group}.{name}": {
                 keyword: (

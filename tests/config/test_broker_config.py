@@ -134,6 +134,8 @@ def test_a_file_of_an_operator_of_another_version_is_taken(tmp_path: Path, versi
         ("log.dir.fill.max: 0", ("log.dir.fill.max", "a fraction from 0.1 to 1.0")),
         ("log.dir.fill.max: .nan", ("log.dir.fill.max", "a fraction")),
         ("log.dir.fill.max: '0.9'", ("log.dir.fill.max", "a fraction")),
+        ("log.trash.retention.ms: -1", ("log.trash.retention.ms", "from 0 to")),
+        ("log.trash.retention.bytes: -2", ("log.trash.retention.bytes", "from -1 to")),
         ("log.retention.ms: -2", ("log.retention.ms", "from -1 to")),
         ("log.retention.bytes: -2", ("log.retention.bytes", "from -1 to")),
         ("log.roll.ms: 0", ("log.roll.ms", "from 1 to")),

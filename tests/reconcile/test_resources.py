@@ -41,6 +41,9 @@ def test_a_key_is_marked_with_the_version_that_first_had_it() -> None:
         "log.retention.bytes": 2,
         "log.roll.ms": 2,
         "log.retention.check.interval.ms": 2,
+        "log.dir.fill.max": 2,
+        "log.trash.retention.ms": 2,
+        "log.trash.retention.bytes": 2,
     }, "a new key gets the next version: brokers of this one must know that they cannot know it"
     text = config_map_of(logRollMs=5, logSegmentBytes=20_000)["data"]["broker.yaml"]
     assert yaml.safe_load(text)["keys.since"] == {"log.roll.ms": 2}

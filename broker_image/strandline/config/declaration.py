@@ -71,9 +71,10 @@ def integer(key: str, default: int, bounds: tuple[int, int], *, since: int = 1) 
     return _declare(setting, default)
 
 
-def fraction(key: str, default: float, bounds: tuple[float, float]) -> float:
+def fraction(key: str, default: float, bounds: tuple[float, float], *, since: int = 1) -> float:
     """Declare a part of a whole; bounds are the smallest and the largest accepted value."""
-    return _declare(Setting(key=key, kind=float, minimum=bounds[0], maximum=bounds[1]), default)
+    setting = Setting(key=key, kind=float, minimum=bounds[0], maximum=bounds[1], since=since)
+    return _declare(setting, default)
 
 
 def text(key: str, default: str, *, minimum: int = 0) -> str:

@@ -38,7 +38,7 @@ class StorageConfig:
     killed broker lost nothing. If the file is unreadable or empty, every start without a
     clean-shutdown marker counts as unclean."""
 
-    fill_max: float = fraction("log.dir.fill.max", 0.9, (0.1, 1.0))
+    fill_max: float = fraction("log.dir.fill.max", 0.9, (0.1, 1.0), since=2)
     """Part of the volume that may be full before records of clients are refused; followers go on
     up to the middle between it and a full volume. Brokers that share a file system share its
     figure. Kafka has no such bound: there a full disk fails the log directory."""
@@ -70,11 +70,13 @@ class StorageConfig:
     points move; a start reads what was written since. Kafka's key and default, where the fsync is
     left to the kernel."""
 
-    trash_retention_ms: int = integer("log.trash.retention.ms", 604_800_000, (0, INT64_MAX))
+    trash_retention_ms: int = integer(
+        "log.trash.retention.ms", 604_800_000, (0, INT64_MAX), since=2
+    )
     """How long a deleted log can be brought back; default 7 days, so that what was deleted before
     a weekend or a holiday is still there when its owner looks."""
 
-    trash_retention_bytes: int = integer("log.trash.retention.bytes", -1, (-1, INT64_MAX))
+    trash_retention_bytes: int = integer("log.trash.retention.bytes", -1, (-1, INT64_MAX), since=2)
     """Bytes of deleted logs to keep; beyond them the log deleted first is removed. Default -1: a
     quarter of the volume, so that a deletion also makes room on a volume that is nearly full."""
 
