@@ -110,6 +110,9 @@ def test_the_operator_may_do_exactly_this() -> None:
             "get list watch create patch",
         )
         | of("leases", "update")
+        # Former ConfigMaps go once no pod and no revision of a StatefulSet names them.
+        | of("configmaps", "delete")
+        | of("pods controllerrevisions", "list")
     )
 
 
