@@ -326,7 +326,7 @@ LOG_DIRECTORY_FULL = _broker_gauge(
 LOG_DIRECTORY_FILL_SECONDS = _broker_gauge(
     "strandline_log_directory_fill_seconds",
     "Seconds until the volume is filled up to log.dir.fill.max, at the rate of the last 10 minutes;"
-    " absent while it does not fill up.",
+    " +Inf while it does not fill up.",
 )
 LOG_TRASH_BYTES = _broker_gauge(
     "strandline_log_trash_bytes", "Bytes of deleted logs that can still be brought back."

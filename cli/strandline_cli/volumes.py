@@ -19,12 +19,12 @@ FORECAST_MAX = timedelta(days=366)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeSeen:
-    """The volume of one broker; fills_in_seconds is None while it does not fill up."""
+    """The volume of one broker; fills_in_seconds is inf while it does not fill up."""
 
     total_bytes: int
     free_bytes: int
     is_full: bool
-    fills_in_seconds: float | None
+    fills_in_seconds: float
 
 
 def volume_of(metrics: str) -> VolumeSeen:
@@ -39,7 +39,7 @@ def volume_of(metrics: str) -> VolumeSeen:
         total_bytes=int(found[names.LOG_DIRECTORY_TOTAL_BYTES.name]),
         free_bytes=int(found[names.LOG_DIRECTORY_FREE_BYTES.name]),
         is_full=found[names.LOG_DIRECTORY_FULL.name] > 0,
-        fills_in_seconds=found.get(names.LOG_DIRECTORY_FILL_SECONDS.name),
+        fills_in_seconds=found[names.LOG_DIRECTORY_FILL_SECONDS.name],
     )
 
 
@@ -55,7 +55,7 @@ def volume_row(broker: str, volume: VolumeSeen | None, now: datetime) -> Row:
 def _full_at(volume: VolumeSeen, now: datetime) -> str:
     if volume.is_full:
         return "now: clients are refused"
-    if volume.fills_in_seconds is None or volume.fills_in_seconds > FORECAST_MAX.total_seconds():
+    if volume.fills_in_seconds > FORECAST_MAX.total_seconds():
         return "not at the present rate"
     left = timedelta(seconds=volume.fills_in_seconds)
     return f"{now + left:%Y-%m-%d %H:%M} UTC, in {_spoken(left)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 import pytest
@@ -17,18 +18,19 @@ strandline_log_directory_free_bytes 4294967296.0
 # TYPE strandline_log_directory_full gauge
 strandline_log_directory_full 0.0
 # TYPE strandline_log_directory_fill_seconds gauge
+strandline_log_directory_fill_seconds {}
 """
 
 
-def volume(fills_in_seconds: float | None, *, is_full: bool = False) -> VolumeSeen:
+def volume(fills_in_seconds: float, *, is_full: bool = False) -> VolumeSeen:
     return VolumeSeen(
         total_bytes=10 << 30, free_bytes=4 << 30, is_full=is_full, fills_in_seconds=fills_in_seconds
     )
 
 
 def test_a_volume_is_read_from_the_metrics_of_its_broker() -> None:
-    assert volume_of(METRICS) == volume(None)
-    assert volume_of(f"{METRICS}strandline_log_directory_fill_seconds 90.5\n") == volume(90.5)
+    assert volume_of(METRICS.format("+Inf")) == volume(math.inf)
+    assert volume_of(METRICS.format("90.5")) == volume(90.5)
     with pytest.raises(KeyError):
         volume_of("")
 
@@ -37,7 +39,7 @@ def test_a_volume_is_read_from_the_metrics_of_its_broker() -> None:
     ("seen", "row"),
     [
         (None, ("demo-0", "not reached", "", "")),
-        (volume(None), ("demo-0", "10.0 GiB", "60%", "not at the present rate")),
+        (volume(math.inf), ("demo-0", "10.0 GiB", "60%", "not at the present rate")),
         (volume(1e9), ("demo-0", "10.0 GiB", "60%", "not at the present rate")),
         (volume(0, is_full=True), ("demo-0", "10.0 GiB", "60%", "now: clients are refused")),
         (volume(119), ("demo-0", "10.0 GiB", "60%", "2026-11-22 23:31 UTC, in 1 min")),

@@ -57,7 +57,6 @@ WHEN_IT_HAPPENS = {
     names.INVARIANT_VIOLATIONS_TOTAL,
     names.KUBERNETES_CONFLICTS_TOTAL,
     names.LOG_FLUSH_SECONDS,
-    names.LOG_DIRECTORY_FILL_SECONDS,
 }
 """Rows without samples before their first event, which gives them their label values."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,4 +131,4 @@ def test_a_volume_that_fills_up_says_when_clients_are_refused(volume: Volume) ->
     assert not space.admit_from_client(1)
     forecasts.append(space.fills_in_seconds)
     # 6 MiB in a minute, then 6 MiB more are left up to the bound of 16 MiB.
-    assert forecasts == [None, 60.0, 0.0]
+    assert forecasts == [math.inf, 60.0, 0.0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from strandline.runtime.storage.fill_forecast import (
@@ -22,11 +24,11 @@ def watched(figures: list[tuple[int, int]]) -> FillForecast:
 @pytest.mark.parametrize(
     ("figures", "seconds"),
     [
-        ([], None),
-        ([(0, 100)], None),
-        ([(0, 100), (FORECAST_LEAST_MS - 1, 500)], None),
-        ([(0, 100), (FORECAST_LEAST_MS, 100)], None),
-        ([(0, 500), (FORECAST_LEAST_MS, 100)], None),
+        ([], math.inf),
+        ([(0, 100)], math.inf),
+        ([(0, 100), (FORECAST_LEAST_MS - 1, 500)], math.inf),
+        ([(0, 100), (FORECAST_LEAST_MS, 100)], math.inf),
+        ([(0, 500), (FORECAST_LEAST_MS, 100)], math.inf),
         ([(0, 100), (60_000, 200)], 480.0),
         ([(0, 100), (30_000, 900), (60_000, 200)], 480.0),
         ([(0, 1_000)], 0.0),
@@ -45,7 +47,7 @@ def watched(figures: list[tuple[int, int]]) -> FillForecast:
     ],
 )
 def test_the_bound_is_reached_at_the_rate_of_the_window(
-    figures: list[tuple[int, int]], seconds: float | None
+    figures: list[tuple[int, int]], seconds: float
 ) -> None:
     assert watched(figures).seconds_until(1_000) == seconds
 
@@ -54,9 +56,9 @@ def test_what_is_older_than_the_window_says_nothing() -> None:
     steps = range(FORECAST_STEP_MS, FORECAST_WINDOW_MS + 1, FORECAST_STEP_MS)
     steady = [(now_ms, 500) for now_ms in steps]
     grown = watched([(0, 100), *steady])
-    assert grown.seconds_until(1_000) is not None
+    assert grown.seconds_until(1_000) < math.inf
     grown.note(FORECAST_WINDOW_MS + FORECAST_STEP_MS, 500)
-    assert grown.seconds_until(1_000) is None
+    assert grown.seconds_until(1_000) == math.inf
 
 
 def test_figures_close_to_each_other_take_no_room() -> None:

@@ -79,8 +79,7 @@ class ReplicaMetrics:
         show(names.LOG_DIRECTORY_TOTAL_BYTES, self.space.total_bytes)
         show(names.LOG_DIRECTORY_FREE_BYTES, self.space.free_bytes)
         show(names.LOG_DIRECTORY_FULL, self.space.is_full)
-        if (fills_in_seconds := self.space.fills_in_seconds) is not None:
-            show(names.LOG_DIRECTORY_FILL_SECONDS, fills_in_seconds)
+        show(names.LOG_DIRECTORY_FILL_SECONDS, self.space.fills_in_seconds)
         for operation, size in self.replicas.purgatory_sizes().items():
             show(names.PURGATORY_SIZE, size, operation)
         yield ""

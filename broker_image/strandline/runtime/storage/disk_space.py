@@ -63,8 +63,8 @@ class DiskSpace:
         self.is_full = self.free_bytes < self._kept_from_clients
 
     @property
-    def fills_in_seconds(self) -> float | None:
-        """When clients will be refused at the present rate; None if nothing says that they will."""
+    def fills_in_seconds(self) -> float:
+        """When clients will be refused at the present rate; inf if nothing says that they will."""
         return self._forecast.seconds_until(self.total_bytes - self._kept_from_clients)
 
     @property

@@ -7,6 +7,7 @@ and a while to see it; there is none otherwise.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Final, NamedTuple
 
@@ -36,17 +37,17 @@ class FillForecast:
         while now_ms - self._figures[0].now_ms > FORECAST_WINDOW_MS:
             self._figures.popleft()
 
-    def seconds_until(self, bound_bytes: float) -> float | None:
-        """Return when the volume reaches a bound, 0 if it has; None if nothing says that it will.
+    def seconds_until(self, bound_bytes: float) -> float:
+        """Return when the volume reaches a bound, 0 if it has, inf if nothing says that it will.
 
         Units:   seconds from the last figure; bound_bytes counts used bytes
         """
         if not self._figures:
-            return None
+            return math.inf
         first, last = self._figures[0], self._figures[-1]
         if last.used_bytes >= bound_bytes:
             return 0.0
         elapsed_ms, grown_bytes = last.now_ms - first.now_ms, last.used_bytes - first.used_bytes
         if elapsed_ms < FORECAST_LEAST_MS or grown_bytes <= 0:
-            return None
+            return math.inf
         return (bound_bytes - last.used_bytes) * elapsed_ms / grown_bytes / 1000
