@@ -63,8 +63,9 @@ requirements: $(READY) ## pin the packages of each image and of the tests, with 
 		$(PY) -m uv $(COMPILE) pyproject.toml --extra $$extra -o requirements/$$extra.txt || exit 1; done
 
 ##@ Run
-demo: $(READY) ## a real cluster, a topic under load, two faults, a verdict; CLUSTER=kind|hack|current
-	@CLUSTER="$(CLUSTER)" IMAGES="$(IMAGES)" LOAD="$(LOAD)" $(PY) -m strandline_cli demo
+demo: $(READY) ## a real cluster, a topic under load, two faults, a verdict; CLUSTER=kind|hack|current ANALYSIS=0
+	@CLUSTER="$(CLUSTER)" IMAGES="$(IMAGES)" LOAD="$(LOAD)" ANALYSIS="$(ANALYSIS)" YES="$(YES)" \
+		$(PY) -m strandline_cli demo
 
 demo-down: $(READY) ## remove what the demo made
 	@$(PY) -m strandline_cli demo --down

@@ -142,10 +142,11 @@ class TimelineEvent:
 
 
 class ClusterView:
-    """The newest picture of the cluster `default` and one topic, kept up to date until closed."""
+    """The newest picture of a BrokerCluster and one topic, kept up to date until closed."""
 
-    def __init__(self, kubernetes: Kubernetes, *, topic: str) -> None:
+    def __init__(self, kubernetes: Kubernetes, *, topic: str, cluster: str = "default") -> None:
         self.topic = topic
+        self.cluster = cluster
         self._ours = f"/apis/strandline.dev/v1alpha1/namespaces/{kubernetes.namespace}"
         self._pods = f"/api/v1/namespaces/{kubernetes.namespace}/pods"
         self._proxy = ApiProxy(kubernetes)
@@ -209,8 +210,9 @@ class ClusterView:
 
     def _look(self) -> None:
         partitions = self._get(f"{self._ours}/partitions")
-        cluster = self._get(f"{self._ours}/brokerclusters/default")
-        pods = self._get(f"{self._pods}?labelSelector=strandline.dev%2Fcluster%3Ddefault")
+        cluster = self._get(f"{self._ours}/brokerclusters/{self.cluster}")
+        labelled = f"labelSelector=strandline.dev%2Fcluster%3D{self.cluster}"
+        pods = self._get(f"{self._pods}?{labelled}")
         controller = cluster.get("status", {}).get("controller", {})
         after = ClusterSeen(
             partitions={

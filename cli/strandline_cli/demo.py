@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from strandline_checker.judge import HistoryVerdict
 
-from . import clusters, demo_analysis, release, verdict
+from . import clusters, demo_analysis, preflight, release, verdict
 from .cluster_view import ClusterView
 from .clusters import Cluster
 from .commands import CommandFailed, RunFailed
@@ -23,45 +23,60 @@ from .under_load import UnderLoad, delete_pod, kill_broker
 from .verdict import ACKED_MIN, FaultSeen
 
 NAMESPACE = "strandline-demo"
+CLUSTER = "demo"
 TOPIC = "orders"
 
 TRY_NEXT = """\
 Try next (KUBECONFIG={kubeconfig}{path}):
   watch       kubectl -n {namespace} get partitions -w
-  break       kubectl -n {namespace} delete pod default-1
-  read a log  kubectl -n {namespace} exec default-0 -- python -m strandline.dump_log \
+  break       kubectl -n {namespace} delete pod {cluster}-1
+  read a log  kubectl -n {namespace} exec {cluster}-0 -- python -m strandline.dump_log \
 --topic orders --partition 0 | tail
   produce     kubectl -n {namespace} exec -i load -c keeper -- \
-kcat -b default-bootstrap:9092 -P -t orders -p 0 -X enable.idempotence=true -X acks=all
+kcat -b {cluster}-bootstrap:9092 -P -t orders -p 0 -X enable.idempotence=true -X acks=all
   consume     kubectl -n {namespace} exec load -c keeper -- \
-kcat -b default-bootstrap:9092 -C -t orders -p 0 -o beginning -e
-Your own client works from any pod: bootstrap default-bootstrap.{namespace}:9092. There are no
+kcat -b {cluster}-bootstrap:9092 -C -t orders -p 0 -o beginning -e
+Your own client works from any pod: bootstrap {cluster}-bootstrap.{namespace}:9092. There are no
 consumer groups yet: assign partitions instead of subscribing, for example with confluent-kafka
   consumer.assign([TopicPartition("orders", 0, OFFSET_BEGINNING)])
 with enable.auto.commit off; kafka-python takes group_id=None, kcat -C rather than -G.
 Remove everything: make demo-down"""
 
 
-def run(root: Path, wanted: str, source: ImageSource) -> int:
-    """Run the demo; 0 if no record was lost and enough happened for a verdict.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a person chose: a kind of cluster ("" for the first that works), Spark or none, yes."""
 
-    wanted is the kind of cluster, empty for the first that works.
+    cluster: str = ""
+    analysis: bool = True
+    agreed: bool = False
+
+
+def run(root: Path, wishes: Wishes, source: ImageSource) -> int:
+    """Run the demo; 0 if no record was lost and enough happened for a verdict.
 
     Raises:  StrandlineError with a remedy in its message
     """
     screen = Screen()
-    if wanted == "current":
+    if wishes.cluster == "current":
         source.check()
     with screen.step("a Kubernetes"):
-        cluster = clusters.choose(root, wanted, screen.say)
+        cluster = clusters.choose(root, wishes.cluster, screen.say)
+        kubernetes = cluster.kubernetes(NAMESPACE)
+        if cluster.kind == "current":
+            preflight.check(kubernetes, screen.say, builds_here=bool(source.load))
+            preflight.check_namespace(kubernetes)
+            preflight.agree(kubernetes, agreed=wishes.agreed)
         clusters.remember(cluster)
-    kubernetes = cluster.kubernetes(NAMESPACE)
+        preflight.check_namespace(kubernetes)
     with screen.step("images"):
         images = load_images(root, cluster, NAMES, screen.say, source=source)
-        images |= demo_analysis.load_observers(root, cluster, screen.say, source=source)
+        images |= demo_analysis.load_observers(
+            root, cluster, screen.say, source=source, analysis=wishes.analysis
+        )
     with screen.step(f"an empty namespace {NAMESPACE}"):
         release.remove(kubernetes)
-        kubernetes.kubectl("create", "namespace", NAMESPACE)
+        preflight.make_namespace(kubernetes)
     if cluster.kind != "hack":
         with screen.step("a pod of each image, which ends at once"):
             movable = source.movable(cluster)
@@ -74,7 +89,8 @@ def run(root: Path, wanted: str, source: ImageSource) -> int:
     except CommandFailed as error:
         raise RunFailed("\n".join([str(error), *explain(kubernetes)])) from error
     path = f", {cluster.programs} first in PATH" if cluster.programs else ""
-    print(f"\n{TRY_NEXT.format(kubeconfig=cluster.kubeconfig, path=path, namespace=NAMESPACE)}")
+    names = {"namespace": NAMESPACE, "cluster": CLUSTER}
+    print(f"\n{TRY_NEXT.format(kubeconfig=cluster.kubeconfig, path=path, **names)}")
     return 0 if passed else 1
 
 
@@ -99,6 +115,7 @@ def take_down(root: Path) -> int:
     else:
         with screen.step(f"namespace {NAMESPACE} goes, the cluster stays"):
             kubernetes = cluster.kubernetes(NAMESPACE)
+            preflight.check_namespace(kubernetes)
             release.remove(kubernetes)
             if cluster.made_crds:
                 release.remove_definitions(kubernetes)
@@ -115,13 +132,13 @@ def _carry_out(root: Path, cluster: Cluster, images: dict[str, str], screen: Scr
         made_crds = release.brings_definitions(kubernetes)
         clusters.remember(replace(cluster, made_crds=made_crds))
         release.install(root, kubernetes, values)
-    with screen.step("kubectl apply -f examples/orders.yaml, until the topic is Ready"):
-        kubernetes.kubectl("apply", "-f", str(root / "examples" / "orders.yaml"))
+    with screen.step("kubectl apply -f examples/demo.yaml, until the topic is Ready"):
+        kubernetes.kubectl("apply", "-f", str(root / "examples" / "demo.yaml"))
         kubernetes.wait_ready(f"rtopic/{TOPIC}", release.READY_SECONDS)
     since_ms = time.time_ns() // 1_000_000
-    with closing(ClusterView(kubernetes, topic=TOPIC)) as view:
+    with closing(ClusterView(kubernetes, topic=TOPIC, cluster=CLUSTER)) as view:
         with screen.step("a load pod that writes and reads every partition"):
-            load = LoadPod(kubernetes, manifest(images["client"], topic=TOPIC))
+            load = LoadPod(kubernetes, manifest(images["client"], topic=TOPIC, cluster=CLUSTER))
         with closing(load):
             loaded = UnderLoad(kubernetes=kubernetes, view=view, load=load, wait=screen.wait)
             with screen.watching(view, load):
@@ -131,6 +148,8 @@ def _carry_out(root: Path, cluster: Cluster, images: dict[str, str], screen: Scr
             with screen.step("every replica's log is read, the history judged against them"):
                 judged = loaded.judge(replicas)
             passed = report(judged, loaded.faults, loaded.vacuity(judged), screen)
+    if demo_analysis.NAME not in images:
+        return passed
     with screen.step("a Spark job reads what Prometheus scraped of it"):
         said = demo_analysis.analyse(
             root, cluster, kubernetes, values, loaded.faults, since_ms=since_ms
@@ -145,7 +164,7 @@ def _break(loaded: UnderLoad, screen: Screen) -> None:
     loaded.wait_for_acks(ACKED_MIN // 3)
     screen.table(loaded.view, loaded.load)
     leader = loaded.view.seen().partitions[0].leader
-    name = f"delete the pod default-{leader}, which leads {TOPIC}-0"
+    name = f"delete the pod {CLUSTER}-{leader}, which leads {TOPIC}-0"
     _fault(loaded, screen, name, delete_pod, leader)
     controller = loaded.view.seen().controller
     if controller == leader:
@@ -158,11 +177,11 @@ def _fault(
     loaded: UnderLoad,
     screen: Screen,
     name: str,
-    inject: Callable[[Kubernetes, int], None],
+    inject: Callable[[Kubernetes, int, str], None],
     broker: int,
 ) -> None:
     """Inject a fault, show its effects, and let the load run on."""
-    fault = loaded.fault(name, lambda: inject(loaded.kubernetes, broker), broker=broker)
+    fault = loaded.fault(name, lambda: inject(loaded.kubernetes, broker, CLUSTER), broker=broker)
     screen.say(f"FAULT {name}")
     gaps = ", ".join(f"{number}: {gap}" for number, gap in sorted(fault.gaps_ms.items()))
     screen.say(f"  longest gap without acks per partition, ms: {gaps}")

@@ -13,14 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from . import release
-from .clusters import Cluster
+from .clusters import KIND_NAME, Cluster
 from .commands import RunFailed, Say
 from .images import ImageSource, load_images
 from .kubectl import Kubernetes
 from .verdict import FaultSeen
 
-NODE = "worker1"
-"""The one node under hack/ that gets the analysis image of a gigabyte."""
+NAME = "analysis"
+NODES = {"hack": "worker1", "kind": f"{KIND_NAME}-worker"}
+"""By kind of cluster, the one node that gets the analysis image of a gigabyte."""
 OFFICIAL_PROMETHEUS = "prom/prometheus:v2.53.3"
 JOB_SECONDS = 600.0
 POLL_SECONDS = 1.0
@@ -28,9 +29,9 @@ JOB = f"{release.RELEASE}-analysis"
 
 
 def load_observers(
-    root: Path, cluster: Cluster, say: Say, *, source: ImageSource
+    root: Path, cluster: Cluster, say: Say, *, source: ImageSource, analysis: bool = True
 ) -> dict[str, str]:
-    """Load the images of Prometheus and of the analysis; return name -> reference.
+    """Load the images of Prometheus and, if wished, of the analysis; return name -> reference.
 
     Where nodes can pull from a registry, the image of Prometheus is the official one.
     """
@@ -38,21 +39,21 @@ def load_observers(
     def load(*names: str, node: str = "") -> dict[str, str]:
         return load_images(root, cluster, names, say, source=source, node=node)
 
-    if cluster.kind == "hack":
-        return load("prometheus") | load("analysis", node=NODE)
-    if cluster.kind == "kind" or source.repository:
-        return {"prometheus": OFFICIAL_PROMETHEUS} | load("analysis")
-    return load("prometheus", "analysis")
+    official = cluster.kind == "kind" or source.repository
+    images = {"prometheus": OFFICIAL_PROMETHEUS} if official else load("prometheus")
+    return images | load(NAME, node=NODES.get(cluster.kind, "")) if analysis else images
 
 
 def chart_values(images: dict[str, str]) -> list[str]:
     """Return the chart's values that turn Prometheus on."""
-    return ["prometheus.enabled=true", *release.image_values(images, "prometheus", "analysis")]
+    names = [name for name in ("prometheus", NAME) if name in images]
+    return ["prometheus.enabled=true", *release.image_values(images, *names)]
 
 
 def node_selector(cluster: Cluster) -> dict[str, str]:
     """Return the selector of nodes on which the analysis may run."""
-    return {"kubernetes.io/hostname": NODE} if cluster.kind == "hack" else {}
+    node = NODES.get(cluster.kind)
+    return {} if node is None else {"kubernetes.io/hostname": node}
 
 
 def analyse(

@@ -65,9 +65,9 @@ def load_images(
     source: ImageSource,
     node: str = "",
 ) -> dict[str, str]:
-    """Build images and load them into every node, or under hack/ into one; name -> reference.
+    """Build images and load them into every node, or into one; name -> reference.
 
-    A repository has them already.
+    A repository has them already; a command that loads archives chooses the nodes itself.
     """
     images = root / "hack" / "images"
     if cluster.kind == "hack":
@@ -75,7 +75,7 @@ def load_images(
         printed = script(images, "load", *where, *names, say=say)
         return dict(zip(names, printed[-len(names) :], strict=True))
     if cluster.kind == "kind":
-        return {name: _kind_image(root, name, say) for name in names}
+        return {name: _kind_image(root, name, say, node) for name in names}
     if source.repository:
         return {name: _in_repository(root, source.repository, name) for name in names}
     script(images, "save", *names, say=say)
@@ -99,13 +99,15 @@ def push_images(root: Path, repository: str, say: Say) -> None:
         run(["docker", "push", "--quiet", reference], limit_seconds=BUILD_SECONDS)
 
 
-def _kind_image(root: Path, name: str, say: Say) -> str:
+def _kind_image(root: Path, name: str, say: Say, node: str) -> str:
     """Build with docker; the tag names the content, so a changed image has another tag."""
     built = _docker_build(root, name, say)
     reference = f"localhost/strandline-{name}:{_version(root)}-{built.removeprefix('sha256:')[:12]}"
     run(["docker", "tag", built, reference])
     say(f"  kind load {reference}")
     load = ["kind", "load", "docker-image", reference, "--name", KIND_NAME]
+    if node:
+        load += ["--nodes", node]
     run(load, limit_seconds=BUILD_SECONDS)
     return reference
 

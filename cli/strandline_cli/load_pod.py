@@ -25,7 +25,6 @@ REPORT_SECONDS = 0.25
 START_LIMIT_SECONDS = 120
 READ_LIMIT_SECONDS = 300.0
 """Reading a history of a few hundred thousand lines takes seconds."""
-BOOTSTRAP = "default-bootstrap:9092"
 IMAGE_USER = 65532
 
 RESTRICTED: Object = {
@@ -47,11 +46,16 @@ class Report:
     gap_ms: dict[int, int]
 
 
-def manifest(image: str, *, name: str = "load", topic: str) -> Object:
+def bootstrap(cluster: str = "default") -> str:
+    """Return the address at which a pod of the namespace finds a BrokerCluster."""
+    return f"{cluster}-bootstrap:9092"
+
+
+def manifest(image: str, *, name: str = "load", topic: str, cluster: str = "default") -> Object:
     """Return the pod; it passes the restricted pod security standard."""
     load = [
         *("strandline", "load", "--consume"),
-        f"--bootstrap={BOOTSTRAP}",
+        f"--bootstrap={bootstrap(cluster)}",
         f"--topic={topic}",
         f"--partitions={PARTITIONS}",
         f"--rate={RATE:g}",

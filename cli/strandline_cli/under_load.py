@@ -114,7 +114,7 @@ class UnderLoad:
         lines = self.load.history()
         for broker in range(BROKERS):
             printed = self.kubernetes.exec(
-                f"default-{broker}",
+                f"{self.view.cluster}-{broker}",
                 *("python", "-m", "strandline.dump_log", "--lines"),
                 *(f"--broker={broker}", f"--topic={self.view.topic}"),
                 container="broker",
@@ -148,16 +148,16 @@ class UnderLoad:
         ]
 
 
-def delete_pod(kubernetes: Kubernetes, broker: int) -> None:
+def delete_pod(kubernetes: Kubernetes, broker: int, cluster: str = "default") -> None:
     """Delete a broker's pod as `kubectl delete pod` does: the broker may hand its leaders over."""
-    kubernetes.kubectl("delete", "pod", f"default-{broker}", "--wait=false")
+    kubernetes.kubectl("delete", "pod", f"{cluster}-{broker}", "--wait=false")
 
 
-def kill_broker(kubernetes: Kubernetes, broker: int) -> None:
+def kill_broker(kubernetes: Kubernetes, broker: int, cluster: str = "default") -> None:
     """Kill a broker's process with -9 from within its pod; process 1 is tini."""
     kill = "kill -9 $(cat /proc/1/task/1/children)"
     try:
-        kubernetes.exec(f"default-{broker}", "sh", "-c", kill, container="broker")
+        kubernetes.exec(f"{cluster}-{broker}", "sh", "-c", kill, container="broker")
     except CommandFailed as error:
         # The container may end the shell before the shell ends by itself.
         if "137" not in str(error):

@@ -141,6 +141,8 @@ def test_images_for_kind_are_built_named_by_content_and_loaded(
         for reference in found.values()
     ]
     assert list(ImageSource().movable(environment)) == []
+    images.load_images(root, environment, ["broker"], print, source=ImageSource(), node="one")
+    assert programs.calls("kind load")[-1].endswith("--nodes one")
 
 
 def test_the_demo_looks_for_the_images_that_were_pushed(programs: Programs, root: Path) -> None:

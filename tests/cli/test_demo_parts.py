@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from strandline_checker.history import History
 from strandline_checker.judge import HistoryVerdict, judge
@@ -23,11 +24,13 @@ from strandline_cli.cluster_view import (
     pod_of,
 )
 from strandline_cli.commands import CommandFailed, RunFailed, run
+from strandline_cli.demo import Wishes
 from strandline_cli.images import ImageSource
 from strandline_cli.load_pod import LoadPod, manifest, parse_report
 from strandline_cli.screen import Screen
 from strandline_cli.verdict import ACKED_MIN, FaultSeen, vacuity
 
+ROOT = Path(__file__).parents[2]
 FAULT = FaultSeen(
     name="fault", changed=(0,), gaps_ms={0: 300, 1: 20}, acked_before=10, acked_after=20
 )
@@ -182,6 +185,52 @@ def test_the_load_pod_is_restricted_and_consumes() -> None:
     assert "--rate=110" in pod["spec"]["containers"][0]["args"]
 
 
+def test_the_demo_names_its_cluster_everywhere() -> None:
+    made = list(yaml.safe_load_all((ROOT / "examples" / "demo.yaml").read_text()))
+    assert [each["kind"] for each in made] == ["BrokerCluster", "ReplicatedTopic"]
+    assert made[0]["metadata"]["name"] == demo.CLUSTER == made[1]["spec"]["clusterRef"]
+    assert made[1]["metadata"]["name"] == demo.TOPIC
+    load = manifest("client:1", topic=demo.TOPIC, cluster=demo.CLUSTER)
+    assert "--bootstrap=demo-bootstrap:9092" in load["spec"]["containers"][0]["args"]
+    assert "default" not in demo.TRY_NEXT
+
+
+# --- the analysis -------------------------------------------------------------------------
+
+
+def test_without_analysis_its_image_goes_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.3"\n')
+    environment = clusters.Cluster(kind="current", kubeconfig="/k", programs="", started=False)
+    source = ImageSource(repository="example.org/team")
+    observers = demo_analysis.load_observers(
+        tmp_path, environment, print, source=source, analysis=False
+    )
+    assert list(observers) == ["prometheus"]
+    values = demo_analysis.chart_values(observers)
+    assert "prometheus.enabled=true" in values
+    assert not any(each.startswith("analysis") for each in values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "node"), [("hack", "worker1"), ("kind", f"{clusters.KIND_NAME}-worker")]
+)
+def test_the_analysis_runs_on_the_node_that_has_its_image(kind: str, node: str) -> None:
+    environment = clusters.Cluster(kind=kind, kubeconfig="/k", programs="", started=True)
+    assert demo_analysis.node_selector(environment) == {"kubernetes.io/hostname": node}
+    assert demo_analysis.NODES[kind] == node
+
+
+@pytest.mark.parametrize("variable", ["ANALYSIS", "YES"])
+def test_a_switch_that_is_neither_0_nor_1_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv(variable, "no")
+    with pytest.raises(SystemExit, match="2"):
+        main(["demo"])
+    assert f"{variable}=no: must be 0 or 1" in capsys.readouterr().err
+
+
 # --- clusters -----------------------------------------------------------------------------
 
 
@@ -237,7 +286,7 @@ def test_an_existing_cluster_needs_images_or_a_way_to_load_them(
     assert f"prometheus.image.tag={official[2]}" in values
     assert demo_analysis.node_selector(environment) == {}
     with pytest.raises(RunFailed, match="needs IMAGES"):
-        demo.run(tmp_path, "current", ImageSource())
+        demo.run(tmp_path, Wishes(cluster="current"), ImageSource())
 
 
 def test_the_users_context_is_copied_and_not_changed(users_cluster: Path, tmp_path: Path) -> None:

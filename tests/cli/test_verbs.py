@@ -18,6 +18,7 @@ import pytest
 from strandline_checker.history import SendOutcome, Sent, outcome_line, sent_line
 from strandline_cli.__main__ import main
 from strandline_cli.command_line import Verb
+from strandline_cli.demo import Wishes
 from strandline_cli.images import ImageSource
 from strandline_cli.load_generator import LoadPlan
 from strandline_cli.verbs import GROUPS
@@ -130,11 +131,20 @@ def test_an_example_that_needs_no_cluster_runs(
 @pytest.mark.parametrize(
     ("words", "tool", "given"),
     [
-        ("demo", "strandline_cli.demo.run", (ROOT, "", ImageSource())),
+        ("demo", "strandline_cli.demo.run", (ROOT, Wishes(), ImageSource())),
         (
             "demo --cluster current --load 'a b'",
             "strandline_cli.demo.run",
-            (ROOT, "current", ImageSource(load="a b")),
+            (ROOT, Wishes(cluster="current"), ImageSource(load="a b")),
+        ),
+        (
+            "demo --cluster current --images r/t --no-analysis --yes",
+            "strandline_cli.demo.run",
+            (
+                ROOT,
+                Wishes(cluster="current", analysis=False, agreed=True),
+                ImageSource(repository="r/t"),
+            ),
         ),
         ("demo --down", "strandline_cli.demo.take_down", (ROOT,)),
         ("demo --push --images r/t", "strandline_cli.demo.push", (ROOT, "r/t")),

@@ -17,7 +17,7 @@ from strandline_cli import release, under_load
 from strandline_cli.cluster_view import ClusterView
 from strandline_cli.commands import CommandFailed
 from strandline_cli.kubectl import Kubernetes
-from strandline_cli.load_pod import BOOTSTRAP, LoadPod, manifest
+from strandline_cli.load_pod import LoadPod, bootstrap, manifest
 from strandline_cli.release import BROKERS
 from strandline_cli.verdict import ACKED_MIN, FaultSeen
 from strandline_operator.kinds import TOPIC_ID_LABEL
@@ -28,7 +28,7 @@ from tests.support.commands import programs
 from tests.support.eventually import NotWithinDeadline, eventually
 from tests.support.strandline_objects import CHART
 
-KCAT = f"kcat -b {BOOTSTRAP}"
+KCAT = f"kcat -b {bootstrap()}"
 READY_LIMIT_SECONDS = 120
 HELM_LIMIT_SECONDS = 130
 

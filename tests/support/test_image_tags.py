@@ -85,6 +85,7 @@ def test_only_names_of_the_broker_matter_to_the_analysis(
 @pytest.mark.parametrize(
     "changed",
     [
+        "README.md",
         "operator/Dockerfile",
         "requirements/operator.txt",
         "broker_image/strandline/__pycache__/model.cpython-313.pyc",

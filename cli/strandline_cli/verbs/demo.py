@@ -19,8 +19,20 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", metavar="REPOSITORY", help=pull)
     bring = "or what brings an archive of images to them (LOAD)"
     parser.add_argument("--load", metavar="COMMAND", help=bring)
+    spark = "without the Spark job and its image of a gigabyte (ANALYSIS=0)"
+    parser.add_argument("--no-analysis", action="store_true", help=spark)
+    agree = "do not ask before --cluster current is used (YES=1)"
+    parser.add_argument("--yes", action="store_true", help=agree)
     given = {name: os.environ.get(name.upper(), "") for name in ("cluster", "images", "load")}
     parser.set_defaults(**given)
+
+
+def _switch(variable: str, *, default: bool) -> bool:
+    """Return a variable of the environment that is 0 or 1; unset and empty mean the default."""
+    text = os.environ.get(variable, "")
+    if text not in {"", "0", "1"}:
+        raise argparse.ArgumentError(None, f"{variable}={text}: must be 0 or 1, or not set")
+    return text == "1" if text else default
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -36,14 +48,20 @@ def _run(options: argparse.Namespace) -> int:
     if options.down:
         return demo.take_down(root)
     source = ImageSource(repository=options.images, load=options.load)
-    return demo.run(root, options.cluster, source)
+    wishes = demo.Wishes(
+        cluster=options.cluster,
+        analysis=_switch("ANALYSIS", default=True) and not options.no_analysis,
+        agreed=_switch("YES", default=False) or options.yes,
+    )
+    return demo.run(root, wishes, source)
 
 
 VERB = Verb(
     name="demo",
     summary="run a cluster under load, break it twice, judge every record",
     text="""\
-A fresh namespace, three brokers, a topic of six partitions, a load that writes and reads it.
+A fresh namespace, a cluster `demo` of three brokers, a topic of six partitions, a load that
+writes and reads it.
 The pod of a leader is deleted and the controller is killed; then every replica's log is read.
 Exit code 0 means that nothing was lost, and that enough happened to say so. Run it from the
 repository's root.""",
