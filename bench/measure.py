@@ -110,7 +110,7 @@ def _carry_out(run: BenchRun, *, is_last: bool) -> None:
     try:
         with screen.step(f"run {number}: a fresh namespace, helm install"):
             release.remove(kubernetes)
-            release.install(run.root, kubernetes, release.values(kubernetes, run.images))
+            release.install(run.root, kubernetes, release.values(run.images))
         with screen.step(f"run {number}: topics, the first from nothing"):
             _topics(run)
         with screen.step(f"run {number}: faults under load"):

@@ -1,4 +1,4 @@
-"""The chart as a release in a namespace of its own: installs it, and removes all that it made.
+"""Both charts as releases in a namespace of their own: installs them, removes all that they made.
 
 Called by the demo, the bench and the tests on real pods, which also apply topics. The namespace is
 that of the given `Kubernetes`.
@@ -13,24 +13,30 @@ from .commands import CommandFailed
 from .kubectl import Kubernetes
 
 RELEASE = "strandline"
+DEFINITIONS_RELEASE = "strandline-crds"
 BROKERS = 3
 """Brokers of the cluster that the operator makes for a topic that names none."""
 PARTITIONS = 6
 READY_SECONDS = 240
-KINDS = ("partitions", "replicatedtopics", "brokers", "brokerclusters")
+KINDS = tuple(
+    f"{plural}.strandline.dev"
+    for plural in ("partitions", "replicatedtopics", "brokers", "brokerclusters")
+)
+DEFINITIONS = tuple(f"crd/{kind}" for kind in KINDS)
+POLICY = tuple(
+    f"{kind}/deletion.strandline.dev"
+    for kind in ("validatingadmissionpolicy", "validatingadmissionpolicybinding")
+)
+"""What refuses deletions, for all namespaces."""
 INSTALL_SECONDS = 240
 REMOVE_SECONDS = 180.0
 GRACE_SECONDS = 2
 """Grace period of a removal: its pods need not hand leaders over."""
 
 
-def values(kubernetes: Kubernetes, images: dict[str, str]) -> list[str]:
-    """Return the chart's values for these images on this cluster, with the timing `demo`."""
-    chosen = image_values(images, "broker", "operator")
-    chosen.append("defaultCluster.spec.timing=demo")
-    if not brings_definitions(kubernetes):
-        chosen.append("crds.enabled=false")
-    return chosen
+def values(images: dict[str, str]) -> list[str]:
+    """Return the chart's values for these images, with the timing `demo`."""
+    return [*image_values(images, "broker", "operator"), "defaultCluster.spec.timing=demo"]
 
 
 def image_values(images: dict[str, str], *names: str) -> list[str]:
@@ -48,13 +54,33 @@ def brings_definitions(kubernetes: Kubernetes) -> bool:
 
 
 def install(root: Path, kubernetes: Kubernetes, chosen: Sequence[str]) -> None:
-    """Install the chart."""
+    """Install the definitions, unless another namespace's release owns them, then the operator."""
+    if brings_definitions(kubernetes):
+        install_definitions(root, kubernetes)
     kubernetes.helm(
         *("install", RELEASE, str(root / "helm" / "strandline")),
         *("--create-namespace", "--wait", f"--timeout={INSTALL_SECONDS}s"),
         *(f"--set={value}" for value in chosen),
         limit_seconds=INSTALL_SECONDS + 10,
     )
+
+
+def install_definitions(root: Path, kubernetes: Kubernetes) -> None:
+    """Install or upgrade the chart of the definitions.
+
+    Those that an earlier version's single chart left behind name the release of that chart; Helm
+    takes over only what names the new one.
+    """
+    owner = f"meta.helm.sh/release-name={DEFINITIONS_RELEASE}"
+    for each in (*DEFINITIONS, *POLICY):
+        if kubernetes.kubectl("get", each, "--ignore-not-found", "-o", "name"):
+            kubernetes.kubectl("annotate", "--overwrite", each, owner)
+    kubernetes.helm(
+        *("upgrade", "--install", DEFINITIONS_RELEASE, str(root / "helm" / "strandline-crds")),
+        *("--create-namespace", f"--timeout={INSTALL_SECONDS}s"),
+        limit_seconds=INSTALL_SECONDS + 10,
+    )
+    kubernetes.kubectl("wait", "--for=condition=Established", "--timeout=30s", *DEFINITIONS)
 
 
 def apply_topic(kubernetes: Kubernetes, name: str, partitions: int = PARTITIONS) -> None:
@@ -83,12 +109,11 @@ def remove(kubernetes: Kubernetes) -> None:
 
 def remove_definitions(kubernetes: Kubernetes) -> None:
     """Remove the definitions unless another release has objects of these kinds by now."""
-    kinds = [f"{kind}.strandline.dev" for kind in KINDS]
     if _owner_of_definitions(kubernetes) != kubernetes.namespace:
         return
-    if kubernetes.kubectl("get", ",".join(kinds), "--all-namespaces", "--no-headers"):
+    if kubernetes.kubectl("get", ",".join(KINDS), "--all-namespaces", "--no-headers"):
         return
-    kubernetes.kubectl("delete", "--ignore-not-found", *(f"crd/{kind}" for kind in kinds))
+    kubernetes.kubectl("delete", "--ignore-not-found", *DEFINITIONS, *POLICY)
 
 
 def _owner_of_definitions(kubernetes: Kubernetes) -> str | None:

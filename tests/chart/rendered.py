@@ -1,4 +1,4 @@
-"""What the chart renders, and every bound and rule that its CRDs contain."""
+"""What the charts render, and every bound and rule that the CRDs contain."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import yaml
-
-from tests.support.commands import programs, run
-from tests.support.strandline_objects import CHART
+from tests.support import strandline_objects
+from tests.support.strandline_objects import CHART, CRDS_CHART
 
 Schema = dict[str, Any]
 
@@ -17,11 +15,13 @@ BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"
 
 
 def render(*values: str, namespace: str = "somewhere") -> list[dict[str, Any]]:
-    """Return all objects of the chart."""
-    version = programs().parent.name.removeprefix("kube-")
-    command = [str(programs() / "helm"), "template", "strandline", str(CHART), "-n", namespace]
-    text = run([*command, f"--kube-version={version}", *values])
-    return [item for item in yaml.safe_load_all(text) if item]
+    """Return all objects of the operator's chart."""
+    return strandline_objects.rendered(CHART, "-n", namespace, *values)
+
+
+def render_definitions(*values: str) -> list[dict[str, Any]]:
+    """Return all objects of the chart of the definitions."""
+    return strandline_objects.rendered(CRDS_CHART, *values)
 
 
 @cache
@@ -29,7 +29,7 @@ def crd_schemas() -> dict[str, Schema]:
     """Return the schema of each kind."""
     return {
         item["spec"]["names"]["kind"]: item["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-        for item in render()
+        for item in render_definitions()
         if item["kind"] == "CustomResourceDefinition"
     }
 

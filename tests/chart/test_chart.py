@@ -70,7 +70,9 @@ def test_every_text_and_list_has_a_limit(kind: str) -> None:
 
 def test_crds_are_named_and_kept_as_documented() -> None:
     short = {"brokerclusters": "bc", "replicatedtopics": "rtopic", "partitions": "part"}
-    crds = [item for item in rendered.render() if item["kind"] == "CustomResourceDefinition"]
+    crds = [
+        item for item in rendered.render_definitions() if item["kind"] == "CustomResourceDefinition"
+    ]
     assert len(crds) == 4
     for crd in crds:
         names = crd["spec"]["names"]
@@ -81,11 +83,9 @@ def test_crds_are_named_and_kept_as_documented() -> None:
 
 
 def test_crds_can_be_left_out_or_removed_with_the_release() -> None:
-    kinds = [item["kind"] for item in rendered.render("--set=crds.enabled=false")]
-    assert "CustomResourceDefinition" not in kinds
-    for item in rendered.render("--set=crds.keep=false"):
-        if item["kind"] == "CustomResourceDefinition":
-            assert "annotations" not in item["metadata"]
+    assert rendered.render_definitions("--set=crds.enabled=false") == []
+    for item in rendered.render_definitions("--set=crds.keep=false"):
+        assert "annotations" not in item["metadata"]
 
 
 def test_brokers_may_do_exactly_this() -> None:
@@ -222,7 +222,6 @@ def test_the_policy_can_be_left_out() -> None:
         "operator.image.tag=",
         "broker.image.pullPolicy=Sometimes",
         "brokers.image.tag=1",
-        "crds.keep=maybe",
         "defaultCluster.spec.timing=quick",
         "defaultCluster.spec.replicas=0",
         "defaultCluster.spec.storage.size=much",

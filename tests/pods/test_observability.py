@@ -120,7 +120,7 @@ class Installation:
         self._crds()
         self.values = [
             *image_values(images),
-            *("--set=crds.enabled=false", "--set=prometheus.enabled=true"),
+            "--set=prometheus.enabled=true",
             *("--set=dashboards.enabled=true", "--set=defaultCluster.spec.timing=demo"),
         ]
         self.cluster.helm(

@@ -12,23 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.support import strandline_objects as objects
 from tests.support.api_server import Manifest
-from tests.support.commands import CommandError, programs, run
+from tests.support.commands import CommandError
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 
 EXIT_LIMIT_SECONDS = 20
 READY_LIMIT_MS = 20_000
-NOT_FOR_PROCESSES = {
-    "CustomResourceDefinition",
-    "Deployment",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-}
 
 
 class OperatorProcess:
@@ -38,12 +31,12 @@ class OperatorProcess:
         self.plane = plane
         self.namespace = namespace
         self.log = folder / "operator.log"
-        rendered = self._render(*values)
+        rendered = objects.rendered(objects.CHART, "-n", namespace, *values)
         plane.apply(
             [
                 {**item, "metadata": {**item["metadata"], "namespace": namespace}}
                 for item in rendered
-                if item["kind"] not in NOT_FOR_PROCESSES
+                if item["kind"] != "Deployment"
             ]
         )
         self._deployment = next(item for item in rendered if item["kind"] == "Deployment")
@@ -61,12 +54,6 @@ class OperatorProcess:
             "POD_NAME": "operator-1",
         }
         self.process: subprocess.Popen[bytes] | None = None
-
-    def _render(self, *values: str) -> list[Manifest]:
-        version = programs().parent.name.removeprefix("kube-")
-        command = [str(programs() / "helm"), "template", "strandline", str(objects.CHART)]
-        text = run([*command, f"--kube-version={version}", "-n", self.namespace, *values])
-        return [item for item in yaml.safe_load_all(text) if item]
 
     @property
     def kubeconfig(self) -> Path:

@@ -6,8 +6,6 @@ a user sees.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,7 +24,7 @@ from tests.support.broker_group import FAULT_LIMIT_MS
 from tests.support.cluster import Cluster
 from tests.support.commands import programs
 from tests.support.eventually import NotWithinDeadline, eventually
-from tests.support.strandline_objects import CHART
+from tests.support.strandline_objects import CHART, install_crds
 
 KCAT = f"kcat -b {bootstrap()}"
 READY_LIMIT_SECONDS = 120
@@ -40,24 +38,13 @@ class Installed:
         self.cluster = cluster
         self.images = images
         self.kubernetes = Kubernetes(cluster.kubeconfig, namespace, programs())
-        # CRDs belong to the whole cluster, so another release may own them.
-        version = json.loads(self.kubernetes.kubectl("get", "--raw", "/version"))["gitVersion"]
-        definitions = self.kubernetes.helm(
-            "template", release.RELEASE, str(CHART), f"--kube-version={version}"
-        )
-        crds = [
-            part
-            for part in re.split(r"^---\n", definitions, flags=re.MULTILINE)
-            if re.search(r"^kind: CustomResourceDefinition$", part, flags=re.MULTILINE)
-        ]
-        self.kubernetes.kubectl(
-            *("apply", "--server-side", "--force-conflicts", "-f", "-"), stdin="---\n".join(crds)
-        )
+        # They belong to the whole cluster, so a release of another namespace may own them.
+        install_crds(cluster)
         self.helm("install", images)
 
     def helm(self, verb: str, images: dict[str, str]) -> None:
         """Install or upgrade the release with these images."""
-        values = ["crds.enabled=false", "defaultCluster.spec.timing=demo"]
+        values = ["defaultCluster.spec.timing=demo"]
         values += release.image_values(images, "broker", "operator")
         self.kubernetes.helm(
             *(verb, release.RELEASE, str(CHART), "--wait", "--timeout=120s"),

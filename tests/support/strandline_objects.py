@@ -13,6 +13,7 @@ from tests.support.commands import REPOSITORY, programs, run
 from tests.support.control_plane import ControlPlane
 
 CHART = REPOSITORY / "helm" / "strandline"
+CRDS_CHART = REPOSITORY / "helm" / "strandline-crds"
 GROUP = "strandline.dev"
 VERSION = "v1alpha1"
 CLUSTER = "demo"
@@ -21,25 +22,29 @@ KINDS = ("brokerclusters", "replicatedtopics", "brokers", "partitions")
 
 
 def install_crds(control_plane: ApiServer) -> None:
-    """Install the chart's CRDs."""
-    control_plane.apply(_chart_objects("CustomResourceDefinition"))
+    """Install the CRDs of their chart, without its policy on deletions."""
+    control_plane.apply(
+        [item for item in rendered(CRDS_CHART) if item["kind"] == "CustomResourceDefinition"]
+    )
     names = [f"crd/{plural}.{GROUP}" for plural in KINDS]
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
 
 
-def _chart_objects(kind: str) -> list[Manifest]:
+def rendered(chart: Path, *options: str) -> list[Manifest]:
+    """Return all objects of a chart; options are those of `helm template`."""
     version = programs().parent.name.removeprefix("kube-")
-    helm = [str(programs() / "helm"), "template", "strandline", str(CHART)]
-    rendered = run([*helm, f"--kube-version={version}"])
-    documents: list[Any] = list(yaml.safe_load_all(rendered))
-    return [item for item in documents if item and item["kind"] == kind]
+    helm = [str(programs() / "helm"), "template", "strandline", str(chart)]
+    text = run([*helm, f"--kube-version={version}", *options])
+    return [item for item in yaml.safe_load_all(text) if item]
 
 
 def broker_account(control_plane: ControlPlane, namespace: str) -> Path:
     """Make a ServiceAccount with the chart's Role for brokers; return its kubeconfig."""
     kept = "helm.sh/resource-policy"
     roles = [
-        role for role in _chart_objects("Role") if kept in role["metadata"].get("annotations", {})
+        item
+        for item in rendered(CHART)
+        if item["kind"] == "Role" and kept in item["metadata"].get("annotations", {})
     ]
     assert len(roles) == 1, "the brokers' Role is the only one that the chart keeps on uninstall"
     metadata = {"name": "brokers", "namespace": namespace}

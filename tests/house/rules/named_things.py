@@ -20,7 +20,7 @@ BEGINNINGS = (Path(), *tree.PACKAGES, *(package.parent for package in tree.PACKA
 """The folders where a path or dotted name in a text may start, besides the text's own folder."""
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-CRDS = Path("helm/strandline/templates")
+CRDS = Path("helm/strandline-crds/templates")
 FIELDS_OF_OBJECTS = {"metadata", "spec", "status"}
 WORD = re.compile(r"\w+")
 HOUSE_TESTS = Path("tests/house")
