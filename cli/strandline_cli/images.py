@@ -12,10 +12,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from .clusters import KIND_NAME, Cluster
 from .commands import BUILD_SECONDS, RunFailed, Say, run, script
 
 NAMES = ("broker", "operator", "client")
+CHART_IMAGES = ("broker", "operator", "analysis")
+"""Of the images that we build, those that the chart runs."""
+VALUES = "images.yaml"
 DOCKERFILES = {
     "broker": "broker_image/Dockerfile",
     "operator": "operator/Dockerfile",
@@ -97,6 +102,18 @@ def push_images(root: Path, repository: str, say: Say) -> None:
         run(["docker", "tag", _docker_build(root, name, say), reference])
         say(f"  docker push {reference}")
         run(["docker", "push", "--quiet", reference], limit_seconds=BUILD_SECONDS)
+    write_values(root, {name: _in_repository(root, repository, name) for name in DOCKERFILES})
+    say(f"  {VALUES} names them for helm install --values")
+
+
+def write_values(folder: Path, references: dict[str, str]) -> None:
+    """Write the values of the chart that choose these images; name -> reference."""
+    values = {}
+    for name in CHART_IMAGES:
+        if name in references:
+            repository, _, tag = references[name].rpartition(":")
+            values[name] = {"image": {"repository": repository, "tag": tag}}
+    (folder / VALUES).write_text(yaml.safe_dump(values), encoding="utf-8")
 
 
 def _kind_image(root: Path, name: str, say: Say, node: str) -> str:

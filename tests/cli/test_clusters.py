@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from strandline_cli import clusters, images, release
 from strandline_cli.__main__ import main
@@ -156,6 +157,17 @@ def test_the_demo_looks_for_the_images_that_were_pushed(programs: Programs, root
         f"docker push --quiet {reference}" for reference in found.values()
     ]
     assert programs.calls("docker tag") == [f"docker tag {BUILT} {to}" for to in found.values()]
+
+
+def test_a_push_writes_the_values_that_name_the_pushed_images(
+    programs: Programs, root: Path
+) -> None:
+    images.push_images(root, "example.org/team", print)
+    written = yaml.safe_load((root / images.VALUES).read_text())
+    for name in images.CHART_IMAGES:
+        repository = f"example.org/team/strandline-{name}"
+        assert written[name]["image"] == {"repository": repository, "tag": "1.2.3"}
+    assert "client" not in written
 
 
 def test_pushing_needs_a_repository(

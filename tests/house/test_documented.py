@@ -1,0 +1,68 @@
+"""Every command that a page for users gives is run by a test, or says here why none runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import REPOSITORY
+from tests.support.documented import Command, commands, documents
+
+WALK = "tests/pods/test_readme.py::test_a_reader_installs_connects_breaks_looks_and_removes"
+RUN_BY = {
+    ("README.md", "Install"): WALK,
+    ("README.md", "Connect"): WALK,
+    ("README.md", "Break"): WALK,
+    ("README.md", "Look"): WALK,
+    ("README.md", "Remove"): WALK,
+    ("README.md", "Known traps"): WALK,
+    ("helm/strandline/templates/NOTES.txt", ""): WALK,
+}
+"""By page and heading, the test that runs the commands there as they are written."""
+OTHERWISE = {
+    "make demo": "docs/acceptance/demo.md: a person watches it",
+    "make test": ".ci/run runs it",
+    "make push": "tests/cli/test_clusters.py: with a docker that records its calls",
+}
+"""By beginning, commands that no test runs, and what shows that they work."""
+
+
+def unclaimed(command: Command) -> bool:
+    by_page = (command.document, command.heading) in RUN_BY
+    return not by_page and not any(command.line.startswith(each) for each in OTHERWISE)
+
+
+@pytest.mark.parametrize("page", documents(), ids=lambda page: page.name)
+def test_each_command_of_a_page_is_run_by_a_test_or_says_why_not(page: Path) -> None:
+    assert [str(each) for each in commands(page) if unclaimed(each)] == []
+
+
+@pytest.mark.parametrize(("page", "heading"), RUN_BY)
+def test_what_a_test_runs_is_there(page: str, heading: str) -> None:
+    path, _, name = RUN_BY[page, heading].partition("::")
+    assert f"def {name}(" in (REPOSITORY / path).read_text()
+    assert any(each.heading == heading for each in commands(REPOSITORY / page))
+
+
+def test_commands_are_found_in_blocks_and_fences_and_comments_are_not_typed(
+    tmp_path: Path,
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "## One\n    make demo     # a comment\n    helm install a \\\n      b\n"
+        "text: kubectl get x\n"
+        "## Two\n```sh\nkubectl get pods\n```\n```yaml\nkind: Pod\n```\n      kubectl get nodes\n"
+    )
+    found = commands(page, tmp_path)
+    assert [(each.heading, str(each)) for each in found] == [
+        ("One", "make demo"),
+        ("One", "helm install a b"),
+        ("Two", "kubectl get pods"),
+        ("Two", "kubectl get nodes"),
+    ]
+
+
+def test_a_command_that_nothing_claims_is_found() -> None:
+    assert unclaimed(Command(document="README.md", heading="Nowhere", line="kubectl get pods"))
+    assert not unclaimed(Command(document="README.md", heading="Try", line="make demo"))

@@ -1,0 +1,138 @@
+"""The README's commands, as they stand there, on a real cluster in a user's order."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline_cli import release
+from strandline_cli.images import write_values
+from strandline_cli.kubectl import Kubernetes
+from tests.support.cluster import Cluster
+from tests.support.commands import REPOSITORY, programs
+from tests.support.documented import under
+from tests.support.eventually import eventually
+
+pytestmark = pytest.mark.pods
+
+README = "README.md"
+COMMAND_SECONDS = 320
+KILLED = 137
+UNDELETE_MS = 60_000
+WATCH = "--watch"
+READY = ["kubectl", "wait", "rtopic/orders", "--for=condition=Ready", "--timeout=2m"]
+
+
+class Reader:
+    """A person who types a page's commands into one shell, in a folder that looks like a clone."""
+
+    def __init__(self, folder: Path, cluster: Cluster, images: dict[str, str]) -> None:
+        for name in ("helm", "examples"):
+            (folder / name).symlink_to(REPOSITORY / name)
+        write_values(folder, images)
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.touch(mode=0o600)
+        kubeconfig.write_text(cluster.kubeconfig.read_text())
+        self._folder = folder
+        self._images = images
+        tools = f"{programs()}:{Path(sys.executable).parent}"
+        self._environment = {
+            **os.environ,
+            "KUBECONFIG": str(kubeconfig),
+            "PATH": f"{tools}:{os.environ['PATH']}",
+        }
+
+    def types(self, line: str) -> str:
+        """Run a command and return what it printed; a command that watches is ended.
+
+        Raises:  AssertionError with what it printed if it failed
+        """
+        line = re.sub(r"<repository>/strandline-(\w+)", lambda match: self._images[match[1]], line)
+        print(f"$ {line}", flush=True)
+        if WATCH in line or line.endswith(" -w"):
+            return self._watches(line)
+        done = subprocess.run(
+            ["bash", "-c", line],
+            cwd=self._folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        expected = {0, KILLED} if "kill -9" in line else {0}
+        assert done.returncode in expected, f"{line}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def _watches(self, line: str) -> str:
+        """Return the first line of a command that never ends."""
+        with subprocess.Popen(
+            ["bash", "-c", f"exec {line}"],
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            printed = process.stdout.readline() if process.stdout is not None else ""
+            process.send_signal(signal.SIGINT)
+        return printed
+
+
+@pytest.fixture
+def reader(cluster: Cluster, tmp_path: Path) -> Iterator[Reader]:
+    """Provide a reader on a cluster without definitions, and remove what a failed walk left."""
+    kubernetes = Kubernetes(cluster.kubeconfig, "strandline", programs())
+    ours = (*release.DEFINITIONS, *release.POLICY)
+    cluster.kubectl("delete", "--ignore-not-found", *ours)
+    yield Reader(tmp_path, cluster, cluster.load_images("broker", "operator", "client"))
+    release.remove(kubernetes)
+    cluster.kubectl("delete", "--ignore-not-found", *ours)
+
+
+def test_a_reader_installs_connects_breaks_looks_and_removes(reader: Reader) -> None:
+    said = [reader.types(line) for line in under(README, "Install") if "make push" not in line]
+    for line in _notes(next(each for each in said if "NOTES:" in each)):
+        reader.types(line)
+    connected = [reader.types(line) for line in under(README, "Connect")]
+    assert connected[-1].split() == [str(number) for number in range(1, 101)]
+    for line in under(README, "Break"):
+        printed = reader.types(line)
+        assert WATCH not in line or printed.startswith("NAME")
+        reader.types(" ".join(READY))
+    for line in under(README, "Look"):
+        if not line.startswith("strandline") or line.startswith("strandline status --namespace"):
+            assert "orders" in reader.types(line)
+    reader.types("strandline status --namespace strandline")
+    traps = under(README, "Known traps")
+    for line in traps:
+        if line.startswith("kubectl"):
+            reader.types(line)
+    removal = under(README, "Remove")
+    reader.types(removal[0])
+    _bring_back(reader, next(line for line in traps if line.startswith("strandline undelete")))
+    again = reader.types(under(README, "Connect")[-1])
+    assert again.split() == [str(number) for number in range(1, 101)]
+    for line in removal:
+        reader.types(line)
+
+
+def _notes(printed: str) -> list[str]:
+    """Return the commands of the notes that Helm printed, heredocs with their texts."""
+    found = re.findall(
+        r"^ *(kubectl .*<<'?(\w+)'?\n(?:.*\n)*?\2|kubectl .*)$", printed, re.MULTILINE
+    )
+    assert found
+    return [line for line, _ in found]
+
+
+def _bring_back(reader: Reader, line: str) -> None:
+    """Type `strandline undelete`, which knows of a log a moment after its topic went."""
+    eventually(lambda: reader.types(line) or "done", UNDELETE_MS, line)
+    reader.types(" ".join(READY))
