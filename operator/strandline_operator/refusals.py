@@ -23,7 +23,7 @@ from .conditions import Readiness
 
 FAILURES_TOLD: Final = 3
 """Failed passes in a row after which any failure is told."""
-_REFUSALS: Final = {
+REFUSALS: Final[dict[type[CoordinationError], str]] = {
     StoreForbidden: "Forbidden",
     StoreRefused: "Refused",
     StoreNotFound: "NotFound",
@@ -36,7 +36,7 @@ def refusal_of(action: Action, error: CoordinationError, failures: int) -> Readi
     failures counts the failed passes in a row, this one included.
     """
     cause = error.cause if isinstance(error, PartitionNotCreated) else error
-    reason = next((each for kind, each in _REFUSALS.items() if isinstance(cause, kind)), "")
+    reason = REFUSALS.get(type(cause), "")
     if not reason and failures < FAILURES_TOLD:
         return None
     if not reason:

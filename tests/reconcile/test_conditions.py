@@ -127,6 +127,7 @@ def test_a_refused_action_of_a_cluster_is_told_once_and_until_it_succeeds() -> N
     status, event = planned(world, now=LATER, refusal=REFUSAL)
     assert isinstance(status, ApplyStatus)
     assert status.body["metadata"]["resourceVersion"] == "7"
+    assert isinstance(event, PostEvent)
     assert (event.reason, event.message) == ("Forbidden", REFUSAL.message)
     found = conditions_after(world, [status])
     assert shown(found) == {

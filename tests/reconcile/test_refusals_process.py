@@ -144,7 +144,8 @@ def test_a_quota_that_refuses_partitions_is_a_condition_of_the_topic(
         60_000,
     )
     message = conditions(operator, "orders", "rtopic")["Reconciled"]["message"]
-    assert "exceeded quota: small" in message
+    assert "forbidden" in message
+    assert "quota: small" in message
     operator.wait_for("the Event", lambda: events(operator, "orders", "Forbidden"))
     assert (operator.get("rtopic", "orders") or {})["status"]["partitionsInitialised"] == 1
     operator.kubectl("delete", "resourcequota", "small")
