@@ -77,6 +77,7 @@ RUNS ?= 5
 bench: $(READY) ## measure faults RUNS times on the cluster under hack/, then single brokers
 	@$(PY) -m strandline_cli bench --runs $(RUNS)
 	@$(PY) -m bench.loop_steps
+	@$(PY) -m bench.request_steps
 	@$(PY) -m bench.fetch_cost
 	@$(PY) -m bench.full_broker
 	@$(PY) -m bench.hostile_clients

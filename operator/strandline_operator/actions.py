@@ -71,13 +71,28 @@ class InitialisePartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecreatePartition:
-    """Create a missing Partition again; its data may be on disks (recover is true)."""
+class RecreatePartitions:
+    """Create missing Partitions again, and post an Event about those that really were missing.
 
-    body: Object
+    Their data may be on disks (recover is true).
+    """
+
+    about: ObjectRef
+    bodies: tuple[Object, ...]
 
     def __str__(self) -> str:
-        return f"create Partition {name_of(self.body)} again: it is missing"
+        first, count = name_of(self.bodies[0]), len(self.bodies)
+        if count == 1:
+            return f"create Partition {first} again: it is missing"
+        return f"create {count} Partitions again, {first} first: they are missing"
+
+    def event(self, created: list[int]) -> PostEvent:
+        """Return the Event about the partitions of these numbers."""
+        message = (
+            f"Partitions {created} were missing and are created again: brokers' data is kept, "
+            "and one that no broker has begins anew"
+        )
+        return PostEvent(about=self.about, reason="PartitionsMissing", message=message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +124,7 @@ Action = (
     | ApplyObject
     | RemoveConfigMaps
     | InitialisePartitions
-    | RecreatePartition
+    | RecreatePartitions
     | ApplyStatus
     | PostEvent
 )

@@ -24,7 +24,7 @@ from .actions import (
     CreateCluster,
     InitialisePartitions,
     PostEvent,
-    RecreatePartition,
+    RecreatePartitions,
     RemoveConfigMaps,
 )
 from .observe import Cache, read_partition
@@ -37,6 +37,10 @@ CREATES_AT_ONCE: Final = 16
 
 class PartitionNotCreated(StoreUnavailable):
     """A new Partition could not be created; the next pass creates it to be recovered."""
+
+    def __init__(self, name: str, cause: CoordinationError) -> None:
+        super().__init__(f"Partition {name}: {cause}")
+        self.cause = cause
 
 
 class Applier:
@@ -64,7 +68,9 @@ class Applier:
                 await self._remove_config_maps(action)
             case InitialisePartitions():
                 await self._initialise(action)
-            case RecreatePartition(body=body) | CreateCluster(body=body):
+            case RecreatePartitions():
+                await self._recreate(action)
+            case CreateCluster(body=body):
                 await self._create_if_absent(body)
             case PostEvent():
                 await self._post(action)
@@ -113,24 +119,24 @@ class Applier:
 
     async def _create_new(self, body: Object) -> PartitionNotCreated | None:
         """Create a Partition, new in this pass alone; return the error if it was refused."""
-        cause = ""
+        cause: CoordinationError
         for attempt in range(1, operator_config.CREATE_ATTEMPTS + 1):
             try:
                 created = await self._api.create(kinds.PARTITION.resource, self._namespace, body)
                 self._cache.put_new(kinds.PARTITION, created)
                 return None
             except StoreConflict as error:
-                cause = str(error)
+                cause = error
                 if await self._is_already(body):
                     return None
             except StoreUnavailable as error:
-                cause = str(error)
+                cause = error
             except CoordinationError as error:
                 # Forbidden or wrong: a pass that repeats it would only keep a worker.
-                cause = str(error)
+                cause = error
                 break
             await asyncio.sleep(operator_config.CREATE_BACKOFF.after_ms(attempt) / 1000)
-        return PartitionNotCreated(f"Partition {kinds.name_of(body)}: {cause}")
+        return PartitionNotCreated(kinds.name_of(body), cause)
 
     async def _is_already(self, body: Object) -> bool:
         """Tell whether the existing Partition is the one to create."""
@@ -142,13 +148,29 @@ class Applier:
         topic_id = body["spec"]["topicId"]
         return found is not None and read_partition(found).stored.tp.topic_id == topic_id
 
-    async def _create_if_absent(self, body: Object) -> None:
-        kind = kinds.KIND_OF[body["kind"]]
+    async def _recreate(self, action: RecreatePartitions) -> None:
+        """Create the Partitions that are missing; tell of no other, also if one is refused."""
+        created: list[int] = []
         try:
-            created = await self._api.create(kind.resource, self._namespace, body)
+            for body in action.bodies:
+                is_new = await self._create_if_absent(body)
+                created += [body["spec"]["partition"]] if is_new else []
+        finally:
+            if created:
+                await self._post(action.event(created))
+
+    async def _create_if_absent(self, body: Object) -> bool:
+        """Create an object, and tell whether it was missing; the cache then has what there is."""
+        kind, is_new = kinds.KIND_OF[body["kind"]], True
+        try:
+            found: Object | None = await self._api.create(kind.resource, self._namespace, body)
         except StoreConflict:
-            return
-        self._cache.put_new(kind, created)
+            # The view was old. Without this read the next plan would be made from the same view.
+            is_new = False
+            found = await self._api.get(kind.resource, self._namespace, kinds.name_of(body))
+        if found is not None:
+            self._cache.put_new(kind, found)
+        return is_new
 
     async def _post(self, event: PostEvent) -> None:
         body = resources.event(

@@ -8,9 +8,10 @@ compare-and-swap or a create, which the API server judges.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from strandline.kube.api import Object
+from strandline.kube.api import Object, is_before
 from strandline.kube.objects import (
     CLUSTER_LABEL,
     broker_from_object,
@@ -54,13 +55,18 @@ class Cache:
             kinds.PARTITION.kind: self._partitions,
             **self._objects,
         }
+        self._versions: dict[str, dict[str, str]] = {kind: {} for kind in self._by_kind}
+        self._gone: dict[str, set[str]] = {}
 
     def put(self, kind: Kind, value: Object) -> None:
         """Remember an object.
 
         Raises:  ObjectMalformed; the cache then keeps the earlier object
         """
-        self._by_kind[kind.kind][name_of(value)] = self._newer(kind, value)
+        name = name_of(value)
+        self._by_kind[kind.kind][name] = self._newer(kind, value)
+        self._versions[kind.kind][name] = _version(value)
+        self._gone.get(kind.kind, set()).discard(name)
 
     def put_new(self, kind: Kind, value: Object) -> None:
         """Remember an object that the operator just created, unless a watch was faster."""
@@ -70,12 +76,40 @@ class Cache:
     def remove(self, kind: Kind, name: str) -> None:
         """Forget an object that is gone."""
         self._by_kind[kind.kind].pop(name, None)
+        self._versions[kind.kind].pop(name, None)
+        if kind.kind in self._gone:
+            self._gone[kind.kind].add(name)
 
-    def replace(self, kind: Kind, values: Iterable[Object]) -> None:
-        """Remember exactly these objects of a kind."""
-        read = {name_of(value): self._newer(kind, value) for value in values}
-        self._by_kind[kind.kind].clear()
-        self._by_kind[kind.kind].update(read)
+    @contextmanager
+    def listing(self, kind: Kind) -> Iterator[None]:
+        """Note what goes while a list of a kind is read, for `replace` at the end of it."""
+        self._gone[kind.kind] = set()
+        try:
+            yield
+        finally:
+            del self._gone[kind.kind]
+
+    def replace(self, kind: Kind, values: Iterable[Object], *, version: str = "") -> None:
+        """Remember the objects of a list of a kind; version is the resourceVersion of the list.
+
+        A list is a view of the time at which it began. What watches have shown since then holds:
+        an object that is newer than its entry or than the list stays, and one that went is gone.
+
+        Raises:  ObjectMalformed; the cache then keeps what it has
+        """
+        known, versions = self._by_kind[kind.kind], self._versions[kind.kind]
+        gone = self._gone.get(kind.kind, set())
+        listed = {name_of(value): value for value in values if name_of(value) not in gone}
+        read = {
+            name: self._newer(kind, value)
+            for name, value in listed.items()
+            if not is_before(_version(value), versions.get(name, ""))
+        }
+        for name in list(known):
+            if name not in listed and not is_before(version, versions[name]):
+                self.remove(kind, name)
+        known.update(read)
+        versions.update({name: _version(listed[name]) for name in read})
 
     def _newer(self, kind: Kind, value: Object) -> object:
         """Read an object; return the known topic if this one is from before its initialisation."""
@@ -312,6 +346,10 @@ def _logs_of(cluster: FoundStatus, topic_id: TopicId) -> dict[int, tuple[BrokerI
 
 def _status(value: Object) -> dict[str, Any]:
     return value.get("status") or {}
+
+
+def _version(value: Object) -> str:
+    return str(value["metadata"]["resourceVersion"])
 
 
 def _ref(kind: Kind, value: Object) -> ObjectRef:

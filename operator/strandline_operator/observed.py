@@ -103,8 +103,8 @@ class FoundStatus:
     written: Object
 
     def shows(self, desired: Object) -> bool:
-        """Tell whether the status holds everything of a desired status."""
-        return _is_part_of(desired, self.written)
+        """Tell whether the status holds everything of a desired status, in whatever order."""
+        return _is_part_of(_in_order(desired), _in_order(self.written))
 
 
 class Ownership(Enum):
@@ -193,6 +193,15 @@ class ObservedTopic:
     copies: tuple[str, ...]
     logs: Mapping[int, tuple[BrokerId, ...]]
     led_partitions: tuple[str, ...]
+
+
+def _in_order(status: Object) -> Object:
+    """Return a status with its conditions by type.
+
+    The API server decides on the order of a list when one of its entries comes or goes.
+    """
+    conditions = status.get("conditions") or []
+    return {**status, "conditions": sorted(conditions, key=lambda each: str(each["type"]))}
 
 
 def _is_part_of(desired: Any, found: Any) -> bool:

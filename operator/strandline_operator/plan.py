@@ -17,9 +17,10 @@ from .actions import (
     CreateCluster,
     InitialisePartitions,
     PostEvent,
-    RecreatePartition,
+    RecreatePartitions,
     RemoveConfigMaps,
 )
+from .conditions import READY, Readiness
 from .kinds import name_of
 from .observed import (
     DesiredCluster,
@@ -36,12 +37,9 @@ from .placement import on_logs, place_topic
 from .status import (
     CONFLICT,
     COPIED,
-    READY,
     TOPIC_ID_IN_USE,
     VOLUMES_FULL,
     VOLUMES_HAVE_ROOM,
-    Readiness,
-    cluster_readiness,
     cluster_status,
     copies_message,
     full_volumes_message,
@@ -52,9 +50,17 @@ from .status import (
 
 
 def plan_cluster(
-    desired: DesiredCluster, observed: ObservedCluster, config: OperatorConfig, *, now: str
+    desired: DesiredCluster,
+    observed: ObservedCluster,
+    config: OperatorConfig,
+    *,
+    now: str,
+    refusal: Readiness | None = None,
 ) -> list[Action]:
-    """Return the actions that bring a cluster's objects to the desired state, and its status."""
+    """Return the actions that bring a cluster's objects to the desired state, and its status.
+
+    refusal is a failed action of this pass: then the status alone, which tells of it.
+    """
     if desired.is_terminating:
         return []
     current = resources.objects_of(desired, config, has_topics=observed.has_topics)
@@ -67,20 +73,17 @@ def plan_cluster(
         *current,
     ]
     parts = [(body, observed.parts.get((body["kind"], name_of(body)))) for body in bodies]
-    readiness = _refused_part([part for _, part in parts if part is not None])
-    readiness = readiness or _brokers_left_out(desired, observed)
+    obstacle = _refused_part([part for _, part in parts if part is not None])
+    obstacle = obstacle or _brokers_left_out(desired, observed) or refusal
     actions: list[Action] = []
-    if readiness is None:
+    if obstacle is None:
         actions = [
             ApplyObject(body=body, why=why)
             for body, part in parts
             if (why := _why_apply(body, part))
         ]
-        readiness = cluster_readiness(desired, observed)
-    status = cluster_status(desired, observed, readiness, now=now)
-    actions += _status_actions(desired.ref, observed.status, status, readiness)
     superfluous = former[: -operator_config.CONFIG_MAPS_KEPT]
-    if superfluous and not readiness.refused:
+    if superfluous and (obstacle is None or not obstacle.refused):
         actions.append(
             RemoveConfigMaps(
                 cluster=desired.ref,
@@ -88,6 +91,9 @@ def plan_cluster(
                 former=tuple(each.ref for each in superfluous),
             )
         )
+    # Last, so that it tells of nothing that a refused action did not do.
+    status = cluster_status(desired, observed, obstacle, now=now)
+    actions += _status_actions(desired.ref, observed.status, status, obstacle, refusal)
     return actions + _volume_events(desired, observed)
 
 
@@ -158,14 +164,22 @@ def _why_apply(body: Object, part: tuple[Ownership, FoundObject] | None) -> str:
 
 
 def plan_topic(
-    desired: DesiredTopic, observed: ObservedTopic, config: OperatorConfig, *, now: str
+    desired: DesiredTopic,
+    observed: ObservedTopic,
+    config: OperatorConfig,
+    *,
+    now: str,
+    refusal: Readiness | None = None,
 ) -> list[Action]:
-    """Return the actions that give a topic its cluster and Partitions, and its status."""
+    """Return the actions that give a topic its cluster and Partitions, and its status.
+
+    refusal is a failed action of this pass: then the status alone, which tells of it.
+    """
     if desired.is_terminating:
         return []
-    obstacle = _obstacle(desired, observed)
+    obstacle = _obstacle(desired, observed) or refusal
     if obstacle is not None:
-        actions = _topic_status_actions(desired, observed, obstacle, now)
+        actions = _topic_status_actions(desired, observed, obstacle, now, refusal=refusal)
     elif observed.cluster is None:
         actions = _plan_without_cluster(desired, observed, config, now)
     else:
@@ -266,21 +280,15 @@ def _plan_partitions(
     initialised = observed.partitions_initialised or 0
     known = range(min(initialised, desired.partitions))
     lost = [number for number in known if number not in observed.partitions]
-    actions: list[Action] = [
-        RecreatePartition(body=body)
-        for body in _partitions(desired, observed, cluster, lost, recover=True)
-    ]
+    actions = list[Action]()
     if lost:
-        message = (
-            f"Partitions {lost} were missing and are created again: brokers' data is kept, "
-            "and one that no broker has begins anew"
-        )
-        actions.append(PostEvent(about=desired.ref, reason="PartitionsMissing", message=message))
+        bodies = _partitions(desired, observed, cluster, lost, recover=True)
+        actions.append(RecreatePartitions(about=desired.ref, bodies=tuple(bodies)))
     if initialised < desired.partitions:
         return [*actions, _initialise(desired, observed, cluster, now)]
     counts = partition_counts(observed.partitions.values(), desired.partitions)
     readiness = topic_readiness(desired, counts, observed.partitions)
-    return actions + _topic_status_actions(desired, observed, readiness, now)
+    return actions + _topic_status_actions(desired, observed, readiness, now, is_reconciled=True)
 
 
 def _initialise(
@@ -289,7 +297,8 @@ def _initialise(
     first, after = observed.partitions_initialised or 0, desired.partitions
     message = f"partitions {first} to {after - 1} are being created"
     readiness = Readiness(reason="CreatingPartitions", message=message)
-    raised = topic_status(desired, observed, readiness, now=now) | {"partitionsInitialised": after}
+    status = topic_status(desired, observed, readiness, is_reconciled=False, now=now)
+    raised = status | {"partitionsInitialised": after}
     return InitialisePartitions(
         status_body=resources.status_of(
             desired.ref, raised, resource_version=observed.status.resource_version
@@ -323,22 +332,34 @@ def _partitions(
 
 
 def _topic_status_actions(
-    desired: DesiredTopic, observed: ObservedTopic, readiness: Readiness, now: str
+    desired: DesiredTopic,
+    observed: ObservedTopic,
+    readiness: Readiness,
+    now: str,
+    *,
+    is_reconciled: bool = False,
+    refusal: Readiness | None = None,
 ) -> list[Action]:
-    status = topic_status(desired, observed, readiness, now=now)
-    return _status_actions(desired.ref, observed.status, status, readiness)
+    status = topic_status(desired, observed, readiness, is_reconciled=is_reconciled, now=now)
+    return _status_actions(desired.ref, observed.status, status, readiness, refusal)
 
 
 def _status_actions(
-    owner: ObjectRef, found: FoundStatus, status: Object, readiness: Readiness
+    owner: ObjectRef,
+    found: FoundStatus,
+    status: Object,
+    readiness: Readiness | None,
+    refusal: Readiness | None,
 ) -> list[Action]:
     """Return the status write if the status changed, and an Event for a new refusal."""
     if found.shows(status):
         return []
-    actions: list[Action] = [
-        ApplyStatus(body=resources.status_of(owner, status), reason=readiness.reason)
-    ]
+    reason = status["conditions"][0]["reason"]
+    # A write without an answer may have landed: what it raised must not be taken back.
+    version = found.resource_version if refusal is not None else ""
+    body = resources.status_of(owner, status, resource_version=version)
+    actions: list[Action] = [ApplyStatus(body=body, reason=reason)]
     before = found.conditions.get(READY)
-    if readiness.refused and (before is None or before.reason != readiness.reason):
-        actions.append(PostEvent(about=owner, reason=readiness.reason, message=readiness.message))
+    if readiness is not None and readiness.refused and (before is None or before.reason != reason):
+        actions.append(PostEvent(about=owner, reason=reason, message=readiness.message))
     return actions

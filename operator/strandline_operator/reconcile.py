@@ -17,12 +17,14 @@ from strandline.kube.api import ApiClient, Object
 from strandline.log_fields import fields
 
 from . import kinds, operator_config
-from .actions import Action
+from .actions import Action, PostEvent
 from .apply import Applier
+from .conditions import Readiness
 from .observe import Cache, may_be_part, read_object, read_partition, read_topic
 from .observed import DesiredTopic, FoundObject, FoundPartition
 from .operator_config import OperatorConfig
 from .plan import plan_cluster, plan_topic
+from .refusals import refusal_of
 from .work_queue import ReconcileKey, WorkQueue
 
 _log = logging.getLogger(__name__)
@@ -44,6 +46,8 @@ class Reconciler:
         self._config = config
         self.cache = Cache()
         self.queue = WorkQueue(self._work)
+        self._failures: dict[ReconcileKey, int] = {}
+        self._told: dict[ReconcileKey, str] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._applier = Applier(api, self.cache, namespace=config.namespace, now=now_text)
 
@@ -125,24 +129,50 @@ class Reconciler:
     async def _pass(self, key: ReconcileKey) -> bool:
         """Make one pass; tell whether every action succeeded."""
         for action in self._plan(key):
-            try:
-                await self._applier.apply(action)
-            except CoordinationError as error:
-                _log.warning(
-                    "action failed",
-                    extra=fields(object=str(key), action=str(action), cause=str(error)),
-                )
+            error = await self._apply(key, action)
+            if error is not None:
+                self._failures[key] = self._failures.get(key, 0) + 1
+                refusal = refusal_of(action, error, self._failures[key])
+                if refusal is not None:
+                    await self._tell(key, refusal)
                 return False
-            _log.info("action done", extra=fields(object=str(key), action=str(action)))
+        self._failures.pop(key, None)
+        self._told.pop(key, None)
         return True
 
-    def _plan(self, key: ReconcileKey) -> list[Action]:
+    async def _apply(self, key: ReconcileKey, action: Action) -> CoordinationError | None:
+        """Apply an action; return the error of one that failed."""
+        try:
+            await self._applier.apply(action)
+        except CoordinationError as error:
+            _log.warning(
+                "action failed",
+                extra=fields(object=str(key), action=str(action), cause=str(error)),
+            )
+            return error
+        _log.info("action done", extra=fields(object=str(key), action=str(action)))
+        return None
+
+    async def _tell(self, key: ReconcileKey, refusal: Readiness) -> None:
+        """Write a refused action into the object's status, and post an Event that is new.
+
+        The status itself may be what is refused: then it cannot remember that an Event was posted.
+        """
+        is_known = self._told.get(key) == refusal.reason
+        self._told[key] = refusal.reason
+        for action in self._plan(key, refusal=refusal):
+            if not (is_known and isinstance(action, PostEvent)):
+                await self._apply(key, action)
+
+    def _plan(self, key: ReconcileKey, *, refusal: Readiness | None = None) -> list[Action]:
         now = now_text()
         if key.kind == kinds.CLUSTER.kind:
             cluster = self.cache.cluster(key.name)
-            return plan_cluster(*cluster, self._config, now=now) if cluster else []
+            if cluster is None:
+                return []
+            return plan_cluster(*cluster, self._config, now=now, refusal=refusal)
         topic = self.cache.topic(key.name)
-        return plan_topic(*topic, self._config, now=now) if topic else []
+        return plan_topic(*topic, self._config, now=now, refusal=refusal) if topic else []
 
     async def resync(self) -> None:
         """List and queue everything again from time to time; never returns."""
@@ -151,8 +181,9 @@ class Reconciler:
             await asyncio.sleep(pause_ms / 1000)
             try:
                 for kind in kinds.WATCHED:
-                    found = await self._api.list(kind.resource, self._config.namespace)
-                    self.cache.replace(kind, found.items)
+                    with self.cache.listing(kind):
+                        found = await self._api.list(kind.resource, self._config.namespace)
+                        self.cache.replace(kind, found.items, version=found.resource_version)
             except CoordinationError as error:
                 _log.warning("resync failed", extra=fields(cause=str(error)))
                 continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final
 
 from strandline.config.topic import TopicDefaults, effective_min_insync_replicas
@@ -22,10 +22,17 @@ from strandline.model import (
     StoredPartition,
 )
 
+from .conditions import (
+    READY,
+    STALLED,
+    Readiness,
+    cluster_conditions,
+    condition,
+    min_isr_met,
+    reconciled,
+)
 from .observed import DesiredCluster, DesiredTopic, FoundStatus, ObservedCluster, ObservedTopic
 
-MESSAGE_LENGTH_MAX: Final = 1_024
-READY: Final = "Ready"
 CONFLICT: Final = "Conflict"
 """Reason of a topic whose name is taken, and type of the condition of every refused topic."""
 TOPIC_ID_IN_USE: Final = "TopicIdInUse"
@@ -38,35 +45,25 @@ VOLUMES_FULL: Final = "VolumesFull"
 VOLUMES_HAVE_ROOM: Final = "VolumesHaveRoom"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readiness:
-    """Whether an object is ready, why, and the sentence for people.
-
-    refused marks a state that only a user can change; the operator posts an Event for it, too.
-    """
-
-    reason: str
-    message: str
-    ready: bool = False
-    refused: bool = False
-
-
 def cluster_status(
-    cluster: DesiredCluster, observed: ObservedCluster, readiness: Readiness, *, now: str
+    cluster: DesiredCluster, observed: ObservedCluster, obstacle: Readiness | None, *, now: str
 ) -> Object:
-    """Return the operator's part of a cluster's status."""
-    conditions = [_condition(READY, readiness, cluster.generation, observed.status, now)]
+    """Return the operator's part of a cluster's status.
+
+    obstacle is what keeps the operator from writing the cluster's objects, None if they are.
+    """
+    conditions = cluster_conditions(cluster, observed, obstacle)
     if observed.full_brokers:
         message = full_volumes_message(observed)
         full = Readiness(ready=True, reason="ClientsRefused", message=message)
-        conditions.append(_condition(VOLUMES_FULL, full, cluster.generation, observed.status, now))
+        conditions[VOLUMES_FULL] = full
     return {
         "observedGeneration": cluster.generation,
         "readyBrokers": observed.ready_brokers,
         "topics": observed.topic_count,
         "brokers": _broker_rows(cluster.broker_ids, observed),
         "partitions": partition_counts(observed.partitions, len(observed.partitions)),
-        "conditions": conditions,
+        "conditions": _stored(conditions, cluster.generation, observed.status, now),
     }
 
 
@@ -80,28 +77,37 @@ def full_volumes_message(observed: ObservedCluster) -> str:
 
 
 def topic_status(
-    topic: DesiredTopic, observed: ObservedTopic, readiness: Readiness, *, now: str
+    topic: DesiredTopic,
+    observed: ObservedTopic,
+    readiness: Readiness,
+    *,
+    is_reconciled: bool,
+    now: str,
 ) -> Object:
     """Return the operator's part of a topic's status.
 
-    It always holds partitionsInitialised as last seen: after an apply without the field, the API
+    is_reconciled tells whether its Partitions are written; if not, readiness says why. The status
+    always holds partitionsInitialised as last seen: after an apply without the field, the API
     server would remove it.
     """
     found = observed.status
-    conditions = [_condition(READY, readiness, topic.generation, found, now)]
+    conditions = {READY: readiness, **reconciled(None if is_reconciled else readiness)}
+    if readiness.refused:
+        # A state of the partitions, too, may be one that only a person can end.
+        conditions[STALLED] = replace(readiness, ready=True)
     is_taken = readiness.reason in {CONFLICT, TOPIC_ID_IN_USE}
     if is_taken:
         reason = "NameTaken" if readiness.reason == CONFLICT else TOPIC_ID_IN_USE
         taken = Readiness(ready=True, reason=reason, message=readiness.message)
-        conditions.append(_condition(CONFLICT, taken, topic.generation, found, now))
+        conditions[CONFLICT] = taken
     if observed.copies:
         copied = Readiness(ready=True, reason="WithoutEffect", message=copies_message(observed))
-        conditions.append(_condition(COPIED, copied, topic.generation, found, now))
+        conditions[COPIED] = copied
     whole: Object = {
         "observedGeneration": topic.generation,
         "topicId": topic.topic_id,
         "partitions": partition_counts(observed.partitions.values(), topic.partitions),
-        "conditions": conditions,
+        "conditions": _stored(conditions, topic.generation, found, now),
     }
     if observed.partitions_initialised is not None:
         whole["partitionsInitialised"] = observed.partitions_initialised
@@ -164,17 +170,6 @@ def partition_counts(partitions: Iterable[StoredPartition], total: int) -> dict[
     }
 
 
-def cluster_readiness(cluster: DesiredCluster, observed: ObservedCluster) -> Readiness:
-    """Judge a cluster whose objects all exist."""
-    if observed.ready_brokers < cluster.replicas:
-        message = f"{observed.ready_brokers} of {cluster.replicas} brokers are ready"
-        return Readiness(reason="BrokersNotReady", message=message)
-    if not observed.has_controller:
-        return Readiness(reason="NoController", message="no broker has become the controller yet")
-    message = f"all {cluster.replicas} brokers are ready"
-    return Readiness(ready=True, reason="AllBrokersReady", message=message)
-
-
 def topic_readiness(
     topic: DesiredTopic, counts: dict[str, int], partitions: Mapping[int, StoredPartition]
 ) -> Readiness:
@@ -189,6 +184,9 @@ def topic_readiness(
         return Readiness(reason="WaitingForBrokers", message=message)
     if online < total:
         return _offline(topic, f"{online} of {total} partitions have a leader", partitions)
+    enough = min_isr_met(partitions.values())
+    if not enough.ready:
+        return enough
     message = f"all {total} partitions have a leader"
     return Readiness(ready=True, reason="AllPartitionsOnline", message=message)
 
@@ -224,20 +222,14 @@ def unclean_command(topic: str) -> str:
     return f"kubectl patch replicatedtopic {topic} --type=merge -p '{patch}'"
 
 
-def _condition(
-    kind: str, readiness: Readiness, generation: int, found: FoundStatus, now: str
-) -> Object:
-    """Return a condition; its time changes only when its status does."""
-    status = "True" if readiness.ready else "False"
-    before = found.conditions.get(kind)
-    return {
-        "type": kind,
-        "status": status,
-        "reason": readiness.reason,
-        "message": readiness.message[:MESSAGE_LENGTH_MAX],
-        "observedGeneration": generation,
-        "lastTransitionTime": before.since if before and before.status == status else now,
-    }
+def _stored(
+    conditions: Mapping[str, Readiness], generation: int, found: FoundStatus, now: str
+) -> list[Object]:
+    """Return conditions as they are stored."""
+    return [
+        condition(kind, each, generation=generation, found=found, now=now)
+        for kind, each in conditions.items()
+    ]
 
 
 def _broker_rows(ids: Iterable[BrokerId], observed: ObservedCluster) -> list[dict[str, int]]:

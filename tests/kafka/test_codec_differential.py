@@ -19,6 +19,7 @@ from strandline.broker_interface import Buffer
 from strandline.kafka_listener import codec, schemas
 from strandline.kafka_listener.schema_language import Field
 from strandline.kafka_listener.schemas import APIS
+from strandline.kafka_listener.turns import at_once
 from tests.kafka import client_codec
 from tests.kafka.random_messages import random_message, with_record_buffers
 from tests.kafka.wire_client import ELEMENTS_MAX
@@ -40,13 +41,13 @@ def encode_with_ours(api_key: int, version: int, direction: str, message: Any) -
     encoder = client_codec.request_encoder if direction == "request" else codec.response_encoder
     tail = bytearray()
     buffers: list[Buffer] = [tail]
-    encoder(api_key, version)(message, buffers, tail)
+    at_once(encoder(api_key, version)(message, buffers, tail))
     return b"".join(buffers)
 
 
 def decode_with_ours(api_key: int, version: int, direction: str, data: bytes) -> Any:
     decoder = codec.request_decoder if direction == "request" else client_codec.response_decoder
-    message, end = decoder(api_key, version)(memoryview(data), 0, ELEMENTS_MAX)
+    message, end = at_once(decoder(api_key, version)(memoryview(data), 0, ELEMENTS_MAX))
     assert end == len(data)
     return message
 

@@ -9,8 +9,13 @@ import pytest
 
 from strandline.errors import ErrorCode
 from strandline.kafka_listener import schemas
-from strandline.kafka_listener.error_logging import TOPIC_LOGGED_MAX_CHARACTERS, error_to_log
+from strandline.kafka_listener.error_logging import (
+    TOPIC_LOGGED_MAX_CHARACTERS,
+    LoggedError,
+    error_to_log,
+)
 from strandline.kafka_listener.response import Response
+from strandline.kafka_listener.turns import at_once
 from strandline.kafka_listener.wire import Message
 from strandline.log_fields import fields_of
 from tests.kafka import requests
@@ -106,8 +111,12 @@ def response(*errors: ErrorCode, name: str = "orders") -> Response:
     return Response(body={"topics": [{"name": name, "partitions": partitions}]}, error=first)
 
 
+def logged_of(response: Response) -> LoggedError | None:
+    return at_once(error_to_log(response))
+
+
 def test_bad_input_behind_a_normal_error_is_found_and_counted() -> None:
-    logged = error_to_log(
+    logged = logged_of(
         response(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.NONE,
@@ -138,12 +147,12 @@ def test_bad_input_behind_a_normal_error_is_found_and_counted() -> None:
     ],
 )
 def test_an_error_that_every_correct_client_meets_is_not_logged(error: ErrorCode) -> None:
-    assert error_to_log(response(error)) is None
-    assert error_to_log(Response(body=None, error=error)) is None
+    assert logged_of(response(error)) is None
+    assert logged_of(Response(body=None, error=error)) is None
 
 
 def test_a_name_is_cut_before_it_fills_the_log() -> None:
-    logged = error_to_log(response(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="x" * 30_000))
+    logged = logged_of(response(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name="x" * 30_000))
     assert logged is not None
     assert logged.fields()["topic"] == "x" * TOPIC_LOGGED_MAX_CHARACTERS
 

@@ -10,110 +10,51 @@ import asyncio
 import gc
 import tracemalloc
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from strandline.kafka_listener import schemas
-from strandline.kafka_listener.budget import Budget
-from strandline.kafka_listener.connection import KafkaConnection, ListenerState
+from strandline.kafka_listener.connection import ListenerState
 from strandline.kafka_listener.listener_settings import ListenerSettings
-from strandline.kafka_listener.observer import ClientNames
-from strandline.kafka_listener.refused_addresses import RefusedAddresses
-from strandline.kafka_listener.response import RequestContext
+from strandline.kafka_listener.turns import TURN_ELEMENTS
 from tests.kafka.hostile_shapes import ELEMENTS, MIB, all_shapes, framed
 from tests.kafka.support import CountingObserver
+from tests.kafka.unconnected import Client, counted_steps, listener_over
 from tests.runtime.clients.test_broker_api import ME, Node, with_node
-from tests.support.counted_calls import calls_of
 
 SHAPES = dict(all_shapes())
+SETTINGS = ListenerSettings(request_elements_max=ELEMENTS)
 CALLS_PER_ELEMENT_MAX = 36
-CALLS_MAX = CALLS_PER_ELEMENT_MAX * ELEMENTS
+CALLS_MAX = CALLS_PER_ELEMENT_MAX * TURN_ELEMENTS
+"""Calls of one step of the event loop, however many elements a request has."""
 BYTES_PER_ELEMENT_MAX = 2_500
 MEMORY_MAX_BYTES = BYTES_PER_ELEMENT_MAX * ELEMENTS + 12 * MIB
 """The decoded request and its response, and the largest frame of a shape."""
+TURNS_MAX = 20 * ELEMENTS // TURN_ELEMENTS
+"""Turns of a request that needs each of its elements twenty times, and a read that follows."""
 LEFT_MAX_BYTES = 1 * MIB
 """What may stay when the connection is gone: caches of the codecs, and a log that grew."""
 
 
-class Transport:
-    """Takes all that is written, and keeps none of it."""
-
-    def __init__(self) -> None:
-        self.is_reading = True
-        self.is_closed = False
-
-    def set_write_buffer_limits(self, *, high: int, low: int) -> None: ...
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def get_extra_info(self, name: str) -> tuple[str, int]:
-        return name, 0
-
-    def pause_reading(self) -> None:
-        self.is_reading = False
-
-    def resume_reading(self) -> None:
-        self.is_reading = True
-
-    def write(self, data: Any) -> None: ...
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    abort = close
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-
-def listener_over(node: Node) -> ListenerState:
-    settings = ListenerSettings(request_elements_max=ELEMENTS)
-    return ListenerState(
-        context=RequestContext(
-            broker=node.broker_api,
-            listener_name="INTERNAL",
-            settings=settings,
-            response_memory=Budget(most=settings.response_memory_max_bytes),
-        ),
-        observer=CountingObserver(),
-        request_memory=Budget(most=settings.request_memory_max_bytes),
-        waiting_acks=Budget(most=settings.acks_waiting_max),
-        client_names=ClientNames(names_max=settings.client_names_max),
-        refused_addresses=RefusedAddresses(settings, asyncio.get_running_loop().time),
-    )
-
-
 async def send(shared: ListenerState, data: bytes) -> int:
-    """Send a shape on a connection of its own; return the calls of its longest single step."""
-    transport = Transport()
-    connection = KafkaConnection(shared, asyncio.get_running_loop())
-    connection.connection_made(cast("asyncio.Transport", transport))
-    longest, rest = 0, memoryview(data)
-
-    def feed() -> None:
-        nonlocal rest
-        space = connection.get_buffer(-1)
-        count = min(len(space), len(rest))
-        space[:count] = rest[:count]
-        rest = rest[count:]
-        connection.buffer_updated(count)
-
-    while rest and not transport.is_closed and transport.is_reading:
-        longest = max(longest, calls_of(feed))
-    for _ in range(20):
+    """Send a shape on a connection of its own; return the calls of the longest single step."""
+    client = Client(shared)
+    # The test's own waiting is a step of few calls, too.
+    with counted_steps() as steps:
+        longest = client.send(data)
+        for _ in range(TURNS_MAX):
+            await asyncio.sleep(0)
+        client.connection.connection_lost(None)
         await asyncio.sleep(0)
-    connection.connection_lost(None)
-    await asyncio.sleep(0)
-    return longest
+    return max(longest, *steps)
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_work_and_memory_of_a_hostile_request_are_bounded(tmp_path: Path, name: str) -> None:
     async def scenario(node: Node) -> None:
         await node.apply_state(ME, 0)
-        shared = listener_over(node)
+        shared = listener_over(node.broker_api, SETTINGS)
         tracemalloc.start()
         try:
             longest = await send(shared, SHAPES[name])
@@ -136,7 +77,7 @@ def test_a_step_takes_few_of_many_requests_that_came_at_once(tmp_path: Path) -> 
 
     async def scenario(node: Node) -> None:
         await node.apply_state(ME, 0)
-        shared = listener_over(node)
+        shared = listener_over(node.broker_api, SETTINGS)
         one = framed(schemas.API_VERSIONS, 0, b"")
         calls_of_fifty = await send(shared, one * 50)
         assert await send(shared, one * 500) < 2 * calls_of_fifty

@@ -8,6 +8,7 @@ from typing import Self
 
 from strandline.broker_interface import Buffer
 from strandline.kafka_listener.schemas import API_VERSIONS, APIS
+from strandline.kafka_listener.turns import at_once
 from strandline.kafka_listener.wire import Message
 from tests.kafka import client_codec
 
@@ -23,7 +24,7 @@ def request_bytes(
     if APIS[api_key].is_flexible(version):
         head.append(0)
     buffers: list[Buffer] = [head]
-    client_codec.request_encoder(api_key, version)(message, buffers, head)
+    at_once(client_codec.request_encoder(api_key, version)(message, buffers, head))
     body = b"".join(buffers)
     return struct.pack(">i", len(body)) + body
 
@@ -35,7 +36,8 @@ def response_message(api_key: int, version: int, body: bytes) -> Message:
     if APIS[api_key].is_flexible(version) and api_key != API_VERSIONS:
         assert view[0] == 0
         position = 1
-    message, end = client_codec.response_decoder(api_key, version)(view, position, ELEMENTS_MAX)
+    decode = client_codec.response_decoder(api_key, version)
+    message, end = at_once(decode(view, position, ELEMENTS_MAX))
     assert end == len(view)
     return message
 

@@ -13,7 +13,7 @@ from strandline_operator.actions import (
     CreateCluster,
     InitialisePartitions,
     PostEvent,
-    RecreatePartition,
+    RecreatePartitions,
     RemoveConfigMaps,
 )
 from strandline_operator.observe import Cache
@@ -95,8 +95,9 @@ class World:
             match action:
                 case ApplyObject(body=body) | CreateCluster(body=body):
                     self._store(body)
-                case RecreatePartition(body=body):
-                    self._store(body)
+                case RecreatePartitions(bodies=bodies):
+                    for body in bodies:
+                        self._store(body)
                 case ApplyStatus(body=body):
                     self._store_status(body)
                 case InitialisePartitions(status_body=status, bodies=bodies):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline_operator import kinds
-from strandline_operator.actions import ApplyStatus, InitialisePartitions, RecreatePartition
+from strandline_operator.actions import ApplyStatus, InitialisePartitions, RecreatePartitions
 from tests.chart.cases import COMPLETE
 
 from .samples import LATER, Manifest, World, cluster, partition, topic
@@ -26,6 +26,8 @@ def conflict(world: World, name: str = "orders") -> str:
     assert len(plan) == 2, "the status and an Event"
     assert [(each["type"], each["status"], each["reason"]) for each in status["conditions"]] == [
         ("Ready", "False", "TopicIdInUse"),
+        ("Reconciled", "False", "TopicIdInUse"),
+        ("Stalled", "True", "TopicIdInUse"),
         ("Conflict", "True", "TopicIdInUse"),
     ]
     # Brokers would take a second topic's settings for those of the first.
@@ -178,5 +180,5 @@ def test_a_lost_partition_of_an_adopting_topic_is_created_again() -> None:
     before = world.get(kinds.PARTITION, "orders-1")
     world.remove(kinds.PARTITION, "orders-1")
     plan = topic_plan(world)
-    assert isinstance(plan[0], RecreatePartition)
-    assert plan[0].body["spec"] == before["spec"]
+    assert isinstance(plan[0], RecreatePartitions)
+    assert plan[0].bodies[0]["spec"] == before["spec"]

@@ -15,7 +15,7 @@ from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import StoreConflict
 from strandline.kube.api import ApiClient
 from strandline_operator import kinds
-from strandline_operator.actions import InitialisePartitions
+from strandline_operator.actions import Action, InitialisePartitions, RecreatePartitions
 from strandline_operator.apply import Applier, PartitionNotCreated
 from strandline_operator.observe import Cache
 from strandline_operator.operator_config import FIELD_MANAGER, OperatorConfig
@@ -44,14 +44,18 @@ class ApplierHarness:
         for kind in (kinds.CLUSTER, kinds.TOPIC):
             for value in plane.get(kind.resource.plural, "-n", namespace)["items"]:
                 self.cache.put(kind, value)
+        (action,) = self.plan()
+        assert isinstance(action, InitialisePartitions)
+        self.action = action
+
+    def plan(self) -> list[Action]:
+        """Return the plan for the topic as the cache shows it."""
         found = self.cache.topic("orders")
         assert found is not None
         config = OperatorConfig(
-            namespace=namespace, identity="me", broker_role="r", broker_image="i"
+            namespace=self.namespace, identity="me", broker_role="r", broker_image="i"
         )
-        (action,) = plan_topic(*found, config, now=now_text())
-        assert isinstance(action, InitialisePartitions)
-        self.action = action
+        return plan_topic(*found, config, now=now_text())
 
     def run(self, scenario: Scenario) -> None:
         """Run a scenario with an Applier."""
@@ -145,3 +149,25 @@ def test_a_name_still_taken_by_an_old_topic_is_waited_for(harness: ApplierHarnes
     uid = harness.action.bodies[0]["spec"]["topicId"]
     found = [(spec["topicId"], spec["recover"]) for spec in harness.partitions()]
     assert found == [(uid, False)] * 3, json.dumps(found)
+
+
+def test_a_partition_that_an_old_view_lacks_is_not_told_to_be_lost(harness: ApplierHarness) -> None:
+    async def scenario(applier: Applier, action: InitialisePartitions) -> None:
+        await applier.apply(action)
+        for name in ("orders-0", "orders-1"):
+            harness.cache.remove(kinds.PARTITION, name)
+        harness.plane.kubectl(
+            "-n", harness.namespace, "delete", "partitions.strandline.dev", "orders-1"
+        )
+        for each in harness.plan():
+            await applier.apply(each)
+        assert harness.cache.has(kinds.PARTITION, "orders-0")
+
+    harness.run(scenario)
+    events = harness.plane.get("events", "-n", harness.namespace)["items"]
+    (told,) = [each["message"] for each in events if each["reason"] == "PartitionsMissing"]
+    assert told.startswith("Partitions [1] were missing")
+    assert [spec["recover"] for spec in harness.partitions()] == [False, True, False]
+    assert [
+        str(action) for action in harness.plan() if isinstance(action, RecreatePartitions)
+    ] == []

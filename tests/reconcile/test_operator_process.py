@@ -285,6 +285,8 @@ def test_the_older_of_two_topics_with_one_name_wins(operator: OperatorProcess) -
     other = operator.get("rtopic", "other") or {}
     assert {c["type"]: c["status"] for c in other["status"]["conditions"]} == {
         "Ready": "False",
+        "Reconciled": "False",
+        "Stalled": "True",
         "Conflict": "True",
     }
     assert "ReplicatedTopic orders is older" in ready(operator, "other")["message"]
@@ -309,11 +311,12 @@ def test_a_second_object_of_a_partition_is_reported(operator: OperatorProcess) -
 
     operator.wait_for("an Event", told)
     conditions = (operator.get("rtopic", "orders") or {})["status"]["conditions"]
-    assert [each["type"] for each in conditions] == ["Ready", "PartitionsCopied"]
+    types = {each["type"] for each in conditions}
+    assert types == {"Ready", "Reconciled", "PartitionsCopied"}
     operator.kubectl("delete", "partitions.strandline.dev", "copy-0")
     operator.wait_for(
         "no condition",
-        lambda: len((operator.get("rtopic", "orders") or {})["status"]["conditions"]) == 1,
+        lambda: len((operator.get("rtopic", "orders") or {})["status"]["conditions"]) == 2,
     )
 
 

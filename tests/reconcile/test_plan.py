@@ -14,7 +14,7 @@ from strandline_operator.actions import (
     CreateCluster,
     InitialisePartitions,
     PostEvent,
-    RecreatePartition,
+    RecreatePartitions,
     RemoveConfigMaps,
 )
 from strandline_operator.observe import read_cluster
@@ -48,6 +48,15 @@ CONFIG_MAP = next(
     for body in resources.objects_of(read_cluster(cluster()), CONFIG, has_topics=False)
     if body["kind"] == "ConfigMap"
 )
+
+
+WITHOUT_BROKERS = [
+    ("Ready", "False"),
+    ("Available", "False"),
+    ("MinIsrMet", "True"),
+    ("Reconciled", "True"),
+]
+"""Conditions of a cluster whose objects are written and whose brokers have not started yet."""
 
 
 def former_config_map(name: str, age: int = 0) -> Manifest:
@@ -352,8 +361,8 @@ def test_a_partition_missing_below_the_number_may_have_been_lost() -> None:
     world.remove(kinds.PARTITION, "orders-1")
     plan = topic_plan(world)
     assert sentences(plan)[0] == "create Partition orders-1 again: it is missing"
-    assert isinstance(plan[0], RecreatePartition)
-    assert plan[0].body["spec"] == {**before["spec"], "recover": True}
+    assert isinstance(plan[0], RecreatePartitions)
+    assert plan[0].bodies[0]["spec"] == {**before["spec"], "recover": True}
     world.perform(plan)
     (status,) = topic_plan(world)
     assert isinstance(status, ApplyStatus)
@@ -384,10 +393,8 @@ def test_full_volumes_are_told_of_once_and_again_when_they_have_room() -> None:
     assert "delete topics or records, shorten retention, or enlarge the volumes" in event.message
     world.perform(plan)
     written = world.get(kinds.CLUSTER, "default")["status"]
-    assert [(each["type"], each["status"]) for each in written["conditions"]] == [
-        ("Ready", "False"),
-        ("VolumesFull", "True"),
-    ]
+    held = [(each["type"], each["status"]) for each in written["conditions"]]
+    assert held == [*WITHOUT_BROKERS, ("VolumesFull", "True")]
     assert cluster_plan(world) == []
 
     for name in ("default-0", "default-2"):
@@ -397,7 +404,8 @@ def test_full_volumes_are_told_of_once_and_again_when_they_have_room() -> None:
     assert (event.reason, event.is_warning) == ("VolumesHaveRoom", False)
     world.perform(plan)
     written = world.get(kinds.CLUSTER, "default")["status"]
-    assert [each["type"] for each in written["conditions"]] == ["Ready"]
+    held = [(each["type"], each["status"]) for each in written["conditions"]]
+    assert held == WITHOUT_BROKERS
     assert cluster_plan(world) == []
 
 
@@ -428,7 +436,7 @@ def test_a_second_object_of_a_partition_is_told_of_once_until_it_is_gone() -> No
     world.remove(kinds.PARTITION, "copy-0")
     world.perform(topic_plan(world))
     conditions = world.get(kinds.TOPIC, "orders")["status"]["conditions"]
-    assert [condition["type"] for condition in conditions] == ["Ready"]
+    assert [condition["type"] for condition in conditions] == ["Ready", "Reconciled"]
 
 
 def test_of_two_topics_with_one_name_the_younger_is_refused() -> None:

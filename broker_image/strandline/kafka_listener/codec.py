@@ -15,6 +15,7 @@ from strandline.broker_interface import Buffer
 from .decoder_compiler import MALFORMED_CAUSES, Decode, compile_decoder
 from .encoder_compiler import Encode, compile_encoder
 from .schemas import API_VERSIONS, APIS, ApiSchema
+from .turns import Turns
 from .wire import MalformedRequest, Message, read_varint, skip_tagged_fields
 
 FIXED_HEADER_BYTES = 8
@@ -58,7 +59,7 @@ def read_header(frame: memoryview) -> RequestHeader:
 
 def decode_request(
     api: ApiSchema, version: int, frame: memoryview, *, elements_max: int
-) -> tuple[str, Message]:
+) -> Turns[tuple[str, Message]]:
     """Read the rest of the header and the body of a request.
 
     Bytes after the end are ignored, as in Kafka: librdkafka sends three of them when it asks
@@ -73,8 +74,9 @@ def decode_request(
             count, position = read_varint(frame, position)
             if count > elements_max:
                 raise MalformedRequest("too many tagged fields")
-            position = skip_tagged_fields(frame, position, count)
-        message, _ = request_decoder(api.key, version)(frame, position, elements_max)
+            position = yield from skip_tagged_fields(frame, position, count)
+        decode = request_decoder(api.key, version)
+        message, _ = yield from decode(frame, position, elements_max)
     except MALFORMED_CAUSES as error:
         raise MalformedRequest(str(error)) from error
     return client_id, message
@@ -101,7 +103,7 @@ def _read_client_id(frame: memoryview) -> tuple[str, int]:
 
 def encode_response(
     api: ApiSchema, version: int, *, correlation_id: int, message: Message
-) -> list[Buffer]:
+) -> Turns[list[Buffer]]:
     """Return a whole response frame as buffers, its length included.
 
     ApiVersions has the old header in every version, so that a client that asked in a version
@@ -112,7 +114,7 @@ def encode_response(
     if api.is_flexible(version) and api.key != API_VERSIONS:
         first.append(0)
     buffers: list[Buffer] = [first]
-    response_encoder(api.key, version)(message, buffers, first)
+    yield from response_encoder(api.key, version)(message, buffers, first)
     size = sum(len(buffer) for buffer in buffers) - 4
     first[0:4] = size.to_bytes(4, "big")
     return buffers

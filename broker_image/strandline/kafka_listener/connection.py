@@ -2,11 +2,13 @@
 
 Made by `server`; runs on its event loop and nowhere else. The connection handles requests as soon
 as they are complete, so that appends happen in order while acknowledgements are still awaited;
-responses leave strictly in order. Reading stops while any bound of `settings` is reached: requests
-without a response, a fetch in flight, responses that the client has not read, and, shared with the
-other connections, bytes of requests and waiting acknowledgements. The bytes of a request are free
-again when it is handled: a produce request is in the log then, and its acknowledgement needs none.
-Bad input of a client closes its own connection at worst.
+responses leave strictly in order. A request of many elements takes turns with other connections
+(`turns`), and the next request of its own connection waits until they are over. Reading stops while
+any bound of `settings` is reached: requests without a response, a fetch in flight, responses that
+the client has not read, and, shared with the other connections, bytes of requests and waiting
+acknowledgements. The bytes of a request are free again when it is handled: a produce request is in
+the log then, and its acknowledgement needs none. Bad input of a client closes its own connection at
+worst.
 
     state    socket    frames  responses  left when
     Reading  read      taken   sent       a bound is reached; the connection ends
@@ -45,6 +47,7 @@ from .refused_addresses import RefusedAddresses
 from .response import DeferredResponse, RequestContext, Response
 from .response_queue import PendingResponse, ResponseQueue
 from .schemas import API_VERSIONS, APIS, FETCH, PRODUCE
+from .turns import TURN_ELEMENTS, TurnQueue, Turns
 from .wire import MalformedRequest
 
 _log = logging.getLogger(__name__)
@@ -64,6 +67,7 @@ class ListenerState:
     """Partitions whose acknowledgement a produce request awaits."""
     client_names: ClientNames
     refused_addresses: RefusedAddresses
+    turns: TurnQueue
     connections: set[KafkaConnection] = field(default_factory=set)
     is_empty: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there are no connections."""
@@ -124,6 +128,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._address = ""
         self._peer = ""
         self._active_at = loop.time()
+        self._work: Turns[None] | None = None
+        """The request that is being handled; no other one is taken until its turns are over."""
 
     # --- called by the event loop ---------------------------------------------------------
 
@@ -153,6 +159,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._frames.is_partial and isinstance(self._state, Reading):
             _log.info("connection lost within a request", extra=fields(**self._client_fields()))
         self._state = Lost()
+        if self._work is not None:
+            self._work.close()
         self._give_back()
         self._responses.drop()
         self._shared.connections.discard(self)
@@ -225,8 +233,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if isinstance(self._state, Lost):
             return
         self._send()
+        handled_count = 0
         try:
             for _ in range(self._settings.requests_at_once_max):
+                if self._work is not None or handled_count >= TURN_ELEMENTS:
+                    break
                 if not isinstance(self._state, (Reading, Paused)):
                     return
                 if not self._may_take_next():
@@ -238,12 +249,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     return
                 if isinstance(self._state, Reading):
                     self._state = BETWEEN_FRAMES
-                self._take(frame)
-                self._give_back()
+                self._work = self._take(frame)
+                handled_count += self._shared.turns.begin(self._work, self._take_frames)
                 self._send()
-            # Other connections are served before the next ones.
+            # Other connections are served before the next ones; the end of the work wakes, too.
             self._pause()
-            self._wake()
+            if self._work is None:
+                self._wake()
         except MalformedRequest as error:
             pending = self._responses.add(None, NO_HEADER)
             self._malformed(pending, reason=str(error))
@@ -297,29 +309,35 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not isinstance(self._state, Lost):
             self._state = Ending()
 
-    def _take(self, frame: memoryview) -> None:
+    def _take(self, frame: memoryview) -> Turns[None]:
+        """Handle one request, and give back what its frame held."""
+        yield from self._handle(frame)
+        self._work = None
+        self._give_back()
+
+    def _handle(self, frame: memoryview) -> Turns[None]:
         """Decode and handle one request; the one place where a handler's failure is caught."""
         header = read_header(frame)
         api = APIS.get(header.api_key)
         pending = self._responses.add(api, header)
         if api is None or not api.serves(header.version):
-            self._unsupported(pending, frame)
+            yield from self._unsupported(pending, frame)
             return
         try:
             elements_max = self._shared.refused_addresses.elements_max(self._address)
-            client_id, request = decode_request(
+            client_id, request = yield from decode_request(
                 api, header.version, frame, elements_max=elements_max
             )
             name = self._client_name or client_id
             if api.key == API_VERSIONS:
                 name = request.get("client_software_name", name)
             self._client_name = name[:CLIENT_NAME_MAX_CHARACTERS]
-            outcome = HANDLERS[api.key](self._shared.context, header.version, request)
+            outcome = yield from HANDLERS[api.key](self._shared.context, header.version, request)
             pending.handled(self._loop.time())
             if isinstance(outcome, Response):
-                self._ready(pending, outcome)
+                yield from self._ready(pending, outcome)
             else:
-                self._await(pending, outcome)
+                yield from self._await(pending, outcome)
         except MalformedRequest as error:
             self._shared.refused_addresses.malformed(self._address, len(frame))
             self._malformed(pending, reason=str(error))
@@ -328,10 +346,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         except Exception as error:
             self._failed(pending, error)
 
-    def _unsupported(self, pending: PendingResponse, frame: memoryview) -> None:
+    def _unsupported(self, pending: PendingResponse, frame: memoryview) -> Turns[None]:
         """Respond to an unknown version of ApiVersions; close for every other request."""
         if pending.header.api_key == API_VERSIONS:
-            self._complete(pending, unsupported_version(), version=0)
+            yield from self._complete(pending, unsupported_version(), version=0)
             return
         client = self._client_name or client_id_or_empty(frame)
         label = self._shared.client_names.label(client)
@@ -362,8 +380,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     # --- responses out --------------------------------------------------------------------
 
-    def _await(self, pending: PendingResponse, outcome: DeferredResponse) -> None:
-        """Complete the response when its result is done."""
+    def _await(self, pending: PendingResponse, outcome: DeferredResponse) -> Turns[None]:
+        """Complete the response when its result is done: later ones in turns of their own."""
         self._shared.waiting_acks.take(outcome.acks_count)
         if outcome.memory is not None:
             pending.use(outcome.memory)
@@ -373,25 +391,27 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._fetch_count += 1
 
         def done(finished: asyncio.Future[object]) -> None:
-            self._settle(pending, outcome, finished)
+            settling = self._settle(pending, outcome, finished)
+            self._shared.turns.begin(settling, self._take_frames)
             self._take_frames()
 
         if result.done():
-            self._settle(pending, outcome, result)
+            yield from self._settle(pending, outcome, result)
         else:
             result.add_done_callback(done)
 
     def _settle(
         self, pending: PendingResponse, outcome: DeferredResponse, result: asyncio.Future[object]
-    ) -> None:
-        self._fetch_count -= outcome.may_cancel
+    ) -> Turns[None]:
         self._shared.waiting_acks.release(outcome.acks_count)
         if isinstance(self._state, Lost):
             # Looking at the exception keeps the loop from reporting it.
             _ = result.cancelled() or result.exception()
             return
         try:
-            self._ready(pending, outcome.finish(result.result()))
+            response = yield from outcome.finish(result.result())
+            yield from self._ready(pending, response)
+            self._fetch_count -= outcome.may_cancel
         except InvariantViolation:
             raise
         except (Exception, asyncio.CancelledError) as error:
@@ -413,24 +433,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
             # Blocks the responses now; `resume_writing` comes when the buffer is empty.
             self._transport.set_write_buffer_limits(high=0, low=0)
 
-    def _ready(self, pending: PendingResponse, response: Response) -> None:
-        logged_error = error_to_log(response)
+    def _ready(self, pending: PendingResponse, response: Response) -> Turns[None]:
+        logged_error = yield from error_to_log(response)
         if logged_error is not None:
             told = {**self._request_fields(pending), **logged_error.fields()}
             _log.log(logged_error.level, "request refused", extra=fields(**told))
         count = response.needless_count + (logged_error.count if logged_error else 0)
         self._shared.refused_addresses.refused(self._address, count)
-        self._complete(pending, response, version=pending.header.version)
+        yield from self._complete(pending, response, version=pending.header.version)
 
     def _close_with(self, pending: PendingResponse, error: ErrorCode) -> None:
         """Close the connection, without a response, when the responses before it were sent."""
         self._become_ending()
         no_response = Response(body=None, error=error, closes_connection=True)
-        self._complete(pending, no_response, version=pending.header.version)
+        pending.ready(no_response, [], self._loop.time())
 
-    def _complete(self, pending: PendingResponse, response: Response, *, version: int) -> None:
-        """Let the response be sent."""
-        pending.ready(response, version, self._loop.time())
+    def _complete(
+        self, pending: PendingResponse, response: Response, *, version: int
+    ) -> Turns[None]:
+        """Let the response be sent, unless the client has gone meanwhile."""
+        buffers = yield from pending.encode(response, version)
+        if not isinstance(self._state, Lost):
+            pending.ready(response, buffers, self._loop.time())
 
     def _send(self) -> None:
         """Send the ready responses in order; close an ending connection that has no more."""

@@ -14,6 +14,7 @@ from itertools import groupby
 
 from .schema_language import FIXED_FORMATS, Field, fixed_layout
 from .schemas import ApiSchema
+from .turns import Turns
 from .wire import (
     STRING_MAX_BYTES,
     CodecWriter,
@@ -24,9 +25,9 @@ from .wire import (
     skip_tagged_fields,
 )
 
-Decode = Callable[[memoryview, int, int], tuple[Message, int]]
+Decode = Callable[[memoryview, int, int], Turns[tuple[Message, int]]]
 """(frame, position, greatest number of array elements and tagged fields) -> (message, position
-after it)."""
+after it), in turns."""
 
 MALFORMED_CAUSES = (struct.error, IndexError, UnicodeDecodeError)
 """What a generated function raises, besides MalformedRequest, when a frame is wrong."""
@@ -47,6 +48,8 @@ def compile_decoder(api: ApiSchema, fields: Sequence[Field], version: int) -> De
     with writer.block("def decode(b, p, left):"):
         writer.line("end = len(b)")
         writer.line(f"return {writer.struct(fields)}, p")
+        # A message without arrays is decoded in turns, too: this makes it a generator.
+        writer.line("yield")
     decode: Decode = writer.compile("decode", f"{api.name} {version} decoder")
     return decode
 
@@ -149,6 +152,7 @@ class _DecoderWriter(CodecWriter):
                 is_struct = field.kind == "struct"
                 element = self.struct(field.fields) if is_struct else self._sized(field)
                 self.line(f"{name}.append({element})")
+                self.line("yield")
         return name
 
     def _tagged_section(self, tagged: Sequence[Field]) -> dict[str, str]:
@@ -161,7 +165,7 @@ class _DecoderWriter(CodecWriter):
         self.line(f"left -= {count}")
         self.line("if left < 0: raise Malformed('too many tagged fields')")
         if not tagged:
-            self.line(f"if {count}: p = skip_tagged(b, p, {count})")
+            self.line(f"if {count}: p = yield from skip_tagged(b, p, {count})")
             return names
         tag, size, stop = (self.new_name() for _ in range(3))
         with self.block(f"for _ in range({count}):"):
@@ -176,4 +180,5 @@ class _DecoderWriter(CodecWriter):
                     self.line(f"{names[field.name]} = {value}")
                     self.line(f"if p != {stop}: raise Malformed('size of tagged field is wrong')")
             self.line(f"p = {stop}")
+            self.line("yield")
         return names

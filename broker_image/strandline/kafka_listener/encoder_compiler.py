@@ -16,10 +16,11 @@ from strandline.broker_interface import Buffer
 
 from .schema_language import FIXED_FORMATS, Field, fixed_layout
 from .schemas import ApiSchema
+from .turns import Turns
 from .wire import CodecWriter, Message, append_records, write_varint
 
-Encode = Callable[[Message, list[Buffer], bytearray], None]
-"""(message, buffers so far, last of them): appends the message to the buffers."""
+Encode = Callable[[Message, list[Buffer], bytearray], Turns[None]]
+"""(message, buffers so far, last of them): appends the message to the buffers, in turns."""
 
 
 def compile_encoder(api: ApiSchema, fields: Sequence[Field], version: int) -> Encode:
@@ -34,7 +35,8 @@ def compile_encoder(api: ApiSchema, fields: Sequence[Field], version: int) -> En
         varint=write_varint,
     )
     with writer.block("def encode(m, out, w):"):
-        writer.line("pass")
+        # A message without arrays is encoded in turns, too: this makes it a generator.
+        writer.line("yield from ()")
         writer.struct(fields, "m")
     encode: Encode = writer.compile("encode", f"{api.name} {version} encoder")
     return encode
@@ -112,6 +114,7 @@ class _EncoderWriter(CodecWriter):
                 self.struct(field.fields, element)
             else:
                 self._string(element)
+            self.line("yield")
 
     def _tagged_section(self, tagged: Sequence[Field], owner: str) -> None:
         """Write the code that writes the tagged fields at the end of a flexible struct."""

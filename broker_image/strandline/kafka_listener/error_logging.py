@@ -16,6 +16,7 @@ from typing import Final
 from strandline.errors import ErrorCode
 
 from .response import Response
+from .turns import Turns
 from .wire import Message
 
 TOPIC_LOGGED_MAX_CHARACTERS: Final = 249
@@ -72,19 +73,19 @@ class LoggedError:
         }
 
 
-def error_to_log(response: Response) -> LoggedError | None:
+def error_to_log(response: Response) -> Turns[LoggedError | None]:
     """Return the error of a response that must be logged, None if there is none."""
     if response.error is ErrorCode.NONE:
         return None
     topics: list[Message] = response.body.get("topics", []) if response.body else []
     if not topics:
         return LoggedError(error=response.error) if response.error in _LEVELS else None
-    logged = [
-        (topic, entry)
-        for topic in topics
-        for entry in ((topic,) if "error_code" in topic else topic["partitions"])
-        if entry["error_code"] in _LEVELS
-    ]
+    logged = []
+    for topic in topics:
+        for entry in (topic,) if "error_code" in topic else topic["partitions"]:
+            if entry["error_code"] in _LEVELS:
+                logged.append((topic, entry))
+            yield
     return _first_of(logged) if logged else None
 
 

@@ -1,8 +1,8 @@
 """Addresses whose large requests were refused: for a while their requests have few elements.
 
-A request of 25,000 elements takes the event loop for a tenth of a second or more, and no other
-client is served meanwhile. A correct client sends so large a request only if nearly all of it is
-granted. An address that was refused thousands of elements therefore rests: until its rest is over,
+A request of 25,000 elements takes a tenth of a second or more of the event loop, although in turns
+with other clients. A correct client sends so large a request only if nearly all of it is granted.
+An address that was refused thousands of elements therefore rests: until its rest is over,
 `connection` closes those of its connections that send a request of more than a few, or a large one
 without records (ADR 0041).
 """

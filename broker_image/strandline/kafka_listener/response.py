@@ -17,6 +17,7 @@ from .addresses import MetadataView, MetadataViews
 from .budget import Budget
 from .listener_settings import ListenerSettings
 from .response_memory import ResponseMemory
+from .turns import Turns
 from .wire import Message
 
 
@@ -66,7 +67,7 @@ class DeferredResponse:
     """
 
     result: Awaitable[Any]
-    finish: Callable[[Any], Response]
+    finish: Callable[[Any], Turns[Response]]
     may_cancel: bool
     acks_count: int = 0
     memory: ResponseMemory | None = None
@@ -77,38 +78,45 @@ def per_partition(
     entry_for: Callable[[str, Message], Message],
     *,
     error: ErrorCode = ErrorCode.NONE,
-) -> Response:
+) -> Turns[Response]:
     """Return a response with one entry for each partition of the request, grouped as requested.
 
     entry_for gets a topic's name and one of its partitions; error is that of the whole request.
     """
-    topics = [
-        {
-            "name": topic["name"],
-            "partitions": [entry_for(topic["name"], each) for each in topic["partitions"]],
-        }
-        for topic in request["topics"]
-    ]
-    codes = (entry["error_code"] for topic in topics for entry in topic["partitions"])
-    body = {"error_code": error, "topics": topics}
-    return Response(body=body, error=first_error((error, *codes)))
+    topics = []
+    first = error
+    for topic in request["topics"]:
+        entries = []
+        for each in topic["partitions"]:
+            entry = entry_for(topic["name"], each)
+            entries.append(entry)
+            if first is ErrorCode.NONE:
+                first = entry["error_code"]
+            yield
+        topics.append({"name": topic["name"], "partitions": entries})
+        yield
+    return Response(body={"error_code": error, "topics": topics}, error=first)
 
 
-def names_a_partition_twice(request: Message) -> bool:
+def names_a_partition_twice(request: Message) -> Turns[bool]:
     """Tell whether a request names a partition more than once.
 
     Every API refuses such a request whole, with INVALID_REQUEST. Kafka refuses it in ListOffsets
     and keeps the last entry elsewhere; no client sends one.
     """
-    named = [
-        (topic["name"], each["index"])
-        for topic in request["topics"]
-        for each in topic["partitions"]
-    ]
-    return len(set(named)) < len(named)
+    named = set()
+    for topic in request["topics"]:
+        for each in topic["partitions"]:
+            partition = (topic["name"], each["index"])
+            if partition in named:
+                return True
+            named.add(partition)
+            yield
+        yield
+    return False
 
 
-def refused_whole(request: Message, error: ErrorCode) -> Response:
+def refused_whole(request: Message, error: ErrorCode) -> Turns[Response]:
     """Return a response that gives every partition of a request the same error, in `error_code`."""
 
     def entry_for(_topic_name: str, partition: Message) -> Message:

@@ -20,6 +20,7 @@ from .observer import ListenerObserver
 from .response import Response
 from .response_memory import ResponseMemory
 from .schemas import ApiSchema
+from .turns import Turns
 
 JOINED_RESPONSE_MAX_BYTES = 65_536
 """Responses up to this size are joined into one write; larger ones are written per buffer."""
@@ -63,17 +64,22 @@ class PendingResponse:
         """Note the memory that the response has asked for."""
         self.memory = memory
 
-    def ready(self, response: Response, version: int, now: float) -> None:
-        """Encode the response; from now on it may be sent."""
-        self.error = response.error
-        self.closes_connection = response.closes_connection
+    def encode(self, response: Response, version: int) -> Turns[list[Buffer]]:
+        """Return the bytes of the response: none if it has no body."""
         if response.body is None or self.api is None:
-            self.buffers = []
-        else:
-            self.buffers = encode_response(
+            return []
+        return (
+            yield from encode_response(
                 self.api, version, correlation_id=self.header.correlation_id, message=response.body
             )
-        self.memory.encoded(sum(len(buffer) for buffer in self.buffers))
+        )
+
+    def ready(self, response: Response, buffers: list[Buffer], now: float) -> None:
+        """Take the response and its bytes; from now on it may be sent."""
+        self.error = response.error
+        self.closes_connection = response.closes_connection
+        self.buffers = buffers
+        self.memory.encoded(sum(len(buffer) for buffer in buffers))
         self.ready_at = now
         self.handled_at = self.handled_at or now
         self.result = None

@@ -22,6 +22,7 @@ from .listener_settings import ListenerSettings
 from .observer import ClientNames, ListenerObserver
 from .refused_addresses import RefusedAddresses
 from .response import RequestContext
+from .turns import TurnQueue
 
 _log = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ async def start(
         waiting_acks=Budget(most=settings.acks_waiting_max),
         client_names=ClientNames(names_max=settings.client_names_max),
         refused_addresses=RefusedAddresses(settings, loop.time),
+        turns=TurnQueue(loop),
     )
     shared.is_empty.set()
     new_connection = partial(KafkaConnection, shared, loop)

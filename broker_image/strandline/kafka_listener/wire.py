@@ -12,6 +12,8 @@ from typing import Any
 
 from strandline.broker_interface import Buffer
 
+from .turns import Turns
+
 Message = dict[str, Any]
 """A decoded message: field name to value; structs are messages, arrays are lists."""
 
@@ -40,7 +42,7 @@ def long_varint(data: memoryview, position: int) -> tuple[int, int]:
     raise MalformedRequest("varint longer than five bytes")
 
 
-def skip_tagged_fields(data: memoryview, position: int, count: int) -> int:
+def skip_tagged_fields(data: memoryview, position: int, count: int) -> Turns[int]:
     """Return the position after `count` unknown tagged fields; the caller bounds the count."""
     for _ in range(count):
         _, position = read_varint(data, position)
@@ -48,6 +50,7 @@ def skip_tagged_fields(data: memoryview, position: int, count: int) -> int:
         position += size
         if position > len(data):
             raise MalformedRequest("tagged field beyond the frame")
+        yield
     return position
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import faulthandler
+import gc
 import logging
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     if config.newer_keys:
         keys = list(config.newer_keys)
         _log.warning("settings of a later version have no effect", extra=fields(keys=keys))
+    # What was imported lives as long as the process: without this each full collection of garbage
+    # looks at its 86,000 objects, and no client is served for 25 to 50 ms.
+    gc.collect()
+    gc.freeze()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(config, log_format))
 

@@ -33,6 +33,7 @@ from strandline.kafka_listener.apis.produce import produce
 from strandline.kafka_listener.budget import Budget
 from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.kafka_listener.response import DeferredResponse, RequestContext
+from strandline.kafka_listener.turns import at_once
 from strandline.kafka_listener.wire import Message
 from strandline.log import record_batch
 from strandline.log.data_directory import BrokerState, DataDirectory
@@ -440,9 +441,9 @@ def test_a_leader_reads_a_header_once_and_checks_a_crc_once(
             "timeout_ms": LIMIT_MS,
             "topics": [{"name": TOPIC, "partitions": [partition]}],
         }
-        deferred = produce(context, 9, request)
+        deferred = at_once(produce(context, 9, request))
         assert isinstance(deferred, DeferredResponse)
-        assert deferred.finish(await deferred.result).error is NONE
+        assert at_once(deferred.finish(await deferred.result)).error is NONE
 
     with_node(tmp_path, scenario)
     assert calls == {"parse_header": 1, "check_crc": 1}

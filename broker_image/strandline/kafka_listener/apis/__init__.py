@@ -1,21 +1,23 @@
 """One function per API: a decoded request in, a response or a deferred response out.
 
-Called by `connection`; one module has one group of APIs. None of the functions blocks. All that
-must happen in the order of requests, such as an append, has happened when the function returns.
+Called by `connection`; one module has one group of APIs. None of the functions blocks: each works
+in turns. All that must happen in the order of requests, such as an append, has happened when its
+turns are over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from strandline.kafka_listener import response, schemas, wire
+from strandline.kafka_listener import response, schemas, turns, wire
 
 from . import api_versions, coordinators, delete_records, fetch, metadata, offsets, produce
 
 Handler = Callable[
-    [response.RequestContext, int, wire.Message], response.Response | response.DeferredResponse
+    [response.RequestContext, int, wire.Message],
+    turns.Turns[response.Response | response.DeferredResponse],
 ]
-"""(context, version, request) -> response."""
+"""(context, version, request) -> response, in turns."""
 
 HANDLERS: dict[int, Handler] = {
     schemas.PRODUCE: produce.produce,

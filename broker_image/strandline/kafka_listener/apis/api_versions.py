@@ -7,8 +7,9 @@ Registered in `apis`; `connection` responds to an unknown version of it with
 from __future__ import annotations
 
 from strandline.errors import ErrorCode
-from strandline.kafka_listener.response import RequestContext, Response
+from strandline.kafka_listener.response import DeferredResponse, RequestContext, Response
 from strandline.kafka_listener.schemas import API_VERSIONS, APIS, ApiSchema
+from strandline.kafka_listener.turns import Turns
 from strandline.kafka_listener.wire import Message
 
 
@@ -16,9 +17,14 @@ def _range(api: ApiSchema) -> Message:
     return {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.served_max}
 
 
-def api_versions(_context: RequestContext, _version: int, _request: Message) -> Response:
+def api_versions(
+    _context: RequestContext, _version: int, _request: Message
+) -> Turns[Response | DeferredResponse]:
     """Return every API with the range advertised for it."""
-    ranges = [_range(api) for api in APIS.values()]
+    ranges = []
+    for api in APIS.values():
+        ranges.append(_range(api))
+        yield
     return Response(body={"error_code": ErrorCode.NONE, "api_keys": ranges})
 
 

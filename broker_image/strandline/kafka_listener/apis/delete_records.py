@@ -7,7 +7,7 @@ waits until the logs of all live replicas begin there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 
 from strandline.broker_interface import DeletedRecords
@@ -21,28 +21,42 @@ from strandline.kafka_listener.response import (
     names_a_partition_twice,
     refused_whole,
 )
+from strandline.kafka_listener.turns import TURN_ELEMENTS, Turns
 from strandline.kafka_listener.wire import Message
 
 
 def delete_records(
     context: RequestContext, _version: int, request: Message
-) -> Response | DeferredResponse:
+) -> Turns[Response | DeferredResponse]:
     """Delete records below an offset of each partition; -1 means all that consumers see."""
-    if names_a_partition_twice(request):
-        return refused_whole(request, ErrorCode.INVALID_REQUEST)
+    if (yield from names_a_partition_twice(request)):
+        return (yield from refused_whole(request, ErrorCode.INVALID_REQUEST))
     timeout_ms = bounded(request["timeout_ms"], context.settings.wait_max_ms)
-    deletions = [
-        context.broker.delete_records(
-            topic["name"], partition["index"], partition["offset"], timeout_ms=timeout_ms
-        )
-        for topic in request["topics"]
-        for partition in topic["partitions"]
-    ]
+    deletions = []
+    for topic in request["topics"]:
+        for partition in topic["partitions"]:
+            deletions.append(
+                context.broker.delete_records(
+                    topic["name"], partition["index"], partition["offset"], timeout_ms=timeout_ms
+                )
+            )
+            yield
+        yield
     finish = partial(_response, request)
-    return DeferredResponse(result=asyncio.gather(*deletions), finish=finish, may_cancel=False)
+    return DeferredResponse(result=_all(deletions), finish=finish, may_cancel=False)
 
 
-def _response(request: Message, outcomes: Sequence[DeletedRecords]) -> Response:
+async def _all(deletions: Sequence[Awaitable[DeletedRecords]]) -> list[DeletedRecords]:
+    """Return the outcomes; gathering them would look at all in one step of the event loop."""
+    outcomes = []
+    for number, deletion in enumerate(deletions, start=1):
+        outcomes.append(await deletion)
+        if number % TURN_ELEMENTS == 0:
+            await asyncio.sleep(0)
+    return outcomes
+
+
+def _response(request: Message, outcomes: Sequence[DeletedRecords]) -> Turns[Response]:
     """Return the outcomes, in the order of the request."""
     left = iter(outcomes)
     topics = []
@@ -57,5 +71,7 @@ def _response(request: Message, outcomes: Sequence[DeletedRecords]) -> Response:
                     "error_code": outcome.error,
                 }
             )
+            yield
         topics.append({"name": topic["name"], "partitions": entries})
+        yield
     return Response(body={"topics": topics}, error=first_error(each.error for each in outcomes))

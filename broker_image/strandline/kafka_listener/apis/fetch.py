@@ -21,6 +21,7 @@ from strandline.kafka_listener.response import (
     names_a_partition_twice,
     per_partition,
 )
+from strandline.kafka_listener.turns import Turns
 from strandline.kafka_listener.wire import Message
 
 NO_SESSION = 0
@@ -28,34 +29,39 @@ SESSION_EPOCHS_OF_FULL_FETCH = frozenset({-1, 0})
 READ_COMMITTED = 1
 
 
-def fetch(context: RequestContext, _version: int, request: Message) -> Response | DeferredResponse:
+def fetch(
+    context: RequestContext, _version: int, request: Message
+) -> Turns[Response | DeferredResponse]:
     """Read below the high watermark, waiting as long as the client allows.
 
     Sessions are not kept: the response carries session id 0, after which clients send every
     partition again. A follower does not fetch here.
     """
 
-    def refuse(error: ErrorCode) -> Response:
+    def refuse(error: ErrorCode) -> Turns[Response]:
         refused = ConsumerFetchedPartition(error=error)
         return _response(context, request, repeat(refused), error=error)
 
-    if request["replica_id"] >= 0 or names_a_partition_twice(request):
-        return refuse(ErrorCode.INVALID_REQUEST)
+    if request["replica_id"] >= 0 or (yield from names_a_partition_twice(request)):
+        return (yield from refuse(ErrorCode.INVALID_REQUEST))
     is_full = request["session_epoch"] in SESSION_EPOCHS_OF_FULL_FETCH
     if request["session_id"] != NO_SESSION and not is_full:
-        return refuse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    partitions = [
-        ConsumerFetchPartition(
-            topic_name=topic["name"],
-            partition=partition["index"],
-            fetch_offset=partition["fetch_offset"],
-            max_bytes=max(0, partition["partition_max_bytes"]),
-            leader_epoch=epoch_or_none(partition["current_leader_epoch"]),
-            last_fetched_epoch=epoch_or_none(partition["last_fetched_epoch"]),
-        )
-        for topic in request["topics"]
-        for partition in topic["partitions"]
-    ]
+        return (yield from refuse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    partitions = []
+    for topic in request["topics"]:
+        for partition in topic["partitions"]:
+            partitions.append(
+                ConsumerFetchPartition(
+                    topic_name=topic["name"],
+                    partition=partition["index"],
+                    fetch_offset=partition["fetch_offset"],
+                    max_bytes=max(0, partition["partition_max_bytes"]),
+                    leader_epoch=epoch_or_none(partition["current_leader_epoch"]),
+                    last_fetched_epoch=epoch_or_none(partition["last_fetched_epoch"]),
+                )
+            )
+            yield
+        yield
     memory = context.new_response_memory()
     result = context.broker.fetch(
         partitions,
@@ -74,7 +80,7 @@ def _response(
     fetched: Iterable[ConsumerFetchedPartition],
     *,
     error: ErrorCode,
-) -> Response:
+) -> Turns[Response]:
     """Return the outcomes; without transactions the last stable offset is the high watermark.
 
     Shape:   fetched has an outcome for each partition of the request, in its order; error is

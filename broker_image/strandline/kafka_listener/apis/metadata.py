@@ -6,11 +6,16 @@ Registered in `apis`. Responds at once from what the broker knows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from strandline.errors import ErrorCode
 from strandline.kafka_listener.addresses import NO_TOPIC_ID, MetadataView
-from strandline.kafka_listener.response import RequestContext, Response, first_error
+from strandline.kafka_listener.response import (
+    DeferredResponse,
+    RequestContext,
+    Response,
+    first_error,
+)
+from strandline.kafka_listener.turns import Turns
 from strandline.kafka_listener.wire import Message
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -19,7 +24,9 @@ TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 FIRST_VERSION_WITH_NULL_NAME = 12
 
 
-def metadata(context: RequestContext, version: int, request: Message) -> Response:
+def metadata(
+    context: RequestContext, version: int, request: Message
+) -> Turns[Response | DeferredResponse]:
     """Return brokers, controller and the requested topics.
 
     Null topics mean all topics; an empty list means all in version 0 and none since. A request
@@ -30,7 +37,7 @@ def metadata(context: RequestContext, version: int, request: Message) -> Respons
     if requested is None or (version == 0 and not requested):
         topics, needless_count = view.topics, 0
     else:
-        topics = list(_requested_topics(requested, view, version))
+        topics = yield from _requested_topics(requested, view, version)
         needless_count = len(requested) - len(topics)
     body = {
         "brokers": view.brokers,
@@ -44,21 +51,29 @@ def metadata(context: RequestContext, version: int, request: Message) -> Respons
 
 def _requested_topics(
     requested: list[Message], view: MetadataView, version: int
-) -> Iterable[Message]:
-    """Yield each topic once, by name or, without a name, by id."""
-    keys = dict.fromkeys((topic["name"], topic.get("topic_id", NO_TOPIC_ID)) for topic in requested)
-    for name, topic_id in keys:
-        by_id = name is None
-        found = view.topics_by_id.get(topic_id) if by_id else view.topics_by_name.get(name)
-        if found is not None:
-            yield found
-        elif name is None:
-            unnamed = None if version >= FIRST_VERSION_WITH_NULL_NAME else ""
-            yield _absent_topic(ErrorCode.UNKNOWN_TOPIC_ID, unnamed, topic_id)
-        elif TOPIC_NAME.fullmatch(name) and name not in {".", ".."}:
-            yield _absent_topic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
-        else:
-            yield _absent_topic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
+) -> Turns[list[Message]]:
+    """Return each topic once, by name or, without a name, by id."""
+    topics: dict[tuple[str | None, bytes], Message] = {}
+    for topic in requested:
+        key = (topic["name"], topic.get("topic_id", NO_TOPIC_ID))
+        if key not in topics:
+            topics[key] = _requested_topic(*key, view, version)
+        yield
+    return list(topics.values())
+
+
+def _requested_topic(
+    name: str | None, topic_id: bytes, view: MetadataView, version: int
+) -> Message:
+    found = view.topics_by_id.get(topic_id) if name is None else view.topics_by_name.get(name)
+    if found is not None:
+        return found
+    if name is None:
+        unnamed = None if version >= FIRST_VERSION_WITH_NULL_NAME else ""
+        return _absent_topic(ErrorCode.UNKNOWN_TOPIC_ID, unnamed, topic_id)
+    if TOPIC_NAME.fullmatch(name) and name not in {".", ".."}:
+        return _absent_topic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+    return _absent_topic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
 
 
 def _absent_topic(error: ErrorCode, name: str | None, topic_id: bytes = NO_TOPIC_ID) -> Message:

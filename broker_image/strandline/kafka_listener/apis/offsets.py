@@ -20,6 +20,7 @@ from strandline.kafka_listener.response import (
     per_partition,
     refused_whole,
 )
+from strandline.kafka_listener.turns import Turns
 from strandline.kafka_listener.wire import Message
 from strandline.model import LeaderEpoch
 
@@ -32,19 +33,20 @@ _Found = Mapping[tuple[str, int], ListedOffset]
 
 def list_offsets(
     context: RequestContext, version: int, request: Message
-) -> Response | DeferredResponse:
+) -> Turns[Response | DeferredResponse]:
     """Return the earliest offset, the high watermark, or the first offset at or after a time."""
-    if names_a_partition_twice(request):
-        return refused_whole(request, ErrorCode.INVALID_REQUEST)
-    by_time = [
-        (topic["name"], partition)
-        for topic in request["topics"]
-        for partition in topic["partitions"]
-        if partition["timestamp"] >= 0
-    ]
+    if (yield from names_a_partition_twice(request)):
+        return (yield from refused_whole(request, ErrorCode.INVALID_REQUEST))
+    by_time = []
+    for topic in request["topics"]:
+        for partition in topic["partitions"]:
+            if partition["timestamp"] >= 0:
+                by_time.append((topic["name"], partition))
+            yield
+        yield
     finish = partial(_listed, context, version, request)
     if not by_time:
-        return finish({})
+        return (yield from finish({}))
     return DeferredResponse(result=_search(context, by_time), finish=finish, may_cancel=True)
 
 
@@ -61,7 +63,9 @@ async def _search(context: RequestContext, wanted: Sequence[tuple[str, Message]]
     }
 
 
-def _listed(context: RequestContext, version: int, request: Message, found: _Found) -> Response:
+def _listed(
+    context: RequestContext, version: int, request: Message, found: _Found
+) -> Turns[Response]:
     """Return the response; what was not searched is known at once."""
     knows_offset_not_available = version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
 
@@ -86,10 +90,12 @@ def _listed(context: RequestContext, version: int, request: Message, found: _Fou
     return per_partition(request, entry_for)
 
 
-def offset_for_leader_epoch(context: RequestContext, _version: int, request: Message) -> Response:
+def offset_for_leader_epoch(
+    context: RequestContext, _version: int, request: Message
+) -> Turns[Response | DeferredResponse]:
     """Return where the requested epoch ends in the leader's log. Source: KIP-320."""
-    if names_a_partition_twice(request):
-        return refused_whole(request, ErrorCode.INVALID_REQUEST)
+    if (yield from names_a_partition_twice(request)):
+        return (yield from refused_whole(request, ErrorCode.INVALID_REQUEST))
 
     def entry_for(topic_name: str, partition: Message) -> Message:
         error, end = context.broker.end_offset_for_epoch(
@@ -105,4 +111,4 @@ def offset_for_leader_epoch(context: RequestContext, _version: int, request: Mes
             "end_offset": end.end_offset,
         }
 
-    return per_partition(request, entry_for)
+    return (yield from per_partition(request, entry_for))

@@ -30,6 +30,8 @@ from strandline.runtime.storage.replica_store import ReplicaStore
 
 PARTITIONS_PER_READ_MAX = 32
 """Partitions that a thread reads at one go: each has open files of its own meanwhile."""
+PARTITIONS_PER_TURN_MAX = 250
+"""Partitions that one step of the event loop looks at for one fetch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,11 +155,11 @@ class ConsumerFetches:
         admit: Callable[[int], Awaitable[bool]],
     ) -> tuple[ConsumerFetchedPartition, ...]:
         # More than the response may hold would keep a consumer waiting beside full partitions.
-        fits = min(max_bytes, sum(each.max_bytes for each in partitions))
+        fits = min(max_bytes, sum([each.max_bytes for each in partitions]))
         least = min(min_bytes, max(1, fits))
         deadline_ms = self._clock.now_ms() + max_wait_ms
         while True:
-            plan = self._plan(partitions)
+            plan = await self._plan(partitions)
             left_ms = deadline_ms - self._clock.now_ms()
             if plan.is_final or left_ms <= 0 or not plan.watches or plan.has(least):
                 break
@@ -167,12 +169,11 @@ class ConsumerFetches:
                 deadline_ms = 0
         size_max = plan.size_max(max_bytes)
         if await admit(size_max):
-            plan = self._plan(partitions)  # time has passed: another broker may lead now
+            plan = await self._plan(partitions)  # time has passed: another broker may lead now
         fetched = await self._read(plan, min(max_bytes, size_max))
         for wanted, data in zip(partitions, fetched, strict=True):
-            size = sum(len(part) for part in data.records)
-            if size:
-                self._on_fetched(wanted.topic_name, size)
+            if data.records:
+                self._on_fetched(wanted.topic_name, sum(len(part) for part in data.records))
         return fetched
 
     async def _wait(self, watches: tuple[tuple[TopicPartition, int], ...], wait_ms: int) -> bool:
@@ -197,12 +198,18 @@ class ConsumerFetches:
         if completed is not None and not completed.done():
             completed.set_result(effect.expired)
 
-    def _plan(self, partitions: Sequence[ConsumerFetchPartition]) -> _Plan:
+    async def _plan(self, partitions: Sequence[ConsumerFetchPartition]) -> _Plan:
+        """Look at the partitions in turns; what changes meanwhile is noticed by the core's wait.
+
+        A read of what was cut meanwhile is refused by the count of changes.
+        """
         outcomes: list[ConsumerFetchedPartition] = []
         readable: list[_Readable] = []
         watches: list[tuple[TopicPartition, int]] = []
         is_final = False
-        for wanted in partitions:
+        for number, wanted in enumerate(partitions):
+            if number and number % PARTITIONS_PER_TURN_MAX == 0:
+                await asyncio.sleep(0)
             tp = self._metadata.resolve(wanted.topic_name, wanted.partition)
             if tp is None:
                 unknown = ConsumerFetchedPartition(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -249,6 +256,8 @@ class ConsumerFetches:
             any_size = left == max_bytes
             if stays:
                 found = _read_on_loop(now, left, any_size=any_size)
+                if work:
+                    await asyncio.sleep(0)  # other clients have a turn
             else:
                 found = await self._read_in_thread(now, left, any_size=any_size)
             for each, records in zip(now, found, strict=True):
@@ -302,7 +311,9 @@ def _read_on_loop(readable: Sequence[_Readable], left: int, *, any_size: bool) -
     found: list[_Records] = []
     for each in readable:
         records: _Records = ()
-        if left > 0 or any_size:
+        if each.log.changes != each.changes:
+            records = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif left > 0 or any_size:
             try:
                 records = tuple(
                     each.log.read(

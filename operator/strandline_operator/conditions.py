@@ -1,0 +1,149 @@
+"""Conditions: what is true of a cluster or topic, why, and the sentence for people.
+
+Pure; called by `status`, which puts them into the objects, and by `plan`, which adds Events.
+`Ready` is the roll-up of the conditions whose loss costs clients something; the others warn
+(ADR 0048). docs/health.md tells people what to do about each.
+
+Source:  Kubernetes API conventions, conditions; kstatus: Stalled and Reconciling, True or absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from strandline.kube.api import Object
+from strandline.model import NO_LEADER, PartitionState, StoredPartition
+
+from .observed import DesiredCluster, FoundStatus, ObservedCluster
+
+MESSAGE_LENGTH_MAX: Final = 1_024
+NAMED_MAX: Final = 10
+"""Partitions or pods that one sentence names; it counts the others."""
+
+READY: Final = "Ready"
+RECONCILED: Final = "Reconciled"
+"""Everything that the operator wants to write is written."""
+AVAILABLE: Final = "Available"
+"""There is a controller, and each partition has a leader."""
+MIN_ISR_MET: Final = "MinIsrMet"
+"""No partition has fewer in-sync replicas than min.insync.replicas."""
+STALLED: Final = "Stalled"
+"""The operator cannot go on unless somebody changes something; absent otherwise (kstatus)."""
+RECONCILING: Final = "Reconciling"
+"""The operator is not done, and needs nobody for that; absent otherwise (kstatus)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """Whether something is as it should be, why, and the sentence for people.
+
+    ready is None while that is unknown. refused marks a state that only a user can change; the
+    operator posts an Event for it, too.
+    """
+
+    reason: str
+    message: str
+    ready: bool | None = False
+    refused: bool = False
+
+
+def condition(
+    kind: str, readiness: Readiness, *, generation: int, found: FoundStatus, now: str
+) -> Object:
+    """Return a condition as it is stored; its time changes only when its status does."""
+    status = {True: "True", False: "False", None: "Unknown"}[readiness.ready]
+    before = found.conditions.get(kind)
+    return {
+        "type": kind,
+        "status": status,
+        "reason": readiness.reason,
+        "message": readiness.message[:MESSAGE_LENGTH_MAX],
+        "observedGeneration": generation,
+        "lastTransitionTime": before.since if before and before.status == status else now,
+    }
+
+
+def reconciled(obstacle: Readiness | None) -> dict[str, Readiness]:
+    """Return Reconciled, and Stalled or Reconciling if something keeps the operator from it."""
+    if obstacle is None:
+        done = Readiness(ready=True, reason="AllApplied", message="everything wanted is written")
+        return {RECONCILED: done}
+    kept_from = Readiness(reason=obstacle.reason, message=obstacle.message)
+    at_work = Readiness(ready=True, reason=obstacle.reason, message=obstacle.message)
+    return {RECONCILED: kept_from, STALLED if obstacle.refused else RECONCILING: at_work}
+
+
+def cluster_conditions(
+    desired: DesiredCluster, observed: ObservedCluster, obstacle: Readiness | None
+) -> dict[str, Readiness]:
+    """Return the conditions of a cluster by type, Ready first.
+
+    obstacle is what keeps the operator from writing the cluster's objects, None if they are.
+    """
+    available = _available(observed)
+    enough = min_isr_met(observed.partitions)
+    rolled_up = (obstacle, _brokers(desired, observed), available, enough)
+    amiss = [each for each in rolled_up if each is not None and not each.ready]
+    message = f"all {desired.replicas} brokers are ready"
+    ready = Readiness(ready=True, reason="AllBrokersReady", message=message)
+    return {
+        READY: amiss[0] if amiss else ready,
+        AVAILABLE: available,
+        MIN_ISR_MET: enough,
+        **reconciled(obstacle),
+    }
+
+
+def _brokers(desired: DesiredCluster, observed: ObservedCluster) -> Readiness | None:
+    """Return why not all brokers are ready, None if they are."""
+    if observed.ready_brokers >= desired.replicas:
+        return None
+    message = f"{observed.ready_brokers} of {desired.replicas} brokers are ready"
+    return Readiness(reason="BrokersNotReady", message=message)
+
+
+def _available(observed: ObservedCluster) -> Readiness:
+    """Judge whether clients can write to and read from every partition."""
+    if not observed.has_controller:
+        return Readiness(reason="NoController", message="no broker has become the controller yet")
+    offline = [
+        each.name
+        for each in observed.partitions
+        if each.state is None or each.state.leader == NO_LEADER
+    ]
+    total = len(observed.partitions)
+    if offline:
+        message = f"{len(offline)} of {total} partitions have no leader: {listed(offline)}"
+        return Readiness(reason="PartitionsOffline", message=message)
+    message = f"there is a controller, and all {total} partitions have a leader"
+    return Readiness(ready=True, reason="AllPartitionsOnline", message=message)
+
+
+def min_isr_met(partitions: Iterable[StoredPartition]) -> Readiness:
+    """Judge whether records with acks=all are taken by all partitions that were ever led."""
+    states = {each.name: each.state for each in partitions if each.state is not None}
+    under = {
+        name: state for name, state in states.items() if len(state.isr) < state.min_insync_replicas
+    }
+    if under:
+        told = listed(f"{name} ({in_sync(state)})" for name, state in under.items())
+        message = f"too few replicas are in sync, so records with acks=all are refused: {told}"
+        return Readiness(reason="UnderMinIsr", message=message)
+    message = "every partition has at least min.insync.replicas replicas in sync"
+    return Readiness(ready=True, reason="EnoughInSync", message=message)
+
+
+def in_sync(state: PartitionState) -> str:
+    """Return the ISR of a partition beside its minimum, for a sentence."""
+    return (
+        f"ISR {sorted(state.isr_ids)} of {sorted(state.replicas)}, min {state.min_insync_replicas}"
+    )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names for a sentence: some in order, and how many there are beside them."""
+    ordered = sorted(names)
+    rest = len(ordered) - NAMED_MAX
+    return ", ".join(ordered[:NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,236 @@
+"""Conditions of clusters and topics: what is amiss, its reason, and the names in its sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.errors import (
+    CoordinationError,
+    StoreConflict,
+    StoreForbidden,
+    StoreNotFound,
+    StoreRefused,
+    StoreUnavailable,
+)
+from strandline_operator import kinds
+from strandline_operator.actions import Action, ApplyStatus, PostEvent
+from strandline_operator.apply import PartitionNotCreated
+from strandline_operator.conditions import NAMED_MAX, Readiness, listed
+from strandline_operator.plan import plan_cluster, plan_topic
+from strandline_operator.refusals import FAILURES_TOLD, refusal_of
+from tests.chart.cases import COMPLETE
+
+from .samples import CONFIG, LATER, NOW, Manifest, World, cluster, partition, topic
+
+REFUSAL = Readiness(reason="Forbidden", message="could not do it: 403 no", refused=True)
+CREATE = PostEvent(about=World(topic()).cache.topics()[0].ref, reason="A", message="b")
+
+
+def led(number: int, *, isr: list[int], leader: int = 0, least: int = 2) -> Manifest:
+    """Return a Partition of `orders` with replicas 0, 1 and 2 and this state."""
+    found = partition(f"orders-{number}", "uid-orders", number)
+    found["metadata"]["labels"] = {"strandline.dev/cluster": "default"}
+    state = {**COMPLETE["Partition"]["status"], "reason": "", "elr": [], "elrBrokerEpochs": []}
+    state |= {"replicas": [0, 1, 2], "leader": leader, "isr": isr, "minInsyncReplicas": least}
+    return {**found, "status": {**state, "isrBrokerEpochs": [1] * len(isr)}}
+
+
+def running(*partitions: Manifest) -> World:
+    """Return a cluster whose brokers are ready, with the topic `orders` of these Partitions."""
+    orders = topic(partitions=len(partitions), status={"partitionsInitialised": len(partitions)})
+    controlled = {**cluster(), "status": {"controller": {"brokerId": 1, "epoch": 1}}}
+    world = World(controlled, orders, *partitions)
+    world.perform(planned(world))
+    world.put({**world.get(kinds.STATEFUL_SET, "default"), "status": {"readyReplicas": 3}})
+    return world
+
+
+def planned(world: World, *, now: str = NOW, refusal: Readiness | None = None) -> list[Action]:
+    found = world.cache.cluster("default")
+    assert found is not None
+    return plan_cluster(*found, CONFIG, now=now, refusal=refusal)
+
+
+def topic_planned(world: World, refusal: Readiness | None = None) -> list[Action]:
+    found = world.cache.topic("orders")
+    assert found is not None
+    return plan_topic(*found, CONFIG, now=NOW, refusal=refusal)
+
+
+def conditions_after(world: World, actions: list[Action], name: str = "") -> dict[str, Manifest]:
+    """Perform a plan and return the stored conditions by type."""
+    world.perform(actions)
+    found = world.get(kinds.TOPIC if name else kinds.CLUSTER, name or "default")
+    return {each["type"]: each for each in found["status"]["conditions"]}
+
+
+def shown(conditions: dict[str, Manifest]) -> dict[str, str]:
+    return {kind: f"{each['status']} {each['reason']}" for kind, each in conditions.items()}
+
+
+# --- clusters ----------------------------------------------------------------------------
+
+
+def test_a_healthy_cluster_says_so_in_every_condition() -> None:
+    world = running(led(0, isr=[0, 1, 2]))
+    conditions = conditions_after(world, planned(world))
+    assert {kind: each["status"] for kind, each in conditions.items()} == {
+        "Ready": "True",
+        "Available": "True",
+        "MinIsrMet": "True",
+        "Reconciled": "True",
+    }
+    assert {each["observedGeneration"] for each in conditions.values()} == {1}
+
+
+def test_a_cluster_with_a_partition_under_min_isr_is_not_ready_and_names_it() -> None:
+    world = running(led(0, isr=[0, 1, 2]), led(1, isr=[0]))
+    found = conditions_after(world, planned(world))
+    assert shown(found)["Ready"] == "False UnderMinIsr"
+    assert shown(found)["MinIsrMet"] == "False UnderMinIsr"
+    assert shown(found)["Available"] == "True AllPartitionsOnline"
+    assert found["MinIsrMet"]["message"] == (
+        "too few replicas are in sync, so records with acks=all are refused: "
+        "orders-1 (ISR [0] of [0, 1, 2], min 2)"
+    )
+
+
+def test_a_cluster_with_an_offline_partition_is_not_ready_and_names_it() -> None:
+    world = running(led(0, isr=[0, 1, 2]), led(1, isr=[0, 1], leader=-1))
+    found = conditions_after(world, planned(world))
+    assert shown(found)["Ready"] == shown(found)["Available"] == "False PartitionsOffline"
+    assert found["Available"]["message"] == "1 of 2 partitions have no leader: orders-1"
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
+    world = running(led(0, isr=[0, 1, 2]))
+    conditions_after(world, planned(world))
+    world.put(led(0, isr=[0]))
+    found = conditions_after(world, planned(world, now=LATER))
+    times = {kind: each["lastTransitionTime"] for kind, each in found.items()}
+    assert times == {"Ready": LATER, "MinIsrMet": LATER, "Available": NOW, "Reconciled": NOW}
+    assert planned(world, now=LATER) == []
+
+
+def test_the_order_in_which_conditions_are_stored_is_no_difference() -> None:
+    world = running(led(0, isr=[0, 1, 2]))
+    conditions_after(world, planned(world))
+    found = world.get(kinds.CLUSTER, "default")
+    found["status"]["conditions"].reverse()
+    world.put(found)
+    assert planned(world) == []
+
+
+def test_a_refused_action_of_a_cluster_is_told_once_and_until_it_succeeds() -> None:
+    world = running(led(0, isr=[0, 1, 2]))
+    conditions_after(world, planned(world))
+    status, event = planned(world, now=LATER, refusal=REFUSAL)
+    assert isinstance(status, ApplyStatus)
+    assert status.body["metadata"]["resourceVersion"] == "7"
+    assert isinstance(event, PostEvent)
+    assert (event.reason, event.message) == ("Forbidden", REFUSAL.message)
+    found = conditions_after(world, [status])
+    assert shown(found) == {
+        "Ready": "False Forbidden",
+        "Available": "True AllPartitionsOnline",
+        "MinIsrMet": "True EnoughInSync",
+        "Reconciled": "False Forbidden",
+        "Stalled": "True Forbidden",
+    }
+    assert found["Reconciled"]["message"] == REFUSAL.message
+    assert planned(world, now=LATER, refusal=REFUSAL) == []
+    after = conditions_after(world, planned(world))
+    assert shown(after)["Reconciled"] == "True AllApplied"
+    assert "Stalled" not in after
+
+
+def test_a_refused_action_is_told_of_while_other_actions_wait() -> None:
+    """The plan that tells of a refusal writes nothing else: it would be refused again."""
+    plan = planned(World(cluster()), refusal=REFUSAL)
+    assert [type(action) for action in plan] == [ApplyStatus, PostEvent]
+
+
+# --- topics ------------------------------------------------------------------------------
+
+
+def test_a_topic_under_min_isr_is_not_ready_and_names_its_partitions() -> None:
+    world = running(led(0, isr=[0, 1]), led(1, isr=[1], leader=1))
+    found = conditions_after(world, topic_planned(world), "orders")
+    assert shown(found) == {"Ready": "False UnderMinIsr", "Reconciled": "True AllApplied"}
+    assert "orders-1 (ISR [1] of [0, 1, 2], min 2)" in found["Ready"]["message"]
+    assert "orders-0" not in found["Ready"]["message"]
+
+
+def test_a_topic_whose_partitions_are_being_created_is_reconciling() -> None:
+    world = World(cluster(), topic())
+    found = conditions_after(world, topic_planned(world), "orders")
+    assert shown(found) == {
+        "Ready": "False CreatingPartitions",
+        "Reconciled": "False CreatingPartitions",
+        "Reconciling": "True CreatingPartitions",
+    }
+    found = conditions_after(world, topic_planned(world), "orders")
+    assert shown(found) == {"Ready": "False PartitionsOffline", "Reconciled": "True AllApplied"}
+
+
+def test_a_refusal_of_a_topic_keeps_what_its_status_must_hold() -> None:
+    world = running(led(0, isr=[0, 1, 2]))
+    conditions_after(world, topic_planned(world), "orders")
+    before = world.get(kinds.TOPIC, "orders")["status"]
+    found = conditions_after(world, topic_planned(world, REFUSAL), "orders")
+    assert shown(found)["Reconciled"] == "False Forbidden"
+    after = world.get(kinds.TOPIC, "orders")["status"]
+    assert {**after, "conditions": []} == {**before, "conditions": []}
+
+
+def test_a_topic_that_only_a_person_can_help_is_stalled() -> None:
+    world = running(led(0, isr=[0, 1, 2]))
+    lost = led(0, isr=[0, 1, 2], leader=-1)
+    lost["status"]["reason"] = "UncleanLastReplica"
+    world.put(lost)
+    found = conditions_after(world, topic_planned(world), "orders")
+    assert shown(found)["Stalled"] == "True UncleanLastReplica"
+    assert shown(found)["Reconciled"] == "True AllApplied"
+
+
+# --- refusals ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (StoreForbidden("create x: 403 exceeded quota"), "Forbidden"),
+        (StoreRefused("apply x: 422 a policy says no"), "Refused"),
+        (StoreNotFound("apply x: 404 not here"), "NotFound"),
+        (PartitionNotCreated("orders-0", StoreForbidden("create x: 403 no")), "Forbidden"),
+    ],
+)
+def test_a_refusal_is_told_at_once_with_the_sentence_of_the_api_server(
+    error: CoordinationError, reason: str
+) -> None:
+    told = refusal_of(CREATE, error, 1)
+    assert told is not None
+    assert (told.reason, told.ready, told.refused) == (reason, False, True)
+    assert told.message == f"could not {CREATE}: {error}"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (StoreConflict("apply x: 409 changed"), "Conflicting"),
+        (StoreUnavailable("apply x: 500 failed calling webhook"), "ApiServerFails"),
+    ],
+)
+def test_what_may_heal_itself_is_told_when_it_did_not(
+    error: CoordinationError, reason: str
+) -> None:
+    assert refusal_of(CREATE, error, FAILURES_TOLD - 1) is None
+    told = refusal_of(CREATE, error, FAILURES_TOLD)
+    assert told is not None
+    assert told.reason == reason
+
+
+def test_a_sentence_names_some_and_counts_the_others() -> None:
+    names = [f"orders-{number:02}" for number in range(NAMED_MAX + 5)]
+    assert listed(reversed(names)) == ", ".join(names[:NAMED_MAX]) + " and 5 more"
+    assert listed(["b", "a"]) == "a, b"
