@@ -136,10 +136,10 @@ class Reconciler:
             _log.warning("nodes not counted", extra=fields(object=str(key), cause=str(error)))
             return False
         for action in self._plan(key, nodes=nodes):
-            error = await self._apply(key, action)
-            if error is not None:
+            failure = await self._apply(key, action)
+            if failure is not None:
                 self._failures[key] = self._failures.get(key, 0) + 1
-                refusal = refusal_of(action, error, self._failures[key])
+                refusal = refusal_of(action, failure, self._failures[key])
                 if refusal is not None:
                     await self._tell(key, refusal)
                 return False
