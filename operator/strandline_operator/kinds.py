@@ -48,6 +48,7 @@ STATEFUL_SET: Final = _kind("StatefulSet", "apps", "v1", "statefulsets")
 POD: Final = _kind("Pod", "", "v1", "pods")
 CONTROLLER_REVISION: Final = _kind("ControllerRevision", "apps", "v1", "controllerrevisions")
 EVENT: Final = _kind("Event", "", "v1", "events")
+NODE: Final = _kind("Node", "", "v1", "nodes")
 
 CHILDREN: Final = (
     BROKER,

@@ -282,6 +282,8 @@ def read_cluster(value: Object) -> DesiredCluster:
         config=spec.get("config") or {},
         delete_topic_enable=bool(spec.get("deleteTopicEnable", True)),
         resources=spec.get("resources") or {},
+        pod=spec.get("pod") or {},
+        spread_nodes=(spec.get("spread") or {}).get("nodes"),
     )
 
 

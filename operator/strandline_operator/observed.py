@@ -40,7 +40,11 @@ class ControllerRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredCluster:
-    """A BrokerCluster's spec; config is by field of the spec, resources is Kubernetes' own."""
+    """A BrokerCluster's spec; config is by field of the spec.
+
+    resources and the fields of pod are Kubernetes' own; spread_nodes is None where the operator
+    decides.
+    """
 
     ref: ObjectRef
     generation: int
@@ -52,6 +56,8 @@ class DesiredCluster:
     config: Mapping[str, int | float]
     delete_topic_enable: bool
     resources: Object
+    pod: Object
+    spread_nodes: str | None
 
     @property
     def broker_ids(self) -> tuple[BrokerId, ...]:
@@ -153,7 +159,8 @@ class ObservedCluster:
     parts are all objects with names of its parts by (kind, name), each with its ownership;
     broker_epochs holds the registered brokers, full_brokers those whose volumes are full,
     topic_count counts the ReplicatedTopics that name the cluster, partitions are the Partitions
-    with its label.
+    with its label. schedulable_nodes is None unless `pod_settings` needs it and the operator may
+    list nodes.
     """
 
     status: FoundStatus
@@ -164,6 +171,7 @@ class ObservedCluster:
     full_brokers: tuple[BrokerId, ...]
     topic_count: int
     partitions: tuple[StoredPartition, ...]
+    schedulable_nodes: int | None = None
 
     @property
     def has_topics(self) -> bool:

@@ -6,10 +6,12 @@ change that caused it. An unchanged world gives an empty plan.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from strandline.kube.api import Object
 from strandline.kube.objects import DEFAULT_CLUSTER
 
-from . import kinds, operator_config, resources
+from . import kinds, operator_config, pod_settings, resources
 from .actions import (
     Action,
     ApplyObject,
@@ -34,6 +36,7 @@ from .observed import (
 )
 from .operator_config import OperatorConfig
 from .placement import on_logs, place_topic
+from .pod_settings import NodeSpread, SpreadDecision
 from .status import (
     CONFLICT,
     COPIED,
@@ -63,6 +66,8 @@ def plan_cluster(
     """
     if desired.is_terminating:
         return []
+    spread = pod_settings.spread_of(desired, observed)
+    desired = replace(desired, spread_nodes=spread.nodes)
     current = resources.objects_of(desired, config, has_topics=observed.has_topics)
     former = _former_config_maps(desired, observed, current)
     bodies = [
@@ -93,8 +98,20 @@ def plan_cluster(
         )
     # Last, so that it tells of nothing that a refused action did not do.
     status = cluster_status(desired, observed, obstacle, now=now)
+    # A cluster that waits or is refused decides nothing before it has its pods.
+    is_decided = obstacle is None or not spread.is_new
+    if is_decided:
+        status["spread"] = spread.status
     actions += _status_actions(desired.ref, observed.status, status, obstacle, refusal)
+    if is_decided and spread.is_new:
+        actions.append(_spread_event(desired.ref, spread))
     return actions + _volume_events(desired, observed)
+
+
+def _spread_event(cluster: ObjectRef, spread: SpreadDecision) -> PostEvent:
+    message = f"spread over nodes is {spread.nodes}: {spread.message}"
+    is_warning = spread.nodes is not NodeSpread.REQUIRED
+    return PostEvent(about=cluster, reason=spread.reason, message=message, is_warning=is_warning)
 
 
 def _former_config_maps(

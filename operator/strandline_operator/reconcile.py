@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
-from strandline.errors import CoordinationError
+from strandline.errors import CoordinationError, StoreForbidden
 from strandline.kube.api import ApiClient, Object
 from strandline.log_fields import fields
 
-from . import kinds, operator_config
+from . import kinds, operator_config, pod_settings
 from .actions import Action, PostEvent
 from .apply import Applier
 from .conditions import Readiness
@@ -128,11 +129,17 @@ class Reconciler:
 
     async def _pass(self, key: ReconcileKey) -> bool:
         """Make one pass; tell whether every action succeeded."""
-        for action in self._plan(key):
-            error = await self._apply(key, action)
-            if error is not None:
+        try:
+            nodes = await self._schedulable_nodes(key)
+        except CoordinationError as error:
+            # An outage decides nothing: the next pass counts.
+            _log.warning("nodes not counted", extra=fields(object=str(key), cause=str(error)))
+            return False
+        for action in self._plan(key, nodes=nodes):
+            failure = await self._apply(key, action)
+            if failure is not None:
                 self._failures[key] = self._failures.get(key, 0) + 1
-                refusal = refusal_of(action, error, self._failures[key])
+                refusal = refusal_of(action, failure, self._failures[key])
                 if refusal is not None:
                     await self._tell(key, refusal)
                 return False
@@ -164,15 +171,33 @@ class Reconciler:
             if not (is_known and isinstance(action, PostEvent)):
                 await self._apply(key, action)
 
-    def _plan(self, key: ReconcileKey, *, refusal: Readiness | None = None) -> list[Action]:
+    def _plan(
+        self, key: ReconcileKey, *, nodes: int | None = None, refusal: Readiness | None = None
+    ) -> list[Action]:
         now = now_text()
         if key.kind == kinds.CLUSTER.kind:
-            cluster = self.cache.cluster(key.name)
-            if cluster is None:
+            found = self.cache.cluster(key.name)
+            if found is None:
                 return []
-            return plan_cluster(*cluster, self._config, now=now, refusal=refusal)
+            cluster, observed = found
+            observed = replace(observed, schedulable_nodes=nodes)
+            return plan_cluster(cluster, observed, self._config, now=now, refusal=refusal)
         topic = self.cache.topic(key.name)
         return plan_topic(*topic, self._config, now=now, refusal=refusal) if topic else []
+
+    async def _schedulable_nodes(self, key: ReconcileKey) -> int | None:
+        """Count the nodes that may take a new cluster's brokers.
+
+        Return None where that is forbidden, or nothing depends on it.
+        """
+        found = self.cache.cluster(key.name) if key.kind == kinds.CLUSTER.kind else None
+        if found is None or not pod_settings.needs_nodes(*found):
+            return None
+        try:
+            nodes = await self._api.list(kinds.NODE.resource, "")
+        except StoreForbidden:
+            return None
+        return pod_settings.schedulable_nodes(nodes.items, found[0])
 
     async def resync(self) -> None:
         """List and queue everything again from time to time; never returns."""

@@ -20,7 +20,7 @@ from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL, DEFAULT_CLUSTER
 from strandline.model import BrokerId
 
-from . import kinds
+from . import kinds, pod_settings
 from .actions import PostEvent
 from .observed import DesiredCluster, DesiredTopic, FoundObject, ObjectRef
 from .operator_config import FIELD_MANAGER, OperatorConfig
@@ -38,8 +38,6 @@ FLUSH_SECONDS_MAX: Final = 300
 GRACE_MARGIN_SECONDS: Final = 10
 """Time for everything else that a broker does at its end."""
 EVENT_MESSAGE_LENGTH_MAX: Final = 1_024
-LOST_NODE_SECONDS: Final = 20
-"""Kubernetes deletes a pod of a lost node after this time; its default is 300 s."""
 
 BROKER_KEYS: Final = {
     "replicaLagTimeMaxMs": "replica.lag.time.max.ms",
@@ -206,7 +204,10 @@ def _stateful_set(cluster: DesiredCluster, config: OperatorConfig) -> Object:
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "OnDelete"},
         "selector": {"matchLabels": pod_selector(cluster)},
-        "template": {"metadata": {"labels": labels(cluster)}, "spec": _pod(cluster, config)},
+        "template": {
+            "metadata": pod_settings.metadata(cluster, labels(cluster)),
+            "spec": _pod(cluster, config),
+        },
         "volumeClaimTemplates": [_volume_claim(cluster)],
     }
     return _manifest(kinds.STATEFUL_SET, cluster, "", spec=spec)
@@ -229,7 +230,9 @@ def _pod(cluster: DesiredCluster, config: OperatorConfig) -> Object:
         "serviceAccountName": f"{name}-broker",
         # Variables of Services would be read as the broker's own: a Service `http` sets HTTP_PORT.
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": grace_seconds(cluster.storage_size),
+        "terminationGracePeriodSeconds": cluster.pod.get(
+            "terminationGracePeriodSeconds", grace_seconds(cluster.storage_size)
+        ),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": BROKER_USER,
@@ -238,35 +241,18 @@ def _pod(cluster: DesiredCluster, config: OperatorConfig) -> Object:
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "tolerations": [
-            {
-                "key": f"node.kubernetes.io/{state}",
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": LOST_NODE_SECONDS,
-            }
-            for state in ("not-ready", "unreachable")
-        ],
-        "topologySpreadConstraints": [
-            {
-                "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": pod_selector(cluster)},
-            }
-        ],
+        **pod_settings.scheduling(cluster, pod_selector(cluster)),
         "containers": [_container(cluster, config)],
         # A pod keeps the revision of its own template until it is replaced.
         "volumes": [{"name": "config", "configMap": {"name": f"{name}-{config_map}"}}],
     }
-    if config.image_pull_secrets:
-        pod["imagePullSecrets"] = [{"name": secret} for secret in config.image_pull_secrets]
-    return pod
+    secrets = pod_settings.pull_secrets(cluster, config)
+    return {**pod, "imagePullSecrets": secrets} if secrets else pod
 
 
 def _container(cluster: DesiredCluster, config: OperatorConfig) -> Object:
     config_file = f"{CONFIG_PATH}/{CONFIG_NAME}"
-    container: Object = {
+    return {
         "name": "broker",
         "image": config.broker_image,
         "imagePullPolicy": config.broker_image_pull_policy,
@@ -298,10 +284,8 @@ def _container(cluster: DesiredCluster, config: OperatorConfig) -> Object:
             {"name": "data", "mountPath": DATA_PATH},
             {"name": "config", "mountPath": CONFIG_PATH, "readOnly": True},
         ],
+        "resources": pod_settings.broker_resources(cluster),
     }
-    if cluster.resources:
-        container["resources"] = cluster.resources
-    return container
 
 
 def _from_pod(name: str, field: str) -> Object:

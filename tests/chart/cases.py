@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .cluster_lists import CLUSTER_LISTS, CLUSTER_LISTS_BOUNDS
+from .pod_cases import POD_BOUNDS, POD_SPEC, SPREAD_STATUS
 
 Manifest = dict[str, Any]
 
@@ -94,6 +95,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
                 "logTrashRetentionBytes": 1 << 30,
             },
             "deleteTopicEnable": False,
+            **POD_SPEC,
             "resources": {
                 "requests": {"cpu": "100m", "memory": "128Mi"},
                 "limits": {"cpu": "0.5", "memory": "1Gi"},
@@ -107,6 +109,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "partitions": dict.fromkeys(_COUNTS, 1),
             "controller": {"holderIdentity": "broker-1/uid/nonce", "brokerId": 1, "epoch": 5},
             **CLUSTER_LISTS,
+            **SPREAD_STATUS,
             "conditions": [_condition()],
         },
     ),
@@ -317,10 +320,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "status.readyBrokers": {"minimum": (0, -1), "maximum": (100, 101)},
         "status.topics": {"minimum": (0, -1)},
         "status.brokers": {
-            "maxItems": (
-                [{"id": n} for n in range(100)],
-                [{"id": n} for n in range(101)],
-            ),
+            "maxItems": ([{"id": n} for n in range(100)], [{"id": n} for n in range(101)]),
             "unique": ([{"id": 1}, {"id": 2}], [{"id": 1}, {"id": 1}]),
         },
         "status.brokers[].id": {"minimum": (0, -1)},
@@ -337,6 +337,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "status.controller.brokerId": {"minimum": (0, -1), "maximum": (99, 100)},
         "status.controller.epoch": {"minimum": (1, 0), "maximum": (_INT31, _INT31 + 1)},
         **CLUSTER_LISTS_BOUNDS,
+        **POD_BOUNDS,
     },
     "ReplicatedTopic": {
         **_CONDITION_BOUNDS,

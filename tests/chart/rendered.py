@@ -11,7 +11,10 @@ from tests.support.strandline_objects import CHART, CRDS_CHART
 
 Schema = dict[str, Any]
 
-BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern", "enum")
+BOUNDS = (
+    *("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties"),
+    *("pattern", "enum"),
+)
 
 
 def render(*values: str, namespace: str = "somewhere") -> list[dict[str, Any]]:
@@ -60,13 +63,13 @@ def fields(kind: str) -> set[str]:
         path.removesuffix("[]")
         for path, schema in _walk(crd_schemas()[kind], "")
         if path.split(".")[0] in {"spec", "status"}
-        and "properties" not in schema
+        and not {"properties", "additionalProperties"} & set(schema)
         and "properties" not in schema.get("items", {})
     }
 
 
 def unbounded(kind: str) -> set[str]:
-    """Return the paths of texts and lists without a limit; a date-time is limited by its format."""
+    """Return the paths of texts, lists and maps without a limit; a date-time has its format's."""
     found = set()
     for path, schema in _walk(crd_schemas()[kind], ""):
         if path.split(".")[0] not in {"spec", "status"}:
@@ -76,12 +79,17 @@ def unbounded(kind: str) -> set[str]:
             found.add(path)
         if schema.get("type") == "array" and "maxItems" not in schema:
             found.add(path)
+        if "additionalProperties" in schema and "maxProperties" not in schema:
+            found.add(path)
     return found
 
 
 def _walk(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
+    """Yield each schema with its path; `any` stands for the keys of a map."""
     yield path, schema
     for field, inner in schema.get("properties", {}).items():
         yield from _walk(inner, f"{path}.{field}".lstrip("."))
     if "items" in schema:
         yield from _walk(schema["items"], f"{path}[]")
+    if "additionalProperties" in schema:
+        yield from _walk(schema["additionalProperties"], f"{path}.any")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from .pod_cases import POD_REQUIRED
+
 _CONDITION_REQUIRED = [
     f"status.conditions[].{name}"
     for name in ("type", "status", "lastTransitionTime", "reason", "message")
@@ -26,6 +28,7 @@ REQUIRED: Final[dict[str, list[str]]] = {
         ),
         "status.strays[].replicas[].partition",
         "status.strays[].replicas[].brokers",
+        *POD_REQUIRED,
         *_CONDITION_REQUIRED,
     ],
     "ReplicatedTopic": ["spec", *_CONFIG_REQUIRED, *_CONDITION_REQUIRED],

@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.chart.cases import GONE, Rule
 from tests.chart.partition_rules import PARTITION_RULES
+from tests.chart.pod_cases import POD_RULES
 
 _OTHER_HOLDER = "broker-2/uid/nonce"
 
@@ -284,4 +285,9 @@ _BROKER: Final = [
     ),
 ]
 
-RULES: Final = [*_CLUSTER, *_TOPIC, *_BROKER, *PARTITION_RULES]
+_POD: Final = [
+    Rule(kind="BrokerCluster", message=message, on="spec", refused=refused, accepted=accepted)
+    for message, refused, accepted in POD_RULES
+]
+
+RULES: Final = [*_CLUSTER, *_POD, *_TOPIC, *_BROKER, *PARTITION_RULES]

@@ -116,9 +116,15 @@ def test_the_operator_may_do_exactly_this() -> None:
     )
 
 
-def test_nothing_is_allowed_in_the_whole_cluster() -> None:
-    kinds = {item["kind"] for item in rendered.render()}
-    assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
+def test_nothing_is_allowed_in_the_whole_cluster_but_to_list_nodes() -> None:
+    (role,) = (item for item in rendered.render() if item["kind"] == "ClusterRole")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+    (binding,) = (item for item in rendered.render() if item["kind"] == "ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [each["name"] for each in binding["subjects"]] == ["strandline-operator"]
+    assert role["metadata"]["name"] == "somewhere-strandline-operator-nodes"
+    kinds_made = {item["kind"] for item in rendered.render("--set=operator.readNodes=false")}
+    assert not kinds_made & {"ClusterRole", "ClusterRoleBinding"}
 
 
 def test_the_operator_pod_is_restricted() -> None:
@@ -196,6 +202,8 @@ def test_the_policy_names_ports_and_pods_as_the_operator_makes_them() -> None:
         config={},
         delete_topic_enable=True,
         resources={},
+        pod={},
+        spread_nodes=None,
     )
     assert labels(cluster).items() >= BROKERS.items()
     assert set(entries()) == set(PORTS)
@@ -226,6 +234,9 @@ def test_the_policy_can_be_left_out() -> None:
         "defaultCluster.spec.replicas=0",
         "defaultCluster.spec.storage.size=much",
         "operator.logLevel=LOUD",
+        "operator.readNodes=maybe",
+        "defaultCluster.spec.spread.nodes=Maybe",
+        "defaultCluster.spec.pod.hostNetwork=true",
         "networkPolicy.enabled=maybe",
         "networkPolicy.clients=everyone",
         "networkPolicy.metrics[0].host=x",

@@ -28,6 +28,7 @@ SENTENCES = {
     "maxLength": "may not be more than",
     "minItems": "should have at least",
     "maxItems": "must have at most",
+    "maxProperties": "must have at most",
     "pattern": "should match",
     "enum": "Unsupported value",
     "required": "Required value",

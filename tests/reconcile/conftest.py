@@ -34,7 +34,9 @@ class OperatorProcess:
         rendered = objects.rendered(objects.CHART, "-n", namespace, *values)
         plane.apply(
             [
-                {**item, "metadata": {**item["metadata"], "namespace": namespace}}
+                item
+                if item["kind"].startswith("Cluster")
+                else {**item, "metadata": {**item["metadata"], "namespace": namespace}}
                 for item in rendered
                 if item["kind"] != "Deployment"
             ]

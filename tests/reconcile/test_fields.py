@@ -26,6 +26,7 @@ from strandline_operator import kinds
 from strandline_operator.actions import Action
 from strandline_operator.observe import read_cluster, read_topic
 from strandline_operator.plan import plan_cluster, plan_topic
+from strandline_operator.pod_settings import NodeSpread
 from strandline_operator.status import effective_config
 from tests.chart.cases import COMPLETE, NOW, leaves
 from tests.reconcile.samples import CONFIG, Manifest, World, made
@@ -79,7 +80,9 @@ OBEYED_BY_ADMISSION = {("ReplicatedTopic", "deletionProtection")}
 
 
 def other(value: Any) -> Any:
-    """Return another value of the same type."""
+    """Return another value of the same type; of an enum that the operator reads another member."""
+    if value in tuple(NodeSpread):
+        return next(each for each in NodeSpread if each != value)
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -105,7 +108,8 @@ def test_another_value_of_a_field_has_another_effect(kind: str, path: str) -> No
     *holders, field = path.split(".")
     holder = spec
     for each in holders:
-        holder = holder[each]
+        holder = holder[each.removesuffix("[]")]
+        holder = holder[0] if each.endswith("[]") else holder
     holder[field] = other(holder[field])
     assert OBEYS[kind](stored(kind, spec)) != OBEYS[kind](stored(kind))
 

@@ -102,6 +102,9 @@ def test_former_config_maps_beyond_a_number_are_looked_at_the_oldest_first() -> 
     ]
 
 
+NOT_COUNTED = "the operator may not list nodes; set spec.spread.nodes to choose"
+
+
 def test_a_new_cluster_gets_everything_in_the_order_of_need() -> None:
     assert sentences(cluster_plan(World(cluster()))) == [
         "apply ServiceAccount default-broker: it is missing",
@@ -116,6 +119,7 @@ def test_a_new_cluster_gets_everything_in_the_order_of_need() -> None:
         "apply PodDisruptionBudget default-brokers: it is missing",
         "apply StatefulSet default: it is missing",
         "status of BrokerCluster default: BrokersNotReady",
+        f"tell about BrokerCluster default: spread over nodes is Preferred: {NOT_COUNTED}",
     ]
 
 

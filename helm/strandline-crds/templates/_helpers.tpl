@@ -49,7 +49,7 @@ x-kubernetes-validations:
 type: object
 properties:
   cpu: {type: string, maxLength: 20, pattern: '^([1-9][0-9]*m?|0\.[0-9]{1,3}|[1-9][0-9]*\.[0-9]{1,3})$'}
-  memory: {type: string, maxLength: 20, pattern: '^[1-9][0-9]*(Ki|Mi|Gi|K|M|G)?$'}
+  memory: {type: string, maxLength: 20, pattern: '^[1-9][0-9]*(Ki|Mi|Gi|k|M|G)?$'}
 {{- end }}
 
 {{- define "strandline.crd.partitionCounts" -}}
