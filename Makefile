@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help test test-fast test-long lint types sim proto images requirements demo demo-down push bench cluster-up cluster-down
+.PHONY: help test test-fast test-long lint types sim proto images release requirements demo demo-down push bench cluster-up cluster-down
 
 VENV ?= .venv
 # PY=/path/to/python uses an existing environment instead of making .venv.
@@ -57,6 +57,11 @@ images: ## build the images and save them as archives
 	@.ci/machine
 	@hack/cluster/install
 	@hack/images save
+
+release: $(READY) ## images, charts, digests, bills of materials, and one archive for rooms without a network, in dist/
+	@.ci/machine
+	@hack/cluster/install
+	@PYTHON="$(abspath $(PY))" hack/release
 
 requirements: $(READY) ## pin the packages of each image and of the tests, with hashes
 	@for extra in broker operator analysis dev; do \

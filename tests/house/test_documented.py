@@ -28,6 +28,20 @@ OTHERWISE = {
 """By beginning, commands that no test runs, and what shows that they work."""
 
 
+ORDER = (
+    "## What it needs",
+    "## Try",
+    "## Install",
+    "## Connect",
+    "## Break",
+    "## Look",
+    "## Remove",
+    "## Known traps",
+    "## State",
+    "## Read on",
+)
+
+
 def unclaimed(command: Command) -> bool:
     by_page = (command.document, command.heading) in RUN_BY
     return not by_page and not any(command.line.startswith(each) for each in OTHERWISE)
@@ -43,6 +57,13 @@ def test_what_a_test_runs_is_there(page: str, heading: str) -> None:
     path, _, name = RUN_BY[page, heading].partition("::")
     assert f"def {name}(" in (REPOSITORY / path).read_text()
     assert any(each.heading == heading for each in commands(REPOSITORY / page))
+
+
+def test_the_readme_keeps_its_order() -> None:
+    text = (REPOSITORY / "README.md").read_text()
+    assert text.index("```mermaid") < text.index(ORDER[0])
+    found = [line for line in text.splitlines() if line.startswith("## ")]
+    assert found == list(ORDER)
 
 
 def test_commands_are_found_in_blocks_and_fences_and_comments_are_not_typed(

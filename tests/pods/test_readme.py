@@ -125,9 +125,8 @@ def test_a_reader_installs_connects_breaks_looks_and_removes(reader: Reader) -> 
 
 def _notes(printed: str) -> list[str]:
     """Return the commands of the notes that Helm printed, heredocs with their texts."""
-    found = re.findall(
-        r"^ *(kubectl .*<<'?(\w+)'?\n(?:.*\n)*?\2|kubectl .*)$", printed, re.MULTILINE
-    )
+    heredoc = r"kubectl .*<<'?(\w+)'?\n(?:.*\n)*? *\2"
+    found = re.findall(rf"^ *({heredoc}|kubectl .*)$", printed, re.MULTILINE)
     assert found
     return [line for line, _ in found]
 
