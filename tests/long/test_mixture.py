@@ -39,6 +39,8 @@ HEALED_LIMIT_MS = 90_000
 """Bound of the time until every ISR is full after a fault: kills, then a start of three brokers."""
 ENDLESS_SECONDS = 4 * 3600
 BALLAST_CHUNK = bytes(1 << 20)
+LOG_LINES = 150
+"""Of each log, the lines that are shown when a fault did not heal."""
 LEFT_ALONE_SECONDS = 2
 """How long the cluster runs without faults between two of them."""
 
@@ -163,12 +165,24 @@ class Mixture:
             if not broker.runs():
                 # Kubernetes starts a pod's container again.
                 broker.start()
-        self.load.wait_for_acks(RATE // 2, within_ms=HEALED_LIMIT_MS)
-        eventually(
-            self._is_full, HEALED_LIMIT_MS, "full ISRs", retry_on=(AssertionError, CommandError)
-        )
+        try:
+            self.load.wait_for_acks(RATE // 2, within_ms=HEALED_LIMIT_MS)
+            eventually(
+                self._is_full, HEALED_LIMIT_MS, "full ISRs", retry_on=(AssertionError, CommandError)
+            )
+        except AssertionError:
+            print(f"{name:<24} NOT healed\n{self._picture()}", flush=True)
+            raise
         print(f"{name:<24} healed after {time.monotonic() - begun:5.1f} s", flush=True)
         self.wait_seconds(LEFT_ALONE_SECONDS)
+
+    def _picture(self) -> str:
+        """Return what there is, and the ends of all logs: their folder may be gone later."""
+        kinds = "partitions,replicatedtopics,brokerclusters,brokers,leases"
+        logs = [self.operator.log, *(broker.log_path() for broker in self.group.brokers)]
+        ends = [f"{log}\n" + "\n".join(log.read_text().splitlines()[-LOG_LINES:]) for log in logs]
+        objects_now = self.operator.kubectl("get", kinds, "--output=yaml")
+        return "\n".join([objects_now, f"operator runs: {self.operator.runs()}", *ends])
 
     def _is_full(self) -> bool:
         for status in self.group.partitions(TOPIC, PARTITIONS):

@@ -80,6 +80,10 @@ class OperatorProcess:
                 stderr=log,
             )
 
+    def runs(self) -> bool:
+        """Tell whether the process was started and has not ended."""
+        return self.process is not None and self.process.poll() is None
+
     def stop(self) -> None:
         """End the process with SIGTERM, as Kubernetes does; fail if it ends with an error."""
         assert self.process is not None

@@ -85,7 +85,7 @@ class BrokerProgram:
         self._check_end()
         self._runs += 1
         self.started_at = time.monotonic()
-        with self._log_path().open("wb") as log:
+        with self.log_path().open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "strandline.runtime.main", f"--config={self.config_path}"],
                 env=self.environment(data_dir=data_dir),
@@ -93,7 +93,8 @@ class BrokerProgram:
                 stderr=subprocess.STDOUT,
             )
 
-    def _log_path(self) -> Path:
+    def log_path(self) -> Path:
+        """Return the log of the newest process."""
         return self.folder / f"log-{self._runs}.jsonl"
 
     @property
@@ -109,7 +110,7 @@ class BrokerProgram:
     def lines(self) -> list[dict[str, Any]]:
         """Return the log lines of the present process; text that is not JSON has `text`."""
         found: list[dict[str, Any]] = []
-        for line in self._log_path().read_text().splitlines():
+        for line in self.log_path().read_text().splitlines():
             try:
                 found.append(json.loads(line))
             except ValueError:
