@@ -1,8 +1,8 @@
 """Conditions: what is true of a cluster or topic, why, and the sentence for people.
 
-Pure; called by `status`, which puts them into the objects, and by `plan`, which adds Events.
-`Ready` is the roll-up of the conditions whose loss costs clients something; the others warn
-(ADR 0048). docs/health.md tells people what to do about each.
+Pure; the words that `cluster_health` and `status` share. `Ready` is the roll-up of the conditions
+whose loss costs clients something; the others warn (ADR 0048). docs/health.md tells people what to
+do about each.
 
 Source:  Kubernetes API conventions, conditions; kstatus: Stalled and Reconciling, True or absent.
 """
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.kube.api import Object
-from strandline.model import NO_LEADER, PartitionState, StoredPartition
+from strandline.model import PartitionState, StoredPartition
 
-from .observed import DesiredCluster, FoundStatus, ObservedCluster
+from .observed import FoundStatus
 
 MESSAGE_LENGTH_MAX: Final = 1_024
 NAMED_MAX: Final = 10
@@ -29,6 +29,14 @@ AVAILABLE: Final = "Available"
 """There is a controller, and each partition has a leader."""
 MIN_ISR_MET: Final = "MinIsrMet"
 """No partition has fewer in-sync replicas than min.insync.replicas."""
+SPREAD_MET: Final = "SpreadMet"
+"""Each broker has a node of its own."""
+CONFIG_APPLIED: Final = "ConfigApplied"
+"""Each broker's pod mounts the present configuration."""
+PODS_CURRENT: Final = "PodsCurrent"
+"""Each broker's pod is of the StatefulSet's latest revision."""
+DISRUPTION_ALLOWED: Final = "DisruptionAllowed"
+"""The loss of one more broker would break no min ISR (ADR 0049)."""
 STALLED: Final = "Stalled"
 """The operator cannot go on unless somebody changes something; absent otherwise (kstatus)."""
 RECONCILING: Final = "Reconciling"
@@ -73,52 +81,6 @@ def reconciled(obstacle: Readiness | None) -> dict[str, Readiness]:
     kept_from = Readiness(reason=obstacle.reason, message=obstacle.message)
     at_work = Readiness(ready=True, reason=obstacle.reason, message=obstacle.message)
     return {RECONCILED: kept_from, STALLED if obstacle.refused else RECONCILING: at_work}
-
-
-def cluster_conditions(
-    desired: DesiredCluster, observed: ObservedCluster, obstacle: Readiness | None
-) -> dict[str, Readiness]:
-    """Return the conditions of a cluster by type, Ready first.
-
-    obstacle is what keeps the operator from writing the cluster's objects, None if they are.
-    """
-    available = _available(observed)
-    enough = min_isr_met(observed.partitions)
-    rolled_up = (obstacle, _brokers(desired, observed), available, enough)
-    amiss = [each for each in rolled_up if each is not None and not each.ready]
-    message = f"all {desired.replicas} brokers are ready"
-    ready = Readiness(ready=True, reason="AllBrokersReady", message=message)
-    return {
-        READY: amiss[0] if amiss else ready,
-        AVAILABLE: available,
-        MIN_ISR_MET: enough,
-        **reconciled(obstacle),
-    }
-
-
-def _brokers(desired: DesiredCluster, observed: ObservedCluster) -> Readiness | None:
-    """Return why not all brokers are ready, None if they are."""
-    if observed.ready_brokers >= desired.replicas:
-        return None
-    message = f"{observed.ready_brokers} of {desired.replicas} brokers are ready"
-    return Readiness(reason="BrokersNotReady", message=message)
-
-
-def _available(observed: ObservedCluster) -> Readiness:
-    """Judge whether clients can write to and read from every partition."""
-    if not observed.has_controller:
-        return Readiness(reason="NoController", message="no broker has become the controller yet")
-    offline = [
-        each.name
-        for each in observed.partitions
-        if each.state is None or each.state.leader == NO_LEADER
-    ]
-    total = len(observed.partitions)
-    if offline:
-        message = f"{len(offline)} of {total} partitions have no leader: {listed(offline)}"
-        return Readiness(reason="PartitionsOffline", message=message)
-    message = f"there is a controller, and all {total} partitions have a leader"
-    return Readiness(ready=True, reason="AllPartitionsOnline", message=message)
 
 
 def min_isr_met(partitions: Iterable[StoredPartition]) -> Readiness:

@@ -46,6 +46,7 @@ ROLE_BINDING: Final = _kind("RoleBinding", "rbac.authorization.k8s.io", "v1", "r
 POD_DISRUPTION_BUDGET: Final = _kind("PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets")
 STATEFUL_SET: Final = _kind("StatefulSet", "apps", "v1", "statefulsets")
 POD: Final = _kind("Pod", "", "v1", "pods")
+CLAIM: Final = _kind("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims")
 CONTROLLER_REVISION: Final = _kind("ControllerRevision", "apps", "v1", "controllerrevisions")
 EVENT: Final = _kind("Event", "", "v1", "events")
 NODE: Final = _kind("Node", "", "v1", "nodes")
@@ -62,7 +63,7 @@ CHILDREN: Final = (
 )
 """Kinds that the operator keeps for a BrokerCluster."""
 
-WATCHED: Final = (TOPIC, CLUSTER, PARTITION, *CHILDREN)
+WATCHED: Final = (TOPIC, CLUSTER, PARTITION, POD, *CHILDREN)
 KIND_OF: Final = {kind.kind: kind for kind in (*WATCHED, EVENT)}
 
 

@@ -99,7 +99,10 @@ async def run(config: OperatorConfig) -> None:
         work = asyncio.create_task(reconciler.queue.run())
         for task in (work, candidate):
             task.add_done_callback(lambda _: ended.set())
-        resync = asyncio.create_task(reconciler.resync())
+        besides = [
+            asyncio.create_task(reconciler.resync()),
+            asyncio.create_task(reconciler.tell_news()),
+        ]
         port = config.http_port
         try:
             await kopf.operator(
@@ -111,7 +114,8 @@ async def run(config: OperatorConfig) -> None:
                 stop_flag=ended,
             )
         finally:
-            resync.cancel()
+            for task in besides:
+                task.cancel()
             reconciler.queue.stop()
             try:
                 await asyncio.wait_for(work, DRAIN_SECONDS)

@@ -19,7 +19,7 @@ from strandline.kube.objects import (
     topic_cluster,
     topic_id_of,
 )
-from strandline.model import BrokerId, StoredPartition, TopicId
+from strandline.model import BrokerId, PartitionState, StoredPartition, TopicId
 
 from . import kinds
 from .kinds import Kind, name_of
@@ -30,6 +30,7 @@ from .observed import (
     FoundCondition,
     FoundObject,
     FoundPartition,
+    FoundPod,
     FoundStatus,
     ObjectRef,
     ObservedCluster,
@@ -37,6 +38,7 @@ from .observed import (
     Ownership,
 )
 from .ownership import ownership_of, partition_ownership_of
+from .pods import read_pod
 
 
 class Cache:
@@ -46,6 +48,7 @@ class Cache:
         self._topics: dict[str, tuple[DesiredTopic, FoundStatus]] = {}
         self._clusters: dict[str, tuple[DesiredCluster, FoundStatus]] = {}
         self._partitions: dict[str, FoundPartition] = {}
+        self._pods: dict[str, FoundPod | None] = {}
         self._objects: dict[str, dict[str, FoundObject]] = {
             kind.kind: {} for kind in kinds.CHILDREN
         }
@@ -53,6 +56,7 @@ class Cache:
             kinds.TOPIC.kind: self._topics,
             kinds.CLUSTER.kind: self._clusters,
             kinds.PARTITION.kind: self._partitions,
+            kinds.POD.kind: self._pods,
             **self._objects,
         }
         self._versions: dict[str, dict[str, str]] = {kind: {} for kind in self._by_kind}
@@ -136,6 +140,16 @@ class Cache:
             and (status.written.get("effectiveConfig") or {}).get("deleteTopicEnable") != wanted
         ]
 
+    def partition_state(self, name: str) -> PartitionState | None:
+        """Return what a Partition's status holds, None without a status or a Partition."""
+        found = self._partitions.get(name)
+        return None if found is None else found.stored.state
+
+    def cluster_ref(self, name: str) -> ObjectRef | None:
+        """Return the identity of a cluster, None if it does not exist."""
+        found = self._clusters.get(name)
+        return None if found is None else found[0].ref
+
     def clusters(self) -> list[DesiredCluster]:
         """Return all clusters in the order of their names."""
         return [cluster for _, (cluster, _) in sorted(self._clusters.items())]
@@ -184,6 +198,12 @@ class Cache:
             ),
             topic_count=sum(topic.cluster == name for topic in self.topics()),
             partitions=tuple(self._partitions_of(name)),
+            pods=tuple(
+                pod
+                for _, pod in sorted(self._pods.items())
+                if pod is not None and pod.cluster == name
+            ),
+            revision="" if pods is None else str(_status(pods.whole).get("updateRevision") or ""),
         )
 
     def _partitions_of(self, cluster: str) -> Iterator[StoredPartition]:
@@ -318,6 +338,8 @@ def _read(kind: Kind, value: Object) -> object:
         return read_topic(value), _read_status(value)
     if kind is kinds.CLUSTER:
         return read_cluster(value), _read_status(value)
+    if kind is kinds.POD:
+        return read_pod(value)
     return read_partition(value) if kind is kinds.PARTITION else read_object(kind, value)
 
 

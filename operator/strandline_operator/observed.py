@@ -153,14 +153,33 @@ class FoundPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPod:
+    """A pod with the label of a cluster; node is "" until it is scheduled.
+
+    cause says why it is not ready, in the words of Kubernetes; "" if it is, or only starts.
+    """
+
+    name: str
+    uid: str
+    cluster: str
+    node: str
+    revision: str
+    config_maps: frozenset[str]
+    claims: tuple[str, ...]
+    is_ready: bool
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCluster:
     """What the operator saw of a cluster beside its spec.
 
     parts are all objects with names of its parts by (kind, name), each with its ownership;
     broker_epochs holds the registered brokers, full_brokers those whose volumes are full,
-    topic_count counts the ReplicatedTopics that name the cluster, partitions are the Partitions
-    with its label. schedulable_nodes is None unless `pod_settings` needs it and the operator may
-    list nodes.
+    topic_count counts the ReplicatedTopics that name the cluster, partitions and pods are those
+    with its label. revision is the latest one of its StatefulSet, "" while that is unknown; causes
+    are sentences about brokers that are not ready. schedulable_nodes is None unless `pod_settings`
+    needs it and the operator may list nodes.
     """
 
     status: FoundStatus
@@ -171,6 +190,9 @@ class ObservedCluster:
     full_brokers: tuple[BrokerId, ...]
     topic_count: int
     partitions: tuple[StoredPartition, ...]
+    pods: tuple[FoundPod, ...]
+    revision: str
+    causes: tuple[str, ...] = ()
     schedulable_nodes: int | None = None
 
     @property

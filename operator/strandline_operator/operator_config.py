@@ -31,6 +31,8 @@ SETTLE_MS: Final = 500
 RESYNC_MS: Final = 300_000
 """Interval at which the operator lists everything again, with up to a fifth of jitter, to find a
 deletion that a watch missed."""
+CAUSES_MS: Final = 10_000
+"""Pause before the operator asks again why brokers are not ready: no watch tells of Events."""
 CREATE_ATTEMPTS: Final = 40
 """Tries of one new Partition while the API server is away or the name is still taken. After
 them the next pass creates it to be recovered, never as new."""

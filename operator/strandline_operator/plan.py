@@ -23,6 +23,7 @@ from .actions import (
     RemoveConfigMaps,
 )
 from .conditions import READY, Readiness
+from .disruption import disruption_allowed
 from .kinds import name_of
 from .observed import (
     DesiredCluster,
@@ -68,7 +69,13 @@ def plan_cluster(
         return []
     spread = pod_settings.spread_of(desired, observed)
     desired = replace(desired, spread_nodes=spread.nodes)
-    current = resources.objects_of(desired, config, has_topics=observed.has_topics)
+    allowed = disruption_allowed(observed.partitions)
+    current = resources.objects_of(
+        desired,
+        config,
+        has_topics=observed.has_topics,
+        disruption_allowed=bool(allowed.ready),
+    )
     former = _former_config_maps(desired, observed, current)
     bodies = [
         *(

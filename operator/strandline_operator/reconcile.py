@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
@@ -17,14 +18,17 @@ from strandline.errors import CoordinationError, StoreForbidden
 from strandline.kube.api import ApiClient, Object
 from strandline.log_fields import fields
 
-from . import kinds, operator_config, pod_settings
+from . import events, kinds, operator_config, pod_settings
 from .actions import Action, PostEvent
 from .apply import Applier
+from .causes import CauseReader
 from .conditions import Readiness
+from .events import PartitionNews
 from .observe import Cache, may_be_part, read_object, read_partition, read_topic
 from .observed import DesiredTopic, FoundObject, FoundPartition
 from .operator_config import OperatorConfig
 from .plan import plan_cluster, plan_topic
+from .pods import read_pod
 from .refusals import refusal_of
 from .work_queue import ReconcileKey, WorkQueue
 
@@ -46,7 +50,9 @@ class Reconciler:
         self._api = api
         self._config = config
         self.cache = Cache()
+        self._causes = CauseReader(api, config.namespace)
         self.queue = WorkQueue(self._work)
+        self._news = PartitionNews()
         self._failures: dict[ReconcileKey, int] = {}
         self._told: dict[ReconcileKey, str] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -57,15 +63,41 @@ class Reconciler:
         if change == _DELETED:
             self.cache.remove(kind, kinds.name_of(value))
         else:
-            self.cache.put(kind, value)
+            self.remember(kind, value)
         if kind is kinds.TOPIC:
             self._topic_changed(change, read_topic(value))
         elif kind is kinds.CLUSTER:
             self._cluster_changed(change, kinds.name_of(value))
         elif kind is kinds.PARTITION:
             self._partition_changed(change, read_partition(value))
+        elif kind is kinds.POD:
+            self._pod_changed(value)
         else:
             self._object_changed(change, read_object(kind, value))
+
+    def remember(self, kind: kinds.Kind, value: Object) -> None:
+        """Remember an object that a watch showed, and what changed of a Partition as news.
+
+        kopf shows each object twice, first to the index: the second time nothing has changed.
+        """
+        before = (
+            self.cache.partition_state(kinds.name_of(value)) if kind is kinds.PARTITION else None
+        )
+        self.cache.put(kind, value)
+        if before is None or self.queue.is_paused:
+            return
+        after = self.cache.partition_state(kinds.name_of(value))
+        cluster = self.cache.cluster_ref(read_partition(value).cluster)
+        if after is not None and cluster is not None:
+            ref = read_object(kind, value).ref
+            self._news.observe(ref, cluster, before, after, now_ms=_now_ms())
+
+    async def tell_news(self) -> None:
+        """Post the Events of elections and ISR changes; never returns."""
+        while True:
+            await asyncio.sleep(events.SETTLE_MS / 1000)
+            for event in self._news.due(_now_ms()):
+                await self._applier.apply(event)
 
     def _topic_changed(self, change: str, topic: DesiredTopic) -> None:
         self._add(kinds.TOPIC, topic.ref.name)
@@ -95,6 +127,11 @@ class Reconciler:
                 self._add(kinds.TOPIC, topic, after_ms=pause)
         if self.cache.has(kinds.CLUSTER, partition.cluster):
             self._add(kinds.CLUSTER, partition.cluster, after_ms=operator_config.SETTLE_MS)
+
+    def _pod_changed(self, value: Object) -> None:
+        pod = read_pod(value)
+        if pod is not None and self.cache.has(kinds.CLUSTER, pod.cluster):
+            self._add(kinds.CLUSTER, pod.cluster, after_ms=operator_config.SETTLE_MS)
 
     def _object_changed(self, change: str, found: FoundObject) -> None:
         """Queue the clusters that the object may be a part of, by its name: labels may be lost."""
@@ -135,13 +172,14 @@ class Reconciler:
             # An outage decides nothing: the next pass counts.
             _log.warning("nodes not counted", extra=fields(object=str(key), cause=str(error)))
             return False
-        for action in self._plan(key, nodes=nodes):
+        causes = await self._ask_causes(key)
+        for action in self._plan(key, nodes=nodes, causes=causes):
             failure = await self._apply(key, action)
             if failure is not None:
                 self._failures[key] = self._failures.get(key, 0) + 1
                 refusal = refusal_of(action, failure, self._failures[key])
                 if refusal is not None:
-                    await self._tell(key, refusal)
+                    await self._tell(key, refusal, causes)
                 return False
         self._failures.pop(key, None)
         self._told.pop(key, None)
@@ -160,19 +198,32 @@ class Reconciler:
         _log.info("action done", extra=fields(object=str(key), action=str(action)))
         return None
 
-    async def _tell(self, key: ReconcileKey, refusal: Readiness) -> None:
+    async def _ask_causes(self, key: ReconcileKey) -> tuple[str, ...]:
+        """Return why brokers of a cluster are not ready; ask again later, as Events may follow."""
+        cluster = self.cache.cluster(key.name) if key.kind == kinds.CLUSTER.kind else None
+        if cluster is None or cluster[1].ready_brokers >= cluster[0].replicas:
+            return ()
+        self.queue.add(key, after_ms=operator_config.CAUSES_MS)
+        return await self._causes.read(*cluster)
+
+    async def _tell(self, key: ReconcileKey, refusal: Readiness, causes: tuple[str, ...]) -> None:
         """Write a refused action into the object's status, and post an Event that is new.
 
         The status itself may be what is refused: then it cannot remember that an Event was posted.
         """
         is_known = self._told.get(key) == refusal.reason
         self._told[key] = refusal.reason
-        for action in self._plan(key, refusal=refusal):
+        for action in self._plan(key, refusal=refusal, causes=causes):
             if not (is_known and isinstance(action, PostEvent)):
                 await self._apply(key, action)
 
     def _plan(
-        self, key: ReconcileKey, *, nodes: int | None = None, refusal: Readiness | None = None
+        self,
+        key: ReconcileKey,
+        *,
+        nodes: int | None = None,
+        refusal: Readiness | None = None,
+        causes: tuple[str, ...] = (),
     ) -> list[Action]:
         now = now_text()
         if key.kind == kinds.CLUSTER.kind:
@@ -180,7 +231,7 @@ class Reconciler:
             if found is None:
                 return []
             cluster, observed = found
-            observed = replace(observed, schedulable_nodes=nodes)
+            observed = replace(observed, schedulable_nodes=nodes, causes=causes)
             return plan_cluster(cluster, observed, self._config, now=now, refusal=refusal)
         topic = self.cache.topic(key.name)
         return plan_topic(*topic, self._config, now=now, refusal=refusal) if topic else []
@@ -216,3 +267,7 @@ class Reconciler:
                 self._add(kinds.CLUSTER, cluster.ref.name)
             for topic in self.cache.topics():
                 self._add(kinds.TOPIC, topic.ref.name)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -66,7 +66,7 @@ def _register(registry: kopf.OperatorRegistry, kind: kinds.Kind, reconciler: Rec
 
     # Coroutines, because kopf would run a plain function in another thread.
     async def on_listed(body: kopf.Body, **_: Any) -> None:
-        reconciler.cache.put(kind, dict(body))
+        reconciler.remember(kind, dict(body))
 
     async def on_change(event: kopf.RawEvent, **_: Any) -> None:
         reconciler.on_change(kind, event["type"] or "", dict(event["object"]))

@@ -74,13 +74,22 @@ def grace_seconds(storage_size: str) -> int:
 
 
 def objects_of(
-    cluster: DesiredCluster, config: OperatorConfig, *, has_topics: bool
+    cluster: DesiredCluster,
+    config: OperatorConfig,
+    *,
+    has_topics: bool,
+    disruption_allowed: bool = True,
 ) -> list[Object]:
     """Return all objects of a BrokerCluster, in the order of creation.
 
     The StatefulSet is the last, so that no broker starts before the objects that it needs.
     """
-    budget = {"maxUnavailable": 1, "selector": {"matchLabels": pod_selector(cluster)}}
+    budget = {
+        "maxUnavailable": 1 if disruption_allowed else 0,
+        "selector": {"matchLabels": pod_selector(cluster)},
+        # A broker that fails again and again must not hold its node for ever (ADR 0049).
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
     # Brokers find each other before they are ready.
     headless = {"clusterIP": "None", "publishNotReadyAddresses": True}
     bodies = [
@@ -178,6 +187,11 @@ def _config_text(cluster: DesiredCluster) -> str:
     return yaml.safe_dump({"timing": cluster.timing, **keys, **marked}, sort_keys=True)
 
 
+def config_map_name(cluster: DesiredCluster) -> str:
+    """Return the name of the ConfigMap of a cluster's present configuration."""
+    return f"{cluster.ref.name}-{_config_suffix(_config_text(cluster))}"
+
+
 def _config_map(cluster: DesiredCluster, text: str) -> Object:
     """Return an immutable ConfigMap: another configuration gets another name (ADR 0039)."""
     data = {CONFIG_NAME: text}
@@ -225,7 +239,7 @@ def _volume_claim(cluster: DesiredCluster) -> Object:
 
 
 def _pod(cluster: DesiredCluster, config: OperatorConfig) -> Object:
-    name, config_map = cluster.ref.name, _config_suffix(_config_text(cluster))
+    name = cluster.ref.name
     pod: Object = {
         "serviceAccountName": f"{name}-broker",
         # Variables of Services would be read as the broker's own: a Service `http` sets HTTP_PORT.
@@ -244,7 +258,7 @@ def _pod(cluster: DesiredCluster, config: OperatorConfig) -> Object:
         **pod_settings.scheduling(cluster, pod_selector(cluster)),
         "containers": [_container(cluster, config)],
         # A pod keeps the revision of its own template until it is replaced.
-        "volumes": [{"name": "config", "configMap": {"name": f"{name}-{config_map}"}}],
+        "volumes": [{"name": "config", "configMap": {"name": config_map_name(cluster)}}],
     }
     secrets = pod_settings.pull_secrets(cluster, config)
     return {**pod, "imagePullSecrets": secrets} if secrets else pod

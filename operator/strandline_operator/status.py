@@ -22,15 +22,16 @@ from strandline.model import (
     StoredPartition,
 )
 
+from .cluster_health import cluster_conditions
 from .conditions import (
     READY,
     STALLED,
     Readiness,
-    cluster_conditions,
     condition,
     min_isr_met,
     reconciled,
 )
+from .disruption import restart_of
 from .observed import DesiredCluster, DesiredTopic, FoundStatus, ObservedCluster, ObservedTopic
 
 CONFLICT: Final = "Conflict"
@@ -232,14 +233,21 @@ def _stored(
     ]
 
 
-def _broker_rows(ids: Iterable[BrokerId], observed: ObservedCluster) -> list[dict[str, int]]:
-    """Return a row for each broker: its leaders and replicas, and its epoch if it registered."""
+def _broker_rows(ids: Iterable[BrokerId], observed: ObservedCluster) -> list[Object]:
+    """Return a row for each broker: its leaders and replicas, and whether it may restart."""
     states = _states(observed.partitions)
     leaders = Counter(state.leader for state in states)
     replicas = Counter(broker_id for state in states for broker_id in state.replicas)
-    rows: list[dict[str, int]] = []
+    rows: list[Object] = []
     for broker_id in ids:
-        row = {"id": broker_id, "leaders": leaders[broker_id], "replicas": replicas[broker_id]}
+        restart = restart_of(broker_id, observed.partitions)
+        row: Object = {
+            "id": broker_id,
+            "leaders": leaders[broker_id],
+            "replicas": replicas[broker_id],
+            "safeToRestart": restart.is_safe,
+            "because": restart.because,
+        }
         if broker_id in observed.broker_epochs:
             row["epoch"] = observed.broker_epochs[broker_id]
         rows.append(row)

@@ -45,6 +45,11 @@ class WorkQueue:
         """Begin no work until `resume`; what runs goes on, and keys are still queued."""
         self._paused = True
 
+    @property
+    def is_paused(self) -> bool:
+        """Tell whether no work begins: another operator has the Lease, or none."""
+        return self._paused
+
     def resume(self) -> None:
         """Begin work again."""
         self._paused = False

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .broker_row_cases import BROKER_ROW, BROKER_ROW_BOUNDS
 from .cluster_lists import CLUSTER_LISTS, CLUSTER_LISTS_BOUNDS
 from .pod_cases import POD_BOUNDS, POD_SPEC, SPREAD_STATUS
 
@@ -105,7 +106,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "observedGeneration": 1,
             "readyBrokers": 3,
             "topics": 1,
-            "brokers": [{"id": 0, "epoch": 4, "leaders": 2, "replicas": 6}],
+            "brokers": [BROKER_ROW],
             "partitions": dict.fromkeys(_COUNTS, 1),
             "controller": {"holderIdentity": "broker-1/uid/nonce", "brokerId": 1, "epoch": 5},
             **CLUSTER_LISTS,
@@ -319,17 +320,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
         },
         "status.readyBrokers": {"minimum": (0, -1), "maximum": (100, 101)},
         "status.topics": {"minimum": (0, -1)},
-        "status.brokers": {
-            "maxItems": ([{"id": n} for n in range(100)], [{"id": n} for n in range(101)]),
-            "unique": ([{"id": 1}, {"id": 2}], [{"id": 1}, {"id": 1}]),
-        },
-        "status.brokers[].id": {"minimum": (0, -1)},
-        "status.brokers[].epoch": {
-            "minimum": (1, 0),
-            "maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1),
-        },
-        "status.brokers[].leaders": {"minimum": (0, -1)},
-        "status.brokers[].replicas": {"minimum": (0, -1)},
+        **BROKER_ROW_BOUNDS,
         "status.controller.holderIdentity": {
             "minLength": ("h", ""),
             "maxLength": ("h" * 200, "h" * 201),

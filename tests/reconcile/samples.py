@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from strandline_operator import kinds
+from strandline_operator import kinds, resources
 from strandline_operator.actions import (
     Action,
     ApplyObject,
@@ -16,7 +16,7 @@ from strandline_operator.actions import (
     RecreatePartitions,
     RemoveConfigMaps,
 )
-from strandline_operator.observe import Cache
+from strandline_operator.observe import Cache, read_cluster
 from strandline_operator.operator_config import OperatorConfig
 
 Manifest = dict[str, Any]
@@ -64,6 +64,24 @@ def partition(name: str, topic_id: str, number: int, *, owner: str = "") -> Mani
     spec = {"topicId": topic_id, "topicName": "orders", "partition": number, "replicas": [0]}
     reference = {**kinds.TOPIC.type_meta, "name": "orders", "uid": owner, "controller": True}
     return made(kinds.PARTITION, name, spec, ownerReferences=[reference] if owner else [])
+
+
+def pod(name: str, *, node: str = "", ready: bool = True, **status: Any) -> Manifest:
+    """Return a broker's pod of cluster `default` and of revision `r1`."""
+    volumes = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{name}"}},
+        {
+            "name": "config",
+            "configMap": {"name": resources.config_map_name(read_cluster(cluster()))},
+        },
+    ]
+    spec = {"volumes": volumes, **({"nodeName": node} if node else {})}
+    labels = {"strandline.dev/cluster": "default", "controller-revision-hash": "r1"}
+    held = [{"type": "Ready", "status": str(ready)}, *status.pop("conditions", [])]
+    return {
+        **made(kinds.POD, name, spec, labels=labels),
+        "status": {"phase": "Running", "conditions": held, **status},
+    }
 
 
 class World:

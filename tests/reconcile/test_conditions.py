@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from strandline.errors import (
@@ -17,10 +19,11 @@ from strandline_operator.actions import Action, ApplyStatus, PostEvent
 from strandline_operator.apply import PartitionNotCreated
 from strandline_operator.conditions import NAMED_MAX, Readiness, listed
 from strandline_operator.plan import plan_cluster, plan_topic
+from strandline_operator.pods import read_pod
 from strandline_operator.refusals import FAILURES_TOLD, refusal_of
 from tests.chart.cases import COMPLETE
 
-from .samples import CONFIG, LATER, NOW, Manifest, World, cluster, partition, topic
+from .samples import CONFIG, LATER, NOW, Manifest, World, cluster, partition, pod, topic
 
 REFUSAL = Readiness(reason="Forbidden", message="could not do it: 403 no", refused=True)
 CREATE = PostEvent(about=World(topic()).cache.topics()[0].ref, reason="A", message="b")
@@ -41,7 +44,10 @@ def running(*partitions: Manifest) -> World:
     controlled = {**cluster(), "status": {"controller": {"brokerId": 1, "epoch": 1}}}
     world = World(controlled, orders, *partitions)
     world.perform(planned(world))
-    world.put({**world.get(kinds.STATEFUL_SET, "default"), "status": {"readyReplicas": 3}})
+    status = {"readyReplicas": 3, "updateRevision": "r1"}
+    world.put({**world.get(kinds.STATEFUL_SET, "default"), "status": status})
+    for number in range(3):
+        world.put(pod(f"default-{number}", node=f"node-{number}"))
     return world
 
 
@@ -78,6 +84,10 @@ def test_a_healthy_cluster_says_so_in_every_condition() -> None:
         "Ready": "True",
         "Available": "True",
         "MinIsrMet": "True",
+        "SpreadMet": "True",
+        "ConfigApplied": "True",
+        "PodsCurrent": "True",
+        "DisruptionAllowed": "True",
         "Reconciled": "True",
     }
     assert {each["observedGeneration"] for each in conditions.values()} == {1}
@@ -107,8 +117,9 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     conditions_after(world, planned(world))
     world.put(led(0, isr=[0]))
     found = conditions_after(world, planned(world, now=LATER))
-    times = {kind: each["lastTransitionTime"] for kind, each in found.items()}
-    assert times == {"Ready": LATER, "MinIsrMet": LATER, "Available": NOW, "Reconciled": NOW}
+    moved = {kind for kind, each in found.items() if each["lastTransitionTime"] == LATER}
+    assert moved == {"Ready", "MinIsrMet", "DisruptionAllowed"}
+    assert {found[kind]["lastTransitionTime"] for kind in found.keys() - moved} == {NOW}
     assert planned(world, now=LATER) == []
 
 
@@ -134,6 +145,10 @@ def test_a_refused_action_of_a_cluster_is_told_once_and_until_it_succeeds() -> N
         "Ready": "False Forbidden",
         "Available": "True AllPartitionsOnline",
         "MinIsrMet": "True EnoughInSync",
+        "SpreadMet": "True OneBrokerPerNode",
+        "ConfigApplied": "True Applied",
+        "PodsCurrent": "True AllCurrent",
+        "DisruptionAllowed": "True OneBrokerMayGo",
         "Reconciled": "False Forbidden",
         "Stalled": "True Forbidden",
     }
@@ -148,6 +163,96 @@ def test_a_refused_action_is_told_of_while_other_actions_wait() -> None:
     """The plan that tells of a refusal writes nothing else: it would be refused again."""
     plan = planned(World(cluster()), refusal=REFUSAL)
     assert [type(action) for action in plan] == [ApplyStatus, PostEvent]
+
+
+# --- pods --------------------------------------------------------------------------------
+
+
+def test_two_brokers_on_one_node_are_named_and_do_not_cost_readiness() -> None:
+    world = running(led(0, isr=[0, 1, 2]))
+    world.put(pod("default-2", node="node-0"))
+    found = conditions_after(world, planned(world))
+    assert shown(found)["SpreadMet"] == "False NodeShared"
+    assert found["SpreadMet"]["message"].endswith("default-0 and default-2 on node-0")
+    assert shown(found)["Ready"] == "True AllBrokersReady"
+
+
+def test_pods_of_an_old_revision_or_configuration_are_named() -> None:
+    world = running(led(0, isr=[0, 1, 2]))
+    old = pod("default-1", node="node-1")
+    old["metadata"]["labels"]["controller-revision-hash"] = "r0"
+    old["spec"]["volumes"][1]["configMap"]["name"] = "default-config"
+    world.put(old)
+    found = conditions_after(world, planned(world))
+    assert shown(found)["PodsCurrent"] == "False OldRevision"
+    assert shown(found)["ConfigApplied"] == "False OldConfiguration"
+    for kind in ("PodsCurrent", "ConfigApplied"):
+        assert found[kind]["message"].endswith(": default-1")
+
+
+def test_causes_stand_in_the_sentence_of_a_cluster_that_lacks_brokers() -> None:
+    world = running(led(0, isr=[0, 1, 2]))
+    status = {"readyReplicas": 1, "updateRevision": "r1"}
+    world.put({**world.get(kinds.STATEFUL_SET, "default"), "status": status})
+    found = world.cache.cluster("default")
+    assert found is not None
+    causes = ("pod default-1: Unschedulable: 0/1 nodes", "pod default-2: ImagePullBackOff: no")
+    plan = plan_cluster(found[0], replace(found[1], causes=causes), CONFIG, now=NOW)
+    ready = conditions_after(world, plan)["Ready"]
+    assert ready["reason"] == "BrokersNotReady"
+    assert ready["message"] == "1 of 3 brokers are ready; " + "; ".join(causes)
+
+
+WAITING = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "x:1"'}
+CRASHED = {
+    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
+    "lastState": {"terminated": {"exitCode": 2, "message": "refusing to start:\n  HTTP_PORT\n"}},
+}
+UNPLACED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        ({"conditions": [UNPLACED]}, "Unschedulable: 0/1"),
+        (
+            {"containerStatuses": [{"state": {"waiting": WAITING}}]},
+            'ImagePullBackOff: Back-off pulling image "x:1"',
+        ),
+        (
+            {"containerStatuses": [CRASHED]},
+            "CrashLoopBackOff: exit code 2: refusing to start: HTTP_PORT",
+        ),
+        (
+            {"containerStatuses": [{"state": {"terminated": {"exitCode": 137}}}]},
+            "Terminated: exit code 137",
+        ),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "low on disk"},
+            "Evicted: low on disk",
+        ),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, ""),
+        ({"containerStatuses": [{"state": {"running": {}}}]}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_cause_of_a_pod_that_is_not_ready_is_quoted(status: Manifest, cause: str) -> None:
+    found = read_pod(pod("default-0", ready=False, **status))
+    assert found is not None
+    assert (found.is_ready, found.cause) == (False, cause)
+    running_one = read_pod(pod("default-0", **{**status, "phase": "Running"}))
+    assert running_one is not None
+    assert running_one.cause == ""
+
+
+def test_a_pod_of_somebody_else_is_not_kept() -> None:
+    other = pod("database-0")
+    del other["metadata"]["labels"]["strandline.dev/cluster"]
+    assert read_pod(other) is None
+    world = running(led(0, isr=[0, 1, 2]))
+    before = world.cache.cluster("default")
+    world.put(other)
+    assert world.cache.cluster("default") == before
 
 
 # --- topics ------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from strandline import model
-from strandline_operator import conditions, status
+from strandline_operator import conditions, events, status
 from strandline_operator.refusals import REFUSALS
 from tests.support.commands import REPOSITORY
 
@@ -19,7 +19,7 @@ TOLD = set(re.findall(r"`([A-Z][A-Za-z]+)`", PAGE))
 CAMEL = re.compile(r"[A-Z][A-Za-z]+")
 CONSTANTS = {
     value
-    for module in (conditions, status)
+    for module in (conditions, events, status)
     for name, value in vars(module).items()
     if name.isupper() and isinstance(value, str) and CAMEL.fullmatch(value)
 }

@@ -54,6 +54,10 @@ WITHOUT_BROKERS = [
     ("Ready", "False"),
     ("Available", "False"),
     ("MinIsrMet", "True"),
+    ("SpreadMet", "Unknown"),
+    ("ConfigApplied", "Unknown"),
+    ("PodsCurrent", "Unknown"),
+    ("DisruptionAllowed", "True"),
     ("Reconciled", "True"),
 ]
 """Conditions of a cluster whose objects are written and whose brokers have not started yet."""

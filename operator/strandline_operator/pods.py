@@ -1,0 +1,139 @@
+"""The brokers' pods as the operator sees them, and what their places and revisions say.
+
+Pure. `observe` reads pods with `read_pod`; `cluster_health` judges them. The manifest of a pod is
+made in `resources`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from strandline.kube.api import Object
+from strandline.kube.objects import CLUSTER_LABEL
+
+from .conditions import Readiness, listed
+from .observed import FoundPod
+
+REVISION_LABEL: Final = "controller-revision-hash"
+"""Label by which a StatefulSet marks the revision of a pod."""
+CAUSE_LENGTH_MAX: Final = 300
+"""Characters of one sentence of somebody else, such as the last log lines of a container."""
+
+
+def read_pod(value: Object) -> FoundPod | None:
+    """Read a pod; None for a pod of no cluster."""
+    metadata, spec, status = value["metadata"], value["spec"], value.get("status") or {}
+    labels = metadata.get("labels") or {}
+    if CLUSTER_LABEL not in labels:
+        return None
+    volumes = spec.get("volumes") or []
+    held = {each["type"]: each for each in status.get("conditions") or []}
+    is_ready = held.get("Ready", {}).get("status") == "True"
+    return FoundPod(
+        name=str(metadata["name"]),
+        uid=str(metadata["uid"]),
+        cluster=str(labels[CLUSTER_LABEL]),
+        node=str(spec.get("nodeName") or ""),
+        revision=str(labels.get(REVISION_LABEL, "")),
+        config_maps=frozenset(each["configMap"]["name"] for each in volumes if "configMap" in each),
+        claims=tuple(
+            str(each["persistentVolumeClaim"]["claimName"])
+            for each in volumes
+            if "persistentVolumeClaim" in each
+        ),
+        is_ready=is_ready,
+        cause="" if is_ready else _cause(metadata, status, held),
+    )
+
+
+def _cause(metadata: Object, status: Object, held: Mapping[str, Object]) -> str:
+    """Return why a pod is not ready: who keeps it from a node, or from running."""
+    if metadata.get("deletionTimestamp") is not None:
+        return "it is being deleted"
+    if status.get("reason"):
+        return told(status["reason"], status.get("message"))
+    for container in status.get("containerStatuses") or []:
+        cause = _container_cause(container)
+        if cause:
+            return cause
+    placed = held.get("PodScheduled", {})
+    if placed.get("status") == "False":
+        return told(placed.get("reason"), placed.get("message"))
+    return ""
+
+
+def _container_cause(container: Object) -> str:
+    """Return why a container does not run, with the end of its last run."""
+    state, before = container.get("state") or {}, container.get("lastState") or {}
+    waiting = state.get("waiting") or {}
+    ended = state.get("terminated") or before.get("terminated") or {}
+    if not waiting.get("reason") and "terminated" not in state:
+        return ""
+    if waiting.get("reason") == "ContainerCreating":
+        return ""
+    if ended:
+        end = f"exit code {ended.get('exitCode')}"
+        last = " ".join(str(ended.get("message") or "").split())[-CAUSE_LENGTH_MAX:]
+        reason = waiting.get("reason") or ended.get("reason") or "Terminated"
+        return f"{reason}: {end}" + (f": {last}" if last else "")
+    return told(waiting["reason"], waiting.get("message"))
+
+
+def told(reason: Any, message: Any) -> str:
+    """Return reason and message of Kubernetes as one bounded line."""
+    line = " ".join(f"{reason}: {message or ''}".split()).rstrip(":")
+    return line[:CAUSE_LENGTH_MAX]
+
+
+# --- places and revisions -----------------------------------------------------------------
+
+
+def spread_met(pods: Iterable[FoundPod]) -> Readiness:
+    """Judge whether every broker has a node of its own: a lost node then is one lost broker."""
+    by_node: dict[str, list[str]] = defaultdict(list)
+    for pod in pods:
+        if pod.node:
+            by_node[pod.node].append(pod.name)
+    shared = {node: names for node, names in by_node.items() if len(names) > 1}
+    if shared:
+        together = listed(
+            f"{' and '.join(sorted(names))} on {node}" for node, names in shared.items()
+        )
+        message = f"brokers share a node, and would be lost together with it: {together}"
+        return Readiness(reason="NodeShared", message=message)
+    if not by_node:
+        return Readiness(ready=None, reason="NoPods", message="no broker has a node yet")
+    message = f"{len(by_node)} brokers run on {len(by_node)} nodes"
+    return Readiness(ready=True, reason="OneBrokerPerNode", message=message)
+
+
+def config_applied(pods: Iterable[FoundPod], wanted: str) -> Readiness:
+    """Judge whether every pod mounts the ConfigMap of the present configuration."""
+    return _all_have(
+        {pod.name: wanted in pod.config_maps for pod in pods},
+        reasons=("Applied", "OldConfiguration"),
+        behind=f"pods were started before ConfigMap {wanted}, and take it when they are replaced",
+    )
+
+
+def pods_current(pods: Iterable[FoundPod], revision: str) -> Readiness:
+    """Judge whether every pod is of the StatefulSet's latest revision, "" while that is unknown."""
+    return _all_have(
+        {pod.name: pod.revision == revision for pod in pods} if revision else {},
+        reasons=("AllCurrent", "OldRevision"),
+        behind=(
+            f"pods are not of the latest revision {revision}; delete those whose broker has "
+            "safeToRestart, one after the other"
+        ),
+    )
+
+
+def _all_have(has: Mapping[str, bool], *, reasons: tuple[str, str], behind: str) -> Readiness:
+    if not has:
+        return Readiness(ready=None, reason="NoPods", message="there are no pods to judge yet")
+    lacking = [name for name, value in has.items() if not value]
+    if lacking:
+        return Readiness(reason=reasons[1], message=f"{behind}: {listed(lacking)}")
+    return Readiness(ready=True, reason=reasons[0], message=f"true of all {len(has)} pods")

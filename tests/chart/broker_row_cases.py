@@ -1,0 +1,26 @@
+"""A broker's row of BrokerCluster.status: one that is complete, and its bounds."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+_EPOCH_MAX = (1 << 24) - 1
+BROKER_ROW: Final[dict[str, Any]] = {
+    "id": 0,
+    "epoch": 4,
+    "leaders": 2,
+    "replicas": 6,
+    "safeToRestart": True,
+    "because": "it has no replica of a partition",
+}
+BROKER_ROW_BOUNDS: Final[dict[str, dict[str, tuple[Any, Any]]]] = {
+    "status.brokers": {
+        "maxItems": ([{"id": n} for n in range(100)], [{"id": n} for n in range(101)]),
+        "unique": ([{"id": 1}, {"id": 2}], [{"id": 1}, {"id": 1}]),
+    },
+    "status.brokers[].id": {"minimum": (0, -1)},
+    "status.brokers[].epoch": {"minimum": (1, 0), "maximum": (_EPOCH_MAX, _EPOCH_MAX + 1)},
+    "status.brokers[].leaders": {"minimum": (0, -1)},
+    "status.brokers[].replicas": {"minimum": (0, -1)},
+    "status.brokers[].because": {"maxLength": ("b" * 512, "b" * 513)},
+}
