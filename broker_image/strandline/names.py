@@ -22,12 +22,13 @@ class MetricKind(Enum):
 
 
 class Exporter(Enum):
-    """Which brokers export a metric; on the others it is absent, not zero."""
+    """Who exports a metric; on the others it is absent, not zero."""
 
     REPLICA = "every replica of a partition"
     LEADER = "the leader of a partition"
     BROKER = "every broker"
     CONTROLLER = "the broker that is the controller"
+    OPERATOR = "the operator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,9 @@ _broker_histogram = partial(_metric, MetricKind.HISTOGRAM, Exporter.BROKER, ())
 _controller_gauge = partial(_metric, MetricKind.GAUGE, Exporter.CONTROLLER, ())
 _controller_counter = partial(_metric, MetricKind.COUNTER, Exporter.CONTROLLER, ())
 _controller_histogram = partial(_metric, MetricKind.HISTOGRAM, Exporter.CONTROLLER, ())
+_operator_gauge = partial(_metric, MetricKind.GAUGE, Exporter.OPERATOR, ())
+_operator_counter = partial(_metric, MetricKind.COUNTER, Exporter.OPERATOR, ())
+_operator_histogram = partial(_metric, MetricKind.HISTOGRAM, Exporter.OPERATOR, ())
 
 
 # --- a partition, as each of its replicas sees it ---------------------------------------
@@ -428,7 +432,37 @@ WATCH_LAST_EVENT_TIMESTAMP_SECONDS = _broker_gauge(
     "resource",
 )
 
-ALL_METRICS: tuple[Metric, ...] = tuple(
-    value for value in list(globals().values()) if isinstance(value, Metric)
+# --- the operator; it exports its requests to the API server, too ------------------------
+
+OPERATOR_RECONCILES_TOTAL = _operator_counter(
+    "strandline_operator_reconciles_total",
+    "Passes over a BrokerCluster or ReplicatedTopic; result is done or failed.",
+    "kind",
+    "result",
 )
-"""Every row above, in the order of this file."""
+OPERATOR_RECONCILE_SECONDS = _operator_histogram(
+    "strandline_operator_reconcile_seconds", "Time of a pass.", "kind"
+)
+OPERATOR_QUEUE_LENGTH = _operator_gauge(
+    "strandline_operator_queue_length", "Clusters and topics that wait for a pass."
+)
+OPERATOR_QUEUE_SECONDS = _operator_histogram(
+    "strandline_operator_queue_seconds", "Time from when a pass was due until it began."
+)
+OPERATOR_CONDITION = _operator_gauge(
+    "strandline_operator_condition",
+    "Conditions of clusters and topics as last seen: 1 is True, 0 False, -1 Unknown.",
+    "kind",
+    "name",
+    "condition",
+)
+
+_ROWS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+ALL_METRICS: tuple[Metric, ...] = tuple(
+    row for row in _ROWS if row.exporter is not Exporter.OPERATOR
+)
+"""Every row above that brokers export, in the order of this file."""
+OPERATOR_METRICS: tuple[Metric, ...] = tuple(
+    row for row in _ROWS if row.exporter is Exporter.OPERATOR
+)
+"""Every row above that the operator alone exports."""

@@ -26,6 +26,7 @@ from strandline.log_fields import fields, fields_of
 from . import kinds
 from .operator_config import FIELD_MANAGER, OperatorConfig, load_operator_config
 from .operator_lease import OperatorLease
+from .operator_metrics import MetricsServer, OperatorMetrics
 from .reconcile import Reconciler
 from .registry import make_kopf_settings, make_registry
 
@@ -75,11 +76,16 @@ def main() -> int:
 async def run(config: OperatorConfig) -> None:
     """Reconcile one namespace until SIGTERM or SIGINT, an old store, or a bug of the work queue.
 
-    Raises:  ConfigError if nothing says where the API server is
+    Raises:  ConfigError if nothing says where the API server is, or a port is taken
     """
-    async with await ApiClient.open(KubernetesConfig(), field_manager=FIELD_MANAGER) as api:
+    metrics = OperatorMetrics()
+    async with await ApiClient.open(
+        KubernetesConfig(), field_manager=FIELD_MANAGER, on_request=metrics.request_done
+    ) as api:
         await _wait_for_definitions(api, config.namespace)
-        reconciler = Reconciler(api, config)
+        reconciler = Reconciler(api, config, metrics)
+        server = MetricsServer(config.metrics_port, reconciler.metrics_text)
+        await server.start()
         reconciler.queue.pause()
         ended = asyncio.Event()
 
@@ -116,6 +122,7 @@ async def run(config: OperatorConfig) -> None:
         finally:
             for task in besides:
                 task.cancel()
+            await server.stop()
             reconciler.queue.stop()
             try:
                 await asyncio.wait_for(work, DRAIN_SECONDS)

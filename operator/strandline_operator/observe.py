@@ -24,6 +24,7 @@ from strandline.model import BrokerId, PartitionState, StoredPartition, TopicId
 from . import kinds
 from .kinds import Kind, name_of
 from .observed import (
+    ConditionSample,
     ControllerRef,
     DesiredCluster,
     DesiredTopic,
@@ -149,6 +150,16 @@ class Cache:
         """Return the identity of a cluster, None if it does not exist."""
         found = self._clusters.get(name)
         return None if found is None else found[0].ref
+
+    def conditions(self) -> Iterator[ConditionSample]:
+        """Yield all conditions of all clusters and topics, for the metrics."""
+        for kind, found in ((kinds.CLUSTER, self._clusters), (kinds.TOPIC, self._topics)):
+            statuses = {name: status for name, (_, status) in found.items()}
+            for name, status in sorted(statuses.items()):
+                for condition, each in sorted(status.conditions.items()):
+                    yield ConditionSample(
+                        kind=kind.kind, name=name, condition=condition, status=each.status
+                    )
 
     def clusters(self) -> list[DesiredCluster]:
         """Return all clusters in the order of their names."""

@@ -113,6 +113,16 @@ class FoundStatus:
         return _is_part_of(_in_order(desired), _in_order(self.written))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionSample:
+    """The status of a condition of an object."""
+
+    kind: str
+    name: str
+    condition: str
+    status: str
+
+
 class Ownership(Enum):
     """Who owns a found object; `ownership` decides it."""
 

@@ -74,12 +74,14 @@ class OperatorConfig:
     """imagePullSecrets: names of Secrets of the namespace."""
     default_cluster: Mapping[str, Any] | None = None
     """defaultCluster: spec of the BrokerCluster `default`; None if it is not to be created."""
+    metrics_port: int = 8081
+    """METRICS_PORT of the environment: the port of /metrics; 0 means none."""
     http_port: int = 8080
     """HTTP_PORT of the environment: the port of /live; 0 means none."""
 
 
 def load_operator_config(environ: Mapping[str, str] | None = None) -> OperatorConfig:
-    """Read CONFIG_FILE, NAMESPACE, POD_NAME and HTTP_PORT.
+    """Read CONFIG_FILE, NAMESPACE, POD_NAME, HTTP_PORT and METRICS_PORT.
 
     Raises:  ConfigError naming the variable or key
     """
@@ -103,6 +105,7 @@ def load_operator_config(environ: Mapping[str, str] | None = None) -> OperatorCo
         broker_image_pull_policy=_text(values, "brokerImagePullPolicy", default="IfNotPresent"),
         image_pull_secrets=_secret_names(values.get("imagePullSecrets") or []),
         default_cluster=default_cluster,
+        metrics_port=port_from(variables, "METRICS_PORT", default=8081),
         http_port=port_from(variables, "HTTP_PORT", default=8080),
     )
 

@@ -27,6 +27,7 @@ from .events import PartitionNews
 from .observe import Cache, may_be_part, read_object, read_partition, read_topic
 from .observed import DesiredTopic, FoundObject, FoundPartition
 from .operator_config import OperatorConfig
+from .operator_metrics import OperatorMetrics
 from .plan import plan_cluster, plan_topic
 from .pods import read_pod
 from .refusals import refusal_of
@@ -46,12 +47,13 @@ def now_text() -> str:
 class Reconciler:
     """Keeps the cache, routes changes to keys, and works on keys."""
 
-    def __init__(self, api: ApiClient, config: OperatorConfig) -> None:
+    def __init__(self, api: ApiClient, config: OperatorConfig, metrics: OperatorMetrics) -> None:
         self._api = api
         self._config = config
         self.cache = Cache()
         self._causes = CauseReader(api, config.namespace)
-        self.queue = WorkQueue(self._work)
+        self._metrics = metrics
+        self.queue = WorkQueue(self._work, on_begun=metrics.waited)
         self._news = PartitionNews()
         self._failures: dict[ReconcileKey, int] = {}
         self._told: dict[ReconcileKey, str] = {}
@@ -148,6 +150,20 @@ class Reconciler:
         self.queue.add(ReconcileKey(kind=kind.kind, name=name), after_ms=after_ms)
 
     async def _work(self, key: ReconcileKey) -> bool:
+        """Make one pass, and measure it."""
+        begun = time.monotonic()
+        is_done = await self._in_turn(key)
+        seconds = time.monotonic() - begun
+        self._metrics.pass_ended(key.kind, is_done=is_done, seconds=seconds)
+        return is_done
+
+    def metrics_text(self) -> bytes:
+        """Return the metrics of the operator as they are now."""
+        return self._metrics.text(
+            queue_length=self.queue.length, conditions=self.cache.conditions()
+        )
+
+    async def _in_turn(self, key: ReconcileKey) -> bool:
         """Make one pass; of topics with one name or id one after the other: one alone gets it."""
         topic = self.cache.topic(key.name) if key.kind == kinds.TOPIC.kind else None
         if topic is None:

@@ -30,9 +30,18 @@ class ReconcileKey:
 class WorkQueue:
     """Keys, each with the time from which a worker may take it; lives on one event loop."""
 
-    def __init__(self, work: Callable[[ReconcileKey], Coroutine[Any, Any, bool]]) -> None:
-        """Take the function that works on a key and tells whether it succeeded."""
+    def __init__(
+        self,
+        work: Callable[[ReconcileKey], Coroutine[Any, Any, bool]],
+        *,
+        on_begun: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        """Take the function that works on a key and tells whether it succeeded.
+
+        on_begun hears how many seconds after its time a key's work began.
+        """
         self._work = work
+        self._on_begun = on_begun
         self._due: dict[ReconcileKey, float] = {}
         self._running: dict[ReconcileKey, asyncio.Task[bool]] = {}
         self._failures: dict[ReconcileKey, int] = {}
@@ -44,6 +53,11 @@ class WorkQueue:
     def pause(self) -> None:
         """Begin no work until `resume`; what runs goes on, and keys are still queued."""
         self._paused = True
+
+    @property
+    def length(self) -> int:
+        """Return how many keys wait."""
+        return len(self._due)
 
     @property
     def is_paused(self) -> bool:
@@ -70,7 +84,7 @@ class WorkQueue:
         while not self._stopping:
             self._changed.clear()
             for key in self._next_keys(loop.time()):
-                del self._due[key]
+                self._on_begun(max(0.0, loop.time() - self._due.pop(key)))
                 task = asyncio.create_task(self._work(key))
                 self._running[key] = task
                 task.add_done_callback(partial(self._finished, key))

@@ -112,7 +112,8 @@ def test_the_operator_may_do_exactly_this() -> None:
         | of("leases", "update")
         # Former ConfigMaps go once no pod and no revision of a StatefulSet names them.
         | of("configmaps", "delete")
-        | of("pods controllerrevisions", "list")
+        | of("pods", "list watch")
+        | of("controllerrevisions events persistentvolumeclaims", "list")
     )
 
 

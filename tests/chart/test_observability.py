@@ -61,9 +61,28 @@ def test_prometheus_scrapes_brokers_of_its_namespace_each_second() -> None:
     text = objects(*ON)["ConfigMap", "strandline-prometheus"]["data"]["prometheus.yml"]
     config = yaml.safe_load(text)
     assert config["global"] == {"scrape_interval": "1s", "scrape_timeout": "1s"}
-    (job,) = config["scrape_configs"]
-    (discovery,) = job["kubernetes_sd_configs"]
-    assert discovery["namespaces"] == {"own_namespace": True}
+    assert [job["job_name"] for job in config["scrape_configs"]] == [
+        "strandline",
+        "strandline-operator",
+    ]
+    for job in config["scrape_configs"]:
+        (discovery,) = job["kubernetes_sd_configs"]
+        assert discovery["namespaces"] == {"own_namespace": True}
+
+
+def test_prometheus_scrapes_the_operators_port_of_metrics() -> None:
+    found = objects(*ON)
+    config = yaml.safe_load(found["ConfigMap", "strandline-prometheus"]["data"]["prometheus.yml"])
+    job = config["scrape_configs"][1]
+    (selector,) = job["kubernetes_sd_configs"][0]["selectors"]
+    pod = found["Deployment", "strandline-operator"]["spec"]["template"]
+    wanted = dict(each.split("=") for each in selector["label"].split(","))
+    assert wanted.items() <= pod["metadata"]["labels"].items()
+    (container,) = pod["spec"]["containers"]
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    assert job["relabel_configs"][0]["regex"] == "metrics"
+    assert env["METRICS_PORT"] == str(ports["metrics"])
 
 
 def test_image_interval_and_retention_of_prometheus_are_values() -> None:

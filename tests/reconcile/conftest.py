@@ -46,6 +46,7 @@ class OperatorProcess:
         config_map = next(item for item in rendered if item["kind"] == "ConfigMap")
         self._config.write_text(config_map["data"]["operator.yaml"])
         self.http_port = free_port()
+        self.metrics_port = free_port()
         account = plane.service_account_kubeconfig(namespace, "strandline-operator")
         self._env = {
             **os.environ,
@@ -53,6 +54,7 @@ class OperatorProcess:
             "NAMESPACE": namespace,
             "CONFIG_FILE": str(self._config),
             "HTTP_PORT": str(self.http_port),
+            "METRICS_PORT": str(self.metrics_port),
             "POD_NAME": "operator-1",
         }
         self.process: subprocess.Popen[bytes] | None = None

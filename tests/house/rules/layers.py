@@ -80,6 +80,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "strandline.backoff",
         "strandline.errors",
         "strandline.log_fields",
+        "strandline.names",
         "strandline.config",
         "strandline.kube",
         "strandline.controller.effects",
