@@ -18,6 +18,10 @@ RUN_BY = {
     ("README.md", "Remove"): WALK,
     ("README.md", "Known traps"): WALK,
     ("helm/strandline/templates/NOTES.txt", ""): WALK,
+    ("docs/health.md", "May this broker restart?"): (
+        "tests/reconcile/test_pods_process.py"
+        "::test_the_budget_follows_min_isr_and_changes_are_events"
+    ),
 }
 """By page and heading, the test that runs the commands there as they are written."""
 OTHERWISE = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +13,13 @@ from tests.reconcile.conftest import OperatorProcess
 from tests.reconcile.test_conditions import led
 from tests.reconcile.test_operator_process import apply_orders, ready, topic
 from tests.reconcile.test_refusals_process import conditions, events, shown
-from tests.support.commands import CommandError
+from tests.support.commands import REPOSITORY, CommandError
 from tests.support.control_plane import ControlPlane
+from tests.support.documented import commands
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
+HEALTH = REPOSITORY / "docs" / "health.md"
 PARTITIONS = "partitions.strandline.dev"
 
 
@@ -169,6 +172,9 @@ def test_the_budget_follows_min_isr_and_changes_are_events(operator: OperatorPro
     operator.wait_for("the row of 2", lambda: row(2).get("safeToRestart") is False)
     assert row(0)["because"] == "it is not in sync yet: orders-1"
     assert shown(operator, "default", "bc", "DisruptionAllowed") == "False WouldBreakMinIsr"
+    (page,) = [each for each in commands(HEALTH) if each.heading == "May this broker restart?"]
+    printed = operator.kubectl(*shlex.split(page.line.replace("NAME", "default"))[1:])
+    assert printed.splitlines()[0] == "0 false it is not in sync yet: orders-1"
     budget = operator.get("pdb", "default-brokers") or {}
     assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
     (told,) = operator.wait_for("the Event", lambda: events(operator, "orders-1", "LeaderElected"))
