@@ -7,8 +7,9 @@ read. The requests of kopf's own watches are not counted: it has a client of its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
+import prometheus_client
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -21,6 +22,8 @@ from strandline.names import Metric
 from . import kinds
 from .observed import ConditionSample
 
+# The library gives this function no types.
+_disable_created_metrics: Any = prometheus_client.disable_created_metrics
 DONE: Final = "done"
 FAILED: Final = "failed"
 _STATES: Final = {"True": 1, "False": 0}
@@ -33,6 +36,8 @@ class OperatorMetrics:
     """Counters of passes and requests, and gauges of the queue and of conditions."""
 
     def __init__(self) -> None:
+        # A second series for each counter would tell when its process began, which nobody asks.
+        _disable_created_metrics()
         self._registry = CollectorRegistry()
         self._passes = self._counter(names.OPERATOR_RECONCILES_TOTAL)
         self._pass_seconds = self._histogram(names.OPERATOR_RECONCILE_SECONDS)
