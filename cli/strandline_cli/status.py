@@ -13,6 +13,7 @@ from .kubectl import ApiProxy, Kubernetes, Object
 from .strays import Stray, strays_left_out, strays_of
 from .tables import Row, show
 from .volumes import VOLUME_COLUMNS, VolumeSeen, volume_of, volume_row
+from .why_not import why_not_all
 
 METRICS_LIMIT_SECONDS = 3.0
 CLUSTER_COLUMNS: Row = ("CLUSTER", "BROKERS", "CONTROLLER", "STATUS")
@@ -21,12 +22,14 @@ STRAY_COLUMNS: Row = ("NO TOPIC HAS", "TOPIC ID", "CLUSTER", "PARTITIONS", "LOGS
 
 
 def show_status(kubernetes: Kubernetes) -> None:
-    """Print tables of the clusters, the topics, the brokers' volumes, and of strays, if any."""
+    """Print clusters and topics, what is amiss with them, the brokers' volumes, and any strays."""
     clusters = kubernetes.get("brokerclusters")["items"]
     topics = kubernetes.get("replicatedtopics")["items"]
     show(CLUSTER_COLUMNS, [cluster_row(each) for each in clusters], left=CLUSTER_COLUMNS)
     print()
     show(TOPIC_COLUMNS, [topic_row(each) for each in topics], left=TOPIC_COLUMNS)
+    if amiss := why_not_all([*clusters, *topics]):
+        print("", *amiss, sep="\n")
     if volumes := volumes_of(kubernetes):
         print()
         now = datetime.now(UTC)
