@@ -85,7 +85,7 @@ def test_frames_beyond_the_memory_of_requests_wait_in_their_order(
     """The first two fit; the third and the fourth come in when the memory before them is free."""
     with ListenerThread(broker, settings=SMALL_MEMORY, new_loop=new_loop) as running:
         clients = [WireClient(running.port) for _ in range(4)]
-        memory = running.listener._shared.request_memory
+        memory = running.listener._shared.bounds.request_memory
         for number, client in enumerate(clients):
             client.socket.sendall(LARGE[:600])
             size, waiting = min(number + 1, 2) * (len(LARGE) - 4), max(0, number - 1)
@@ -156,7 +156,7 @@ def test_silent_connections_are_closed(
         client.socket.sendall(begun)
         assert client.is_closed_by_server()
         eventually(lambda: running.connection_count == 0, WITHIN_MS, "gone")
-        assert running.call(lambda: running.listener._shared.request_memory.used) == 0
+        assert running.call(lambda: running.listener._shared.bounds.request_memory.used) == 0
 
 
 def test_a_connection_that_waits_for_its_response_is_not_idle(broker: MemoryBroker) -> None:
@@ -197,7 +197,7 @@ def test_one_stuck_partition_stops_no_other_client(broker: MemoryBroker, new_loo
             eventually(partial(has_held, broker, 2 * count), WITHIN_MS, "appended")
         assert only(other.ask(schemas.FETCH, 11, requests.fetch(0)))["records"]
         assert other.ask(schemas.METADATA, 1, {"topics": []})["brokers"]
-        assert running.call(lambda: running.listener._shared.request_memory.used) == 0
+        assert running.call(lambda: running.listener._shared.bounds.request_memory.used) == 0
 
 
 def test_a_frame_that_does_not_come_to_its_end_stops_no_small_request(broker: MemoryBroker) -> None:
@@ -207,7 +207,7 @@ def test_a_frame_that_does_not_come_to_its_end_stops_no_small_request(broker: Me
         WireClient(running.port) as other,
     ):
         slow.socket.sendall(struct.pack(">ihhi", 50_000_000, schemas.PRODUCE, 9, 1) + bytes(400))
-        memory = running.listener._shared.request_memory
+        memory = running.listener._shared.bounds.request_memory
         eventually(lambda: memory.used == 50_000_000, WITHIN_MS, "announced")
         assert not other.ask(schemas.FETCH, 11, requests.fetch(0))["error_code"]
         assert other.ask(schemas.METADATA, 1, {"topics": []})["brokers"]
@@ -229,7 +229,7 @@ def test_at_the_bound_of_waiting_acknowledgements_only_producers_wait(
             one.send(schemas.PRODUCE, 9, requests.produce(make_batch([b"a"])))
         eventually(partial(has_held, broker, 2), WITHIN_MS, "bound reached")
         two.send(schemas.PRODUCE, 9, requests.produce(make_batch([b"b"])))
-        acks = running.listener._shared.waiting_acks
+        acks = running.listener._shared.bounds.waiting_acks
         eventually(lambda: acks.waiting_count == 1, WITHIN_MS, "the third waits")
         assert only(other.ask(schemas.FETCH, 11, requests.fetch(0)))["records"]
         assert len(broker.held_acks) == 2
