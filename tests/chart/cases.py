@@ -288,10 +288,8 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "BrokerCluster": {
         **_CONDITION_BOUNDS,
         "spec.replicas": {
-            keyword: tuple(
-                Also(value=each, others={"spec.externalListener": GONE}) for each in pair
-            )
-            for keyword, pair in {"minimum": (1, 0), "maximum": (100, 101)}.items()
+            "minimum": (_without_listener(1), _without_listener(0)),
+            "maximum": (_without_listener(100), _without_listener(101)),
         },
         "spec.timing": {"enum": ("safe", "quick")},
         "spec.storage.size": {

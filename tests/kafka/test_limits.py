@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import struct
 from collections.abc import Callable
 from functools import partial
@@ -11,13 +12,13 @@ from functools import partial
 import pytest
 import uvloop
 
-from strandline.kafka_listener import schemas
+from strandline.kafka_listener import schemas, server
 from strandline.kafka_listener.budget import Budget
 from strandline.kafka_listener.listener_settings import ListenerSettings
 from tests.kafka import requests
 from tests.kafka.requests import only
 from tests.kafka.serving import acknowledge, has_held, is_serving
-from tests.kafka.support import ListenerThread, MemoryBroker, make_batch
+from tests.kafka.support import CountingObserver, ListenerThread, MemoryBroker, make_batch
 from tests.kafka.wire_client import WireClient, request_bytes
 from tests.support.eventually import eventually
 
@@ -138,6 +139,32 @@ def test_connections_beyond_the_bound_are_closed(
         eventually(lambda: running.connection_count == 0, WITHIN_MS, "first left")
         assert is_serving(running)
     assert "connection refused, too many connections" in caplog.messages
+
+
+def test_two_listeners_share_one_bound_of_connections(broker: MemoryBroker) -> None:
+    settings = ListenerSettings(connections_max=1)
+    with ListenerThread(broker, settings=settings) as running, socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        second = running.run(
+            server.start(
+                listener_name="SECOND",
+                broker=broker,
+                bound=bound.dup(),
+                settings=settings,
+                observer=CountingObserver(),
+                bounds=running.bounds,
+            )
+        )
+        with WireClient(running.port) as client:
+            client.ask(schemas.API_VERSIONS, 0, {})
+            with WireClient(second.port) as refused:
+                assert refused.is_closed_by_server()
+        eventually(lambda: running.bounds.connections.used == 0, WITHIN_MS, "the client left")
+        with WireClient(second.port) as client:
+            client.ask(schemas.API_VERSIONS, 0, {})
+            assert running.bounds.connections.used == 1
+        running.run(second.close())
+        assert running.bounds.connections.used == 0
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,10 @@ class World:
         """Return a copy of an object."""
         return copy.deepcopy(self._objects[kind.kind, name])
 
+    def names(self, kind: kinds.Kind, prefix: str) -> list[str]:
+        """Return the names of a kind that begin so."""
+        return sorted(n for k, n in self._objects if k == kind.kind and n.startswith(prefix))
+
     def remove(self, kind: kinds.Kind, name: str) -> None:
         """Delete an object."""
         del self._objects[kind.kind, name]
