@@ -40,7 +40,7 @@ def service_specs(cluster: DesiredCluster, selector: Mapping[str, str]) -> dict[
         return {}
     specs = {_suffix(None): _service_spec(listener, listener.bootstrap, selector)}
     for broker_id in cluster.broker_ids:
-        chosen = listener.brokers.get(broker_id, ChosenAddress())
+        chosen = listener.brokers[broker_id]
         pod = {POD_NAME_LABEL: f"{cluster.ref.name}-{broker_id}"}
         specs[_suffix(broker_id)] = _service_spec(listener, chosen, {**selector, **pod})
     return specs
@@ -88,7 +88,7 @@ def addresses(
         return {}
     found: dict[BrokerId, AdvertisedAddress] = {}
     for broker_id in cluster.broker_ids:
-        chosen = listener.brokers.get(broker_id, ChosenAddress())
+        chosen = listener.brokers[broker_id]
         service = _service_of(cluster, observed, broker_id)
         if service is None:
             continue

@@ -297,17 +297,19 @@ def read_cluster(value: Object) -> DesiredCluster:
         resources=spec.get("resources") or {},
         pod=spec.get("pod") or {},
         spread_nodes=(spec.get("spread") or {}).get("nodes"),
-        external=_read_listener(spec["externalListener"]) if spec.get("externalListener") else None,
+        external=_read_listener(spec) if spec.get("externalListener") else None,
     )
 
 
-def _read_listener(value: Object) -> DesiredListener:
+def _read_listener(spec: Object) -> DesiredListener:
+    value = spec["externalListener"]
+    chosen = {each["broker"]: each for each in value.get("brokers") or []}
     return DesiredListener(
         service_type=value["type"],
         host=value.get("advertisedHost", ""),
         bootstrap=_read_chosen(value.get("bootstrap") or {}),
         brokers={
-            BrokerId(each["broker"]): _read_chosen(each) for each in value.get("brokers") or []
+            BrokerId(each): _read_chosen(chosen.get(each, {})) for each in range(spec["replicas"])
         },
     )
 

@@ -52,6 +52,7 @@ class DesiredListener:
     """A cluster's listener for clients outside; service_type is Kubernetes' NodePort or another.
 
     host is for all brokers that have none of their own; it may name the broker as `{broker}`.
+    brokers has every broker of the cluster.
     """
 
     service_type: str

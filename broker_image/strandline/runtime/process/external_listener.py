@@ -16,7 +16,7 @@ from strandline.errors import ConfigError
 from strandline.kafka_listener.server import KafkaListener
 from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log_fields import fields
-from strandline.model import EXTERNAL_LISTENER, Endpoint
+from strandline.model import EXTERNAL_LISTENER, AdvertisedAddress, Endpoint
 
 from .registration_watch import RegistrationNews, WantedAddress
 
@@ -37,8 +37,7 @@ class ExternalListener:
     async def run(self) -> None:
         """Follow the wanted address for ever."""
         while True:
-            self.wanted.changed.clear()
-            endpoint = self._endpoint()
+            endpoint = self._endpoint(self.wanted.take())
             if endpoint != self.news.external:
                 _log.info("address outside", extra=fields(address=_text(endpoint)))
             if endpoint is None:
@@ -47,7 +46,7 @@ class ExternalListener:
             else:
                 await self._ensure_open()
                 self.news.advertise(endpoint)
-            await self.wanted.changed.wait()
+            await self.wanted.change()
 
     async def close(self) -> None:
         """Cut the clients outside, if the port is open."""
@@ -55,9 +54,8 @@ class ExternalListener:
         if opened is not None:
             await opened.close()
 
-    def _endpoint(self) -> Endpoint | None:
+    def _endpoint(self, address: AdvertisedAddress | None) -> Endpoint | None:
         """Return what to advertise: the given host, else that of the pod's node."""
-        address = self.wanted.address
         if address is None:
             return None
         host = address.host or self.config.identity.node_ip

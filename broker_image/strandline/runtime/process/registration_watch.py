@@ -92,13 +92,22 @@ class WantedAddress:
     """What the Broker object wants this broker to advertise outside, None for nothing."""
 
     address: AdvertisedAddress | None = None
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def tell(self, address: AdvertisedAddress | None) -> None:
         """Take what the object says now."""
         if address != self.address:
             self.address = address
-            self.changed.set()
+            self._changed.set()
+
+    def take(self) -> AdvertisedAddress | None:
+        """Return what the object says now; `change` waits for another."""
+        self._changed.clear()
+        return self.address
+
+    async def change(self) -> None:
+        """Wait until the address changes, or return if it did since it was taken."""
+        await self._changed.wait()
 
 
 class RegistrationWatch:
