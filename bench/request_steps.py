@@ -47,7 +47,7 @@ async def handle(broker: Broker, shape: Shape, steps: Steps) -> None:
         loop.call_soon(client.deliver, data)
         for _ in range(TURNS_MAX):
             await asyncio.sleep(0)
-            if observer.responses and not shared.turns:
+            if observer.responses and not shared.bounds.turns:
                 break
         client.connection.connection_lost(None)
 

@@ -151,6 +151,9 @@ GRPC_LISTENER = "GRPC"
 INTERNAL_LISTENER = "INTERNAL"
 """The listener for Kafka's clients inside the cluster, at the pod's IP."""
 
+EXTERNAL_LISTENER = "EXTERNAL"
+"""The listener for Kafka's clients outside, at the address that the Broker object names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
@@ -284,13 +287,25 @@ class StoredPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdvertisedAddress:
+    """Where clients outside find a broker; host "" means the address of its pod's node."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBroker:
-    """A Broker object; registration is None until the broker first started."""
+    """A Broker object; registration is None until the broker first started.
+
+    external is what the operator wants the broker to advertise outside, None for nothing.
+    """
 
     name: str
     resource_version: str
     broker_id: BrokerId
     registration: Registration | None
+    external: AdvertisedAddress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

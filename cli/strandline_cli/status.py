@@ -18,6 +18,7 @@ from .why_not import why_not_all
 METRICS_LIMIT_SECONDS = 3.0
 CLUSTER_COLUMNS: Row = ("CLUSTER", "BROKERS", "CONTROLLER", "STATUS")
 TOPIC_COLUMNS: Row = ("TOPIC", "CLUSTER", "PARTITIONS", "OFFLINE", "STATUS")
+OUTSIDE_COLUMNS: Row = ("CLUSTER", "OUTSIDE", "STATUS")
 STRAY_COLUMNS: Row = ("NO TOPIC HAS", "TOPIC ID", "CLUSTER", "PARTITIONS", "LOGS", "BRING BACK")
 
 
@@ -27,6 +28,9 @@ def show_status(kubernetes: Kubernetes) -> None:
     topics = kubernetes.get("replicatedtopics")["items"]
     show(CLUSTER_COLUMNS, [cluster_row(each) for each in clusters], left=CLUSTER_COLUMNS)
     print()
+    if rows := [outside_row(each) for each in clusters if "externalListener" in each["spec"]]:
+        show(OUTSIDE_COLUMNS, rows, left=OUTSIDE_COLUMNS)
+        print()
     show(TOPIC_COLUMNS, [topic_row(each) for each in topics], left=TOPIC_COLUMNS)
     if amiss := why_not_all([*clusters, *topics]):
         print("", *amiss, sep="\n")
@@ -75,6 +79,14 @@ def cluster_row(cluster: Object) -> Row:
     )
 
 
+def outside_row(cluster: Object) -> Row:
+    """Return the line of a cluster with an external listener: where clients outside begin."""
+    status = cluster.get("status", {})
+    servers = status.get("externalListener", {}).get("bootstrapServers", [])
+    shown = ",".join(servers) or "none yet"
+    return cluster["metadata"]["name"], shown, reason_of(cluster, "ExternalListener")
+
+
 def topic_row(topic: Object) -> Row:
     """Return a topic's line: its partitions, those without a leader, why it is ready or not."""
     spec, counts = topic["spec"], topic.get("status", {}).get("partitions", {})
@@ -111,7 +123,12 @@ def stray_rows(cluster: Object, strays: list[Stray]) -> list[Row]:
 
 def ready_reason(found: Object) -> str:
     """Return the reason of the condition Ready, "not looked at yet" without one."""
+    return reason_of(found, "Ready")
+
+
+def reason_of(found: Object, kind: str) -> str:
+    """Return the reason of a condition, "not looked at yet" without one."""
     for condition in found.get("status", {}).get("conditions", ()):
-        if condition["type"] == "Ready":
+        if condition["type"] == kind:
             return str(condition["reason"])
     return "not looked at yet"

@@ -51,6 +51,16 @@ class RemoveConfigMaps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveServices:
+    """Delete Services of an external listener that its cluster no longer has."""
+
+    services: tuple[ObjectRef, ...]
+
+    def __str__(self) -> str:
+        return f"remove Services {[each.name for each in self.services]}: no listener needs them"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InitialisePartitions:
     """Raise partitionsInitialised by compare-and-swap, then create the new Partitions.
 
@@ -123,6 +133,7 @@ Action = (
     CreateCluster
     | ApplyObject
     | RemoveConfigMaps
+    | RemoveServices
     | InitialisePartitions
     | RecreatePartitions
     | ApplyStatus

@@ -26,6 +26,7 @@ from .actions import (
     PostEvent,
     RecreatePartitions,
     RemoveConfigMaps,
+    RemoveServices,
 )
 from .observe import Cache, read_partition
 
@@ -66,6 +67,10 @@ class Applier:
                 await self._apply(body, subresource="status")
             case RemoveConfigMaps():
                 await self._remove_config_maps(action)
+            case RemoveServices(services=services):
+                for each in services:
+                    resource = each.kind.resource
+                    await self._api.delete(resource, self._namespace, each.name, uid=each.uid)
             case InitialisePartitions():
                 await self._initialise(action)
             case RecreatePartitions():

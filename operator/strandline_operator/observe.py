@@ -19,19 +19,28 @@ from strandline.kube.objects import (
     topic_cluster,
     topic_id_of,
 )
-from strandline.model import BrokerId, PartitionState, StoredPartition, TopicId
+from strandline.model import (
+    EXTERNAL_LISTENER,
+    BrokerId,
+    PartitionState,
+    StoredPartition,
+    TopicId,
+)
 
 from . import kinds
 from .kinds import Kind, name_of
 from .observed import (
+    ChosenAddress,
     ConditionSample,
     ControllerRef,
     DesiredCluster,
+    DesiredListener,
     DesiredTopic,
     FoundCondition,
     FoundObject,
     FoundPartition,
     FoundPod,
+    FoundService,
     FoundStatus,
     ObjectRef,
     ObservedCluster,
@@ -201,6 +210,16 @@ class Cache:
         return cluster, ObservedCluster(
             status=status,
             has_controller=status.written.get("controller") is not None,
+            services={
+                child: _read_service(found.whole)
+                for (kind, child), (_, found) in parts.items()
+                if kind == kinds.SERVICE.kind
+            },
+            advertised={
+                each.broker_id: endpoint
+                for each in registrations
+                if each and (endpoint := each.endpoint(EXTERNAL_LISTENER))
+            },
             parts=parts,
             ready_brokers=0 if pods is None else int(_status(pods.whole).get("readyReplicas") or 0),
             broker_epochs={each.broker_id: each.broker_epoch for each in registrations if each},
@@ -315,6 +334,39 @@ def read_cluster(value: Object) -> DesiredCluster:
         resources=spec.get("resources") or {},
         pod=spec.get("pod") or {},
         spread_nodes=(spec.get("spread") or {}).get("nodes"),
+        external=_read_listener(spec) if spec.get("externalListener") else None,
+    )
+
+
+def _read_listener(spec: Object) -> DesiredListener:
+    value = spec["externalListener"]
+    chosen = {each["broker"]: each for each in value.get("brokers") or []}
+    return DesiredListener(
+        service_type=value["type"],
+        host=value.get("advertisedHost", ""),
+        bootstrap=_read_chosen(value.get("bootstrap") or {}),
+        brokers={
+            BrokerId(each): _read_chosen(chosen.get(each, {})) for each in range(spec["replicas"])
+        },
+    )
+
+
+def _read_chosen(value: Object) -> ChosenAddress:
+    return ChosenAddress(
+        node_port=value.get("nodePort"),
+        host=value.get("advertisedHost", ""),
+        port=value.get("advertisedPort"),
+    )
+
+
+def _read_service(value: Object) -> FoundService:
+    spec = value.get("spec") or {}
+    ports = spec.get("ports") or [{}]
+    ingress = ((_status(value).get("loadBalancer") or {}).get("ingress") or [{}])[0]
+    return FoundService(
+        service_type=spec.get("type", ""),
+        node_port=int(ports[0].get("nodePort") or 0),
+        ingress_host=str(ingress.get("ip") or ingress.get("hostname") or ""),
     )
 
 

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from strandline.kube.api import Object
-from strandline.model import BrokerEpoch, BrokerId, StoredPartition, TopicId
+from strandline.model import BrokerEpoch, BrokerId, Endpoint, StoredPartition, TopicId
 
 from .kinds import Kind
 
@@ -39,6 +39,29 @@ class ControllerRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenAddress:
+    """What a user chose for one Service of the external listener; None and "" leave it open."""
+
+    node_port: int | None = None
+    host: str = ""
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredListener:
+    """A cluster's listener for clients outside; service_type is Kubernetes' NodePort or another.
+
+    host is for all brokers that have none of their own; it may name the broker as `{broker}`.
+    brokers has every broker of the cluster.
+    """
+
+    service_type: str
+    host: str
+    bootstrap: ChosenAddress
+    brokers: Mapping[BrokerId, ChosenAddress]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredCluster:
     """A BrokerCluster's spec; config is by field of the spec.
 
@@ -58,6 +81,7 @@ class DesiredCluster:
     resources: Object
     pod: Object
     spread_nodes: str | None
+    external: DesiredListener | None = None
 
     @property
     def broker_ids(self) -> tuple[BrokerId, ...]:
@@ -154,6 +178,15 @@ class FoundObject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundService:
+    """What Kubernetes gave a Service: a port on all nodes, a load balancer's host; or 0 and ""."""
+
+    service_type: str
+    node_port: int
+    ingress_host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPartition:
     """A Partition, its cluster's label, or "", and the owner that controls it."""
 
@@ -189,11 +222,14 @@ class ObservedCluster:
     topic_count counts the ReplicatedTopics that name the cluster, partitions and pods are those
     with its label. revision is the latest one of its StatefulSet, "" while that is unknown; causes
     are sentences about brokers that are not ready. schedulable_nodes is None unless `pod_settings`
-    needs it and the operator may list nodes.
+    needs it and the operator may list nodes. services are those that have names of its parts;
+    advertised is what registered brokers advertise to clients outside.
     """
 
     status: FoundStatus
     has_controller: bool
+    services: Mapping[str, FoundService]
+    advertised: Mapping[BrokerId, Endpoint]
     parts: Mapping[tuple[str, str], tuple[Ownership, FoundObject]]
     ready_brokers: int
     broker_epochs: Mapping[BrokerId, BrokerEpoch]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from strandline.kube.api import Object
 from strandline.kube.objects import DEFAULT_CLUSTER
 
-from . import kinds, operator_config, pod_settings, resources
+from . import external, kinds, operator_config, pod_settings, resources
 from .actions import (
     Action,
     ApplyObject,
@@ -21,6 +21,7 @@ from .actions import (
     PostEvent,
     RecreatePartitions,
     RemoveConfigMaps,
+    RemoveServices,
 )
 from .conditions import READY, Readiness
 from .disruption import disruption_allowed
@@ -70,11 +71,13 @@ def plan_cluster(
     spread = pod_settings.spread_of(desired, observed)
     desired = replace(desired, spread_nodes=spread.nodes)
     allowed = disruption_allowed(observed.partitions)
+    addresses = external.addresses(desired, observed)
     current = resources.objects_of(
         desired,
         config,
         has_topics=observed.has_topics,
         disruption_allowed=bool(allowed.ready),
+        addresses=addresses,
     )
     former = _former_config_maps(desired, observed, current)
     bodies = [
@@ -83,17 +86,16 @@ def plan_cluster(
             for each in former
         ),
         *current,
+        # The last: a nodePort that is refused ends the pass.
+        *resources.external_services_of(desired, has_topics=observed.has_topics),
     ]
-    parts = [(body, observed.parts.get((body["kind"], name_of(body)))) for body in bodies]
-    obstacle = _refused_part([part for _, part in parts if part is not None])
+    obstacle = _refused_part(_parts_of(bodies, observed))
     obstacle = obstacle or _brokers_left_out(desired, observed) or refusal
     actions: list[Action] = []
     if obstacle is None:
-        actions = [
-            ApplyObject(body=body, why=why)
-            for body, part in parts
-            if (why := _why_apply(body, part))
-        ]
+        actions = _apply_actions(bodies, observed)
+        if gone := external.superfluous_services(desired, observed):
+            actions.append(RemoveServices(services=tuple(gone)))
     superfluous = former[: -operator_config.CONFIG_MAPS_KEPT]
     if superfluous and (obstacle is None or not obstacle.refused):
         actions.append(
@@ -119,6 +121,23 @@ def _spread_event(cluster: ObjectRef, spread: SpreadDecision) -> PostEvent:
     message = f"spread over nodes is {spread.nodes}: {spread.message}"
     is_warning = spread.nodes is not NodeSpread.REQUIRED
     return PostEvent(about=cluster, reason=spread.reason, message=message, is_warning=is_warning)
+
+
+def _parts_of(
+    bodies: list[Object], observed: ObservedCluster
+) -> list[tuple[Ownership, FoundObject]]:
+    """Return what has the names of these objects already."""
+    found = (observed.parts.get((body["kind"], name_of(body))) for body in bodies)
+    return [each for each in found if each is not None]
+
+
+def _apply_actions(bodies: list[Object], observed: ObservedCluster) -> list[Action]:
+    """Return the applies of those objects that are not as desired."""
+    return [
+        ApplyObject(body=body, why=why)
+        for body in bodies
+        if (why := _why_apply(body, observed.parts.get((body["kind"], name_of(body)))))
+    ]
 
 
 def _former_config_maps(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import yaml
@@ -18,9 +19,9 @@ from strandline.config.broker import KEYS_SINCE, SINCE, Ports
 from strandline.config.replication import ControllerConfig
 from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL, DEFAULT_CLUSTER
-from strandline.model import BrokerId
+from strandline.model import AdvertisedAddress, BrokerId
 
-from . import kinds, pod_settings
+from . import external, kinds, pod_settings
 from .actions import PostEvent
 from .observed import DesiredCluster, DesiredTopic, FoundObject, ObjectRef
 from .operator_config import FIELD_MANAGER, OperatorConfig
@@ -38,6 +39,9 @@ FLUSH_SECONDS_MAX: Final = 300
 GRACE_MARGIN_SECONDS: Final = 10
 """Time for everything else that a broker does at its end."""
 EVENT_MESSAGE_LENGTH_MAX: Final = 1_024
+
+NO_ADDRESSES: Final[Mapping[BrokerId, AdvertisedAddress]] = MappingProxyType({})
+"""Nothing is advertised outside."""
 
 BROKER_KEYS: Final = {
     "replicaLagTimeMaxMs": "replica.lag.time.max.ms",
@@ -79,10 +83,12 @@ def objects_of(
     *,
     has_topics: bool,
     disruption_allowed: bool = True,
+    addresses: Mapping[BrokerId, AdvertisedAddress] = NO_ADDRESSES,
 ) -> list[Object]:
-    """Return all objects of a BrokerCluster, in the order of creation.
+    """Return the objects that a BrokerCluster always has, in the order of creation.
 
-    The StatefulSet is the last, so that no broker starts before the objects that it needs.
+    addresses are those that brokers advertise outside. The StatefulSet is the last, so that no
+    broker starts before the objects that it needs.
     """
     budget = {
         "maxUnavailable": 1 if disruption_allowed else 0,
@@ -100,13 +106,29 @@ def objects_of(
         _service(cluster, "bootstrap", ["kafka"]),
         _manifest(kinds.LEASE, cluster, "controller"),
         *(
-            _manifest(kinds.BROKER, cluster, str(i), spec={"brokerId": i})
+            _manifest(kinds.BROKER, cluster, str(i), spec=_broker_spec(i, addresses.get(i)))
             for i in cluster.broker_ids
         ),
         _manifest(kinds.POD_DISRUPTION_BUDGET, cluster, "brokers", spec=budget),
         _stateful_set(cluster, config),
     ]
     return [_owned(body, cluster, has_topics=has_topics) for body in bodies]
+
+
+def external_services_of(cluster: DesiredCluster, *, has_topics: bool) -> list[Object]:
+    """Return the Services of a cluster's external listener, none without one."""
+    return [
+        _owned(_manifest(kinds.SERVICE, cluster, suffix, spec=spec), cluster, has_topics=has_topics)
+        for suffix, spec in external.service_specs(cluster, pod_selector(cluster)).items()
+    ]
+
+
+def _broker_spec(broker_id: BrokerId, address: AdvertisedAddress | None) -> Object:
+    """Return the spec of a Broker; without a host it advertises the address of its node."""
+    if address is None:
+        return {"brokerId": broker_id}
+    host = {"host": address.host} if address.host else {}
+    return {"brokerId": broker_id, "external": {**host, "port": address.port}}
 
 
 def former_config_map(cluster: DesiredCluster, found: FoundObject, *, has_topics: bool) -> Object:
@@ -278,6 +300,7 @@ def _container(cluster: DesiredCluster, config: OperatorConfig) -> Object:
             _from_pod("POD_NAME", "metadata.name"),
             _from_pod("POD_UID", "metadata.uid"),
             _from_pod("POD_IP", "status.podIP"),
+            _from_pod("NODE_IP", "status.hostIP"),
             _from_pod("NAMESPACE", "metadata.namespace"),
             {"name": "CLUSTER_NAME", "value": cluster.ref.name},
         ],

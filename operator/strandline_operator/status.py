@@ -22,6 +22,7 @@ from strandline.model import (
     StoredPartition,
 )
 
+from . import external
 from .cluster_health import cluster_conditions
 from .conditions import (
     READY,
@@ -44,6 +45,8 @@ COPIED: Final = "PartitionsCopied"
 VOLUMES_FULL: Final = "VolumesFull"
 """Type of a condition and reason of an Event: brokers refuse records for want of space."""
 VOLUMES_HAVE_ROOM: Final = "VolumesHaveRoom"
+EXTERNAL_LISTENER: Final = "ExternalListener"
+"""Type of the condition that tells whether clients outside can reach every broker."""
 
 
 def cluster_status(
@@ -58,7 +61,13 @@ def cluster_status(
         message = full_volumes_message(observed)
         full = Readiness(ready=True, reason="ClientsRefused", message=message)
         conditions[VOLUMES_FULL] = full
+    outside: Object = {}
+    if cluster.external is not None:
+        conditions[EXTERNAL_LISTENER] = external.advertised(cluster, observed)
+        servers = external.bootstrap_servers(cluster, observed)
+        outside = {"externalListener": {"bootstrapServers": servers}}
     return {
+        **outside,
         "observedGeneration": cluster.generation,
         "readyBrokers": observed.ready_brokers,
         "topics": observed.topic_count,

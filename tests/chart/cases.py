@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from .broker_row_cases import BROKER_ROW, BROKER_ROW_BOUNDS
 from .cluster_lists import CLUSTER_LISTS, CLUSTER_LISTS_BOUNDS
+from .listener_cases import EXTERNAL_LISTENER, LISTENER_BOUNDS, REGISTRATION_BOUNDS
 from .pod_cases import POD_BOUNDS, POD_SPEC, SPREAD_STATUS
 
 Manifest = dict[str, Any]
@@ -97,6 +98,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             },
             "deleteTopicEnable": False,
             **POD_SPEC,
+            "externalListener": EXTERNAL_LISTENER,
             "resources": {
                 "requests": {"cpu": "100m", "memory": "128Mi"},
                 "limits": {"cpu": "0.5", "memory": "1Gi"},
@@ -111,6 +113,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "controller": {"holderIdentity": "broker-1/uid/nonce", "brokerId": 1, "epoch": 5},
             **CLUSTER_LISTS,
             **SPREAD_STATUS,
+            "externalListener": {"bootstrapServers": ["192.0.2.1:30092"]},
             "conditions": [_condition()],
         },
     ),
@@ -158,7 +161,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
     "Broker": _manifest(
         "Broker",
         "demo-1",
-        {"brokerId": 1},
+        {"brokerId": 1, "external": {"host": "192.0.2.1", "port": 30094}},
         {
             "brokerEpoch": 5,
             "cleanSinceEpoch": 3,
@@ -277,10 +280,18 @@ _NINE_ELIGIBLE: Final = {
     "status.leader": -1,
 }
 
+
+def _without_listener(replicas: int) -> Also:
+    return Also(value=replicas, others={"spec.externalListener": GONE})
+
+
 BOUNDS: Final[dict[str, Bounds]] = {
     "BrokerCluster": {
         **_CONDITION_BOUNDS,
-        "spec.replicas": {"minimum": (1, 0), "maximum": (100, 101)},
+        "spec.replicas": {
+            "minimum": (_without_listener(1), _without_listener(0)),
+            "maximum": (_without_listener(100), _without_listener(101)),
+        },
         "spec.timing": {"enum": ("safe", "quick")},
         "spec.storage.size": {
             "maxLength": ("1" * 18 + "Gi", "1" * 19 + "Gi"),
@@ -329,6 +340,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "status.controller.epoch": {"minimum": (1, 0), "maximum": (_INT31, _INT31 + 1)},
         **CLUSTER_LISTS_BOUNDS,
         **POD_BOUNDS,
+        **LISTENER_BOUNDS,
     },
     "ReplicatedTopic": {
         **_CONDITION_BOUNDS,
@@ -370,25 +382,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "status.brokerEpoch": {"maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1)},
         "status.cleanSinceEpoch": {"minimum": (1, 0)},
         "status.incarnation": {"minLength": ("i", ""), "maxLength": ("i" * 128, "i" * 129)},
-        "status.listeners": {
-            "minItems": ([{"name": "A", "host": "h", "port": 1}], []),
-            "maxItems": (
-                [{"name": f"L{n}", "host": "h", "port": 1} for n in range(8)],
-                [{"name": f"L{n}", "host": "h", "port": 1} for n in range(9)],
-            ),
-            "unique": (
-                [{"name": "A", "host": "h", "port": 1}, {"name": "B", "host": "h", "port": 1}],
-                [{"name": "A", "host": "h", "port": 1}, {"name": "A", "host": "g", "port": 2}],
-            ),
-        },
-        "status.listeners[].name": {"minLength": ("n", ""), "maxLength": ("n" * 32, "n" * 33)},
-        "status.listeners[].host": {"minLength": ("h", ""), "maxLength": ("h" * 253, "h" * 254)},
-        "status.listeners[].port": {"minimum": (1, 0), "maximum": (65_535, 65_536)},
-        "status.logDirId": {"minLength": ("d", ""), "maxLength": ("d" * 64, "d" * 65)},
-        "status.bootId": {"minLength": ("b", ""), "maxLength": ("b" * 64, "b" * 65)},
-        "status.rack": {"minLength": ("r", ""), "maxLength": ("r" * 63, "r" * 64)},
-        "status.softwareVersion": {"minLength": ("v", ""), "maxLength": ("v" * 64, "v" * 65)},
-        "status.protocolVersion": {"minimum": (1, 0), "maximum": (1000, 1001)},
+        **REGISTRATION_BOUNDS,
     },
     "Partition": {
         "spec.topicId": {

@@ -17,6 +17,8 @@ _CONFIG_REQUIRED = [
 REQUIRED: Final[dict[str, list[str]]] = {
     "BrokerCluster": [
         "spec",
+        "spec.externalListener.type",
+        "spec.externalListener.brokers[].broker",
         "status.brokers[].id",
         "status.controller.holderIdentity",
         "status.controller.brokerId",
@@ -35,6 +37,7 @@ REQUIRED: Final[dict[str, list[str]]] = {
     "Broker": [
         "spec",
         "spec.brokerId",
+        "spec.external.port",
         *(
             f"status.{name}"
             for name in (

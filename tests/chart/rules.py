@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.chart.cases import GONE, Rule
+from tests.chart.listener_rules import LISTENER_RULES
 from tests.chart.partition_rules import PARTITION_RULES
 from tests.chart.pod_cases import POD_RULES
 
@@ -290,4 +291,4 @@ _POD: Final = [
     for message, refused, accepted in POD_RULES
 ]
 
-RULES: Final = [*_CLUSTER, *_POD, *_TOPIC, *_BROKER, *PARTITION_RULES]
+RULES: Final = [*_CLUSTER, *_POD, *LISTENER_RULES, *_TOPIC, *_BROKER, *PARTITION_RULES]

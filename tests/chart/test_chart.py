@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from strandline_operator import kinds
+from strandline_operator.external import PORT as EXTERNAL_PORT
 from strandline_operator.observed import DesiredCluster, ObjectRef
 from strandline_operator.resources import PORTS, labels
 from tests.chart import rendered
@@ -110,8 +111,9 @@ def test_the_operator_may_do_exactly_this() -> None:
             "get list watch create patch",
         )
         | of("leases", "update")
-        # Former ConfigMaps go once no pod and no revision of a StatefulSet names them.
-        | of("configmaps", "delete")
+        # Former ConfigMaps go once no pod and no revision of a StatefulSet names them; the Services
+        # of an external listener go with it.
+        | of("configmaps services", "delete")
         | of("pods", "list watch")
         | of("controllerrevisions events persistentvolumeclaims", "list")
     )
@@ -171,7 +173,7 @@ def test_changed_values_replace_the_operator_pod() -> None:
 BROKERS = {"app.kubernetes.io/name": "strandline", "app.kubernetes.io/component": "broker"}
 
 
-def entries(*values: str) -> dict[str, Any]:
+def entries(*values: str) -> dict[str | int, Any]:
     """Return the peers that reach each port of a broker; None for everyone."""
     spec = find("NetworkPolicy", "strandline-broker", *values)["spec"]
     assert spec["podSelector"] == {"matchLabels": BROKERS}
@@ -187,6 +189,7 @@ def test_only_brokers_and_the_operator_reach_the_grpc_port() -> None:
             {"podSelector": {"matchLabels": operator}},
         ],
         "kafka": None,
+        EXTERNAL_PORT: None,
         "http": None,
     }
 
@@ -207,14 +210,16 @@ def test_the_policy_names_ports_and_pods_as_the_operator_makes_them() -> None:
         spread_nodes=None,
     )
     assert labels(cluster).items() >= BROKERS.items()
-    assert set(entries()) == set(PORTS)
+    assert set(entries()) == {*PORTS, EXTERNAL_PORT}
 
 
 def test_clients_and_readers_of_metrics_are_limited_by_values() -> None:
     found = entries(
         '--set-json=networkPolicy.clients=[{"namespaceSelector": {}}]',
         '--set-json=networkPolicy.metrics=[{"podSelector": {}}]',
+        '--set-json=networkPolicy.external=[{"ipBlock": {"cidr": "192.0.2.0/24"}}]',
     )
+    assert found[EXTERNAL_PORT] == [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
     assert found["kafka"] == [{"namespaceSelector": {}}]
     assert found["http"] == [{"podSelector": {}}]
     assert len(found["grpc"]) == 2

@@ -85,6 +85,19 @@ def test_the_environment_names_data_directory_and_ports(tmp_path: Path) -> None:
     assert config.ports.grpc == 0
 
 
+def test_the_environment_names_the_node_and_the_port_for_clients_outside(tmp_path: Path) -> None:
+    config = load(tmp_path, "")
+    assert (config.identity.node_ip, config.ports.external) == ("", 9094)
+    config = load(tmp_path, "", NODE_IP="2001:db8::1", EXTERNAL_PORT="19094")
+    assert (config.identity.node_ip, config.ports.external) == ("2001:db8::1", 19094)
+
+
+@pytest.mark.parametrize(("name", "text"), [("NODE_IP", "a-node"), ("EXTERNAL_PORT", "65536")])
+def test_a_wrong_node_or_port_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: '{text}' is not accepted"):
+        load(tmp_path, "", **{name: text})
+
+
 LATER = KEYS_VERSION + 1
 MARKS = f"{KEYS_SINCE.key}: {{quick.start: {LATER}, log.roll.ms: {LATER}, old.key: 1}}\n"
 

@@ -10,6 +10,7 @@ from tests.support.commands import REPOSITORY
 from tests.support.documented import Command, commands, documents
 
 WALK = "tests/pods/test_readme.py::test_a_reader_installs_connects_breaks_looks_and_removes"
+OUTSIDE = "tests/pods/test_outside.py::test_a_reader_connects_from_outside_and_back_again"
 RUN_BY = {
     ("README.md", "Install"): WALK,
     ("README.md", "Connect"): WALK,
@@ -22,6 +23,12 @@ RUN_BY = {
         "tests/reconcile/test_pods_process.py"
         "::test_the_budget_follows_min_isr_and_changes_are_events"
     ),
+    ("docs/connect.md", "From a pod"): OUTSIDE,
+    ("docs/connect.md", "From outside"): OUTSIDE,
+    ("docs/connect.md", "NodePort"): OUTSIDE,
+    ("docs/connect.md", "LoadBalancer"): OUTSIDE,
+    ("docs/connect.md", "From the machine that runs kind"): OUTSIDE,
+    ("docs/connect.md", "Back again"): OUTSIDE,
 }
 """By page and heading, the test that runs the commands there as they are written."""
 OTHERWISE = {

@@ -34,6 +34,7 @@ from strandline.broker_interface import (
 )
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.kafka_listener import server
+from strandline.kafka_listener.client_bounds import ClientBounds
 from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.kafka_listener.observer import ListenerObserver
 from strandline.log.record_batch import check_client_batch, read_client_batch
@@ -401,6 +402,7 @@ class ListenerThread:
         self.loop_errors: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda _, context: self.loop_errors.append(context))
         self._settings = settings or ListenerSettings()
+        self.bounds = ClientBounds.of(self._settings, self.loop)
         self._observer = observer or CountingObserver()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
 
@@ -415,6 +417,7 @@ class ListenerThread:
                 broker=self.broker,
                 settings=self._settings,
                 observer=self._observer,
+                bounds=self.bounds,
             )
         )
         self.port = self.listener.port

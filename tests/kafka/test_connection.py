@@ -307,7 +307,7 @@ def test_random_bytes_and_broken_requests_leave_the_server_serving(
                 client.sendall(broken(source, whole, number))
         assert is_serving(running)
         eventually(lambda: running.connection_count == 0, WITHIN_MS, "all closed")
-        assert running.call(lambda: running.listener._shared.request_memory.used) == 0
+        assert running.call(lambda: running.listener._shared.bounds.request_memory.used) == 0
         assert running.loop_errors == []
     assert broker.logs["orders", 0].end - before <= 300
 
@@ -386,6 +386,7 @@ def test_a_socket_bound_before_refuses_clients_until_it_is_opened(
                 bound=bound.dup(),
                 settings=ListenerSettings(),
                 observer=CountingObserver(),
+                bounds=running.bounds,
             )
         )
         assert opened.port == port

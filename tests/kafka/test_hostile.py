@@ -65,7 +65,8 @@ def test_work_and_memory_of_a_hostile_request_are_bounded(tmp_path: Path, name: 
         assert longest < CALLS_MAX
         assert peak < MEMORY_MAX_BYTES
         assert left < LEFT_MAX_BYTES
-        budgets = (shared.request_memory, shared.waiting_acks, shared.context.response_memory)
+        bounds = shared.bounds
+        budgets = (bounds.request_memory, bounds.waiting_acks, bounds.response_memory)
         assert [budget.used for budget in budgets] == [0, 0, 0]
         assert not shared.connections
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import struct
 from collections.abc import Callable
 from functools import partial
@@ -11,13 +12,13 @@ from functools import partial
 import pytest
 import uvloop
 
-from strandline.kafka_listener import schemas
+from strandline.kafka_listener import schemas, server
 from strandline.kafka_listener.budget import Budget
 from strandline.kafka_listener.listener_settings import ListenerSettings
 from tests.kafka import requests
 from tests.kafka.requests import only
 from tests.kafka.serving import acknowledge, has_held, is_serving
-from tests.kafka.support import ListenerThread, MemoryBroker, make_batch
+from tests.kafka.support import CountingObserver, ListenerThread, MemoryBroker, make_batch
 from tests.kafka.wire_client import WireClient, request_bytes
 from tests.support.eventually import eventually
 
@@ -85,7 +86,7 @@ def test_frames_beyond_the_memory_of_requests_wait_in_their_order(
     """The first two fit; the third and the fourth come in when the memory before them is free."""
     with ListenerThread(broker, settings=SMALL_MEMORY, new_loop=new_loop) as running:
         clients = [WireClient(running.port) for _ in range(4)]
-        memory = running.listener._shared.request_memory
+        memory = running.listener._shared.bounds.request_memory
         for number, client in enumerate(clients):
             client.socket.sendall(LARGE[:600])
             size, waiting = min(number + 1, 2) * (len(LARGE) - 4), max(0, number - 1)
@@ -140,6 +141,32 @@ def test_connections_beyond_the_bound_are_closed(
     assert "connection refused, too many connections" in caplog.messages
 
 
+def test_two_listeners_share_one_bound_of_connections(broker: MemoryBroker) -> None:
+    settings = ListenerSettings(connections_max=1)
+    with ListenerThread(broker, settings=settings) as running, socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        second = running.run(
+            server.start(
+                listener_name="SECOND",
+                broker=broker,
+                bound=bound.dup(),
+                settings=settings,
+                observer=CountingObserver(),
+                bounds=running.bounds,
+            )
+        )
+        with WireClient(running.port) as client:
+            client.ask(schemas.API_VERSIONS, 0, {})
+            with WireClient(second.port) as refused:
+                assert refused.is_closed_by_server()
+        eventually(lambda: running.bounds.connections.used == 0, WITHIN_MS, "the client left")
+        with WireClient(second.port) as client:
+            client.ask(schemas.API_VERSIONS, 0, {})
+            assert running.bounds.connections.used == 1
+        running.run(second.close())
+        assert running.bounds.connections.used == 0
+
+
 @pytest.mark.parametrize(
     "begun,settings",
     [
@@ -156,7 +183,7 @@ def test_silent_connections_are_closed(
         client.socket.sendall(begun)
         assert client.is_closed_by_server()
         eventually(lambda: running.connection_count == 0, WITHIN_MS, "gone")
-        assert running.call(lambda: running.listener._shared.request_memory.used) == 0
+        assert running.call(lambda: running.listener._shared.bounds.request_memory.used) == 0
 
 
 def test_a_connection_that_waits_for_its_response_is_not_idle(broker: MemoryBroker) -> None:
@@ -197,7 +224,7 @@ def test_one_stuck_partition_stops_no_other_client(broker: MemoryBroker, new_loo
             eventually(partial(has_held, broker, 2 * count), WITHIN_MS, "appended")
         assert only(other.ask(schemas.FETCH, 11, requests.fetch(0)))["records"]
         assert other.ask(schemas.METADATA, 1, {"topics": []})["brokers"]
-        assert running.call(lambda: running.listener._shared.request_memory.used) == 0
+        assert running.call(lambda: running.listener._shared.bounds.request_memory.used) == 0
 
 
 def test_a_frame_that_does_not_come_to_its_end_stops_no_small_request(broker: MemoryBroker) -> None:
@@ -207,7 +234,7 @@ def test_a_frame_that_does_not_come_to_its_end_stops_no_small_request(broker: Me
         WireClient(running.port) as other,
     ):
         slow.socket.sendall(struct.pack(">ihhi", 50_000_000, schemas.PRODUCE, 9, 1) + bytes(400))
-        memory = running.listener._shared.request_memory
+        memory = running.listener._shared.bounds.request_memory
         eventually(lambda: memory.used == 50_000_000, WITHIN_MS, "announced")
         assert not other.ask(schemas.FETCH, 11, requests.fetch(0))["error_code"]
         assert other.ask(schemas.METADATA, 1, {"topics": []})["brokers"]
@@ -229,7 +256,7 @@ def test_at_the_bound_of_waiting_acknowledgements_only_producers_wait(
             one.send(schemas.PRODUCE, 9, requests.produce(make_batch([b"a"])))
         eventually(partial(has_held, broker, 2), WITHIN_MS, "bound reached")
         two.send(schemas.PRODUCE, 9, requests.produce(make_batch([b"b"])))
-        acks = running.listener._shared.waiting_acks
+        acks = running.listener._shared.bounds.waiting_acks
         eventually(lambda: acks.waiting_count == 1, WITHIN_MS, "the third waits")
         assert only(other.ask(schemas.FETCH, 11, requests.fetch(0)))["records"]
         assert len(broker.held_acks) == 2

@@ -192,11 +192,12 @@ def test_a_client_that_leaves_between_two_turns_holds_nothing(
         for _step in range(steps):
             await asyncio.sleep(0)
         client.connection.connection_lost(None)
-        await steps_until(lambda: not shared.turns)
+        await steps_until(lambda: not shared.bounds.turns)
         # What the broker had begun ends by itself.
         for _step in range(STEPS_MAX // 10):
             await asyncio.sleep(0)
-        budgets = (shared.request_memory, shared.waiting_acks, shared.context.response_memory)
+        bounds = shared.bounds
+        budgets = (bounds.request_memory, bounds.waiting_acks, bounds.response_memory)
         assert [budget.used for budget in budgets] == [0, 0, 0]
         assert client.transport.written == []
 

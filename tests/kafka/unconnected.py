@@ -13,13 +13,10 @@ from typing import Any, cast
 import pytest
 
 from strandline.broker_interface import Broker
-from strandline.kafka_listener.budget import Budget
+from strandline.kafka_listener.client_bounds import ClientBounds
 from strandline.kafka_listener.connection import KafkaConnection, ListenerState
 from strandline.kafka_listener.listener_settings import ListenerSettings
-from strandline.kafka_listener.observer import ClientNames
-from strandline.kafka_listener.refused_addresses import RefusedAddresses
 from strandline.kafka_listener.response import RequestContext
-from strandline.kafka_listener.turns import TurnQueue
 from tests.kafka.support import CountingObserver
 from tests.support.counted_calls import calls_of
 
@@ -61,20 +58,16 @@ class Transport:
 
 def listener_over(broker: Broker, settings: ListenerSettings) -> ListenerState:
     """Return what the connections of a listener share."""
-    loop = asyncio.get_running_loop()
+    bounds = ClientBounds.of(settings, asyncio.get_running_loop())
     return ListenerState(
         context=RequestContext(
             broker=broker,
             listener_name="INTERNAL",
             settings=settings,
-            response_memory=Budget(most=settings.response_memory_max_bytes),
+            response_memory=bounds.response_memory,
         ),
         observer=CountingObserver(),
-        request_memory=Budget(most=settings.request_memory_max_bytes),
-        waiting_acks=Budget(most=settings.acks_waiting_max),
-        client_names=ClientNames(names_max=settings.client_names_max),
-        refused_addresses=RefusedAddresses(settings, loop.time),
-        turns=TurnQueue(loop),
+        bounds=bounds,
     )
 
 

@@ -15,6 +15,7 @@ from strandline_operator.actions import (
     PostEvent,
     RecreatePartitions,
     RemoveConfigMaps,
+    RemoveServices,
 )
 from strandline_operator.observe import Cache, read_cluster
 from strandline_operator.operator_config import OperatorConfig
@@ -23,6 +24,8 @@ Manifest = dict[str, Any]
 
 NOW = "2026-01-02T03:04:05Z"
 LATER = "2026-01-02T03:09:05Z"
+NODE_PORT = 31_000
+"""The port that every Service without one of its own gets."""
 CONFIG = OperatorConfig(
     namespace="here",
     identity="me",
@@ -102,6 +105,10 @@ class World:
         """Return a copy of an object."""
         return copy.deepcopy(self._objects[kind.kind, name])
 
+    def names(self, kind: kinds.Kind, prefix: str) -> list[str]:
+        """Return the names of a kind that begin so."""
+        return sorted(n for k, n in self._objects if k == kind.kind and n.startswith(prefix))
+
     def remove(self, kind: kinds.Kind, name: str) -> None:
         """Delete an object."""
         del self._objects[kind.kind, name]
@@ -122,6 +129,9 @@ class World:
                     self._store_status(status)
                     for body in bodies:
                         self._store(body)
+                case RemoveServices(services=services):
+                    for each in services:
+                        self.remove(each.kind, each.name)
                 case PostEvent() | RemoveConfigMaps():
                     pass
 
@@ -130,6 +140,8 @@ class World:
         name = body["metadata"]["name"]
         known = self._objects.get((body["kind"], name), made(kinds.EVENT, name))
         created = known["metadata"]["creationTimestamp"]
+        if body["kind"] == kinds.SERVICE.kind and body["spec"].get("type") == "NodePort":
+            whole["spec"]["ports"][0].setdefault("nodePort", NODE_PORT)
         whole["metadata"].update(uid=f"uid-{name}", resourceVersion="8", creationTimestamp=created)
         self.put(whole)
 

@@ -75,6 +75,7 @@ def test_brokers_are_restricted_pods_that_the_operator_alone_rolls() -> None:
         "POD_NAME",
         "POD_UID",
         "POD_IP",
+        "NODE_IP",
         "NAMESPACE",
         "CLUSTER_NAME",
     }

@@ -58,6 +58,7 @@ class BrokerGroup:
                 cluster=objects.CLUSTER,
                 broker_id=number,
                 internal_port=free_port(),
+                external_port=free_port(),
                 settings=settings,
             )
             for number in range(brokers)

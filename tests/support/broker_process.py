@@ -33,6 +33,7 @@ class BrokerProgram:
         cluster: str,
         broker_id: int = 0,
         internal_port: int = 0,
+        external_port: int = 0,
         settings: dict[str, object] | None = None,
     ) -> None:
         self.folder = folder
@@ -40,6 +41,7 @@ class BrokerProgram:
         self.boot_id_path = folder / "boot-id"
         self.config_path = folder / "broker.yaml"
         self.internal_port = internal_port
+        self.external_port = external_port
         self.started_at = 0.0
         self._runs = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -53,9 +55,11 @@ class BrokerProgram:
             "POD_NAME": f"{cluster}-{broker_id}",
             "POD_UID": "00000000-0000-4000-8000-000000000001",
             "POD_IP": "127.0.0.1",
+            "NODE_IP": "127.0.0.1",
             "NAMESPACE": namespace,
             "GRPC_PORT": "0",
             "INTERNAL_PORT": str(internal_port),
+            "EXTERNAL_PORT": str(external_port),
             "HTTP_PORT": "0",
         }
 

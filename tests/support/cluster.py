@@ -8,7 +8,8 @@ takes it down at the end.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.api_server import ApiServer
@@ -100,6 +101,18 @@ class Cluster(ApiServer):
         """Run a verb of hack/cluster/node: cut, heal, partition, kill, start, freeze and more."""
         return _script("node", verb, *args, limit_seconds=COMMAND_LIMIT_SECONDS)
 
+    @contextmanager
+    def forwarded(self, ports: Sequence[int], node: str) -> Iterator[None]:
+        """Let ports of this machine's 127.0.0.1 lead to those of a node, as kind maps them."""
+        address = self.get("node", node)["status"]["addresses"][0]["address"]
+        try:
+            for port in ports:
+                _forward("out", str(port), f"{address}:{port}")
+            yield
+        finally:
+            for port in ports:
+                _forward("stop", str(port))
+
     def nodes(self) -> list[str]:
         """Return the names of all nodes, the control plane's first."""
         return [line.split()[0] for line in self.node("list").splitlines()]
@@ -116,6 +129,10 @@ class Cluster(ApiServer):
         socket = self.folder / "nodes" / node / "containerd.sock"
         command = ["ctr", f"--address={socket}", "--namespace=k8s.io", *args]
         return run(command, limit_seconds=COMMAND_LIMIT_SECONDS)
+
+
+def _forward(*args: str) -> None:
+    _script("forward", *args, limit_seconds=COMMAND_LIMIT_SECONDS)
 
 
 def _script(name: str, *args: str, limit_seconds: int) -> str:

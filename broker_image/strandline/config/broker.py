@@ -89,6 +89,9 @@ class BrokerIdentity:
     pod_ip: str
     """POD_IP: the address that other brokers and clients dial; the ports are open there alone, and
     the HTTP port also on loopback."""
+    node_ip: str = ""
+    """NODE_IP: the address of the pod's node, which clients outside get where no other host is
+    given; without it they get none then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +102,9 @@ class Ports:
     """GRPC_PORT: traffic between brokers, controller and operator."""
     internal: int = 9092
     """INTERNAL_PORT: Kafka's protocol, advertised with the pod's address."""
+    external: int = 9094
+    """EXTERNAL_PORT: Kafka's protocol for clients outside; open while the Broker object names an
+    address for them."""
     http: int = 8080
     """HTTP_PORT: /metrics, /ready and /live."""
 
@@ -253,6 +259,7 @@ def _identity_from(variables: Mapping[str, str]) -> BrokerIdentity:
         pod_name=pod_name,
         pod_uid=required(variables, "POD_UID"),
         pod_ip=_address_from(variables, "POD_IP"),
+        node_ip=_address_from(variables, "NODE_IP") if variables.get("NODE_IP") else "",
     )
 
 
@@ -271,6 +278,7 @@ def _ports_from(variables: Mapping[str, str]) -> Ports:
     return Ports(
         grpc=port_from(variables, "GRPC_PORT", default=Ports().grpc),
         internal=port_from(variables, "INTERNAL_PORT", default=Ports().internal),
+        external=port_from(variables, "EXTERNAL_PORT", default=Ports().external),
         http=port_from(variables, "HTTP_PORT", default=Ports().http),
     )
 

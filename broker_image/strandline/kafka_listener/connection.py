@@ -32,7 +32,8 @@ from strandline.kafka_listener.apis.api_versions import unsupported_version
 from strandline.log_fields import fields
 
 from .apis import HANDLERS
-from .budget import Budget, Share
+from .budget import Share
+from .client_bounds import ClientBounds
 from .codec import (
     FIXED_HEADER_BYTES,
     RequestHeader,
@@ -42,12 +43,11 @@ from .codec import (
 )
 from .error_logging import error_to_log
 from .frames import FrameAssembler
-from .observer import CLIENT_NAME_MAX_CHARACTERS, ClientNames, ListenerObserver
-from .refused_addresses import RefusedAddresses
+from .observer import CLIENT_NAME_MAX_CHARACTERS, ListenerObserver
 from .response import DeferredResponse, RequestContext, Response
 from .response_queue import PendingResponse, ResponseQueue
 from .schemas import API_VERSIONS, APIS, FETCH, PRODUCE
-from .turns import TURN_ELEMENTS, TurnQueue, Turns
+from .turns import TURN_ELEMENTS, Turns
 from .wire import MalformedRequest
 
 _log = logging.getLogger(__name__)
@@ -61,13 +61,7 @@ class ListenerState:
 
     context: RequestContext
     observer: ListenerObserver
-    request_memory: Budget
-    """Bytes of the frames that do not fit the staging buffer of their connection."""
-    waiting_acks: Budget
-    """Partitions whose acknowledgement a produce request awaits."""
-    client_names: ClientNames
-    refused_addresses: RefusedAddresses
-    turns: TurnQueue
+    bounds: ClientBounds
     connections: set[KafkaConnection] = field(default_factory=set)
     is_empty: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there are no connections."""
@@ -121,8 +115,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         )
         self._state: ConnectionState = BETWEEN_FRAMES
         self._responses = ResponseQueue(loop, shared.observer, shared.context.new_response_memory)
-        self._frame_bytes = Share(shared.request_memory, self._wake)
-        self._frame_acks = Share(shared.waiting_acks, self._wake)
+        self._frame_bytes = Share(shared.bounds.request_memory, self._wake)
+        self._frame_acks = Share(shared.bounds.waiting_acks, self._wake)
         self._fetch_count = 0
         self._client_name = ""
         self._address = ""
@@ -141,7 +135,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._address = str(name[0]) if isinstance(name, tuple) else str(name)
         self._peer = f"{self._address}:{name[1]}" if isinstance(name, tuple) else self._address
         most = self._settings.connections_max
-        is_full = len(self._shared.connections) >= most
+        is_full = self._shared.bounds.connections.used >= most
         if is_full and not self._shared.is_closing:
             _log.warning(
                 "connection refused, too many connections",
@@ -151,6 +145,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._state = Ending()
             self._transport.abort()
             return
+        self._shared.bounds.connections.take(1)
         self._shared.connections.add(self)
         self._shared.is_empty.clear()
 
@@ -163,7 +158,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._work.close()
         self._give_back()
         self._responses.drop()
-        self._shared.connections.discard(self)
+        if self in self._shared.connections:
+            self._shared.connections.remove(self)
+            self._shared.bounds.connections.release(1)
         if not self._shared.connections:
             self._shared.is_empty.set()
 
@@ -250,7 +247,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if isinstance(self._state, Reading):
                     self._state = BETWEEN_FRAMES
                 self._work = self._take(frame)
-                handled_count += self._shared.turns.begin(self._work, self._take_frames)
+                handled_count += self._shared.bounds.turns.begin(self._work, self._take_frames)
                 self._send()
             # Other connections are served before the next ones; the end of the work wakes, too.
             self._pause()
@@ -276,7 +273,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if api_key == PRODUCE:
             if not self._frame_acks.hold(1):
                 return False
-        elif size > self._shared.refused_addresses.plain_request_max_bytes(self._address):
+        elif size > self._shared.bounds.refused_addresses.plain_request_max_bytes(self._address):
             raise MalformedRequest(f"frame length {size} of a request without records")
         elif api_key == FETCH and self._fetch_count:
             # One fetch at a time: each response may be as large as fetch.max.bytes.
@@ -324,7 +321,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             yield from self._unsupported(pending, frame)
             return
         try:
-            elements_max = self._shared.refused_addresses.elements_max(self._address)
+            elements_max = self._shared.bounds.refused_addresses.elements_max(self._address)
             client_id, request = yield from decode_request(
                 api, header.version, frame, elements_max=elements_max
             )
@@ -339,7 +336,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             else:
                 yield from self._await(pending, outcome)
         except MalformedRequest as error:
-            self._shared.refused_addresses.malformed(self._address, len(frame))
+            self._shared.bounds.refused_addresses.malformed(self._address, len(frame))
             self._malformed(pending, reason=str(error))
         except InvariantViolation:
             raise
@@ -352,7 +349,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             yield from self._complete(pending, unsupported_version(), version=0)
             return
         client = self._client_name or client_id_or_empty(frame)
-        label = self._shared.client_names.label(client)
+        label = self._shared.bounds.client_names.label(client)
         self._shared.observer.request_unsupported(pending.api_name, label)
         told = self._request_fields(pending)
         _log.warning("unsupported request, connection closed", extra=fields(**told))
@@ -382,7 +379,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _await(self, pending: PendingResponse, outcome: DeferredResponse) -> Turns[None]:
         """Complete the response when its result is done: later ones in turns of their own."""
-        self._shared.waiting_acks.take(outcome.acks_count)
+        self._shared.bounds.waiting_acks.take(outcome.acks_count)
         if outcome.memory is not None:
             pending.use(outcome.memory)
         result: asyncio.Future[object] = asyncio.ensure_future(outcome.result)
@@ -392,7 +389,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
         def done(finished: asyncio.Future[object]) -> None:
             settling = self._settle(pending, outcome, finished)
-            self._shared.turns.begin(settling, self._take_frames)
+            self._shared.bounds.turns.begin(settling, self._take_frames)
             self._take_frames()
 
         if result.done():
@@ -403,7 +400,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _settle(
         self, pending: PendingResponse, outcome: DeferredResponse, result: asyncio.Future[object]
     ) -> Turns[None]:
-        self._shared.waiting_acks.release(outcome.acks_count)
+        self._shared.bounds.waiting_acks.release(outcome.acks_count)
         if isinstance(self._state, Lost):
             # Looking at the exception keeps the loop from reporting it.
             _ = result.cancelled() or result.exception()
@@ -439,7 +436,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             told = {**self._request_fields(pending), **logged_error.fields()}
             _log.log(logged_error.level, "request refused", extra=fields(**told))
         count = response.needless_count + (logged_error.count if logged_error else 0)
-        self._shared.refused_addresses.refused(self._address, count)
+        self._shared.bounds.refused_addresses.refused(self._address, count)
         yield from self._complete(pending, response, version=pending.header.version)
 
     def _close_with(self, pending: PendingResponse, error: ErrorCode) -> None:

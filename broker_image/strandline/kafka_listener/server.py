@@ -16,13 +16,11 @@ from functools import partial
 from strandline.broker_interface import Broker
 from strandline.log_fields import fields
 
-from .budget import Budget
+from .client_bounds import ClientBounds
 from .connection import KafkaConnection, ListenerState
 from .listener_settings import ListenerSettings
-from .observer import ClientNames, ListenerObserver
-from .refused_addresses import RefusedAddresses
+from .observer import ListenerObserver
 from .response import RequestContext
-from .turns import TurnQueue
 
 _log = logging.getLogger(__name__)
 
@@ -65,12 +63,13 @@ async def start(
     bound: socket.socket,
     settings: ListenerSettings,
     observer: ListenerObserver,
+    bounds: ClientBounds,
 ) -> KafkaListener:
     """Open the port and serve clients on the running event loop.
 
     The caller has bound the socket: a broker registers its port long before clients may come, and
     no other process may take the port meanwhile. Until the socket listens, the kernel refuses
-    clients. From here on the listener owns the socket.
+    clients. From here on the listener owns the socket. All listeners of a broker get one `bounds`.
     """
     loop = asyncio.get_running_loop()
     shared = ListenerState(
@@ -78,14 +77,10 @@ async def start(
             broker=broker,
             listener_name=listener_name,
             settings=settings,
-            response_memory=Budget(most=settings.response_memory_max_bytes),
+            response_memory=bounds.response_memory,
         ),
         observer=observer,
-        request_memory=Budget(most=settings.request_memory_max_bytes),
-        waiting_acks=Budget(most=settings.acks_waiting_max),
-        client_names=ClientNames(names_max=settings.client_names_max),
-        refused_addresses=RefusedAddresses(settings, loop.time),
-        turns=TurnQueue(loop),
+        bounds=bounds,
     )
     shared.is_empty.set()
     new_connection = partial(KafkaConnection, shared, loop)

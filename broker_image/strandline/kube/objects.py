@@ -14,6 +14,7 @@ from strandline.errors import ObjectMalformed
 from strandline.model import (
     NO_LEADER,
     UNLIMITED,
+    AdvertisedAddress,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -223,12 +224,20 @@ def partition_status(state: PartitionState, *, changed_at: str) -> Object:
 def broker_from_object(value: Object) -> StoredBroker:
     """Read a Broker object."""
     root, metadata = opened(value, "Broker")
-    broker_id, status = BrokerId(root.fields("spec").integer("brokerId")), root.status()
+    spec, status = root.fields("spec"), root.status()
+    broker_id = BrokerId(spec.integer("brokerId"))
     return StoredBroker(
         name=metadata.text("name"),
         resource_version=metadata.text("resourceVersion"),
         broker_id=broker_id,
         registration=_registration(broker_id, status) if status else None,
+        external=_external(spec.fields("external")) if spec.has("external") else None,
+    )
+
+
+def _external(address: Fields) -> AdvertisedAddress:
+    return AdvertisedAddress(
+        host=address.optional_text("host"), port=address.integer("port", minimum=1)
     )
 
 

@@ -52,6 +52,26 @@ properties:
   memory: {type: string, maxLength: 20, pattern: '^[1-9][0-9]*(Ki|Mi|Gi|k|M|G)?$'}
 {{- end }}
 
+{{- define "strandline.crd.externalAddress" -}}
+nodePort:
+  description: Port of every node; absent means that Kubernetes chooses one of its range.
+  type: integer
+  format: int32
+  minimum: 1
+  maximum: 65535
+advertisedHost:
+  description: Host that clients get.
+  type: string
+  maxLength: 253
+  pattern: '^[-A-Za-z0-9.:]+$'
+advertisedPort:
+  description: Port that clients get; absent means nodePort, or 9094 of a load balancer.
+  type: integer
+  format: int32
+  minimum: 1
+  maximum: 65535
+{{- end }}
+
 {{- define "strandline.crd.partitionCounts" -}}
 type: object
 properties:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 from contextlib import AsyncExitStack
 
 import grpc.aio
@@ -37,9 +38,11 @@ from strandline.core.events import (
 from strandline.core.replicas import Replicas
 from strandline.errors import InvariantViolation, StorageError
 from strandline.kafka_listener import server as listener_server
+from strandline.kafka_listener.client_bounds import ClientBounds
 from strandline.kafka_listener.listener_settings import ListenerSettings
 from strandline.kafka_listener.server import KafkaListener
 from strandline.model import (
+    EXTERNAL_LISTENER,
     INTERNAL_LISTENER,
     HolderIdentity,
     Registration,
@@ -71,6 +74,7 @@ from strandline.runtime.storage.replica_store import ReplicaStore
 from strandline.runtime.storage.retention_check import RetentionCheck
 from strandline.runtime.storage.trash_restorer import TrashRestorer
 
+from .external_listener import ExternalListener
 from .lifecycle import Context
 
 _log = logging.getLogger(__name__)
@@ -129,6 +133,14 @@ class BrokerService:
         self._transport = self._make_transport()
         self._full_state_applied = asyncio.Event()
         self._clients: KafkaListener | None = None
+        self._clients_outside = ExternalListener(
+            config=context.config,
+            wanted=context.wanted,
+            news=context.news,
+            open_port=self._open_external_port,
+        )
+        self._listener_settings = ListenerSettings.from_config(context.config.kafka)
+        self._client_bounds = ClientBounds.of(self._listener_settings, asyncio.get_running_loop())
         self._core_shell = self._make_core_shell()
         self._begun = AsyncExitStack()
         self._tasks = BegunTasks()
@@ -193,20 +205,32 @@ class BrokerService:
         await self._begun.aclose()
 
     async def _serve_clients(self) -> None:
-        """Open the clients' port after the first full state: now the broker knows what it leads."""
+        """Open the clients' ports after the first full state: now the broker knows what it leads.
+
+        The port for clients outside opens and closes as the Broker object says; never returns.
+        """
         await self._full_state_applied.wait()
-        self._clients = await listener_server.start(
-            bound=self._context.internal_socket,
-            listener_name=INTERNAL_LISTENER,
+        self._clients = await self._listen(INTERNAL_LISTENER, self._context.internal_socket)
+        await self._clients_outside.run()
+
+    async def _open_external_port(self) -> KafkaListener:
+        return await self._listen(EXTERNAL_LISTENER, self._context.open_external_socket())
+
+    async def _listen(self, listener_name: str, bound: socket.socket) -> KafkaListener:
+        return await listener_server.start(
+            bound=bound,
+            listener_name=listener_name,
             broker=self._broker_api,
-            settings=ListenerSettings.from_config(self._context.config.kafka),
+            settings=self._listener_settings,
             observer=ListenerMetrics(self._context.metrics),
+            bounds=self._client_bounds,
         )
 
     async def _end_clients(self) -> None:
         """Serve clients no more; `stop` calls it before the resignation, `close` once more."""
         await self._tasks.close()
         await self._session_shell.close()
+        await self._clients_outside.close()
         if self._clients is not None:
             await self._clients.close()
 
@@ -247,7 +271,7 @@ class BrokerService:
 
     def _on_volume_changed(self, is_full: bool) -> None:  # noqa: FBT001  a callback of one value
         self._session_shell.submit(VolumeChanged(is_full=is_full))
-        self._context.volume.told(is_full=is_full)
+        self._context.news.tell(is_full=is_full)
 
     def _on_log_start_persisted(self, tp: TopicPartition, offset: int) -> None:
         self._step_replicas(LogStartPersisted(tp=tp, offset=offset))

@@ -57,7 +57,7 @@ from strandline.start_decision import FoundOnDisk, StartEvidence
 
 from .failure_record import record_failure
 from .registration import Registered, Registrar
-from .registration_watch import RegistrationWatch, VolumeNews
+from .registration_watch import RegistrationNews, RegistrationWatch, WantedAddress
 
 FIELD_MANAGER: Final = "strandline-broker"
 INCARNATION_NONCE_BYTES: Final = 4
@@ -94,8 +94,12 @@ class Context:
     """Bound, not listening: the Kafka listener listens on it once it may serve."""
     fail: Callable[[BaseException], None]
     """Ends the process with status 1, without a clean-shutdown marker."""
-    volume: VolumeNews = field(default_factory=VolumeNews)
-    """What the service knows of the volume and the registration says."""
+    open_external_socket: Callable[[], socket.socket]
+    """Binds the port for clients outside; ConfigError if it is taken."""
+    news: RegistrationNews = field(default_factory=RegistrationNews)
+    """What the service knows and the registration says."""
+    wanted: WantedAddress = field(default_factory=WantedAddress)
+    """What the Broker object says about clients outside."""
 
 
 class Service(Protocol):
@@ -229,6 +233,10 @@ class BrokerProcess:
         stack.callback(internal_socket.close)
         return grpc_socket, internal_socket
 
+    def _open_external_socket(self) -> socket.socket:
+        host, port = self._config.identity.pod_ip, self._config.ports.external
+        return _bound_socket(host, port, "EXTERNAL_PORT", shared=False)
+
     async def _start_probes(self, stack: AsyncExitStack) -> None:
         """Serve the probes, unless a wait for space began to: a process that waits is alive."""
         if self._serves_probes:
@@ -265,6 +273,7 @@ class BrokerProcess:
             leases=LeaseStore(api, kubernetes, namespace=identity.namespace, on_sign_of_life=alive),
             grpc_socket=grpc_socket,
             internal_socket=internal_socket,
+            open_external_socket=self._open_external_socket,
             fail=self._fail,
         )
 
@@ -321,7 +330,8 @@ class BrokerProcess:
             config=self._config,
             store=context.store,
             registered=registered,
-            volume=context.volume,
+            news=context.news,
+            wanted=context.wanted,
         )
         watching = asyncio.create_task(registration_watch.run())
         try:

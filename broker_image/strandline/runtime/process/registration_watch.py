@@ -2,7 +2,8 @@
 
 Made by `lifecycle`. It decides nothing about leadership: losing contact with the API server
 changes nothing; another process's registration ends this process. It also says there whether the
-volume is full, for people and the operator (ADR 0023).
+volume is full, for people and the operator (ADR 0023), and at which address clients outside find
+the broker, which it learns from the same object (ADR 0047).
 """
 
 from __future__ import annotations
@@ -19,15 +20,21 @@ from strandline.errors import CoordinationError, RegistrationSuperseded
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log_fields import fields
-from strandline.model import Registration, StoredBroker
+from strandline.model import (
+    EXTERNAL_LISTENER,
+    AdvertisedAddress,
+    Endpoint,
+    Registration,
+    StoredBroker,
+)
 from strandline.runtime.event_loop.begun_tasks import end_all
 
 from .registration import Registered
 
 _log = logging.getLogger(__name__)
 
-VOLUME_REPORT_PAUSE_SECONDS: Final = 5.0
-"""Time between two writes that say whether the volume is full."""
+NEWS_PAUSE_SECONDS: Final = 5.0
+"""Time between two writes that say what changed since the start."""
 
 
 class RegistrationVerdict(Enum):
@@ -51,17 +58,56 @@ def judge_registration(own: Registration, stored: Registration | None) -> Regist
 
 
 @dataclass(slots=True, kw_only=True)
-class VolumeNews:
-    """Whether the volume is full; `told` changes it, and the registration follows."""
+class RegistrationNews:
+    """What a registration says beside the start: a full volume, the address for clients outside.
+
+    `tell` and `advertise` change it, and the registration follows.
+    """
 
     is_full: bool = False
+    external: Endpoint | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def told(self, *, is_full: bool) -> None:
+    def tell(self, *, is_full: bool) -> None:
         """Take what the volume is now."""
         if is_full != self.is_full:
             self.is_full = is_full
             self.changed.set()
+
+    def advertise(self, external: Endpoint | None) -> None:
+        """Take the address at which clients outside are served now, None for none."""
+        if external != self.external:
+            self.external = external
+            self.changed.set()
+
+    def added_to(self, registration: Registration) -> Registration:
+        """Return a registration with these news instead of its own."""
+        inside = (each for each in registration.endpoints if each.listener != EXTERNAL_LISTENER)
+        outside = () if self.external is None else (self.external,)
+        return replace(registration, volume_full=self.is_full, endpoints=(*inside, *outside))
+
+
+@dataclass(slots=True, kw_only=True)
+class WantedAddress:
+    """What the Broker object wants this broker to advertise outside, None for nothing."""
+
+    address: AdvertisedAddress | None = None
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def tell(self, address: AdvertisedAddress | None) -> None:
+        """Take what the object says now."""
+        if address != self.address:
+            self.address = address
+            self._changed.set()
+
+    def take(self) -> AdvertisedAddress | None:
+        """Return what the object says now; `change` waits for another."""
+        self._changed.clear()
+        return self.address
+
+    async def change(self) -> None:
+        """Wait until the address changes, or return if it did since it was taken."""
+        await self._changed.wait()
 
 
 class RegistrationWatch:
@@ -73,10 +119,13 @@ class RegistrationWatch:
         config: BrokerConfig,
         store: ClusterStore,
         registered: Registered,
-        volume: VolumeNews,
+        news: RegistrationNews,
+        wanted: WantedAddress,
     ) -> None:
         self._config = config.kubernetes
-        self._volume = volume
+        self._news = news
+        self._wanted = wanted
+        wanted.tell(registered.stored.external)
         self._pod_name = config.identity.pod_name
         self._store = store
         self._own = registered.registration
@@ -86,7 +135,7 @@ class RegistrationWatch:
 
     async def run(self) -> None:
         """Watch for ever; RegistrationSuperseded if another process holds the id."""
-        tasks = [asyncio.create_task(each) for each in (self._hold(), self._report_volume())]
+        tasks = [asyncio.create_task(each) for each in (self._hold(), self._report_news())]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
@@ -94,32 +143,32 @@ class RegistrationWatch:
         finally:
             await end_all(tasks)
 
-    async def _report_volume(self) -> None:
-        """Write each change of the volume, not too often."""
+    async def _report_news(self) -> None:
+        """Write what changed, not too often."""
         report, pauses = WaitingReport(self._config), Pauses(self._config)
         while True:
-            await self._volume.changed.wait()
-            self._volume.changed.clear()
-            while (cause := await self._volume_not_reported()) is not None:
-                report.waiting_for("report of the volume", cause)
+            await self._news.changed.wait()
+            self._news.changed.clear()
+            while (cause := await self._news_not_reported()) is not None:
+                report.waiting_for("report of volume and address", cause)
                 await pauses.pause()
             report.reset()
             pauses.reset()
-            await asyncio.sleep(VOLUME_REPORT_PAUSE_SECONDS)
+            await asyncio.sleep(NEWS_PAUSE_SECONDS)
 
-    async def _volume_not_reported(self) -> CoordinationError | None:
-        """Write whether the volume is full, if the registration is ours and says otherwise.
+    async def _news_not_reported(self) -> CoordinationError | None:
+        """Write the news, if the registration is ours and says otherwise.
 
         Returns: why it could not be written, None if it is. What is not ours is not changed here
         """
         try:
             found = await self._store.get_broker(self._pod_name)
             stored = None if found is None else found.registration
-            if found is None or stored is None or stored.volume_full == self._volume.is_full:
+            if found is None or stored is None:
                 return None
-            if judge_registration(self._own, stored) is RegistrationVerdict.OURS:
-                now = replace(stored, volume_full=self._volume.is_full)
-                await self._store.put_broker_status(found, now)
+            told = self._news.added_to(stored)
+            if told != stored and judge_registration(self._own, stored) is RegistrationVerdict.OURS:
+                await self._store.put_broker_status(found, told)
         except CoordinationError as error:
             return error
         return None
@@ -146,6 +195,8 @@ class RegistrationWatch:
                 seen = change.value.registration if change.value else None
                 if judge_registration(self._own, seen) is not RegistrationVerdict.OURS:
                     return
+                if change.value is not None:
+                    self._wanted.tell(change.value.external)
 
     async def _confirmed(self) -> bool:
         """Read the Broker object with quorum and act on the verdict.
@@ -172,6 +223,7 @@ class RegistrationWatch:
             self._report.waiting_for("own Broker object", error)
             return False
         self._version = listed.resource_version
+        self._wanted.tell(found.external)
         return True
 
     async def _write_back(self, found: StoredBroker) -> None:
@@ -183,6 +235,5 @@ class RegistrationWatch:
         highest = await self._store.highest_entry_epoch(self._own.broker_id)
         if highest > self._own.broker_epoch:
             raise RegistrationSuperseded(f"Broker {found.name}: an ISR entry has epoch {highest}")
-        own = replace(self._own, volume_full=self._volume.is_full)
-        await self._store.put_broker_status(found, own)
+        await self._store.put_broker_status(found, self._news.added_to(self._own))
         _log.warning("registration written back", extra=fields(broker=found.name))

@@ -1,0 +1,165 @@
+"""The listener for clients outside of the cluster: its Services, and who is found where (ADR 0047).
+
+Pure; called by `plan`, `resources` and `status`. A Service for each broker, because a client must
+reach the leader itself, and one for the first contact. An address that is not known yet is not
+advertised: clients would keep it, and nobody would answer there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from strandline.config.broker import Ports
+from strandline.kube.api import Object
+from strandline.model import AdvertisedAddress, BrokerId
+
+from . import kinds
+from .conditions import Readiness, listed
+from .observed import (
+    ChosenAddress,
+    DesiredCluster,
+    DesiredListener,
+    FoundService,
+    ObjectRef,
+    ObservedCluster,
+    Ownership,
+)
+
+PORT: Final = Ports().external
+POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
+NODE_PORT: Final = "NodePort"
+BROKER_IN_HOST: Final = "{broker}"
+"""What the listener's advertisedHost may hold in the place of a broker's id."""
+
+
+def service_specs(cluster: DesiredCluster, selector: Mapping[str, str]) -> dict[str, Object]:
+    """Return the spec of each Service by the end of its name; none without an external listener."""
+    listener = cluster.external
+    if listener is None:
+        return {}
+    specs = {_suffix(None): _service_spec(listener, listener.bootstrap, selector)}
+    for broker_id in cluster.broker_ids:
+        chosen = listener.brokers[broker_id]
+        pod = {POD_NAME_LABEL: f"{cluster.ref.name}-{broker_id}"}
+        specs[_suffix(broker_id)] = _service_spec(listener, chosen, {**selector, **pod})
+    return specs
+
+
+def _suffix(broker_id: BrokerId | None) -> str:
+    return "external" if broker_id is None else f"external-{broker_id}"
+
+
+def _service_name(cluster: DesiredCluster, broker_id: BrokerId | None) -> str:
+    return f"{cluster.ref.name}-{_suffix(broker_id)}"
+
+
+def _service_spec(
+    listener: DesiredListener, chosen: ChosenAddress, selector: Mapping[str, str]
+) -> Object:
+    # By number: pods that an earlier operator made do not name the port.
+    port: Object = {"name": "kafka", "port": PORT, "targetPort": PORT, "protocol": "TCP"}
+    if chosen.node_port is not None:
+        port["nodePort"] = chosen.node_port
+    return {"type": listener.service_type, "selector": dict(selector), "ports": [port]}
+
+
+def superfluous_services(cluster: DesiredCluster, observed: ObservedCluster) -> list[ObjectRef]:
+    """Return the Services of an external listener that the cluster no longer wants."""
+    wanted = {f"{cluster.ref.name}-{suffix}" for suffix in service_specs(cluster, {})}
+    first, others = _service_name(cluster, None), f"{_service_name(cluster, None)}-"
+    return [
+        found.ref
+        for (kind, name), (ownership, found) in sorted(observed.parts.items())
+        if kind == kinds.SERVICE.kind
+        and (name == first or name.startswith(others))
+        and name not in wanted
+        and found.is_applied
+        and ownership in {Ownership.OURS, Ownership.ORPHAN}
+    ]
+
+
+def addresses(
+    cluster: DesiredCluster, observed: ObservedCluster
+) -> dict[BrokerId, AdvertisedAddress]:
+    """Return what brokers shall advertise outside, without those whose Service has no address."""
+    listener = cluster.external
+    if listener is None:
+        return {}
+    found: dict[BrokerId, AdvertisedAddress] = {}
+    for broker_id in cluster.broker_ids:
+        chosen = listener.brokers[broker_id]
+        service = _service_of(cluster, observed, broker_id)
+        if service is None:
+            continue
+        host = chosen.host or listener.host.replace(BROKER_IN_HOST, str(broker_id))
+        if listener.service_type == NODE_PORT:
+            port = chosen.port or service.node_port
+        else:
+            host, port = host or service.ingress_host, chosen.port or PORT
+        # A broker behind a port of the nodes knows its own node, and may come to another one.
+        if port and (host or listener.service_type == NODE_PORT):
+            found[broker_id] = AdvertisedAddress(host=host, port=port)
+    return found
+
+
+def _service_of(
+    cluster: DesiredCluster, observed: ObservedCluster, broker_id: BrokerId | None
+) -> FoundService | None:
+    """Return a Service of the wanted type; one that is still of another has another address."""
+    found, listener = observed.services.get(_service_name(cluster, broker_id)), cluster.external
+    if found is None or listener is None or found.service_type != listener.service_type:
+        return None
+    return found
+
+
+def bootstrap_servers(cluster: DesiredCluster, observed: ObservedCluster) -> list[str]:
+    """Return the addresses for the first contact from outside as `host:port`; none if unknown.
+
+    Behind a port of the nodes these are the hosts that the brokers advertise: each node forwards.
+    """
+    listener, service = cluster.external, _service_of(cluster, observed, None)
+    if listener is None or service is None:
+        return []
+    shared = "" if BROKER_IN_HOST in listener.host else listener.host
+    host = listener.bootstrap.host or shared
+    if listener.service_type == NODE_PORT:
+        port = listener.bootstrap.port or service.node_port
+        hosts = {host} if host else {each.host for each in observed.advertised.values()}
+    else:
+        port = listener.bootstrap.port or PORT
+        hosts = {host or service.ingress_host}
+    return [_joined(each, port) for each in sorted(hosts) if each and port]
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def advertised(cluster: DesiredCluster, observed: ObservedCluster) -> Readiness:
+    """Judge whether clients outside can reach every broker; a Service or broker is named if not."""
+    known = addresses(cluster, observed)
+    without = [each for each in cluster.broker_ids if each not in known]
+    services = [_service_name(cluster, each) for each in without]
+    if _service_of(cluster, observed, None) is None:
+        services.insert(0, _service_name(cluster, None))
+    if services:
+        message = (
+            f"Services without an address yet: {listed(services)}; brokers {without} are not "
+            "advertised outside"
+        )
+        return Readiness(reason="WaitingForServices", message=message)
+    silent = [each for each, wanted in known.items() if not _advertises(observed, each, wanted)]
+    if silent:
+        message = (
+            f"brokers {silent} do not advertise their address yet; one that lacks its node's "
+            "address, because its pod is older than the operator, needs a new pod"
+        )
+        return Readiness(reason="WaitingForBrokers", message=message)
+    message = f"all {cluster.replicas} brokers are advertised outside"
+    return Readiness(ready=True, reason="AllBrokersAdvertised", message=message)
+
+
+def _advertises(observed: ObservedCluster, broker_id: BrokerId, wanted: AdvertisedAddress) -> bool:
+    found = observed.advertised.get(broker_id)
+    return found is not None and found.port == wanted.port and wanted.host in {"", found.host}
