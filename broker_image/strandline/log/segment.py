@@ -23,6 +23,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from strandline.broker_interface import Buffer
+from strandline.errors import CorruptBatch
 from strandline.model import EpochStart
 
 from .batch_scan import ScanEnd, Window, check_batches, headers
@@ -314,31 +315,57 @@ class Segment:
 
     def open_sealed(self) -> OpenFile:
         """Open a sealed segment and load its index; in any thread."""
-        fd = os.open(self.path, os.O_RDONLY)
-        try:
-            return OpenFile(fd, self._load_index(fd))
-        except BaseException:
-            os.close(fd)
-            raise
+        file = OpenFile(os.open(self.path, os.O_RDONLY), self._limits.new_index())
+        if not self._load_index(file):
+            self._make_index(file)
+        return file
 
-    def _load_index(self, fd: int) -> OffsetIndex:
-        """Read the index file; rebuild it if it is missing, short or corrupt."""
-        path = self.index_path
+    def open_indexed(self) -> bool:
+        """Open a segment whose index is at hand; False if its index must be made from all of it."""
+        if self._writer is None and self._pool.find(self.path) is None:
+            file = OpenFile(os.open(self.path, os.O_RDONLY), self._limits.new_index())
+            if not self._load_index(file):
+                return False
+            self._pool.get(self.path, lambda: file)
+        return True
+
+    def _load_index(self, file: OpenFile) -> bool:
+        """Read the index file; False if it is missing, short or corrupt."""
+        index, size_bytes = self._limits.new_index(), self.size_bytes
+        try:
+            if not index.load(self.index_path.read_bytes(), log_size_bytes=size_bytes):
+                return False
+            if not index.full and not self._reaches_end(file, index):
+                return False
+        except (FileNotFoundError, CorruptBatch):
+            return False
+        file.index = index
+        return True
+
+    def _reaches_end(self, file: OpenFile, index: OffsetIndex) -> bool:
+        """Tell whether no batch behind the last entry should have one; reads one interval.
+
+        An index that lost its end on a full disk would cost a walk of the rest at each read.
+        """
+        last = position = index.at_or_below_position(self.size_bytes)
+        interval = self._limits.index_interval_bytes
+        window = Window(file.fd, end=self.size_bytes, read_bytes=interval + HEADER_BYTES)
+        while position < self.size_bytes and position - last <= interval:
+            position += window.header_at(position).size_bytes
+        return position >= self.size_bytes
+
+    def _make_index(self, file: OpenFile) -> None:
+        """Make the index from all batches, and its file."""
         index = self._limits.new_index()
-        try:
-            if index.load(path.read_bytes(), log_size_bytes=self.size_bytes):
-                return index
-        except FileNotFoundError:
-            pass
-        for position, header in headers(fd, start=0, end=self.size_bytes):
+        for position, header in headers(file.fd, start=0, end=self.size_bytes):
             index.note(header.base_offset - self.base_offset, position, header.max_timestamp)
+        file.index = index
         try:
-            replace_file(path, index.to_bytes())
+            replace_file(self.index_path, index.to_bytes())
         except OSError as error:
             # A full disk still serves reads; the next read builds the index again.
             if not is_full(error):
                 raise
-        return index
 
     def can_hold(self, header: BatchHeader, *, position: int) -> bool:
         """Tell whether an index can point at a batch there, however big the segment is then."""

@@ -99,9 +99,14 @@ class ReplicationTransport:
     def _read(self, part: LogReadInfo, max_bytes: int) -> list[memoryview]:
         if part.error is not ErrorCode.NONE or part.from_offset >= part.up_to_offset:
             return []
-        return self.store.logs[part.tp].read(
-            from_offset=part.from_offset, up_to_offset=part.up_to_offset, max_bytes=max_bytes
-        )
+        wanted = {
+            "from_offset": part.from_offset,
+            "up_to_offset": part.up_to_offset,
+            "max_bytes": max_bytes,
+        }
+        if not self.store.indexes.has_all(part.tp, **wanted):
+            return []  # the follower's next fetch finds it made
+        return self.store.logs[part.tp].read(**wanted)
 
     def send(self, effect: SendFetch) -> None:
         """Fetch from a leader; without its address or without space, fail after this step."""
