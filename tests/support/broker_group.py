@@ -37,6 +37,7 @@ class BrokerGroup:
         kubeconfig: Path | None = None,
         settings: dict[str, object] | None = None,
         has_operator: bool = False,
+        entry: str = "strandline.runtime.main",
     ) -> None:
         self.folder = folder
         self.control_plane = control_plane
@@ -59,6 +60,7 @@ class BrokerGroup:
                 broker_id=number,
                 internal_port=free_port(),
                 settings=settings,
+                entry=entry,
             )
             for number in range(brokers)
         ]

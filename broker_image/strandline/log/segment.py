@@ -315,57 +315,67 @@ class Segment:
 
     def open_sealed(self) -> OpenFile:
         """Open a sealed segment and load its index; in any thread."""
-        file = OpenFile(os.open(self.path, os.O_RDONLY), self._limits.new_index())
-        if not self._load_index(file):
-            self._make_index(file)
-        return file
+        fd = os.open(self.path, os.O_RDONLY)
+        try:
+            index = self._load_index(fd)
+            return OpenFile(fd, self._make_index(fd) if index is None else index)
+        except BaseException:
+            os.close(fd)
+            raise
 
     def open_indexed(self) -> bool:
         """Open a segment whose index is at hand; False if its index must be made from all of it."""
-        if self._writer is None and self._pool.find(self.path) is None:
-            file = OpenFile(os.open(self.path, os.O_RDONLY), self._limits.new_index())
-            if not self._load_index(file):
-                return False
-            self._pool.get(self.path, lambda: file)
+        if self._writer is not None or self._pool.find(self.path) is not None:
+            return True
+        fd = os.open(self.path, os.O_RDONLY)
+        index = None
+        try:
+            index = self._load_index(fd)
+        finally:
+            if index is None:
+                os.close(fd)
+        if index is None:
+            return False
+        file = OpenFile(fd, index)
+        self._pool.get(self.path, lambda: file)
         return True
 
-    def _load_index(self, file: OpenFile) -> bool:
-        """Read the index file; False if it is missing, short or corrupt."""
+    def _load_index(self, fd: int) -> OffsetIndex | None:
+        """Read the index file; None if it is missing, short or corrupt."""
         index, size_bytes = self._limits.new_index(), self.size_bytes
         try:
             if not index.load(self.index_path.read_bytes(), log_size_bytes=size_bytes):
-                return False
-            if not index.full and not self._reaches_end(file, index):
-                return False
+                return None
+            if not index.full and not self._reaches_end(fd, index):
+                return None
         except (FileNotFoundError, CorruptBatch):
-            return False
-        file.index = index
-        return True
+            return None
+        return index
 
-    def _reaches_end(self, file: OpenFile, index: OffsetIndex) -> bool:
+    def _reaches_end(self, fd: int, index: OffsetIndex) -> bool:
         """Tell whether no batch behind the last entry should have one; reads one interval.
 
         An index that lost its end on a full disk would cost a walk of the rest at each read.
         """
         last = position = index.at_or_below_position(self.size_bytes)
         interval = self._limits.index_interval_bytes
-        window = Window(file.fd, end=self.size_bytes, read_bytes=interval + HEADER_BYTES)
+        window = Window(fd, end=self.size_bytes, read_bytes=interval + HEADER_BYTES)
         while position < self.size_bytes and position - last <= interval:
             position += window.header_at(position).size_bytes
         return position >= self.size_bytes
 
-    def _make_index(self, file: OpenFile) -> None:
+    def _make_index(self, fd: int) -> OffsetIndex:
         """Make the index from all batches, and its file."""
         index = self._limits.new_index()
-        for position, header in headers(file.fd, start=0, end=self.size_bytes):
+        for position, header in headers(fd, start=0, end=self.size_bytes):
             index.note(header.base_offset - self.base_offset, position, header.max_timestamp)
-        file.index = index
         try:
             replace_file(self.index_path, index.to_bytes())
         except OSError as error:
             # A full disk still serves reads; the next read builds the index again.
             if not is_full(error):
                 raise
+        return index
 
     def can_hold(self, header: BatchHeader, *, position: int) -> bool:
         """Tell whether an index can point at a batch there, however big the segment is then."""

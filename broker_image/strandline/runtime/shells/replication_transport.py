@@ -99,14 +99,13 @@ class ReplicationTransport:
     def _read(self, part: LogReadInfo, max_bytes: int) -> list[memoryview]:
         if part.error is not ErrorCode.NONE or part.from_offset >= part.up_to_offset:
             return []
-        wanted = {
-            "from_offset": part.from_offset,
-            "up_to_offset": part.up_to_offset,
-            "max_bytes": max_bytes,
-        }
-        if not self.store.indexes.has_all(part.tp, **wanted):
+        start, end = part.from_offset, part.up_to_offset
+        indexes = self.store.indexes
+        if not indexes.has_all(part.tp, from_offset=start, up_to_offset=end, max_bytes=max_bytes):
             return []  # the follower's next fetch finds it made
-        return self.store.logs[part.tp].read(**wanted)
+        return self.store.logs[part.tp].read(
+            from_offset=start, up_to_offset=end, max_bytes=max_bytes
+        )
 
     def send(self, effect: SendFetch) -> None:
         """Fetch from a leader; without its address or without space, fail after this step."""

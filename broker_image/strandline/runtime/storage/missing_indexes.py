@@ -40,7 +40,7 @@ class MissingIndexes:
     ) -> bool:
         """Tell whether a read needs no walk of a segment; begin to make the index that it lacks.
 
-        Raises:  as `PartitionLog.read`
+        Raises:  as a read on the event loop
         """
         if tp in self._making:
             return False
