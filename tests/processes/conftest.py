@@ -13,6 +13,9 @@ from tests.support.control_plane import ControlPlane
 from tests.support.fixtures import namespace_name
 
 MakeGroup = Callable[..., BrokerGroup]
+MAIN_ENTRY = "strandline.runtime.main"
+WATCHED_ENTRY = "tests.support.loop_disk_calls"
+"""The same broker, which notes each disk call of its event loop."""
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +55,14 @@ def make_group(
     made: list[BrokerGroup] = []
     kubeconfig = objects.broker_account(control_plane, namespace)
 
-    def make(**settings: object) -> BrokerGroup:
+    def make(*, watched: bool = False, **settings: object) -> BrokerGroup:
         group = BrokerGroup(
-            tmp_path, control_plane, namespace, kubeconfig=kubeconfig, settings=dict(settings)
+            tmp_path,
+            control_plane,
+            namespace,
+            kubeconfig=kubeconfig,
+            settings=dict(settings),
+            entry=WATCHED_ENTRY if watched else MAIN_ENTRY,
         )
         made.append(group)
         group.start()

@@ -37,6 +37,7 @@ class BrokerGroup:
         kubeconfig: Path | None = None,
         settings: dict[str, object] | None = None,
         has_operator: bool = False,
+        entry: str = "strandline.runtime.main",
     ) -> None:
         self.folder = folder
         self.control_plane = control_plane
@@ -60,6 +61,7 @@ class BrokerGroup:
                 internal_port=free_port(),
                 external_port=free_port(),
                 settings=settings,
+                entry=entry,
             )
             for number in range(brokers)
         ]

@@ -35,8 +35,12 @@ class BrokerProgram:
         internal_port: int = 0,
         external_port: int = 0,
         settings: dict[str, object] | None = None,
+        entry: str = "strandline.runtime.main",
     ) -> None:
         self.folder = folder
+        self._entry = entry
+        self.calls_file = folder / "loop-disk-calls.jsonl"
+        """Written only by the entry `tests.support.loop_disk_calls`."""
         self.data_dir = folder / "data"
         self.boot_id_path = folder / "boot-id"
         self.config_path = folder / "broker.yaml"
@@ -61,6 +65,7 @@ class BrokerProgram:
             "INTERNAL_PORT": str(internal_port),
             "EXTERNAL_PORT": str(external_port),
             "HTTP_PORT": "0",
+            "LOOP_DISK_CALLS": str(self.calls_file),
         }
 
     def boot(self, number: int) -> None:
@@ -91,7 +96,7 @@ class BrokerProgram:
         self.started_at = time.monotonic()
         with self.log_path().open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "strandline.runtime.main", f"--config={self.config_path}"],
+                [sys.executable, "-m", self._entry, f"--config={self.config_path}"],
                 env=self.environment(data_dir=data_dir),
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -91,6 +91,21 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
+def rewrite_file(path: Path, content: bytes) -> None:
+    """Replace a file whole, for a reader of this boot; if that fails there is no such file.
+
+    It may be torn or empty after the machine has failed: only a checksum elsewhere makes it good.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.write_bytes(content)
+        temporary.rename(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        raise
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Replace a file whole and durably: temporary file, fsync, rename, fsync of the folder.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .batch_scan import headers
-from .files import is_full, sync_data, sync_folder
+from .files import is_full, rewrite_file, sync_data, sync_folder
 from .producer_state import ProducerState
 from .segment import Segment
 from .segment_part import OpenFile
@@ -22,9 +22,9 @@ from .segment_summary import SegmentSummary, read_summary, write_summary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushPart:
-    """A segment to bring to disk; without a summary, a load will walk it.
+    """A segment to bring to disk; without a summary, a load will walk it, and reads need its index.
 
-    index_count is the number of index entries that the summary covers.
+    index_count is the number of index entries of its moment, which the summary covers.
     """
 
     segment: Segment
@@ -38,11 +38,11 @@ class FlushPart:
 
     def summarise(self) -> None:
         """Write the index, then the summary; on a full disk neither is needed."""
-        if self.summary is None:
-            return
         content = self.file.index.to_bytes(self.index_count)
         try:
-            self.segment.index_path.write_bytes(content)
+            rewrite_file(self.segment.index_path, content)
+            if self.summary is None:
+                return
             write_summary(
                 self.segment.summary_path, replace(self.summary, index_crc=zlib.crc32(content))
             )

@@ -268,7 +268,7 @@ class LogSegments:
         """
         if flush.changes != self.changes:
             for part in flush.parts:
-                part.segment.summary_path.unlink(missing_ok=True)
+                part.segment.remove_side_files()
             self._folder_dirty = True
             return False
         for part in flush.parts[:-1]:
@@ -306,7 +306,6 @@ class LogSegments:
         """
         self.changes += 1
         self._take_out(keep=_index_of(self._segments, offset) + 1)
-        self._segments[-1].activate()
         self._segments[-1].truncate_to(offset)
 
     def restart_at(self, offset: int) -> None:
@@ -326,7 +325,8 @@ class LogSegments:
         for segment in reversed(removed):
             self._set_aside.append(segment.set_aside())
         if self._segments:
-            self._segments[-1].summary_path.unlink(missing_ok=True)
+            self._segments[-1].activate()
+            self._segments[-1].remove_side_files()
         self._folder_dirty = True
         sealed = self._segments[:-1]
         self._unflushed = [part for part in self._unflushed if part.segment in sealed]
@@ -410,6 +410,25 @@ class LogSegments:
             up_to_offset=up_to_offset,
             changes=self.changes,
         )
+
+    def unindexed(
+        self, *, from_offset: int, up_to_offset: int, max_bytes: int
+    ) -> SegmentPart | None:
+        """Return the first segment that a read may touch whose index must be made from all of it.
+
+        Opens the segments before it, which costs a read of each one's index file.
+        """
+        if from_offset >= self.active.base_offset:
+            return None
+        following = 0
+        first = _index_of(self._segments, from_offset)
+        for segment in self._segments[first:]:
+            if segment.base_offset >= up_to_offset or following > max_bytes:
+                break
+            if not segment.open_indexed():
+                return segment.part()
+            following += segment.size_bytes if segment is not self._segments[first] else 0
+        return None
 
     def first_reaching_time(
         self, timestamp_ms: int, *, from_offset: int, up_to_offset: int

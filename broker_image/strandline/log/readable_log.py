@@ -126,6 +126,29 @@ class ReadableLog:
         except (OSError, CorruptBatch) as error:
             raise self._fail("read", error) from error
 
+    def unindexed(self, *, from_offset: int, up_to_offset: int, max_bytes: int) -> LogPart | None:
+        """Return a part whose read, in any thread, makes an index that `read` would make here.
+
+        To make it is a walk of a whole segment. None if `read` finds all indexes that it needs.
+        """
+        self._refuse_out_of_range(from_offset)
+        try:
+            segment = self._segments.unindexed(
+                from_offset=from_offset,
+                up_to_offset=min(up_to_offset, self.log_end_offset),
+                max_bytes=max_bytes,
+            )
+        except OSError as error:
+            raise self._fail("read", error) from error
+        if segment is None:
+            return None
+        return LogPart(
+            segments=[segment],
+            from_offset=max(from_offset, segment.base_offset),
+            up_to_offset=segment.end_offset,
+            changes=self.changes,
+        )
+
     def finish_read(self, part: LogPart, read: LogRead) -> tuple[memoryview, ...]:
         """Return the batches of a read, unless the log was cut since its part was made.
 

@@ -23,6 +23,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from strandline.broker_interface import Buffer
+from strandline.errors import CorruptBatch
 from strandline.model import EpochStart
 
 from .batch_scan import ScanEnd, Window, check_batches, headers
@@ -316,24 +317,60 @@ class Segment:
         """Open a sealed segment and load its index; in any thread."""
         fd = os.open(self.path, os.O_RDONLY)
         try:
-            return OpenFile(fd, self._load_index(fd))
+            index = self._load_index(fd)
+            return OpenFile(fd, self._make_index(fd) if index is None else index)
         except BaseException:
             os.close(fd)
             raise
 
-    def _load_index(self, fd: int) -> OffsetIndex:
-        """Read the index file; rebuild it if it is missing, short or corrupt."""
-        path = self.index_path
-        index = self._limits.new_index()
+    def open_indexed(self) -> bool:
+        """Open a segment whose index is at hand; False if its index must be made from all of it."""
+        if self._writer is not None or self._pool.find(self.path) is not None:
+            return True
+        fd = os.open(self.path, os.O_RDONLY)
+        index = None
         try:
-            if index.load(path.read_bytes(), log_size_bytes=self.size_bytes):
-                return index
-        except FileNotFoundError:
-            pass
+            index = self._load_index(fd)
+        finally:
+            if index is None:
+                os.close(fd)
+        if index is None:
+            return False
+        file = OpenFile(fd, index)
+        self._pool.get(self.path, lambda: file)
+        return True
+
+    def _load_index(self, fd: int) -> OffsetIndex | None:
+        """Read the index file; None if it is missing, short or corrupt."""
+        index, size_bytes = self._limits.new_index(), self.size_bytes
+        try:
+            if not index.load(self.index_path.read_bytes(), log_size_bytes=size_bytes):
+                return None
+            if not index.full and not self._reaches_end(fd, index):
+                return None
+        except (FileNotFoundError, CorruptBatch):
+            return None
+        return index
+
+    def _reaches_end(self, fd: int, index: OffsetIndex) -> bool:
+        """Tell whether no batch behind the last entry should have one; reads one interval.
+
+        An index that lost its end on a full disk would cost a walk of the rest at each read.
+        """
+        last = position = index.at_or_below_position(self.size_bytes)
+        interval = self._limits.index_interval_bytes
+        window = Window(fd, end=self.size_bytes, read_bytes=interval + HEADER_BYTES)
+        while position < self.size_bytes and position - last <= interval:
+            position += window.header_at(position).size_bytes
+        return position >= self.size_bytes
+
+    def _make_index(self, fd: int) -> OffsetIndex:
+        """Make the index from all batches, and its file."""
+        index = self._limits.new_index()
         for position, header in headers(fd, start=0, end=self.size_bytes):
             index.note(header.base_offset - self.base_offset, position, header.max_timestamp)
         try:
-            replace_file(path, index.to_bytes())
+            replace_file(self.index_path, index.to_bytes())
         except OSError as error:
             # A full disk still serves reads; the next read builds the index again.
             if not is_full(error):

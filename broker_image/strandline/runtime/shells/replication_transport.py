@@ -99,8 +99,12 @@ class ReplicationTransport:
     def _read(self, part: LogReadInfo, max_bytes: int) -> list[memoryview]:
         if part.error is not ErrorCode.NONE or part.from_offset >= part.up_to_offset:
             return []
+        start, end = part.from_offset, part.up_to_offset
+        indexes = self.store.indexes
+        if not indexes.has_all(part.tp, from_offset=start, up_to_offset=end, max_bytes=max_bytes):
+            return []  # the follower's next fetch finds it made
         return self.store.logs[part.tp].read(
-            from_offset=part.from_offset, up_to_offset=part.up_to_offset, max_bytes=max_bytes
+            from_offset=start, up_to_offset=end, max_bytes=max_bytes
         )
 
     def send(self, effect: SendFetch) -> None:

@@ -10,6 +10,7 @@ renames or removes more than the files of one segment, run on the threads of bac
 - the flush task brings logs to disk, at each roll and from time to time.
 - the rebuild task makes the producer states of logs anew that were cut.
 - the files of deleted segments wait for their removal, see `SetAsideFiles`.
+- the indexes that sealed segments lack are made anew, see `MissingIndexes`.
 - the trash task removes what lay in the trash for too long.
 """
 
@@ -64,6 +65,7 @@ from strandline.model import (
 
 from .loaded_store import LoadedStore
 from .log_flusher import LogFlusher
+from .missing_indexes import MissingIndexes
 from .set_aside_files import SetAsideFiles
 from .store_checkpoints import StoreCheckpoints
 from .store_threads import StoreThreads
@@ -147,6 +149,7 @@ class ReplicaStore:
             make_space=self._make_space,
         )
         self._set_aside = SetAsideFiles(on_failure)
+        self.indexes = MissingIndexes(self.logs, self._threads, on_failure)
         self._flusher = LogFlusher(
             self.logs,
             self._threads,
@@ -459,6 +462,7 @@ class ReplicaStore:
         self._checkpoints.on_flushed()
         await self._checkpoints.write_all()
         await self._set_aside.close()
+        await self.indexes.close()
         await self._threads.run(self._close_logs)
         self._threads.close()
 

@@ -15,7 +15,7 @@ from strandline.log.files import disk_failed
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-BACKGROUND_TASKS = 5
+BACKGROUND_TASKS = 6
 
 
 class StoreThreads:

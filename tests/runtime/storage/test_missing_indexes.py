@@ -1,0 +1,88 @@
+"""A reader on the event loop that meets a segment without an index makes none there."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from strandline.core.effects import CreateReplica, TruncateTo
+from strandline.log.partition_log import PartitionLog
+from strandline.log.segment import INDEX_SUFFIX
+from strandline.model import TopicSettings
+from tests.support.disk_calls import disk_calls
+
+from .opened import TP, Opened, append, with_store
+
+INTERVAL_BYTES = 4_096
+"""More than a walk of one index interval of these tests reads, and less than a segment."""
+SEGMENT_BYTES = 64_000
+
+
+async def with_sealed_segments(one: Opened) -> PartitionLog:
+    """Fill a log and take the index files of its sealed segments away."""
+    await one.create(TP)
+    settings = TopicSettings(segment_bytes=SEGMENT_BYTES)
+    one.perform(CreateReplica(tp=TP, topic_name="orders", settings=settings))
+    log = one.store.logs[TP]
+    sequence = 0
+    while log.segment_count < 3:
+        one.perform(append(one, TP, sequence=sequence))
+        sequence += 1
+        if sequence % 100 == 0:
+            await asyncio.sleep(0)
+    await one.until(lambda: log.sealed_waiting == 0, "segments flushed")
+    for path in log.folder.glob("*" + INDEX_SUFFIX):
+        path.unlink()
+    one.loaded_store.environment.pool.close()
+    return log
+
+
+def test_an_index_that_is_missing_is_made_off_the_event_loop(tmp_path: Path) -> None:
+    async def watched(one: Opened) -> None:
+        log = await with_sealed_segments(one)
+        middle = log.log_end_offset // 5
+
+        def is_made() -> bool:
+            return one.store.indexes.has_all(
+                TP, from_offset=middle, up_to_offset=log.log_end_offset, max_bytes=100
+            )
+
+        with disk_calls(tmp_path) as calls:
+            assert not is_made()
+            assert not is_made()
+            await one.until(is_made, "the index")
+            read = log.read(from_offset=middle, up_to_offset=log.log_end_offset, max_bytes=100)
+        assert read
+        assert not [call for call in calls if call.name in {"fsync", "create"}]
+        walked = sum(call.amount for call in calls if call.name == "pread")
+        assert walked < 2 * INTERVAL_BYTES
+        assert not one.failures
+
+    with_store(tmp_path, watched)
+
+
+def test_the_end_of_the_log_needs_no_other_index(tmp_path: Path) -> None:
+    async def watched(one: Opened) -> None:
+        log = await with_sealed_segments(one)
+        end = log.log_end_offset
+        with disk_calls(tmp_path) as calls:
+            assert one.store.indexes.has_all(
+                TP, from_offset=end - 1, up_to_offset=end, max_bytes=100
+            )
+        assert not calls
+
+    with_store(tmp_path, watched)
+
+
+def test_a_log_that_is_cut_while_its_index_is_made_fails_no_disk(tmp_path: Path) -> None:
+    async def watched(one: Opened) -> None:
+        log = await with_sealed_segments(one)
+        wanted = {"from_offset": 1, "up_to_offset": log.log_end_offset, "max_bytes": 100}
+        assert not one.store.indexes.has_all(TP, **wanted)
+        one.perform(TruncateTo(tp=TP, offset=2))
+        await one.store.indexes.close()
+        assert one.store.indexes.has_all(TP, from_offset=1, up_to_offset=2, max_bytes=100)
+        assert log.read(from_offset=1, up_to_offset=2, max_bytes=100)
+        assert not one.failures
+
+    with_store(tmp_path, watched)
