@@ -70,14 +70,12 @@ def plan_cluster(
         return []
     spread = pod_settings.spread_of(desired, observed)
     desired = replace(desired, spread_nodes=spread.nodes)
-    allowed = disruption_allowed(observed.partitions)
-    addresses = external.addresses(desired, observed)
     current = resources.objects_of(
         desired,
         config,
         has_topics=observed.has_topics,
-        disruption_allowed=bool(allowed.ready),
-        addresses=addresses,
+        disruption_allowed=bool(disruption_allowed(observed.partitions).ready),
+        addresses=external.addresses(desired, observed),
     )
     former = _former_config_maps(desired, observed, current)
     bodies = [
