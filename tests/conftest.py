@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["tests.support.fixtures"]
+pytest_plugins = ["tests.support.fixtures", "tests.support.permissions"]
 
 TIERS = ("fast", "processes", "pods", "long")
 HERE = Path(__file__).resolve().parent

@@ -52,8 +52,13 @@ REQUEST_TIMEOUT_SECONDS: Final = 10
 CONNECT_TIMEOUT_SECONDS: Final = 3
 
 _KNOWN: Final = frozenset(
-    {"brokerRole", "brokerImage", "brokerImagePullPolicy", "imagePullSecrets", "defaultCluster"}
+    {
+        *("brokerRole", "brokerImage", "brokerImagePullPolicy", "brokerUser"),
+        *("imagePullSecrets", "defaultCluster"),
+    }
 )
+USER_MAX: Final = (1 << 32) - 2
+"""The greatest user id of Linux."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,8 @@ class OperatorConfig:
     """brokerImage: image of all brokers."""
     broker_image_pull_policy: str = "IfNotPresent"
     """brokerImagePullPolicy, as Kubernetes spells it."""
+    broker_user: int | None = None
+    """brokerUser: user and group of all brokers; None leaves them to the platform."""
     image_pull_secrets: tuple[str, ...] = ()
     """imagePullSecrets: names of Secrets of the namespace."""
     default_cluster: Mapping[str, Any] | None = None
@@ -103,6 +110,7 @@ def load_operator_config(environ: Mapping[str, str] | None = None) -> OperatorCo
         broker_role=_text(values, "brokerRole"),
         broker_image=_text(values, "brokerImage"),
         broker_image_pull_policy=_text(values, "brokerImagePullPolicy", default="IfNotPresent"),
+        broker_user=_user(values.get("brokerUser")),
         image_pull_secrets=_secret_names(values.get("imagePullSecrets") or []),
         default_cluster=default_cluster,
         metrics_port=port_from(variables, "METRICS_PORT", default=8081),
@@ -115,6 +123,12 @@ def _text(values: Mapping[str, Any], key: str, *, default: str = "") -> str:
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{key}: must be a text that is not empty")
     return value
+
+
+def _user(value: Any) -> int | None:
+    if value is None or (type(value) is int and 1 <= value <= USER_MAX):
+        return value
+    raise ConfigError(f"brokerUser: must be a whole number from 1 to {USER_MAX}")
 
 
 def _secret_names(values: Any) -> tuple[str, ...]:

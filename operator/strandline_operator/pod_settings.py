@@ -206,6 +206,21 @@ def metadata(cluster: DesiredCluster, labels: Mapping[str, str]) -> Object:
     return whole
 
 
+def security(config: OperatorConfig) -> Object:
+    """Return the pods' securityContext; without a user the platform gives each volume its group.
+
+    OpenShift refuses users of the pod's own choice, and sets its own.
+    """
+    user = config.broker_user
+    chosen = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    return {
+        "runAsNonRoot": True,
+        **chosen,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
 def pull_secrets(cluster: DesiredCluster, config: OperatorConfig) -> list[dict[str, str]]:
     """Return the pull secrets of the chart, then those of the cluster, each once."""
     own = (each["name"] for each in cluster.pod.get("imagePullSecrets") or [])

@@ -31,7 +31,6 @@ DATA_PATH: Final = "/var/lib/strandline"
 CONFIG_PATH: Final = "/etc/strandline"
 CONFIG_NAME: Final = "broker.yaml"
 CONFIG_DIGEST_LENGTH: Final = 10
-BROKER_USER: Final = 65532
 FLUSH_BYTES_PER_SECOND: Final = 32 << 20
 """A slow volume; a broker that ends flushes at most what its volume holds."""
 FLUSH_SECONDS_MAX: Final = 300
@@ -269,14 +268,7 @@ def _pod(cluster: DesiredCluster, config: OperatorConfig) -> Object:
         "terminationGracePeriodSeconds": cluster.pod.get(
             "terminationGracePeriodSeconds", grace_seconds(cluster.storage_size)
         ),
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": BROKER_USER,
-            "runAsGroup": BROKER_USER,
-            "fsGroup": BROKER_USER,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_settings.security(config),
         **pod_settings.scheduling(cluster, pod_selector(cluster)),
         "containers": [_container(cluster, config)],
         # A pod keeps the revision of its own template until it is replaced.

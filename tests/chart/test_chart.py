@@ -93,24 +93,26 @@ def test_brokers_may_do_exactly_this() -> None:
     role = find("Role", "strandline-broker")
     assert role["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert allowed("strandline-broker") == (
-        of("leases", "get list watch update patch")
-        | of("brokerclusters brokers partitions replicatedtopics", "get list watch")
+        of("leases", "get list watch update")
+        | of("brokers partitions replicatedtopics", "list watch")
+        | of("brokerclusters brokers partitions", "get")
         | of("brokerclusters/status brokers/status partitions/status", "update")
     )
 
 
 def test_the_operator_may_do_exactly_this() -> None:
     assert allowed("strandline-operator") == (
-        of("replicatedtopics", "get list watch")
+        of("replicatedtopics", "list watch")
         | of("brokerclusters/status replicatedtopics/status", "patch")
-        | of("events", "create patch")
+        | of("events", "create")
         | of("roles", "bind", only="strandline-broker")
+        | of("brokerclusters partitions", "get list watch create")
         | of(
-            "brokerclusters brokers partitions configmaps serviceaccounts services statefulsets "
-            "leases poddisruptionbudgets rolebindings",
-            "get list watch create patch",
+            "brokers configmaps serviceaccounts services statefulsets leases poddisruptionbudgets "
+            "rolebindings",
+            "list watch create patch",
         )
-        | of("leases", "update")
+        | of("leases", "get update")
         # Former ConfigMaps go once no pod and no revision of a StatefulSet names them; the Services
         # of an external listener go with it.
         | of("configmaps services", "delete")
@@ -143,6 +145,17 @@ def test_the_operator_pod_is_restricted() -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert container["livenessProbe"]["httpGet"] == {"path": "/live", "port": "http"}
+
+
+def test_the_user_is_a_value_or_the_platforms_choice() -> None:
+    def users(*values: str) -> tuple[set[str], bool]:
+        pod = find("Deployment", "strandline-operator", *values)["spec"]["template"]["spec"]
+        config = find("ConfigMap", "strandline-operator", *values)["data"]["operator.yaml"]
+        return set(pod["securityContext"]), "brokerUser: 65532\n" in config
+
+    everywhere = {"runAsNonRoot", "seccompProfile"}
+    assert users() == (everywhere | {"runAsUser", "runAsGroup"}, True)
+    assert users("--set=runAsUser=null") == (everywhere, False)
 
 
 def test_images_and_pull_secrets_are_values() -> None:
@@ -241,6 +254,7 @@ def test_the_policy_can_be_left_out() -> None:
         "defaultCluster.spec.storage.size=much",
         "operator.logLevel=LOUD",
         "operator.readNodes=maybe",
+        "runAsUser=0",
         "defaultCluster.spec.spread.nodes=Maybe",
         "defaultCluster.spec.pod.hostNetwork=true",
         "networkPolicy.enabled=maybe",

@@ -14,6 +14,7 @@ GOOD = """
 brokerRole: strandline-broker
 brokerImage: "strandline/broker:1"
 brokerImagePullPolicy: Never
+brokerUser: 1001
 imagePullSecrets: [{"name": "secret"}]
 defaultCluster: {"replicas": 3}
 """
@@ -34,6 +35,7 @@ def test_every_setting_of_the_chart_is_read(tmp_path: Path) -> None:
         broker_role="strandline-broker",
         broker_image="strandline/broker:1",
         broker_image_pull_policy="Never",
+        broker_user=1001,
         image_pull_secrets=("secret",),
         default_cluster={"replicas": 3},
         http_port=0,
@@ -46,6 +48,8 @@ def test_every_setting_of_the_chart_is_read(tmp_path: Path) -> None:
         ("brokerImage: i", "brokerRole"),
         ("brokerRole: r", "brokerImage"),
         (GOOD + "brokerRoles: r", "brokerRoles"),
+        (GOOD.replace("1001", "0"), "brokerUser"),
+        (GOOD.replace("1001", "true"), "brokerUser"),
         (GOOD.replace('[{"name": "secret"}]', "[secret]"), "imagePullSecrets"),
         (GOOD.replace('{"replicas": 3}', "3"), "defaultCluster"),
         ("- a list", "must be a mapping"),

@@ -114,6 +114,18 @@ def test_a_pull_secret_of_chart_and_cluster_is_named_once() -> None:
     ]
 
 
+@pytest.mark.parametrize("user", [None, 1001])
+def test_the_platform_chooses_the_user_unless_the_chart_does(user: int | None) -> None:
+    config = replace(CONFIG, broker_user=user)
+    pods = resources.objects_of(read_cluster(cluster()), config, has_topics=True)[-1]
+    found = pods["spec"]["template"]["spec"]["securityContext"]
+    fields = ("runAsUser", "runAsGroup", "fsGroup")
+    assert {field: found[field] for field in fields if field in found} == (
+        {} if user is None else dict.fromkeys(fields, user)
+    )
+    assert found["runAsNonRoot"] is True
+
+
 # --- spread ------------------------------------------------------------------------------
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.support import audited
 from tests.support.api_server import ApiServer
 from tests.support.commands import (
     CLUSTER_SCRIPTS,
@@ -47,6 +49,7 @@ class Cluster(ApiServer):
     def __init__(self) -> None:
         super().__init__(Path(os.environ.get("STRANDLINE_RUN") or "/var/lib/strandline-cluster"))
         self.started_here = False
+        self.used_since = datetime.now(tz=UTC).isoformat()
 
     @classmethod
     def running_or_started(cls) -> Cluster:
@@ -67,7 +70,8 @@ class Cluster(ApiServer):
             return False
 
     def release(self) -> None:
-        """Take the cluster down if `running_or_started` started it."""
+        """Keep what the audit log shows, and end the cluster if `running_or_started` started it."""
+        audited.collect(self.folder / "log", since=self.used_since)
         if self.started_here:
             _script("down", limit_seconds=UP_LIMIT_SECONDS)
 

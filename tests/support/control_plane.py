@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from tests.support import audited
 from tests.support.api_server import ApiServer
 from tests.support.commands import CLUSTER_SCRIPTS, run
 
@@ -30,7 +31,8 @@ class ControlPlane(ApiServer):
         return plane
 
     def stop(self) -> None:
-        """End all processes and remove the folder."""
+        """End all processes, keep what the audit log shows, and remove the folder."""
+        audited.collect(self.audit_log.parent)
         self._script("down")
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
