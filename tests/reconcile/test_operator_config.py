@@ -16,6 +16,7 @@ brokerImage: "strandline/broker:1"
 brokerImagePullPolicy: Never
 imagePullSecrets: [{"name": "secret"}]
 defaultCluster: {"replicas": 3}
+watchNamespaces: ["one", "two"]
 """
 
 
@@ -36,8 +37,16 @@ def test_every_setting_of_the_chart_is_read(tmp_path: Path) -> None:
         broker_image_pull_policy="Never",
         image_pull_secrets=("secret",),
         default_cluster={"replicas": 3},
+        watched=("one", "two"),
         http_port=0,
     )
+
+
+def test_each_namespace_has_a_configuration_and_the_own_one_is_the_default(tmp_path: Path) -> None:
+    two = load_operator_config(environment(tmp_path)).for_namespaces()
+    assert {name: each.namespace for name, each in two.items()} == {"one": "one", "two": "two"}
+    text = GOOD.replace('["one", "two"]', "[]")
+    assert set(load_operator_config(environment(tmp_path, text)).for_namespaces()) == {"here"}
 
 
 @pytest.mark.parametrize(
@@ -48,6 +57,7 @@ def test_every_setting_of_the_chart_is_read(tmp_path: Path) -> None:
         (GOOD + "brokerRoles: r", "brokerRoles"),
         (GOOD.replace('[{"name": "secret"}]', "[secret]"), "imagePullSecrets"),
         (GOOD.replace('{"replicas": 3}', "3"), "defaultCluster"),
+        (GOOD.replace('["one", "two"]', "one"), "watchNamespaces"),
         ("- a list", "must be a mapping"),
         ("{", "CONFIG_FILE"),
     ],
