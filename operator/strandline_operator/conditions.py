@@ -1,7 +1,7 @@
 """Conditions: what is true of a cluster or topic, why, and the sentence for people.
 
 Pure; the words that `cluster_health` and `status` share. `Ready` is the roll-up of the conditions
-whose loss costs clients something; the others warn (ADR 0048). docs/health.md tells people what to
+whose loss costs clients something; the others warn (ADR 0046). docs/health.md tells people what to
 do about each.
 
 Source:  Kubernetes API conventions, conditions; kstatus: Stalled and Reconciling, True or absent.
@@ -36,7 +36,7 @@ CONFIG_APPLIED: Final = "ConfigApplied"
 PODS_CURRENT: Final = "PodsCurrent"
 """Each broker's pod is of the StatefulSet's latest revision."""
 DISRUPTION_ALLOWED: Final = "DisruptionAllowed"
-"""The loss of one more broker would break no min ISR (ADR 0049)."""
+"""The loss of one more broker would break no min ISR (ADR 0047)."""
 STALLED: Final = "Stalled"
 """The operator cannot go on unless somebody changes something; absent otherwise (kstatus)."""
 RECONCILING: Final = "Reconciling"

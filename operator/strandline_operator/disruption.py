@@ -1,6 +1,6 @@
 """Which brokers may end now without a partition falling under min.insync.replicas.
 
-Pure; called by `plan` for the disruption budget and by `status` for each broker's row (ADR 0049).
+Pure; called by `plan` for the disruption budget and by `status` for each broker's row (ADR 0047).
 
 Source:  Strimzi's KafkaAvailability: a broker may go if every partition of it keeps its min ISR.
 """

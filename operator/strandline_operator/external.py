@@ -1,4 +1,4 @@
-"""The listener for clients outside of the cluster: its Services, and who is found where (ADR 0047).
+"""The listener for clients outside of the cluster: its Services, and who is found where (ADR 0045).
 
 Pure; called by `plan`, `resources` and `status`. A Service for each broker, because a client must
 reach the leader itself, and one for the first contact. An address that is not known yet is not

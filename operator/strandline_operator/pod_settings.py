@@ -2,7 +2,7 @@
 
 Pure; called by `resources` for the pod template, and by `plan` for the spread. Everything here goes
 into the template alone, which may change: no field of a StatefulSet that is fixed depends on it.
-The CRD has checked the form of all settings (ADR 0050).
+The CRD has checked the form of all settings (ADR 0048).
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def objects_of(
     budget = {
         "maxUnavailable": 1 if disruption_allowed else 0,
         "selector": {"matchLabels": pod_selector(cluster)},
-        # A broker that fails again and again must not hold its node for ever (ADR 0049).
+        # A broker that fails again and again must not hold its node for ever (ADR 0047).
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
     # Brokers find each other before they are ready.

@@ -1,7 +1,7 @@
 """The port for clients outside of the cluster: open while the Broker object names an address.
 
 Made by `broker_service`. The operator writes and changes the address while the broker runs; the
-broker says in its registration what it advertises, and only while the port is open (ADR 0047). So
+broker says in its registration what it advertises, and only while the port is open (ADR 0045). So
 the controller announces no address at which nobody would answer.
 """
 

@@ -3,7 +3,7 @@
 Made by `lifecycle`. It decides nothing about leadership: losing contact with the API server
 changes nothing; another process's registration ends this process. It also says there whether the
 volume is full, for people and the operator (ADR 0023), and at which address clients outside find
-the broker, which it learns from the same object (ADR 0047).
+the broker, which it learns from the same object (ADR 0045).
 """
 
 from __future__ import annotations
