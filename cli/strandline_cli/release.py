@@ -28,6 +28,8 @@ POLICY = tuple(
     for kind in ("validatingadmissionpolicy", "validatingadmissionpolicybinding")
 )
 """What refuses deletions, for all namespaces."""
+ROLES = tuple(f"clusterrole/strandline-{role}" for role in ("view", "edit", "admin"))
+"""What people may do with our objects."""
 INSTALL_SECONDS = 240
 REMOVE_SECONDS = 180.0
 GRACE_SECONDS = 2
@@ -72,7 +74,7 @@ def install_definitions(root: Path, kubernetes: Kubernetes) -> None:
     takes over only what names the new one.
     """
     owner = f"meta.helm.sh/release-name={DEFINITIONS_RELEASE}"
-    for each in (*DEFINITIONS, *POLICY):
+    for each in (*DEFINITIONS, *POLICY, *ROLES):
         if kubernetes.kubectl("get", each, "--ignore-not-found", "-o", "name"):
             kubernetes.kubectl("annotate", "--overwrite", each, owner)
     kubernetes.helm(
@@ -113,7 +115,7 @@ def remove_definitions(kubernetes: Kubernetes) -> None:
         return
     if kubernetes.kubectl("get", ",".join(KINDS), "--all-namespaces", "--no-headers"):
         return
-    kubernetes.kubectl("delete", "--ignore-not-found", *DEFINITIONS, *POLICY)
+    kubernetes.kubectl("delete", "--ignore-not-found", *DEFINITIONS, *POLICY, *ROLES)
 
 
 def _owner_of_definitions(kubernetes: Kubernetes) -> str | None:

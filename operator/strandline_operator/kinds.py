@@ -70,3 +70,8 @@ KIND_OF: Final = {kind.kind: kind for kind in (*WATCHED, EVENT)}
 def name_of(value: Object) -> str:
     """Return metadata.name."""
     return str(value["metadata"]["name"])
+
+
+def namespace_of(value: Object) -> str:
+    """Return metadata.namespace."""
+    return str(value["metadata"]["namespace"])

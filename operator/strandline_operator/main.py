@@ -1,6 +1,7 @@
-"""Entry of the operator process: configuration, logs, kopf's watches, the work queue.
+"""Entry of the operator process: configuration, logs, probes, kopf's watches, the namespaces' work.
 
-Passes begin only while this process holds the operator's Lease. On SIGTERM the process ends after
+Nothing is watched before the definitions are new enough. Passes begin only while this process holds
+the operator's Lease of the namespace. On SIGTERM the process ends after
 its running passes: a topic whose new Partitions are being created must get them all. It also ends
 when the store went back to a backup: kopf's watches would show nothing until the store has reached
 their versions again, and the next process lists everything.
@@ -13,6 +14,9 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
 from typing import Final
 
 import kopf
@@ -24,22 +28,19 @@ from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log_fields import fields, fields_of
 
 from . import kinds
+from .definitions import wait_until_served
+from .namespaces import NamespaceWork
 from .operator_config import FIELD_MANAGER, OperatorConfig, load_operator_config
-from .operator_lease import OperatorLease
 from .operator_metrics import MetricsServer, OperatorMetrics
+from .probes import Health, serve
 from .reconcile import Reconciler
 from .registry import make_kopf_settings, make_registry
+from .watches import Watches, monotonic_ms
 
 _log = logging.getLogger(__name__)
 
 REFUSED: Final = 2
 """Exit code of a configuration that cannot work."""
-DRAIN_SECONDS: Final = 15
-"""Time for the running passes at the end; below the pod's grace period of 30 s."""
-
-
-RELEASE_SECONDS: Final = 5
-"""Time to give the Lease up; an operator that cannot is waited for as if it had died."""
 
 
 class OperatorLogFormatter(logging.Formatter):
@@ -74,84 +75,88 @@ def main() -> int:
 
 
 async def run(config: OperatorConfig) -> None:
-    """Reconcile one namespace until SIGTERM or SIGINT, an old store, or a bug of the work queue.
+    """Reconcile until SIGTERM or SIGINT, an old store, or a bug of a work queue.
 
     Raises:  ConfigError if nothing says where the API server is, or a port is taken
     """
-    metrics = OperatorMetrics()
-    async with await ApiClient.open(
-        KubernetesConfig(), field_manager=FIELD_MANAGER, on_request=metrics.request_done
-    ) as api:
-        await _wait_for_definitions(api, config.namespace)
-        reconciler = Reconciler(api, config, metrics)
-        server = MetricsServer(config.metrics_port, reconciler.metrics_text)
-        await server.start()
-        reconciler.queue.pause()
-        ended = asyncio.Event()
+    configs = config.for_namespaces()
+    health, metrics = Health(), OperatorMetrics()
+    async with (
+        await ApiClient.open(
+            KubernetesConfig(), field_manager=FIELD_MANAGER, on_request=metrics.request_done
+        ) as api,
+        serve(health, config.http_port),
+    ):
+        await _wait_for_definitions(api, configs, health)
+        watched = (kind.resource.path(name) for name in configs for kind in kinds.WATCHED)
+        watches = Watches(watched, now_ms=monotonic_ms())
+        health.started(watches)
+        await _work(api, configs, watches, metrics)
 
-        def end_at_old_store() -> None:
-            _log.error("ending: the store went back to an earlier state; the next start lists it")
-            ended.set()
 
-        lease = OperatorLease(
-            api,
-            namespace=config.namespace,
-            identity=config.identity,
-            on_held=reconciler.queue.resume,
-            on_lost=reconciler.queue.pause,
-            on_store_went_back=end_at_old_store,
+async def _work(
+    api: ApiClient,
+    configs: Mapping[str, OperatorConfig],
+    watches: Watches,
+    metrics: OperatorMetrics,
+) -> None:
+    """Watch and reconcile every namespace until one of them cannot go on."""
+    ended = asyncio.Event()
+    works = {
+        name: NamespaceWork(api, each, metrics, on_ended=ended.set)
+        for name, each in configs.items()
+    }
+    reconcilers = {name: work.reconciler for name, work in works.items()}
+    port = next(iter(configs.values())).metrics_port
+    server = MetricsServer(port, lambda: _metrics_text(metrics, reconcilers))
+    await server.start()
+    for work in works.values():
+        work.start()
+    try:
+        await kopf.operator(
+            registry=make_registry(reconcilers, watches),
+            settings=make_kopf_settings(),
+            standalone=True,
+            namespaces=list(configs),
+            stop_flag=ended,
         )
-        candidate = asyncio.create_task(lease.run())
-        work = asyncio.create_task(reconciler.queue.run())
-        for task in (work, candidate):
-            task.add_done_callback(lambda _: ended.set())
-        besides = [
-            asyncio.create_task(reconciler.resync()),
-            asyncio.create_task(reconciler.tell_news()),
-        ]
-        port = config.http_port
-        try:
-            await kopf.operator(
-                registry=make_registry(reconciler),
-                settings=make_kopf_settings(),
-                standalone=True,
-                namespaces=[config.namespace],
-                liveness_endpoint=f"http://0.0.0.0:{port}/live" if port else None,
-                stop_flag=ended,
-            )
-        finally:
-            for task in besides:
-                task.cancel()
-            await server.stop()
-            reconciler.queue.stop()
-            try:
-                await asyncio.wait_for(work, DRAIN_SECONDS)
-            except TimeoutError:
-                _log.error("passes under way were cut off", extra=fields(seconds=DRAIN_SECONDS))
-            finally:
-                await _leave(lease, candidate)
+    finally:
+        await server.stop()
+        ends = (work.end() for work in works.values())
+        for outcome in await asyncio.gather(*ends, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
 
 
-async def _wait_for_definitions(api: ApiClient, namespace: str) -> None:
-    """Wait while the API server lacks a definition: kopf looks for them once, at its start."""
+def _metrics_text(metrics: OperatorMetrics, reconcilers: Mapping[str, Reconciler]) -> bytes:
+    """Return the metrics of all namespaces; of several, an object's name has its namespace, too."""
+    is_one = len(reconcilers) == 1
+    return metrics.text(
+        queue_length=sum(each.queue.length for each in reconcilers.values()),
+        conditions=[
+            sample if is_one else replace(sample, name=f"{namespace}/{sample.name}")
+            for namespace, each in reconcilers.items()
+            for sample in each.cache.conditions()
+        ],
+    )
+
+
+async def _wait_for_definitions(
+    api: ApiClient, configs: Mapping[str, OperatorConfig], health: Health
+) -> None:
+    """Wait while a definition is missing or too old: kopf looks for them once, at its start."""
+    await wait_until_served(api, health.waits_for)
     pauses, report = Pauses(KubernetesConfig()), WaitingReport(KubernetesConfig())
-    for kind in kinds.WATCHED:
+    for kind, namespace in product(kinds.WATCHED, configs):
         while True:
             try:
                 await api.list(kind.resource, namespace)
             except StoreNotFound as error:
-                report.waiting_for(f"definition of {kind.resource.plural}", error)
+                what = f"definition of {kind.resource.plural}"
+                health.waits_for(what)
+                report.waiting_for(what, error)
                 await pauses.pause()
                 continue
             except CoordinationError as error:
                 _log.debug("a kind was not listed", extra=fields(cause=str(error)))
             break
-
-
-async def _leave(lease: OperatorLease, candidate: asyncio.Task[None]) -> None:
-    """Release the Lease after the last pass, so that the next operator need not wait."""
-    lease.release()
-    try:
-        await asyncio.wait_for(candidate, RELEASE_SECONDS)
-    except TimeoutError:
-        _log.warning("lease not released", extra=fields(seconds=RELEASE_SECONDS))

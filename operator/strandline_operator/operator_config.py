@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,8 +46,20 @@ least 15 s after the last renewal of one that died, and at once after one that e
 CONFIG_MAPS_KEPT: Final = 10
 """Former revisions of a cluster's ConfigMap that are kept without a look at who names them; as many
 as Kubernetes keeps of a StatefulSet's revisions."""
-WATCH_SERVER_TIMEOUT_SECONDS: Final = 300
-WATCH_CLIENT_TIMEOUT_SECONDS: Final = 330
+WATCH_SERVER_TIMEOUT_SECONDS: Final = 60
+"""The API server ends each watch after this time, and kopf opens the next one where it ended.
+Short, because a broken network reports no error."""
+WATCH_SILENT_MAX_SECONDS: Final = 70
+"""Silence after which kopf takes a watch for broken; a healthy one has ended before."""
+WATCH_CLIENT_TIMEOUT_SECONDS: Final = 80
+"""Time of one watch, whatever it shows."""
+WATCH_DOWN_MAX_MS: Final = 20_000
+"""Without success for so long a watch is asked for again; then the operator is not ready."""
+WATCH_AGE_MAX_MS: Final = 120_000
+"""A watch that was not opened again for so long has neither ended nor broken as it should have."""
+WATCH_STUCK_MS: Final = 300_000
+"""kopf asks for a watch within WATCH_CLIENT_TIMEOUT_SECONDS and a few seconds of back-off; beyond
+this time the task is dead that should ask, and liveness fails."""
 REQUEST_TIMEOUT_SECONDS: Final = 10
 CONNECT_TIMEOUT_SECONDS: Final = 3
 
@@ -55,6 +67,7 @@ _KNOWN: Final = frozenset(
     {
         *("brokerRole", "brokerImage", "brokerImagePullPolicy", "brokerUser"),
         *("imagePullSecrets", "defaultCluster"),
+        "watchNamespaces",
     }
 )
 USER_MAX: Final = (1 << 32) - 2
@@ -66,7 +79,7 @@ class OperatorConfig:
     """Values of the chart; each field names its key in operator.yaml."""
 
     namespace: str
-    """NAMESPACE of the environment: the only namespace that the operator watches."""
+    """The namespace of one reconciler; as read NAMESPACE of the environment, the operator's own."""
     identity: str
     """POD_NAME of the environment, without it the host's name: who holds the operator's Lease."""
     broker_role: str
@@ -83,8 +96,15 @@ class OperatorConfig:
     """defaultCluster: spec of the BrokerCluster `default`; None if it is not to be created."""
     metrics_port: int = 8081
     """METRICS_PORT of the environment: the port of /metrics; 0 means none."""
+    watched: tuple[str, ...] = ()
+    """watchNamespaces: the namespaces that the operator watches; its own one if none is given."""
     http_port: int = 8080
-    """HTTP_PORT of the environment: the port of /live; 0 means none."""
+    """HTTP_PORT of the environment: the port of /ready and /live; 0 means none."""
+
+    def for_namespaces(self) -> dict[str, OperatorConfig]:
+        """Return the configuration of each namespace's reconciler."""
+        names = self.watched or (self.namespace,)
+        return {name: replace(self, namespace=name) for name in names}
 
 
 def load_operator_config(environ: Mapping[str, str] | None = None) -> OperatorConfig:
@@ -114,6 +134,7 @@ def load_operator_config(environ: Mapping[str, str] | None = None) -> OperatorCo
         image_pull_secrets=_secret_names(values.get("imagePullSecrets") or []),
         default_cluster=default_cluster,
         metrics_port=port_from(variables, "METRICS_PORT", default=8081),
+        watched=_namespaces(values.get("watchNamespaces") or []),
         http_port=port_from(variables, "HTTP_PORT", default=8080),
     )
 
@@ -129,6 +150,12 @@ def _user(value: Any) -> int | None:
     if value is None or (type(value) is int and 1 <= value <= USER_MAX):
         return value
     raise ConfigError(f"brokerUser: must be a whole number from 1 to {USER_MAX}")
+
+
+def _namespaces(values: Any) -> tuple[str, ...]:
+    if isinstance(values, list) and all(isinstance(item, str) and item for item in values):
+        return tuple(dict.fromkeys(values))
+    raise ConfigError("watchNamespaces: must be a list of names of namespaces")
 
 
 def _secret_names(values: Any) -> tuple[str, ...]:

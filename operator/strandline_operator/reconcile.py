@@ -157,12 +157,6 @@ class Reconciler:
         self._metrics.pass_ended(key.kind, is_done=is_done, seconds=seconds)
         return is_done
 
-    def metrics_text(self) -> bytes:
-        """Return the metrics of the operator as they are now."""
-        return self._metrics.text(
-            queue_length=self.queue.length, conditions=self.cache.conditions()
-        )
-
     async def _in_turn(self, key: ReconcileKey) -> bool:
         """Make one pass; of topics with one name or id one after the other: one alone gets it."""
         topic = self.cache.topic(key.name) if key.kind == kinds.TOPIC.kind else None

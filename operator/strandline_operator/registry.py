@@ -8,25 +8,35 @@ kopf writes no finalizer, annotation or patch of its own.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import kopf
 
 from strandline.errors import ConfigError
 
 from . import kinds, operator_config
+from .kinds import namespace_of
 from .reconcile import Reconciler
+from .watches import Watches, tracing
 
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def make_registry(reconciler: Reconciler) -> kopf.OperatorRegistry:
-    """Return handlers for every watched kind."""
+def make_registry(reconcilers: Mapping[str, Reconciler], watches: Watches) -> kopf.OperatorRegistry:
+    """Return handlers for every watched kind; each namespace has a reconciler."""
     registry = kopf.OperatorRegistry()
-    kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY)(login)
+
+    # A coroutine, because a session belongs to the event loop that made it.
+    async def on_login(**parts: Any) -> kopf.AiohttpSession | None:
+        found = login(**parts)
+        return None if found is None else _session(found, watches)
+
+    kopf.on.login(registry=registry, errors=kopf.ErrorsMode.TEMPORARY)(on_login)
     for kind in kinds.WATCHED:
-        _register(registry, kind, reconciler)
+        _register(registry, kind, reconcilers)
     return registry
 
 
@@ -41,6 +51,7 @@ def make_kopf_settings() -> kopf.OperatorSettings:
     chosen.networking.error_backoffs = (0.1, 0.3, 1, 2, 5)
     chosen.watching.server_timeout = operator_config.WATCH_SERVER_TIMEOUT_SECONDS
     chosen.watching.client_timeout = operator_config.WATCH_CLIENT_TIMEOUT_SECONDS
+    chosen.watching.inactivity_timeout = operator_config.WATCH_SILENT_MAX_SECONDS
     chosen.process.ultimate_exiting_timeout = operator_config.REQUEST_TIMEOUT_SECONDS
     return chosen
 
@@ -60,16 +71,35 @@ def login(**parts: Any) -> kopf.ConnectionInfo | None:
     )
 
 
-def _register(registry: kopf.OperatorRegistry, kind: kinds.Kind, reconciler: Reconciler) -> None:
+def _session(found: kopf.ConnectionInfo, watches: Watches) -> kopf.AiohttpSession:
+    """Return kopf's HTTP session for a connection, with a trace that tells of watches."""
+    return kopf.AiohttpSession(
+        server=found.server,
+        default_namespace=found.default_namespace,
+        aiohttp_session=aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=found.as_ssl_context()),
+            headers=found.as_http_headers(),
+            proxy=found.proxy_url,
+            trust_env=bool(found.trust_env),
+            trace_configs=[tracing(watches)],
+        ),
+    )
+
+
+def _register(
+    registry: kopf.OperatorRegistry, kind: kinds.Kind, reconcilers: Mapping[str, Reconciler]
+) -> None:
     resource = kind.resource
     where = (resource.group, resource.version, resource.plural)
 
     # Coroutines, because kopf would run a plain function in another thread.
     async def on_listed(body: kopf.Body, **_: Any) -> None:
-        reconciler.remember(kind, dict(body))
+        value = dict(body)
+        reconcilers[namespace_of(value)].remember(kind, value)
 
     async def on_change(event: kopf.RawEvent, **_: Any) -> None:
-        reconciler.on_change(kind, event["type"] or "", dict(event["object"]))
+        value = dict(event["object"])
+        reconcilers[namespace_of(value)].on_change(kind, event["type"] or "", value)
 
     kopf.index(*where, registry=registry, id=f"listed-{resource.plural}")(on_listed)
     kopf.on.event(*where, registry=registry, id=f"changed-{resource.plural}")(on_change)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from strandline_operator.definitions import paths_of
 from tests.support import strandline_objects
-from tests.support.strandline_objects import CHART, CRDS_CHART
+from tests.support.strandline_objects import CRDS_CHART
 
 Schema = dict[str, Any]
 
@@ -19,7 +19,7 @@ BOUNDS = (
 
 def render(*values: str, namespace: str = "somewhere") -> list[dict[str, Any]]:
     """Return all objects of the operator's chart."""
-    return strandline_objects.rendered(CHART, "-n", namespace, *values)
+    return strandline_objects.rendered_operator(namespace, *values)
 
 
 def render_definitions(*values: str) -> list[dict[str, Any]]:
@@ -41,7 +41,7 @@ def rules(kind: str) -> set[str]:
     """Return the message of every CEL rule of a kind."""
     return {
         rule["message"]
-        for _, schema in _walk(crd_schemas()[kind], "")
+        for _, schema in paths_of(crd_schemas()[kind])
         for rule in schema.get("x-kubernetes-validations", [])
     }
 
@@ -49,7 +49,7 @@ def rules(kind: str) -> set[str]:
 def bounds(kind: str) -> set[str]:
     """Return `path keyword` for every bound of a kind, and `path required` for required fields."""
     found = set()
-    for path, schema in _walk(crd_schemas()[kind], ""):
+    for path, schema in paths_of(crd_schemas()[kind]):
         found |= {f"{path} {keyword}" for keyword in BOUNDS if keyword in schema}
         found |= {f"{path}.{field} required".lstrip(".") for field in schema.get("required", [])}
         if schema.get("x-kubernetes-list-type") == "map":
@@ -61,7 +61,7 @@ def fields(kind: str) -> set[str]:
     """Return the paths of all values in the spec and status of a kind, lists of values as one."""
     return {
         path.removesuffix("[]")
-        for path, schema in _walk(crd_schemas()[kind], "")
+        for path, schema in paths_of(crd_schemas()[kind])
         if path.split(".")[0] in {"spec", "status"}
         and not {"properties", "additionalProperties"} & set(schema)
         and "properties" not in schema.get("items", {})
@@ -71,7 +71,7 @@ def fields(kind: str) -> set[str]:
 def unbounded(kind: str) -> set[str]:
     """Return the paths of texts, lists and maps without a limit; a date-time has its format's."""
     found = set()
-    for path, schema in _walk(crd_schemas()[kind], ""):
+    for path, schema in paths_of(crd_schemas()[kind]):
         if path.split(".")[0] not in {"spec", "status"}:
             continue
         text = schema.get("type") == "string" and "enum" not in schema
@@ -82,14 +82,3 @@ def unbounded(kind: str) -> set[str]:
         if "additionalProperties" in schema and "maxProperties" not in schema:
             found.add(path)
     return found
-
-
-def _walk(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
-    """Yield each schema with its path; `any` stands for the keys of a map."""
-    yield path, schema
-    for field, inner in schema.get("properties", {}).items():
-        yield from _walk(inner, f"{path}.{field}".lstrip("."))
-    if "items" in schema:
-        yield from _walk(schema["items"], f"{path}[]")
-    if "additionalProperties" in schema:
-        yield from _walk(schema["additionalProperties"], f"{path}.any")

@@ -17,7 +17,7 @@ from tests.chart.cases import BOUNDS, COMPLETE, leaves
 from tests.chart.required import REQUIRED
 from tests.chart.rules import RULES
 from tests.support.commands import CommandError, programs, run
-from tests.support.strandline_objects import CHART
+from tests.support.strandline_objects import CHART, CRDS_CHART, IMAGES
 
 pytestmark = pytest.mark.processes
 
@@ -70,7 +70,13 @@ def test_every_text_and_list_has_a_limit(kind: str) -> None:
 
 
 def test_crds_are_named_and_kept_as_documented() -> None:
-    short = {"brokerclusters": "bc", "replicatedtopics": "rtopic", "partitions": "part"}
+    short = {
+        "brokerclusters": "bc",
+        "replicatedtopics": "rtopic",
+        "partitions": "part",
+        # Knative has `broker`.
+        "brokers": "rbroker",
+    }
     crds = [
         item for item in rendered.render_definitions() if item["kind"] == "CustomResourceDefinition"
     ]
@@ -78,14 +84,13 @@ def test_crds_are_named_and_kept_as_documented() -> None:
     for crd in crds:
         names = crd["spec"]["names"]
         assert names["categories"] == ["strandline"]
-        assert names["shortNames"] == [short.get(names["plural"], "broker")]
+        assert names["shortNames"] == [short[names["plural"]]]
         assert crd["spec"]["versions"][0]["subresources"] == {"status": {}}
         assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
-def test_crds_can_be_left_out_or_removed_with_the_release() -> None:
-    assert rendered.render_definitions("--set=crds.enabled=false") == []
-    for item in rendered.render_definitions("--set=crds.keep=false"):
+def test_crds_can_be_removed_with_the_release() -> None:
+    for item in rendered.render_definitions("--set=keep=false"):
         assert "annotations" not in item["metadata"]
 
 
@@ -145,6 +150,7 @@ def test_the_operator_pod_is_restricted() -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert container["livenessProbe"]["httpGet"] == {"path": "/live", "port": "http"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/ready", "port": "http"}
 
 
 def test_the_user_is_a_value_or_the_platforms_choice() -> None:
@@ -246,7 +252,9 @@ def test_the_policy_can_be_left_out() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        "operator.image.tag=",
+        "operator.image.tag=-",
+        "broker.image.repository=a b",
+        "watchNamespaces[0]=Upper",
         "broker.image.pullPolicy=Sometimes",
         "brokers.image.tag=1",
         "defaultCluster.spec.timing=quick",
@@ -267,9 +275,10 @@ def test_wrong_values_are_refused(wrong: str) -> None:
         rendered.render(f"--set={wrong}")
 
 
-def test_lint_finds_nothing(tmp_path: Path) -> None:
-    chart = tmp_path / "strandline"
-    shutil.copytree(CHART, chart)
-    printed = run([str(programs() / "helm"), "lint", "--strict", str(chart)])
+@pytest.mark.parametrize(("source", "values"), [(CHART, IMAGES), (CRDS_CHART, ())])
+def test_lint_finds_nothing(tmp_path: Path, source: Path, values: tuple[str, ...]) -> None:
+    chart = tmp_path / source.name
+    shutil.copytree(source, chart)
+    printed = run([str(programs() / "helm"), "lint", "--strict", str(chart), *values])
     assert "1 chart(s) linted, 0 chart(s) failed" in printed
     assert "WARNING" not in printed

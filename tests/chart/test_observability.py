@@ -65,9 +65,10 @@ def test_prometheus_scrapes_brokers_of_its_namespace_each_second() -> None:
         "strandline",
         "strandline-operator",
     ]
-    for job in config["scrape_configs"]:
+    wanted = [{"names": ["somewhere"]}, {"own_namespace": True}]
+    for job, namespaces in zip(config["scrape_configs"], wanted, strict=True):
         (discovery,) = job["kubernetes_sd_configs"]
-        assert discovery["namespaces"] == {"own_namespace": True}
+        assert discovery["namespaces"] == namespaces
 
 
 def test_prometheus_scrapes_the_operators_port_of_metrics() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 from strandline_cli import release
 from strandline_cli.kubectl import Kubernetes
 from tests.support import strandline_objects as objects
-from tests.support.commands import REPOSITORY, programs
+from tests.support.commands import REPOSITORY, CommandError, programs
 from tests.support.control_plane import ControlPlane
+from tests.support.eventually import eventually
 from tests.support.fixtures import namespace_name
 from tests.support.strandline_objects import CHART, CRDS_CHART
 
@@ -45,7 +47,7 @@ def kubernetes(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[
     plane.kubectl("create", "namespace", namespace)
     found = Kubernetes(plane.kubeconfig, namespace, programs())
     yield found
-    plane.kubectl("delete", "--ignore-not-found", *release.POLICY)
+    plane.kubectl("delete", "--ignore-not-found", *release.POLICY, *release.ROLES)
     plane.kubectl("delete", "--ignore-not-found", *release.DEFINITIONS)
     plane.kubectl("delete", "namespace", namespace, "--wait=false")
 
@@ -83,7 +85,7 @@ def test_topics_outlive_the_upgrade_from_the_single_chart(
     kubernetes: Kubernetes, tmp_path: Path, take_over: Callable[[Kubernetes], None], keep: str
 ) -> None:
     single = str(single_chart(tmp_path))
-    kubernetes.helm("install", release.RELEASE, single, f"--set=crds.keep={keep}")
+    kubernetes.helm("install", release.RELEASE, single, f"--set=keep={keep}")
     assert owners(kubernetes) == {release.RELEASE}
     kubernetes.kubectl("wait", "--for=condition=Established", *release.DEFINITIONS)
     kubernetes.apply(objects.topic(kubernetes.namespace, "orders"))
@@ -97,8 +99,37 @@ def test_topics_outlive_the_upgrade_from_the_single_chart(
     assert kubernetes.get("rtopic", "orders")["metadata"]["uid"] == before
 
 
-def test_removed_definitions_take_their_policy_with_them(kubernetes: Kubernetes) -> None:
+def test_an_editor_creates_a_topic_and_a_viewer_reads_it(
+    plane: ControlPlane, kubernetes: Kubernetes
+) -> None:
+    release.install_definitions(REPOSITORY, kubernetes)
+    namespace = kubernetes.namespace
+    people = {role: f"{role}@example.com" for role in ("view", "edit", "admin")}
+    for role, person in people.items():
+        binding = ("create", "rolebinding", role, f"--clusterrole={role}", f"--user={person}")
+        plane.kubectl(*binding, "-n", namespace)
+
+    def may(role: str, verb: str, what: str) -> bool:
+        asked = ("auth", "can-i", verb, f"{what}.strandline.dev", "-n", namespace)
+        try:
+            return plane.kubectl(*asked, f"--as={people[role]}").strip() == "yes"
+        except CommandError:
+            return False
+
+    # The controller that aggregates ClusterRoles works behind the install.
+    eventually(lambda: may("edit", "create", "replicatedtopics"), 30_000, "edit")
+    eventually(lambda: may("view", "list", "partitions"), 30_000, "view")
+    eventually(lambda: may("admin", "patch", "partitions"), 30_000, "admin")
+    assert not may("view", "create", "replicatedtopics")
+    assert not may("edit", "patch", "partitions")
+    assert not may("admin", "create", "partitions")
+    topic = json.dumps(objects.topic(namespace, "orders"))
+    plane.kubectl("create", f"--as={people['edit']}", "-f", "-", stdin=topic)
+    plane.kubectl("get", f"--as={people['view']}", "-n", namespace, "rtopic", "orders")
+
+
+def test_removed_definitions_take_their_policy_and_roles_with_them(kubernetes: Kubernetes) -> None:
     release.install_definitions(REPOSITORY, kubernetes)
     release.remove_definitions(kubernetes)
-    for each in (*release.DEFINITIONS, *release.POLICY):
+    for each in (*release.DEFINITIONS, *release.POLICY, *release.ROLES):
         assert kubernetes.kubectl("get", each, "--ignore-not-found") == ""

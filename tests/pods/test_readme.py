@@ -89,7 +89,7 @@ class Reader:
 def reader(cluster: Cluster, tmp_path: Path) -> Iterator[Reader]:
     """Provide a reader on a cluster without definitions, and remove what a failed walk left."""
     kubernetes = Kubernetes(cluster.kubeconfig, "strandline", programs())
-    ours = (*release.DEFINITIONS, *release.POLICY)
+    ours = (*release.DEFINITIONS, *release.POLICY, *release.ROLES)
     cluster.kubectl("delete", "--ignore-not-found", *ours)
     yield Reader(tmp_path, cluster, cluster.load_images("broker", "operator", "client"))
     release.remove(kubernetes)

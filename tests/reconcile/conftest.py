@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,16 +33,8 @@ class OperatorProcess:
         self.plane = plane
         self.namespace = namespace
         self.log = folder / "operator.log"
-        rendered = objects.rendered(objects.CHART, "-n", namespace, *values)
-        plane.apply(
-            [
-                item
-                if item["kind"].startswith("Cluster")
-                else {**item, "metadata": {**item["metadata"], "namespace": namespace}}
-                for item in rendered
-                if item["kind"] != "Deployment"
-            ]
-        )
+        rendered = objects.rendered_operator(namespace, *values)
+        plane.apply([item for item in rendered if item["kind"] != "Deployment"])
         self._deployment = next(item for item in rendered if item["kind"] == "Deployment")
         self._config = folder / "operator.yaml"
         config_map = next(item for item in rendered if item["kind"] == "ConfigMap")
@@ -101,8 +95,7 @@ class OperatorProcess:
 
     def apply_deployment(self) -> None:
         """Create the chart's Deployment; there is no node that could run its pods."""
-        metadata = {**self._deployment["metadata"], "namespace": self.namespace}
-        self.plane.apply({**self._deployment, "metadata": metadata})
+        self.plane.apply(self._deployment)
 
     def actions(self) -> list[str]:
         """Return the sentences of all actions that the operator has done so far."""
@@ -118,6 +111,17 @@ class OperatorProcess:
         """Return the causes of all actions that failed so far."""
         lines = [json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{"]
         return [line["cause"] for line in lines if line["message"] == "action failed"]
+
+    def probe(self, path: str) -> tuple[int, str]:
+        """Return status and text of a probe's answer; status 0 without an answer."""
+        url = f"http://127.0.0.1:{self.http_port}{path}"
+        try:
+            with urllib.request.urlopen(url, timeout=5) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError as error:
+            return 0, str(error)
 
     # --- objects of the namespace --------------------------------------------------------
 

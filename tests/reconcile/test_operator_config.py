@@ -17,6 +17,7 @@ brokerImagePullPolicy: Never
 brokerUser: 1001
 imagePullSecrets: [{"name": "secret"}]
 defaultCluster: {"replicas": 3}
+watchNamespaces: ["one", "two"]
 """
 
 
@@ -38,8 +39,16 @@ def test_every_setting_of_the_chart_is_read(tmp_path: Path) -> None:
         broker_user=1001,
         image_pull_secrets=("secret",),
         default_cluster={"replicas": 3},
+        watched=("one", "two"),
         http_port=0,
     )
+
+
+def test_each_namespace_has_a_configuration_and_the_own_one_is_the_default(tmp_path: Path) -> None:
+    two = load_operator_config(environment(tmp_path)).for_namespaces()
+    assert {name: each.namespace for name, each in two.items()} == {"one": "one", "two": "two"}
+    text = GOOD.replace('["one", "two"]', "[]")
+    assert set(load_operator_config(environment(tmp_path, text)).for_namespaces()) == {"here"}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +61,7 @@ def test_every_setting_of_the_chart_is_read(tmp_path: Path) -> None:
         (GOOD.replace("1001", "true"), "brokerUser"),
         (GOOD.replace('[{"name": "secret"}]', "[secret]"), "imagePullSecrets"),
         (GOOD.replace('{"replicas": 3}', "3"), "defaultCluster"),
+        (GOOD.replace('["one", "two"]', "one"), "watchNamespaces"),
         ("- a list", "must be a mapping"),
         ("{", "CONFIG_FILE"),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-import urllib.request
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -478,12 +477,4 @@ def test_two_topics_of_one_second_and_one_name_get_partitions_once(
 
 
 def test_liveness_probe_succeeds(operator: OperatorProcess) -> None:
-    def alive() -> bool:
-        url = f"http://127.0.0.1:{operator.http_port}/live"
-        try:
-            with urllib.request.urlopen(url, timeout=5) as response:
-                return bool(response.status == 200)
-        except OSError:
-            return False
-
-    operator.wait_for("/live", alive)
+    operator.wait_for("/live", lambda: operator.probe("/live")[0] == 200)

@@ -14,6 +14,11 @@ from tests.support.control_plane import ControlPlane
 
 CHART = REPOSITORY / "helm" / "strandline"
 CRDS_CHART = REPOSITORY / "helm" / "strandline-crds"
+IMAGES = tuple(
+    f"--set={name}.image.repository=example.com/{name}"
+    for name in ("operator", "broker", "prometheus", "analysis")
+)
+"""Images that the operator's chart has no defaults for."""
 GROUP = "strandline.dev"
 VERSION = "v1alpha1"
 CLUSTER = "demo"
@@ -38,12 +43,17 @@ def rendered(chart: Path, *options: str) -> list[Manifest]:
     return [item for item in yaml.safe_load_all(text) if item]
 
 
+def rendered_operator(namespace: str, *options: str) -> list[Manifest]:
+    """Return all objects of the operator's chart as a release in this namespace."""
+    return rendered(CHART, "-n", namespace, *IMAGES, *options)
+
+
 def broker_account(control_plane: ControlPlane, namespace: str) -> Path:
     """Make a ServiceAccount with the chart's Role for brokers; return its kubeconfig."""
     kept = "helm.sh/resource-policy"
     roles = [
         item
-        for item in rendered(CHART)
+        for item in rendered_operator(namespace)
         if item["kind"] == "Role" and kept in item["metadata"].get("annotations", {})
     ]
     assert len(roles) == 1, "the brokers' Role is the only one that the chart keeps on uninstall"

@@ -67,6 +67,10 @@ class Resource:
         return "/".join([root, self.version, *(quote(part, safe="") for part in parts if part)])
 
 
+_DOCUMENT: Final = Resource(group="", version="", plural="document")
+"""How calls that are about no kind of object are counted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed(Generic[Value]):
     """A complete quorum list and the resourceVersion from which to watch on."""
@@ -146,6 +150,11 @@ class ApiClient:
             return await self._call("get", "GET", resource, resource.path(namespace, name))
         except StoreNotFound:
             return None
+
+    async def document(self, path: str) -> Object:
+        """Read a document of the API server that is no object, such as its OpenAPI schema."""
+        timeout_ms = self._settings.list_timeout_ms
+        return await self._call("get", "GET", _DOCUMENT, path, timeout_ms=timeout_ms)
 
     async def list(
         self, resource: Resource, namespace: str, *, selector: Mapping[str, str] = {}

@@ -1,13 +1,16 @@
+{{- define "strandline.crd.chartLabels" -}}
+app.kubernetes.io/name: strandline
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
 {{- /* The metadata of an object of the whole cluster, from (list . NAME). */ -}}
 {{- define "strandline.crd.metadata" -}}
 name: {{ last . }}
-labels:
-  app.kubernetes.io/name: strandline
-  app.kubernetes.io/instance: {{ (first .).Release.Name }}
-  app.kubernetes.io/managed-by: {{ (first .).Release.Service }}
-  app.kubernetes.io/version: {{ (first .).Chart.AppVersion | quote }}
-  helm.sh/chart: {{ (first .).Chart.Name }}-{{ (first .).Chart.Version }}
-{{- if (first .).Values.crds.keep }}
+labels: {{- include "strandline.crd.chartLabels" (first .) | nindent 2 }}
+{{- if (first .).Values.keep }}
 annotations:
   helm.sh/resource-policy: keep
 {{- end }}

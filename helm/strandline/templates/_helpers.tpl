@@ -18,10 +18,24 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{- /* The metadata of an object, from (list . NAME). */ -}}
+{{- /* The namespaces that the operator watches, as a JSON list: its own unless others are given. */ -}}
+{{- define "strandline.namespaces" -}}
+{{- .Values.watchNamespaces | default (list .Release.Namespace) | toJson }}
+{{- end }}
+
+{{- /* The metadata of an object, from (list . NAME) or (list . NAME NAMESPACE); that of one of the whole
+cluster from (list . NAME ""). */ -}}
 {{- define "strandline.metadata" -}}
-name: {{ last . }}
+name: {{ index . 1 }}
+{{- with include "strandline.namespaceOf" . }}
+namespace: {{ . }}
+{{- end }}
 labels: {{- include "strandline.labels" (first .) | nindent 2 }}
+{{- end }}
+
+{{- /* The namespace of (list . NAME NAMESPACE), that of the release without one. */ -}}
+{{- define "strandline.namespaceOf" -}}
+{{- if gt (len .) 2 }}{{ last . }}{{ else }}{{ (first .).Release.Namespace }}{{ end }}
 {{- end }}
 
 {{- /* The labels that select the pods of a component, from (list . COMPONENT). */ -}}
@@ -37,7 +51,8 @@ app.kubernetes.io/name: strandline
 app.kubernetes.io/component: broker
 {{- end }}
 
-{{- /* Gives a ServiceAccount the Role of the same name, from (list . NAME). */ -}}
+{{- /* Gives a ServiceAccount of the release's namespace the Role of the same name, from (list . NAME)
+or (list . NAME NAMESPACE); the Role and its binding are in that namespace. */ -}}
 {{- define "strandline.roleBinding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -45,10 +60,10 @@ metadata: {{- include "strandline.metadata" . | nindent 2 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: {{ last . }}
+  name: {{ index . 1 }}
 subjects:
   - kind: ServiceAccount
-    name: {{ last . }}
+    name: {{ index . 1 }}
     namespace: {{ (first .).Release.Namespace }}
 {{- end }}
 
@@ -58,6 +73,9 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{- /* The reference of an image, from (list . COMPONENT); nobody publishes images that could be its default. */ -}}
 {{- define "strandline.image" -}}
-{{- .repository }}:{{ .tag }}
+{{- $values := index (first .).Values (last .) }}
+{{- $sentence := printf "%s.image.repository is empty: set it to where your nodes get the image, as in --set %s.image.repository=registry.example.com/strandline-%s" (last .) (last .) (last .) }}
+{{- required $sentence $values.image.repository }}:{{ $values.image.tag | default (first .).Chart.AppVersion }}
 {{- end }}
