@@ -124,7 +124,8 @@ async def _work(
         await server.stop()
         ends = (work.end() for work in works.values())
         for outcome in await asyncio.gather(*ends, return_exceptions=True):
-            if isinstance(outcome, BaseException):
+            # kopf cancels tasks that began beside it; that is an end, too, and no failure.
+            if isinstance(outcome, Exception):
                 raise outcome
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import audited
 from tests.support.audited import Permission
-from tests.support.strandline_objects import CHART, rendered
+from tests.support.strandline_objects import rendered_operator
 
 REPORT: Final = "permissions"
 """Key under which a worker reports what was used."""
@@ -69,7 +69,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     # Nothing is used where no server ran; a session that failed is not judged.
     if not audited.used or exitstatus != pytest.ExitCode.OK:
         return
-    found = offences(audited.used, granted(rendered(CHART)), is_whole_tier=_is_whole(config))
+    found = offences(
+        audited.used, granted(rendered_operator("default")), is_whole_tier=_is_whole(config)
+    )
     if found:
         config.stash[_OFFENCES] = found
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
