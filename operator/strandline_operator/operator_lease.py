@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -80,11 +81,10 @@ class OperatorLease:
                 self._call(self._look())
             due_ms = self._elector.next_wakeup_ms
             due_seconds = retry_seconds if due_ms is None else (due_ms - _now_ms()) / 1000
-            try:
-                timeout = max(0.0, min(retry_seconds, due_seconds))
-                await asyncio.wait_for(self._changed.wait(), timeout)
-            except TimeoutError:
-                continue
+            # As in the work queue: no task of its own that kopf would cancel.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, min(retry_seconds, due_seconds))):
+                    await self._changed.wait()
 
     def release(self) -> None:
         """Give the Lease up, if it is ours, so that the next operator need not wait; end `run`."""

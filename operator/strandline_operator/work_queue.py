@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -110,10 +111,10 @@ class WorkQueue:
         waiting = [at for key, at in self._due.items() if key not in self._running]
         full = self._paused or len(self._running) >= operator_config.WORKERS
         timeout = None if full or not waiting else max(0.0, min(waiting) - now)
-        try:
-            await asyncio.wait_for(self._changed.wait(), timeout)
-        except TimeoutError:
-            return
+        # Not `wait_for`, which makes a task: kopf cancels every task that began beside it.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
 
     def _finished(self, key: ReconcileKey, task: asyncio.Task[bool]) -> None:
         del self._running[key]
