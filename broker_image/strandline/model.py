@@ -21,6 +21,7 @@ name has another id (ADR 0038)."""
 
 NO_LEADER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
+NO_BROKER_EPOCH = BrokerEpoch(-1)
 STATE_LOST = "StateLost"
 """Reason of a partition whose object was lost while brokers hold its data (ADR 0004)."""
 UNCLEAN_LAST_REPLICA = "UncleanLastReplica"
@@ -236,10 +237,25 @@ class BatchSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderTerm:
+    """The last leadership of a partition that a broker accepted, also if nobody leads since.
+
+    led_by is its leader, led_as the leader's broker epoch in the ISR of that state.
+    """
+
+    leader_epoch: LeaderEpoch = NO_EPOCH
+    led_by: BrokerId = NO_LEADER
+    led_as: BrokerEpoch = NO_BROKER_EPOCH
+
+
+NO_TERM = LeaderTerm()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostedPartition:
     """A replica found on disk: what its log and the state file of its log directory say.
 
-    leader_epoch, partition_epoch and isr are the last that the broker accepted (state file);
+    leader_epoch, partition_epoch, isr and term are the last that the broker accepted (state file);
     log_start_offset <= high_watermark <= log_end_offset; epochs ascend in both fields.
     """
 
@@ -252,6 +268,7 @@ class HostedPartition:
     log_end_offset: int
     high_watermark: int
     epochs: tuple[EpochStart, ...]
+    term: LeaderTerm = NO_TERM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from strandline.core.effects import PersistedPartition, PersistState
 from strandline.errors import InvariantViolation
 from strandline.model import (
     NO_EPOCH,
+    NO_TERM,
     BatchSpan,
     BrokerEpoch,
     ControllerEpoch,
@@ -322,4 +323,5 @@ class SimulatedDisk:
             log_end_offset=log.end,
             high_watermark=min(max(self.high_watermarks.get(tp, 0), log.log_start_offset), log.end),
             epochs=epochs,
+            term=NO_TERM if persisted is None else persisted.term,
         )

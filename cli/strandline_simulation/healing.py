@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from strandline.core.views import RoleName
 from strandline.model import (
     NO_LEADER,
+    NO_TERM,
+    STATE_LOST,
     UNCLEAN_LAST_REPLICA,
     BrokerId,
+    IsrEntry,
     PartitionState,
     StoredPartition,
     TopicPartition,
@@ -87,9 +90,22 @@ class Healing:
 
     def _unsettled_offline(self, tp: TopicPartition, state: PartitionState) -> str:
         """Return why a partition may not stay offline: a replica lost nothing that could lead."""
+        if state.reason == STATE_LOST and self._is_for_a_person(tp, state):
+            return ""
         if state.reason != UNCLEAN_LAST_REPLICA:
             return f"offline: {state.reason}"
         for entry in state.candidates:
             if self._disks[entry.broker_id].covers(entry):
                 raise InvariantBroken(Invariant.OFFLINE_NEEDS_LOSS, tp=tp, entry=entry)
         return ""
+
+    def _is_for_a_person(self, tp: TopicPartition, state: PartitionState) -> bool:
+        """Tell whether the last leader lost data, and logs end in different epochs (ADR 0049)."""
+        disks = [self._disks[broker_id] for broker_id in state.replicas]
+        terms = [disk.persisted[tp].term for disk in disks if tp in disk.persisted]
+        last = max(terms, key=lambda term: term.leader_epoch, default=NO_TERM)
+        leader = IsrEntry(broker_id=last.led_by, broker_epoch=last.led_as)
+        if last.led_by in state.replicas and self._disks[last.led_by].covers(leader):
+            return False
+        logs = [disk.logs[tp] for disk in disks if tp in disk.logs]
+        return len({log.epochs[-1].leader_epoch for log in logs if log.epochs}) > 1

@@ -219,7 +219,8 @@ def _offline(
     if lost:
         message += (
             f"; the state of {len(lost)} was lost, and the logs of all their brokers are waited "
-            f"for. Without brokers that are gone for good: strandline recover "
+            "for, or the last leader lost data and the logs differ. Without brokers that are gone "
+            "for good, or whose logs are given up: strandline recover "
             f"{topic.ref.name}-{lost[0]} --without IDS"
         )
         return Readiness(reason=STATE_LOST, message=message)

@@ -85,6 +85,9 @@ HOSTED = HostedReplica(
     log_start_offset=0,
     log_end_offset=99,
     last_epoch=LeaderEpoch(3),
+    term_epoch=LeaderEpoch(3),
+    led_by=BrokerId(2),
+    led_as=BrokerEpoch(6),
 )
 REFUSED = SessionRefused(error=ErrorCode.NOT_CONTROLLER, controller_epoch=CONTROLLER_EPOCH)
 

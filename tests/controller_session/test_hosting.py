@@ -20,6 +20,7 @@ def test_each_replica_is_reported_with_the_epoch_of_its_last_record() -> None:
     assert first.last_epoch == 3
     assert second.last_epoch == NO_EPOCH
     assert (first.leader_epoch, first.partition_epoch, first.log_end_offset) == (4, 7, 99)
+    assert (first.term_epoch, first.led_by, first.led_as) == (3, 2, 6)
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,9 @@ HOSTED = HostedReplica(
     log_start_offset=0,
     log_end_offset=99,
     last_epoch=LeaderEpoch(3),
+    term_epoch=LeaderEpoch(3),
+    led_by=BrokerId(2),
+    led_as=BrokerEpoch(6),
 )
 
 TRASHED = TrashedReplica(tp=TP, topic_name="Orders", deleted_at_ms=1_700_000_000_000)

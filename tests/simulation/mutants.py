@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from strandline.controller import elections
+from strandline.controller import elections, rebuild
 from strandline.controller.broker_entry import BrokerEntry, InSession, Live, registration_of
+from strandline.controller.election_input import most_complete
 from strandline.controller.eligible_leaders import eligible_leaders
 from strandline.controller_session import effects as session_effects
 from strandline.controller_session.holder_connection import (
@@ -460,6 +461,14 @@ FOLLOWER_DECIDES_LOG_START = Mutant(
     "_follow_start",
     lambda self, _: self.log.advance_start(self.log.high_watermark, reason="leader"),
     Invariant.LOG_START_IS_COMMITTED,
+)
+
+LATEST_LOG_LEADS = Mutant(
+    "a lost partition that is led by the log that ends in the latest epoch",
+    rebuild,
+    "last_leader",
+    lambda present, _: most_complete(present),
+    Invariant.ISR_IS_COMPLETE,
 )
 
 FOUND_BY_SEARCH = (

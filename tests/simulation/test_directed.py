@@ -19,6 +19,7 @@ from tests.simulation.mutants import (
     FLUSHED_PROVES_NOTHING,
     FOUND_BY_SEARCH,
     JOIN_BEFORE_EPOCH_START,
+    LATEST_LOG_LEADS,
     LEADER_OUTSIDE_ISR,
     LEAVERS_STOP_COUNTING,
     MARKER_GONE_BEFORE_REGISTRATION,
@@ -30,7 +31,8 @@ from tests.simulation.mutants import (
     planted,
 )
 
-KEPT_PLANS = sorted((Path(__file__).parent / "plans").glob("*.json"))
+PLANS = Path(__file__).parent / "plans"
+KEPT_PLANS = sorted(PLANS.glob("*.json"))
 
 
 @pytest.mark.parametrize(
@@ -158,6 +160,11 @@ PLANTED = {
     "flushed, not true": (
         directed.LOST_WITHOUT_A_CHECKPOINT,
         FLUSHED_CLAIMED_ALWAYS,
+        Invariant.ISR_IS_COMPLETE,
+    ),
+    "lost, and rebuilt from the latest log": (
+        from_json((PLANS / "committed_in_an_epoch_without_records.json").read_text()),
+        LATEST_LOG_LEADS,
         Invariant.ISR_IS_COMPLETE,
     ),
     "no dialling": (

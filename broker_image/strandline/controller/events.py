@@ -12,6 +12,9 @@ from enum import Enum
 
 from strandline.errors import ErrorCode
 from strandline.model import (
+    NO_BROKER_EPOCH,
+    NO_EPOCH,
+    NO_LEADER,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -44,7 +47,8 @@ class HostedReplica:
 
     The accepted epochs are the highest in the state file, also before this process applied them.
     last_epoch is the leader epoch of the last batch, also if that is deleted; NO_EPOCH if the log
-    never had one, or does not know it.
+    never had one, or does not know it. term_epoch is the epoch of the last state with a leader that
+    the broker accepted, led_by that leader, and led_as its broker epoch in the ISR of that state.
     """
 
     tp: TopicPartition
@@ -57,6 +61,9 @@ class HostedReplica:
     last_epoch: LeaderEpoch
     log_start_offset: int
     log_end_offset: int
+    term_epoch: LeaderEpoch = NO_EPOCH
+    led_by: BrokerId = NO_LEADER
+    led_as: BrokerEpoch = NO_BROKER_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

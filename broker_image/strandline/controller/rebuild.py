@@ -3,16 +3,17 @@
 Pure functions; `elections` calls them for a partition that has the reason StateLost. First the
 controller commits a fence: a state without leader, above every epoch that a broker of the partition
 is known to have accepted. A broker that applied the fence neither leads nor fetches, so its log
-stands still. Once every replica's broker has reported its log from behind the fence, the broker
-with the greatest (last epoch, log end offset) leads.
+stands still. Once every replica's broker has reported its log from behind the fence, the leader of
+the last leadership that one of them accepted leads again, if its broker lost no data since.
 
-Why no acknowledged record is lost: acks=all needs min ISR logs, and fewer than that have lost data,
-so one of the logs holds everything acknowledged, up to the last record's epoch e. A log whose last
-epoch is e and which is not shorter holds the same. A log with a later last epoch was written by a
-leader elected from logs that held everything acknowledged until then. Without the log of one
-broker this does not follow: the controller waits, or a person decides.
+Why no acknowledged record is lost: acks=all needs min ISR brokers that accepted the leadership, and
+fewer than that have lost data, so no record was acknowledged in a later leadership than the
+reported one; and a leader has all that was acknowledged before. If it lost data, logs that end in
+one epoch were written by one leader, and the longest has all of the others. In any other case the
+controller waits, and a person decides. The log that ends in the latest epoch proves nothing: a
+leader commits records of earlier epochs without one of its own.
 
-Source: ADR 0004; the choice by (last epoch, log end offset) is Raft's election restriction
+Source: ADR 0004, ADR 0049
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from strandline.model import (
 from .broker_entry import BrokerEntry, InSession
 from .election_input import ElectionDecision, ElectionInput, most_complete
 from .events import HostedReplica
+from .isr_entries import lost_data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +117,9 @@ def choose_rebuilt_isr(
 ) -> tuple[IsrEntry, ...]:
     """Return the ISR that begins anew, its leader first; empty while a broker's log is unknown.
 
-    A log of a broker that is no replica cannot lead: if it has most, the partition waits. If all
-    logs are empty, and none is in a trash, the partition is new, and all its brokers are in sync.
+    Empty also if nothing tells which of the logs has everything. A log of a broker that is no
+    replica cannot lead: if it has most, the partition waits. If all logs are empty, and none is in
+    a trash, the partition is new, and all its brokers are in sync.
 
     Shape:   without names the brokers whose logs a person gave up, trashed those with a log in the
              trash alone
@@ -136,9 +139,35 @@ def choose_rebuilt_isr(
     others = {other: hosted[other] for other in hosted.keys() - logs.keys() - without}
     if not present or most_complete({**logs, **others}) not in logs:
         return ()
-    if any(replica.log_end_offset > 0 for replica in present.values()):
+    if not any(replica.log_end_offset > 0 for replica in present.values()):
+        return () if trashed - without else tuple(present)
+    leader = last_leader(present, brokers)
+    if leader is not None:
+        return (leader,)
+    if without or not may_differ(present.values()):
         return (most_complete(present),)
-    return () if trashed - without else tuple(present)
+    return ()
+
+
+def last_leader(
+    present: Mapping[IsrEntry, HostedReplica], brokers: Mapping[BrokerId, BrokerEntry]
+) -> IsrEntry | None:
+    """Return the leader of the last leadership that a broker accepted, None if it lost data since.
+
+    None also if that leader is not present, or if no broker knows a leadership.
+    """
+    last = max(present.values(), key=lambda replica: replica.term_epoch)
+    if lost_data(IsrEntry(broker_id=last.led_by, broker_epoch=last.led_as), brokers):
+        return None
+    return next((entry for entry in present if entry.broker_id == last.led_by), None)
+
+
+def may_differ(replicas: Iterable[HostedReplica]) -> bool:
+    """Tell whether one of these logs may lack what another one of them was right to have.
+
+    One leader wrote the ends of logs that end in the same epoch: the longest has all of the others.
+    """
+    return len({each.last_epoch for each in replicas if each.log_end_offset > 0}) > 1
 
 
 def fence(state: PartitionState, inputs: ElectionInput) -> ElectionDecision:

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 from strandline.errors import ErrorCode
 from strandline.model import (
+    NO_TERM,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     HostedPartition,
     LeaderEpoch,
+    LeaderTerm,
     PartitionCommand,
     PartitionState,
     TopicPartition,
@@ -26,6 +28,7 @@ from strandline.model import (
 from .effects import Effect, PersistedPartition, PersistState
 from .events import LeaderAndIsrReceived, LiveBrokersChanged, StopReplicaReceived
 from .local_log import LocalLog
+from .terms import term_after
 
 ControllerRequest = LeaderAndIsrReceived | StopReplicaReceived | LiveBrokersChanged
 
@@ -35,7 +38,8 @@ class AdoptedState:
     """A state that a leader adopted from a response: it is written, the role stays."""
 
     tp: TopicPartition
-    accepted: PersistedPartition
+    topic_name: str
+    state: PartitionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +54,14 @@ class CheckedRequest:
     partition_errors: tuple[ErrorCode, ...] = ()
 
 
-def accepted_state(topic_name: str, state: PartitionState) -> PersistedPartition:
-    """Return what the state file keeps of a committed state."""
+def accepted_state(topic_name: str, state: PartitionState, term: LeaderTerm) -> PersistedPartition:
+    """Return what the state file keeps of a committed state and of the last leadership."""
     return PersistedPartition(
         topic_name=topic_name,
         leader_epoch=state.leader_epoch,
         partition_epoch=state.partition_epoch,
         isr=state.isr,
+        term=term,
     )
 
 
@@ -71,7 +76,7 @@ def check_partition(accepted: PersistedPartition | None, command: PartitionComma
     if accepted is None:
         return ErrorCode.NONE
     state = command.state
-    if accepted_state(accepted.topic_name, state) == accepted:
+    if accepted_state(accepted.topic_name, state, accepted.term) == accepted:
         return ErrorCode.NONE
     if command.is_new:
         return ErrorCode.TOPIC_ALREADY_EXISTS
@@ -118,6 +123,7 @@ class ControllerRequestQueue:
             leader_epoch=leader_epoch,
             partition_epoch=hosted.partition_epoch,
             isr=hosted.isr,
+            term=hosted.term,
         )
         return leader_epoch
 
@@ -130,7 +136,7 @@ class ControllerRequestQueue:
 
     def submit_adopted(self, tp: TopicPartition, topic_name: str, state: PartitionState) -> None:
         """Queue a state that a leader adopted from a response, for the state file."""
-        self._waiting.append(AdoptedState(tp=tp, accepted=accepted_state(topic_name, state)))
+        self._waiting.append(AdoptedState(tp=tp, topic_name=topic_name, state=state))
 
     def begin(self) -> tuple[list[Effect], list[CheckedRequest]]:
         """Check waiting requests; return the write, or the requests that need none.
@@ -175,7 +181,7 @@ class ControllerRequestQueue:
             each = self._waiting.popleft()
             if isinstance(each, AdoptedState):
                 if each.tp in self._accepted:
-                    self._accept(each.tp, each.accepted, written)
+                    self._accept(each.tp, each.topic_name, each.state, written)
                 continue
             checked.append(self._check(each, written))
             if isinstance(each, StopReplicaReceived):
@@ -200,7 +206,7 @@ class ControllerRequestQueue:
                     continue
                 partition_error = check_partition(accepted, each)
                 if partition_error is ErrorCode.NONE:
-                    self._accept(each.tp, accepted_state(each.topic_name, each.state), written)
+                    self._accept(each.tp, each.topic_name, each.state, written)
                 partition_errors.append(partition_error)
         elif isinstance(request, StopReplicaReceived):
             # `written` keeps a replica made by a request before: its folder comes with its state.
@@ -221,9 +227,12 @@ class ControllerRequestQueue:
     def _accept(
         self,
         tp: TopicPartition,
-        accepted: PersistedPartition,
+        topic_name: str,
+        state: PartitionState,
         written: dict[TopicPartition, PersistedPartition],
     ) -> None:
         before = self._accepted.get(tp)
-        if before is None or before.partition_epoch < accepted.partition_epoch:
-            self._accepted[tp] = written[tp] = accepted
+        if before is None or before.partition_epoch < state.partition_epoch:
+            known = NO_TERM if before is None else before.term
+            term = term_after(known, state)
+            self._accepted[tp] = written[tp] = accepted_state(topic_name, state, term)

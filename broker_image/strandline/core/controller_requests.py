@@ -76,6 +76,7 @@ class ControllerRequests:
             context=self._context,
             fenced_leader_epoch=floor,
             loaded_partition_epoch=event.hosted.partition_epoch,
+            term=event.hosted.term,
         )
 
     def on_controller_request(self, request: ControllerRequest, now_ms: int) -> list[Effect]:

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 from strandline.errors import ErrorCode
 from strandline.model import (
+    NO_TERM,
     BrokerId,
     ControllerEpoch,
     EpochEndOffset,
     EpochStart,
     IsrEntry,
     LeaderEpoch,
+    LeaderTerm,
     PartitionEpoch,
     TopicPartition,
     TopicSettings,
@@ -45,6 +47,7 @@ class PersistedPartition:
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
     isr: tuple[IsrEntry, ...]
+    term: LeaderTerm = NO_TERM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

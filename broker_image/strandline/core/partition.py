@@ -17,7 +17,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline.errors import ErrorCode
-from strandline.model import NO_EPOCH, NO_LEADER, LeaderEpoch, PartitionEpoch, PartitionState
+from strandline.model import (
+    NO_EPOCH,
+    NO_LEADER,
+    NO_TERM,
+    LeaderEpoch,
+    LeaderTerm,
+    PartitionEpoch,
+    PartitionState,
+)
 
 from .broker_context import BrokerContext
 from .effects import Effect
@@ -25,6 +33,7 @@ from .follower import FollowerReplica
 from .leader import LeaderReplica, become_leader
 from .local_log import LocalLog
 from .notices import BecameFollower, ReplicaFailed
+from .terms import term_after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +59,8 @@ class Partition:
     applied is the controller's last state that began or continued the role, None before the first
     in this process. fenced_leader_epoch is the highest leader epoch under which an earlier process
     of this broker may have written, or which this one refused to lead: a replica leads only above.
-    loaded_partition_epoch is the highest partition epoch that an earlier process accepted.
+    loaded_partition_epoch is the highest partition epoch that an earlier process accepted, term the
+    last leadership that any process of this broker accepted.
     """
 
     log: LocalLog
@@ -59,6 +69,7 @@ class Partition:
     applied: PartitionState | None = None
     fenced_leader_epoch: LeaderEpoch = NO_EPOCH
     loaded_partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+    term: LeaderTerm = NO_TERM
 
     @property
     def accepted_leader_epoch(self) -> LeaderEpoch:
@@ -95,6 +106,7 @@ class Partition:
             if state.leader != known.leader:
                 # A new leader has a new leader epoch.
                 return ErrorCode.INVALID_UPDATE_VERSION, []
+            # The same leadership goes on: the term stays.
             effects = self._continue(state, now_ms)
             if effects is not None:
                 return self._error_for(state), effects
@@ -128,6 +140,7 @@ class Partition:
     def _take_role(self, state: PartitionState, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
         self.applied = state
         me = self.context.broker_id
+        self.term = term_after(self.term, state)
         if me not in state.replicas:
             self.role = IDLE
             return self._error_for(state), [self._became_follower(state)]

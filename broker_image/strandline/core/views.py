@@ -15,6 +15,7 @@ from strandline.model import (
     EpochStart,
     IsrEntry,
     LeaderEpoch,
+    LeaderTerm,
     PartitionEpoch,
     TopicPartition,
 )
@@ -67,6 +68,7 @@ class PartitionView:
     partition_epoch: PartitionEpoch
     accepted_leader_epoch: LeaderEpoch
     accepted_partition_epoch: PartitionEpoch
+    term: LeaderTerm
     replicas: tuple[BrokerId, ...]
     isr: tuple[IsrEntry, ...]
     eligible_leaders: tuple[IsrEntry, ...]
@@ -92,6 +94,7 @@ def view_of(partition: Partition) -> PartitionView:
         partition_epoch=PartitionEpoch(-1) if state is None else state.partition_epoch,
         accepted_leader_epoch=partition.accepted_leader_epoch,
         accepted_partition_epoch=partition.accepted_partition_epoch,
+        term=partition.term,
         replicas=() if state is None else state.replicas,
         isr=() if state is None else state.isr,
         eligible_leaders=() if state is None else state.eligible_leaders,

@@ -18,7 +18,7 @@ import os
 import zlib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,11 +30,13 @@ from strandline.errors import (
     StorageError,
 )
 from strandline.model import (
+    NO_TERM,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     IsrEntry,
     LeaderEpoch,
+    LeaderTerm,
     PartitionEpoch,
     TopicId,
     TopicPartition,
@@ -327,6 +329,7 @@ def _state_body(state: BrokerState) -> dict[str, Any]:
                 "leaderEpoch": partition.leader_epoch,
                 "partitionEpoch": partition.partition_epoch,
                 "isr": [[entry.broker_id, entry.broker_epoch] for entry in partition.isr],
+                "term": list(astuple(partition.term)),
             }
             for tp, partition in sorted(state.partitions.items())
         ],
@@ -364,6 +367,19 @@ def _partition_from(item: dict[str, Any]) -> tuple[TopicPartition, PersistedPart
             )
             for broker_id, epoch in item["isr"]
         ),
+        term=_term_from(item.get("term")),
+    )
+
+
+def _term_from(value: Any) -> LeaderTerm:
+    """Read the last leadership; files of before it was kept have none."""
+    if value is None:
+        return NO_TERM
+    leader_epoch, led_by, led_as = value
+    return LeaderTerm(
+        leader_epoch=LeaderEpoch(_integer(leader_epoch, minimum=-1)),
+        led_by=BrokerId(_integer(led_by, minimum=-1)),
+        led_as=BrokerEpoch(_integer(led_as, minimum=-1)),
     )
 
 

@@ -280,6 +280,7 @@ def hosted_partition(
         log_end_offset=end,
         high_watermark=min(max(high_watermark, start), end),
         epochs=log.epochs,
+        term=state.term,
     )
 
 

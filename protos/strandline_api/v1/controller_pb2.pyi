@@ -293,6 +293,9 @@ class Hosted(_message.Message):
     LEADER_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     TOPIC_NAME_FIELD_NUMBER: _builtins.int
+    TERM_EPOCH_FIELD_NUMBER: _builtins.int
+    LED_BY_FIELD_NUMBER: _builtins.int
+    LED_AS_FIELD_NUMBER: _builtins.int
     leader_epoch: _builtins.int
     """applied by this process, -1 before the first state"""
     partition_epoch: _builtins.int
@@ -308,6 +311,12 @@ class Hosted(_message.Message):
     """applied by this process, -1 for none"""
     log_start_offset: _builtins.int
     topic_name: _builtins.str
+    term_epoch: _builtins.int
+    """of the last accepted state with a leader, -1 for none"""
+    led_by: _builtins.int
+    """the leader of that state, -1 for none"""
+    led_as: _builtins.int
+    """the leader's broker epoch in the ISR of that state, -1 for none"""
     @_builtins.property
     def tp(self) -> Global___TopicPartition: ...
     def __init__(
@@ -323,10 +332,13 @@ class Hosted(_message.Message):
         leader: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
         topic_name: _builtins.str = ...,
+        term_epoch: _builtins.int = ...,
+        led_by: _builtins.int = ...,
+        led_as: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["tp", b"tp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_leader_epoch", b"accepted_leader_epoch", "accepted_partition_epoch", b"accepted_partition_epoch", "last_epoch", b"last_epoch", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition_epoch", b"partition_epoch", "topic_name", b"topic_name", "tp", b"tp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_leader_epoch", b"accepted_leader_epoch", "accepted_partition_epoch", b"accepted_partition_epoch", "last_epoch", b"last_epoch", "leader", b"leader", "leader_epoch", b"leader_epoch", "led_as", b"led_as", "led_by", b"led_by", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition_epoch", b"partition_epoch", "term_epoch", b"term_epoch", "topic_name", b"topic_name", "tp", b"tp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
