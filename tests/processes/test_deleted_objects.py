@@ -170,7 +170,7 @@ def test_a_cluster_of_which_no_start_is_clean_comes_back_with_one_command(
     attended.wait_for(lambda: attended.condition(topic)["reason"] == "UncleanLastReplica", "why")
     message = attended.condition(topic)["message"]
     command = message[message.index("kubectl ") :]
-    assert command.replace(topic, "TOPIC") in (REPOSITORY / "README.md").read_text()
+    assert command.replace(topic, "orders") in (REPOSITORY / "README.md").read_text()
     attended.kubectl(*shlex.split(command)[1:])
     attended.wait_topic_ready(topic)
     assert group.partition(topic)["recovery"] == "Unclean"
