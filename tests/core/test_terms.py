@@ -17,7 +17,7 @@ from strandline.model import (
 )
 from tests.core.samples import state
 
-LED = state(leader=1, leader_epoch=4)
+LED = state(leader=1, le=4)
 TERM = LeaderTerm(
     leader_epoch=LeaderEpoch(4),
     led_by=BrokerId(1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from strandline.log import data_directory
 from strandline.log.data_directory import BrokerState, DataDirectory, MetaProperties, read_boot_id
 from strandline.log.partition_folder import folder_of
 from strandline.model import (
+    NO_TERM,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     IsrEntry,
     LeaderEpoch,
+    LeaderTerm,
     PartitionEpoch,
     TopicId,
     TopicPartition,
@@ -249,6 +252,23 @@ def test_a_partition_named_twice_is_refused(
     directory.write_state(STATE)
     with pytest.raises(CheckpointMalformed, match="twice"):
         directory.read_state()
+
+
+def test_the_last_leadership_is_kept_and_may_be_unknown(directory: DataDirectory) -> None:
+    term = LeaderTerm(leader_epoch=LeaderEpoch(2), led_by=BrokerId(1), led_as=BrokerEpoch(5))
+    kept = BrokerState(partitions={tp(0): persisted(term=term), tp(1): persisted()})
+    directory.write_state(kept)
+    assert directory.read_state() == kept
+    # A file of before the leadership was kept.
+    path = directory.path / data_directory.STATE_FILE
+    body = json.loads(path.read_bytes().partition(b"\n")[2])
+    for item in body["partitions"]:
+        del item["term"]
+    content = json.dumps(body).encode()
+    path.write_bytes(
+        f"{data_directory.STATE_HEADER} {zlib.crc32(content):08x}\n".encode() + content
+    )
+    assert {each.term for each in directory.read_state().partitions.values()} == {NO_TERM}
 
 
 def test_a_write_that_did_not_finish_leaves_the_old_state(
