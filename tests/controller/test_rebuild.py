@@ -58,6 +58,16 @@ def log(last_epoch: int, log_end_offset: int) -> HostedReplica:
     return replace(BEHIND, last_epoch=LeaderEpoch(last_epoch), log_end_offset=log_end_offset)
 
 
+def led(found: HostedReplica, epoch: int, leader: int, led_as: int) -> HostedReplica:
+    """Return a log whose broker accepted a leadership last."""
+    return replace(
+        found,
+        term_epoch=LeaderEpoch(epoch),
+        led_by=BrokerId(leader),
+        led_as=BrokerEpoch(led_as),
+    )
+
+
 def emptied(last_epoch: int, at: int) -> HostedReplica:
     return replace(log(last_epoch, at), log_start_offset=at)
 
@@ -111,12 +121,10 @@ records of epoch 1, and wrote nothing."""
 
 
 def test_the_leader_of_the_last_leadership_leads_whatever_epochs_the_logs_end_in() -> None:
-    newest = {"term_epoch": LeaderEpoch(3), "led_by": BrokerId(2), "led_as": BrokerEpoch(9)}
-    older = {"term_epoch": LeaderEpoch(2), "led_by": BrokerId(1), "led_as": BrokerEpoch(8)}
-    logs = [replace(each, **older) for each in DIFFERENT]
+    logs = [led(each, 2, leader=1, led_as=8) for each in DIFFERENT]
     assert chosen(*logs) == ((1, 8),)
     # One broker that accepted it is enough: it may be another one than the leader.
-    logs[0] = replace(logs[0], **newest)
+    logs[0] = led(logs[0], 3, leader=2, led_as=9)
     assert chosen(*logs) == ((2, 9),)
 
 
@@ -128,8 +136,7 @@ def test_the_leader_of_the_last_leadership_leads_whatever_epochs_the_logs_end_in
 def test_without_that_leader_logs_that_end_in_different_epochs_are_for_a_person(
     led_by: int, led_as: int
 ) -> None:
-    term = {"term_epoch": LeaderEpoch(3), "led_by": BrokerId(led_by)}
-    logs = [replace(each, **term, led_as=BrokerEpoch(led_as)) for each in DIFFERENT]
+    logs = [led(each, 3, leader=led_by, led_as=led_as) for each in DIFFERENT]
     assert chosen(*logs) == ()
     assert chosen(*logs[:1], EMPTY, logs[2]) == ((0, 7),)
     hosted = {BrokerId(number): each for number, each in enumerate(logs)}
