@@ -18,9 +18,11 @@ from tests.support.eventually import eventually
 from tests.support.fixtures import namespace_name
 from tests.support.strandline_objects import CHART, CRDS_CHART
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 OWNER = "meta.helm.sh/release-name"
+DELETION_LIMIT_SECONDS = 120
+"""An API server empties a definition that was just established only after a while."""
 
 
 def by_the_demo(kubernetes: Kubernetes) -> None:
@@ -48,7 +50,8 @@ def kubernetes(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[
     found = Kubernetes(plane.kubeconfig, namespace, programs())
     yield found
     plane.kubectl("delete", "--ignore-not-found", *release.POLICY, *release.ROLES)
-    plane.kubectl("delete", "--ignore-not-found", *release.DEFINITIONS)
+    gone = ("delete", "--ignore-not-found", *release.DEFINITIONS)
+    plane.kubectl(*gone, limit_seconds=DELETION_LIMIT_SECONDS)
     plane.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
