@@ -88,16 +88,13 @@ async def run(config: OperatorConfig) -> None:
         serve(health, config.http_port),
     ):
         await _wait_for_definitions(api, configs, health)
-        watched = (kind.resource.path(name) for name in configs for kind in kinds.WATCHED)
-        watches = Watches(watched, now_ms=monotonic_ms())
-        health.started(watches)
-        await _work(api, configs, watches, metrics)
+        await _work(api, configs, health, metrics)
 
 
 async def _work(
     api: ApiClient,
     configs: Mapping[str, OperatorConfig],
-    watches: Watches,
+    health: Health,
     metrics: OperatorMetrics,
 ) -> None:
     """Watch and reconcile every namespace until one of them cannot go on."""
@@ -107,6 +104,14 @@ async def _work(
         for name, each in configs.items()
     }
     reconcilers = {name: work.reconciler for name, work in works.items()}
+
+    def resync_all() -> None:
+        for reconciler in reconcilers.values():
+            reconciler.resync_now()
+
+    watched = (kind.resource.path(name) for name in configs for kind in kinds.WATCHED)
+    watches = Watches(watched, now_ms=monotonic_ms(), on_listed_again=resync_all)
+    health.started(watches)
     port = next(iter(configs.values())).metrics_port
     server = MetricsServer(port, lambda: _metrics_text(metrics, reconcilers))
     await server.start()

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 import time
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
@@ -57,6 +58,7 @@ class Reconciler:
         self._news = PartitionNews()
         self._failures: dict[ReconcileKey, int] = {}
         self._told: dict[ReconcileKey, str] = {}
+        self._resync_due = asyncio.Event()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._applier = Applier(api, self.cache, namespace=config.namespace, now=now_text)
 
@@ -260,11 +262,18 @@ class Reconciler:
             return None
         return pod_settings.schedulable_nodes(nodes.items, found[0])
 
+    def resync_now(self) -> None:
+        """List everything again soon: watches may have missed something."""
+        self._resync_due.set()
+
     async def resync(self) -> None:
-        """List and queue everything again from time to time; never returns."""
+        """List and queue everything again, from time to time and when it is due; never returns."""
         while True:
             pause_ms = operator_config.RESYNC_MS * random.uniform(0.8, 1.2)
-            await asyncio.sleep(pause_ms / 1000)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_ms / 1000):
+                    await self._resync_due.wait()
+            self._resync_due.clear()
             try:
                 for kind in kinds.WATCHED:
                     with self.cache.listing(kind):

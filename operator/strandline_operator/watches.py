@@ -8,8 +8,9 @@ Times are ms of a monotonic clock, handed in.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from http import HTTPStatus
 from types import SimpleNamespace
 
 import aiohttp
@@ -29,8 +30,22 @@ class _Watch:
 class Watches:
     """All watches, by the path of what they watch."""
 
-    def __init__(self, paths: Iterable[str], *, now_ms: int) -> None:
+    def __init__(
+        self, paths: Iterable[str], *, now_ms: int, on_listed_again: Callable[[], None]
+    ) -> None:
         self._watches = {path: _Watch(tried_ms=now_ms) for path in paths}
+        self._listed: set[str] = set()
+        self._on_listed_again = on_listed_again
+
+    def on_listed(self, path: str) -> None:
+        """Note that kopf lists a kind, which it does again when a watch has expired.
+
+        kopf tells of what such a list has, and not of what went while there was no watch.
+        """
+        if path in self._listed:
+            self._on_listed_again()
+        elif path in self._watches:
+            self._listed.add(path)
 
     def on_asked(self, path: str, now_ms: int) -> None:
         """Note that kopf asks for a watch."""
@@ -95,8 +110,12 @@ def tracing(watches: Watches) -> aiohttp.TraceConfig:
         _context: SimpleNamespace,
         params: aiohttp.TraceRequestEndParams,
     ) -> None:
-        if params.url.query.get("watch") == "true" and params.response.status == 200:
+        if params.response.status != HTTPStatus.OK:
+            return
+        if params.url.query.get("watch") == "true":
             watches.on_opened(params.url.path, monotonic_ms())
+        elif params.method == "GET" and "continue" not in params.url.query:
+            watches.on_listed(params.url.path)
 
     trace = aiohttp.TraceConfig()
     trace.on_request_start.append(on_start)

@@ -161,6 +161,9 @@ class Mixture:
         begun = time.monotonic()
         self.faults[name]()
         self.counts[name] += 1
+        if not self.operator.runs():
+            print("the operator ended by itself, and starts again as in a pod", flush=True)
+            self.operator.start()
         for broker in self.group.brokers:
             if not broker.runs():
                 # Kubernetes starts a pod's container again.

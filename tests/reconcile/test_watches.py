@@ -18,7 +18,7 @@ STUCK = operator_config.WATCH_STUCK_MS
 
 @pytest.fixture
 def watches() -> Watches:
-    made = Watches([TOPICS, CLUSTERS], now_ms=0)
+    made = Watches([TOPICS, CLUSTERS], now_ms=0, on_listed_again=lambda: None)
     for path in (TOPICS, CLUSTERS):
         made.on_asked(path, 0)
         made.on_opened(path, 0)
@@ -26,7 +26,7 @@ def watches() -> Watches:
 
 
 def test_no_watch_is_open_at_first() -> None:
-    made = Watches([TOPICS], now_ms=0)
+    made = Watches([TOPICS], now_ms=0, on_listed_again=lambda: None)
     assert made.not_open(0) == [f"watch {TOPICS}: not open yet"]
     made.on_asked(TOPICS, 1)
     assert made.not_open(2)
@@ -89,3 +89,15 @@ def test_every_bound_leaves_room_for_the_one_before() -> None:
     assert watching.client_timeout is not None
     assert watching.server_timeout < watching.inactivity_timeout < watching.client_timeout
     assert watching.client_timeout * 1000 < OLD < STUCK
+
+
+def test_a_second_list_of_a_kind_is_told_and_the_first_is_not() -> None:
+    told: list[str] = []
+    made = Watches([TOPICS, CLUSTERS], now_ms=0, on_listed_again=lambda: told.append("again"))
+    made.on_listed(TOPICS)
+    made.on_listed(CLUSTERS)
+    made.on_listed("/api/v1/namespaces")
+    made.on_listed("/api/v1/namespaces")
+    assert told == []
+    made.on_listed(TOPICS)
+    assert told == ["again"]

@@ -47,6 +47,13 @@ class Write:
         return name in self.path.split("/")
 
 
+EXPIRED = (
+    json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}})
+    + "\n"
+).encode()
+"""What an API server writes into a watch of a version that it no longer knows."""
+
+
 class _CutConnection(ResponseHandler):
     """Closes at once."""
 
@@ -66,6 +73,9 @@ class ApiProxy:
         self.after: Callable[[Write], None] = lambda _: None
         """Run before a write is passed on, and when the API server has done it."""
         self.refused = 0
+        self.hides_changes = False
+        """Whether watches show nothing more; `expire_watches` then ends them."""
+        self._expired = asyncio.Event()
         config = yaml.safe_load(kubeconfig.read_text())
         self._target = config["clusters"][0]["cluster"]["server"]
         authority = config["clusters"][0]["cluster"]
@@ -88,6 +98,15 @@ class ApiProxy:
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(START_LIMIT_SECONDS)
         assert not self._thread.is_alive()
+
+    def expire_watches(self) -> None:
+        """End all open watches as an API server does that no longer knows their version."""
+        self._loop.call_soon_threadsafe(self._expire)
+
+    def _expire(self) -> None:
+        expired, self._expired = self._expired, asyncio.Event()
+        self.hides_changes = False
+        expired.set()
 
     def _serve(self) -> None:
         self._loop.run_until_complete(self._run())
@@ -138,10 +157,26 @@ class ApiProxy:
             response.content_type = found.content_type
             with suppress(ConnectionError, aiohttp.ClientError):
                 await response.prepare(request)
-                async for chunk in found.content.iter_any():
-                    await response.write(chunk)
+                passing = asyncio.ensure_future(self._pass_on(found, response))
+                waiting = {passing}
+                if request.query.get("watch") == "true":
+                    waiting.add(asyncio.ensure_future(self._expired.wait()))
+                done, open_ones = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for each in open_ones:
+                    each.cancel()
+                if passing in done:
+                    passing.result()
+                else:
+                    await response.write(EXPIRED)
                 await response.write_eof()
             return response
+
+    async def _pass_on(self, found: aiohttp.ClientResponse, response: web.StreamResponse) -> bool:
+        is_watch = found.url.query.get("watch") == "true"
+        async for chunk in found.content.iter_any():
+            if not (is_watch and self.hides_changes):
+                await response.write(chunk)
+        return True
 
 
 def _refused(status: int) -> web.Response:
