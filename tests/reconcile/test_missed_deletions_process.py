@@ -31,6 +31,12 @@ def proxy(operator: OperatorProcess, tmp_path: Path) -> Iterator[ApiProxy]:
     made.stop()
 
 
+def uid(operator: OperatorProcess, partition: str) -> str:
+    """Return the uid of a Partition, "" if there is none."""
+    found = operator.get("partition", partition)
+    return "" if found is None else str(found["metadata"]["uid"])
+
+
 def test_an_object_deleted_before_its_kind_is_listed_anew_comes_back(
     operator: OperatorProcess, proxy: ApiProxy
 ) -> None:
@@ -40,14 +46,10 @@ def test_an_object_deleted_before_its_kind_is_listed_anew_comes_back(
     operator.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
     partition = f"{NAME}-1"
     operator.wait_for("Partitions", lambda: operator.get("partition", partition))
-    before = operator.get("partition", partition)["metadata"]["uid"]
+    before = uid(operator, partition)
 
     proxy.hides_changes = True
     operator.kubectl("delete", "partition", partition)
     proxy.expire_watches()
 
-    def is_back() -> bool:
-        found = operator.get("partition", partition)
-        return bool(found) and found["metadata"]["uid"] != before
-
-    operator.wait_for("Partition back", is_back)
+    operator.wait_for("Partition back", lambda: uid(operator, partition) not in {"", before})
