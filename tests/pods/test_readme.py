@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -81,7 +80,7 @@ class Reader:
             text=True,
         ) as process:
             printed = process.stdout.readline() if process.stdout is not None else ""
-            process.send_signal(signal.SIGINT)
+            process.terminate()
         return printed
 
 
