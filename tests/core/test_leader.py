@@ -33,12 +33,14 @@ def grow(made: LeaderReplica, count: int) -> None:
     made.append(produced(1, count))
 
 
-def fetch(made: LeaderReplica, broker: int, offset: int, now_ms: int = 0) -> list[Effect]:
+def fetch(
+    made: LeaderReplica, broker: int, offset: int, now_ms: int = 0, *, has_room: bool = True
+) -> list[Effect]:
     assert made.admit(
         BrokerId(broker), broker_epoch=BrokerEpoch(1), clean_since_epoch=BrokerEpoch(1)
     )
     return made.record_fetch(
-        BrokerId(broker), fetch_offset=offset, log_start_offset=0, now_ms=now_ms
+        BrokerId(broker), fetch_offset=offset, log_start_offset=0, now_ms=now_ms, has_room=has_room
     )
 
 
@@ -61,6 +63,14 @@ def test_join_waits_for_the_high_watermark() -> None:
     assert len(of_type(fetch(made, 1, 5), ProposeIsr)) == 1
 
 
+def test_a_follower_without_room_joins_at_the_log_end_alone() -> None:
+    """Behind it, it would join and leave in turn, as long as its volume is full."""
+    made = leader(state(le=1, isr=entries(0), min_isr=2))
+    grow(made, 5)
+    assert of_type(fetch(made, 1, 4, has_room=False), ProposeIsr) == []
+    assert len(of_type(fetch(made, 1, 5, has_room=False), ProposeIsr)) == 1
+
+
 @pytest.mark.parametrize("announced", [(), (2,)])
 def test_only_a_live_broker_joins(announced: tuple[int, ...]) -> None:
     made = leader(state(le=1, isr=entries(0)), live=announced)
@@ -71,7 +81,9 @@ def test_only_the_announced_process_joins() -> None:
     made = leader(state(le=1, isr=entries(0)), live=())
     made.admit(BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(1))
     announce(made, 1, epoch=1)
-    assert made.record_fetch(BrokerId(1), fetch_offset=0, log_start_offset=0, now_ms=0) == []
+    broker = BrokerId(1)
+    fetched = made.record_fetch(broker, fetch_offset=0, log_start_offset=0, now_ms=0, has_room=True)
+    assert fetched == []
     announce(made, 1, epoch=2)
     proposal = made.propose_joiner(0)[0]
     assert isinstance(proposal, ProposeIsr)
@@ -151,7 +163,9 @@ def test_member_that_lost_its_log_counts_for_nothing_and_is_to_leave() -> None:
     made = leader(state(le=1, isr=entries(0, 1), min_isr=2))
     grow(made, 2)
     made.admit(BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(2))
-    effects = made.record_fetch(BrokerId(1), fetch_offset=2, log_start_offset=0, now_ms=0)
+    effects = made.record_fetch(
+        BrokerId(1), fetch_offset=2, log_start_offset=0, now_ms=0, has_room=True
+    )
     assert [type(each) for each in effects] == [ProposeIsr]
     assert made.log.high_watermark == 0
     assert made.is_under_min_isr
@@ -159,7 +173,7 @@ def test_member_that_lost_its_log_counts_for_nothing_and_is_to_leave() -> None:
     clean = leader(state(le=1, isr=entries(0, 1), min_isr=2))
     grow(clean, 2)
     clean.admit(BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(1))
-    clean.record_fetch(BrokerId(1), fetch_offset=2, log_start_offset=0, now_ms=0)
+    clean.record_fetch(BrokerId(1), fetch_offset=2, log_start_offset=0, now_ms=0, has_room=True)
     assert clean.log.high_watermark == 2
 
 

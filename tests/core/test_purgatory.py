@@ -47,6 +47,7 @@ def follower(request_id: int, broker: int = 1, deadline_ms: int = 100) -> Delaye
         broker_epoch=BrokerEpoch(1),
         partitions=(),
         watched=frozenset({TP}),
+        without_records=False,
         deadline_ms=deadline_ms,
     )
 

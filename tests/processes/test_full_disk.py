@@ -21,8 +21,10 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(150)]
 
 VALUE_BYTES = 20_000
 SMALL = "size=24m"
+LARGER_THAN_ITS_RESERVE = "size=48m"
+"""A tenth is more than the reserve: a start that gives the reserve up is full all the same."""
 GROWN = "size=96m"
-MORE_THAN_FITS = 400
+MORE_THAN_FITS = 800
 """Records for each of three partitions."""
 MORE_THAN_ONE_VOLUME = 2_000
 FILL_LIMIT_MS = 60_000
@@ -75,7 +77,7 @@ def says_full(group: BrokerGroup, *, is_full: bool) -> None:
 
 
 def test_all_volumes_full_at_once_and_grown_lose_nothing(on_volumes: OnVolumes) -> None:
-    group = on_volumes(dict.fromkeys(range(3), SMALL))
+    group = on_volumes(dict.fromkeys(range(3), LARGER_THAN_ITS_RESERVE))
     group.create_topic("full", partitions=3)
     group.wait_full_isr("full", 3)
     # Megabytes that are refused ten times a second leave a slow machine no time for reads.

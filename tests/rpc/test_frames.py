@@ -45,6 +45,7 @@ fetches = st.builds(
     broker_epoch=int64.map(BrokerEpoch),
     clean_since_epoch=int64.map(BrokerEpoch),
     max_wait_ms=st.integers(0, 2**32 - 1),
+    without_records=st.booleans(),
     session_epoch=st.integers(0, 2**64 - 1),
     changed=st.lists(
         st.builds(
@@ -89,6 +90,7 @@ def fetch_of(changed: int, forgotten: int = 0) -> FetchFrame:
         broker_epoch=BrokerEpoch(1),
         clean_since_epoch=BrokerEpoch(1),
         max_wait_ms=500,
+        without_records=False,
         session_epoch=0,
         changed=(part,) * changed,
         forgotten=(tp,) * forgotten,

@@ -45,10 +45,17 @@ class AcksWord(Enum):
 _ACKS = {AcksWord.ALL: Acks.ALL, AcksWord.LEADER: Acks.LEADER, AcksWord.NONE: Acks.NONE}
 
 
-def fetch(story: Story, *, broker: int) -> None:
-    """Deliver the fetch that a follower has sent."""
+class RoomWord(Enum):
+    """What a follower's volume has room for."""
+
+    RECORDS = "records"
+    NONE = "none"
+
+
+def fetch(story: Story, *, broker: int, room: RoomWord = RoomWord.RECORDS) -> None:
+    """Deliver the fetch that a follower has sent; room=none is one of a full volume."""
     _expect(story, broker, "sent no fetch", broker in story.world.replication.fetches)
-    story.world.replication.deliver_fetch(broker)
+    story.world.replication.deliver_fetch(broker, without_records=room is RoomWord.NONE)
 
 
 def refetch(

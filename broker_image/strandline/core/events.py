@@ -170,7 +170,11 @@ class FetchPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerFetchReceived:
-    """A follower asks for records; its fetch offsets say what it has."""
+    """A follower asks for records; its fetch offsets say what it has.
+
+    without_records: the follower has no room for records (ADR 0050). It tells what it has, so that
+    the leader can commit it, and learns high watermarks and where to truncate.
+    """
 
     request_id: int
     follower: BrokerId
@@ -178,6 +182,7 @@ class FollowerFetchReceived:
     clean_since_epoch: BrokerEpoch
     max_wait_ms: int
     partitions: tuple[FetchPartition, ...]
+    without_records: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

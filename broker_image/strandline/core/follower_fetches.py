@@ -7,9 +7,10 @@ again, and the second read does not count.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from strandline.errors import ErrorCode
-from strandline.model import BrokerId, TopicPartition
+from strandline.model import TopicPartition
 
 from .effects import Effect, LogReadInfo, ReplyFetch
 from .events import FetchPartition, FollowerFetchReceived
@@ -46,23 +47,16 @@ class FollowerFetches:
                 ReplyFetch(request_id=waiting.request_id, follower=waiting.follower, partitions=())
             )
         reads: list[LogReadInfo] = []
+        delayed = _delayed(event, now_ms)
         for fetch in event.partitions:
             leader = self._admit(event, fetch)
             if isinstance(leader, ErrorCode):
                 effects += fenced(leader, "fetch")
                 reads.append(refused(fetch.tp, fetch.fetch_offset, leader))
             else:
-                read, counted = _count(leader, event.follower, fetch, now_ms)
+                read, counted = _count(leader, event, fetch, now_ms)
                 effects += counted
-                reads.append(read)
-        delayed = DelayedFollowerFetch(
-            request_id=event.request_id,
-            follower=event.follower,
-            broker_epoch=event.broker_epoch,
-            partitions=event.partitions,
-            watched=frozenset(fetch.tp for fetch in event.partitions),
-            deadline_ms=now_ms + event.max_wait_ms,
-        )
+                reads.append(_for(delayed, read))
         if event.max_wait_ms > 0 and reads and not any(map(_is_urgent, reads)):
             self._purgatory.add(delayed)
             return effects
@@ -98,8 +92,27 @@ class FollowerFetches:
                 error = ErrorCode.UNKNOWN_LEADER_EPOCH
                 reads.append(refused(fetch.tp, fetch.fetch_offset, error, leader))
             else:
-                reads.append(read_for_follower(leader, fetch))
+                reads.append(_for(delayed, read_for_follower(leader, fetch)))
         return reads
+
+
+def _delayed(event: FollowerFetchReceived, now_ms: int) -> DelayedFollowerFetch:
+    """Return a fetch as it waits; one without records waits for its deadline alone."""
+    names = () if event.without_records else event.partitions
+    return DelayedFollowerFetch(
+        request_id=event.request_id,
+        follower=event.follower,
+        broker_epoch=event.broker_epoch,
+        partitions=event.partitions,
+        watched=frozenset(fetch.tp for fetch in names),
+        without_records=event.without_records,
+        deadline_ms=now_ms + event.max_wait_ms,
+    )
+
+
+def _for(delayed: DelayedFollowerFetch, read: LogReadInfo) -> LogReadInfo:
+    """Leave out the records that a follower has no room for."""
+    return replace(read, up_to_offset=read.from_offset) if delayed.without_records else read
 
 
 def _reply(delayed: DelayedFollowerFetch, reads: Sequence[LogReadInfo]) -> ReplyFetch:
@@ -129,7 +142,7 @@ def _refuse_all(event: FollowerFetchReceived, error: ErrorCode) -> list[Effect]:
 
 
 def _count(
-    leader: LeaderReplica, follower: BrokerId, fetch: FetchPartition, now_ms: int
+    leader: LeaderReplica, event: FollowerFetchReceived, fetch: FetchPartition, now_ms: int
 ) -> tuple[LogReadInfo, list[Effect]]:
     """Count a fetch and read for it; its response tells of the records it commits."""
     read = read_for_follower(leader, fetch)
@@ -137,10 +150,11 @@ def _count(
         # A fetch outside our history is not progress (KAFKA-8400).
         return read, []
     effects = leader.record_fetch(
-        follower,
+        event.follower,
         fetch_offset=fetch.fetch_offset,
         log_start_offset=fetch.log_start_offset,
         now_ms=now_ms,
+        has_room=not event.without_records,
     )
     if read.high_watermark != leader.log.high_watermark:
         read = read_for_follower(leader, fetch)

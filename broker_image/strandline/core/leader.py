@@ -138,7 +138,13 @@ class LeaderReplica:
         return True
 
     def record_fetch(
-        self, follower: BrokerId, *, fetch_offset: int, log_start_offset: int, now_ms: int
+        self,
+        follower: BrokerId,
+        *,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+        has_room: bool,
     ) -> list[Effect]:
         """Count an admitted fetch whose offset belongs to our history."""
         progress = self.followers[follower]
@@ -149,6 +155,7 @@ class LeaderReplica:
             log_start_offset=log_start_offset,
             leader_end=self.log.log_end_offset,
             now_ms=now_ms,
+            has_room=has_room,
         )
         entry = self.proposer.entry_of(follower)
         effects: list[Effect] = []
@@ -234,6 +241,8 @@ class LeaderReplica:
             and now_ms - progress.last_fetch_ms <= self.context.settings.replica_lag_time_max_ms
             and progress.log_end_offset >= self.log.high_watermark
             and progress.log_end_offset >= self.epoch_start_offset
+            # Without room it would be out again after the lag time.
+            and (progress.has_room or progress.log_end_offset == self.log.log_end_offset)
             and self.context.live.is_live(broker_id, progress.broker_epoch)
             and self.proposer.may_propose_again(broker_id, now_ms)
         )

@@ -24,6 +24,7 @@ class FollowerProgress:
 
     Before the first fetch log_end_offset is UNKNOWN_END and last_fetch_ms None; last_caught_up_ms
     is the latest time at which the follower had all that the leader had, None for never.
+    has_room: its last fetch asked for records; one without room gets no further (ADR 0050).
     """
 
     broker_epoch: BrokerEpoch = _NO_BROKER_EPOCH
@@ -33,6 +34,7 @@ class FollowerProgress:
     last_fetch_ms: int | None = None
     last_fetch_leader_end: int = UNKNOWN_END
     last_caught_up_ms: int | None = None
+    has_room: bool = True
 
     def covers(self, entry: IsrEntry) -> bool:
         """Tell whether the process that fetches still has what the ISR entry stands for."""
@@ -40,7 +42,13 @@ class FollowerProgress:
         return covers(entry, clean_since_epoch=since, broker_epoch=present)
 
     def record_fetch(
-        self, *, fetch_offset: int, log_start_offset: int, leader_end: int, now_ms: int
+        self,
+        *,
+        fetch_offset: int,
+        log_start_offset: int,
+        leader_end: int,
+        now_ms: int,
+        has_room: bool = True,
     ) -> None:
         """Note a fetch that was accepted.
 
@@ -59,6 +67,7 @@ class FollowerProgress:
         self.log_start_offset = log_start_offset
         self.last_fetch_leader_end = max(leader_end, self.last_fetch_leader_end)
         self.last_fetch_ms = now_ms
+        self.has_room = has_room
 
     def is_caught_up(self, *, leader_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
         """Tell whether this follower is at the leader's end, or was recently."""

@@ -58,13 +58,14 @@ class DelayedFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DelayedFollowerFetch:
-    """A follower at our log end in every partition it fetches."""
+    """A follower at our log end in every partition it fetches, or without room for records."""
 
     request_id: int
     follower: BrokerId
     broker_epoch: BrokerEpoch
     partitions: tuple[FetchPartition, ...]
     watched: frozenset[TopicPartition]
+    without_records: bool
     deadline_ms: int
 
     operation: Literal["follower_fetch"] = "follower_fetch"

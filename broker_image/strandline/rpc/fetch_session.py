@@ -36,6 +36,7 @@ class FollowerFetchSession:
             broker_epoch=fetch.broker_epoch,
             clean_since_epoch=fetch.clean_since_epoch,
             max_wait_ms=fetch.max_wait_ms,
+            without_records=fetch.without_records,
             session_epoch=self._session_epoch,
             changed=tuple(part for tp, part in wanted.items() if self._last_sent.get(tp) != part),
             forgotten=tuple(tp for tp in self._last_sent if tp not in wanted),
@@ -80,5 +81,6 @@ class LeaderFetchSession:
             broker_epoch=frame.broker_epoch,
             clean_since_epoch=frame.clean_since_epoch,
             max_wait_ms=frame.max_wait_ms,
+            without_records=frame.without_records,
             partitions=self._partitions,
         )

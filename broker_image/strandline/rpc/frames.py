@@ -34,7 +34,7 @@ Buffer = bytes | bytearray | memoryview
 
 FETCH, RECORDS, END = 1, 2, 3
 _HEAD = struct.Struct("!IB")
-_FETCH = struct.Struct("!QiqqIQII")  # ..., max wait, session epoch, changed, forgotten
+_FETCH = struct.Struct("!QiqqIBQII")  # ..., max wait, without records, session epoch, counts
 _CHANGED = struct.Struct("!16siqiiqq")
 _FORGOTTEN = struct.Struct("!16si")
 _RECORDS = struct.Struct("!Q16sihqqBiq")  # ..., has diverging, diverging epoch, its end
@@ -63,6 +63,7 @@ class FetchFrame:
     broker_epoch: BrokerEpoch
     clean_since_epoch: BrokerEpoch
     max_wait_ms: int
+    without_records: bool
     session_epoch: int
     changed: tuple[FetchPartition, ...]
     forgotten: tuple[TopicPartition, ...]
@@ -100,6 +101,7 @@ def encode_fetch(fetch: FetchFrame) -> list[Buffer]:
             fetch.broker_epoch,
             fetch.clean_since_epoch,
             fetch.max_wait_ms,
+            fetch.without_records,
             fetch.session_epoch,
             len(fetch.changed),
             len(fetch.forgotten),
@@ -178,9 +180,17 @@ def _decode_body(kind: int, body: memoryview) -> Frame:
 
 
 def _decode_fetch(body: memoryview) -> FetchFrame:
-    request_id, follower, broker_epoch, clean_since, max_wait, session_epoch, changed, forgotten = (
-        _FETCH.unpack_from(body)
-    )
+    (
+        request_id,
+        follower,
+        broker_epoch,
+        clean_since,
+        max_wait,
+        without_records,
+        session_epoch,
+        changed,
+        forgotten,
+    ) = _FETCH.unpack_from(body)
     if max(changed, forgotten) > PARTITIONS_PER_FETCH_MAX:
         raise BadFrame(
             f"a fetch changes {changed} and forgets {forgotten} partitions, "
@@ -195,6 +205,7 @@ def _decode_fetch(body: memoryview) -> FetchFrame:
         broker_epoch=BrokerEpoch(broker_epoch),
         clean_since_epoch=BrokerEpoch(clean_since),
         max_wait_ms=max_wait,
+        without_records=bool(without_records),
         session_epoch=session_epoch,
         changed=tuple(map(_fetch_partition, _CHANGED.iter_unpack(body[_FETCH.size : changed_end]))),
         forgotten=tuple(

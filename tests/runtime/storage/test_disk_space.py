@@ -101,6 +101,46 @@ def test_clients_are_let_in_again_once_there_is_more_room_than_the_bound(volume:
     assert volume.changes == [True, False]
 
 
+def test_clients_are_let_in_again_once_the_refused_batch_has_room(volume: Volume) -> None:
+    """Leaderships would move to and fro for a batch that is larger than the usual distance."""
+    space = volume.space
+    volume.fill_to(14 * MIB)
+    volume.wait()
+    assert not space.admit_from_client(3 * MIB)
+    volume.wait()
+    assert not space.admit_from_client(1), "the batch would close it again"
+    volume.fill_to(13 * MIB)
+    volume.wait()
+    assert space.admit_from_client(3 * MIB)
+    assert volume.changes == [True, False]
+
+
+def test_a_batch_larger_than_the_volume_locks_nobody_out(volume: Volume) -> None:
+    space = volume.space
+    assert not space.admit_from_client(TOTAL)
+    volume.wait()
+    assert space.admit_from_client(1)
+    assert volume.changes == [True, False]
+
+
+def test_a_follower_fetches_again_once_what_was_refused_has_room(volume: Volume) -> None:
+    space = volume.space
+    volume.fill_to(16 * MIB)
+    volume.wait()
+    assert not space.admit_from_leader(3 * MIB)
+    assert not space.has_room_for_leader()
+    volume.fill_to(15 * MIB)
+    volume.wait()
+    assert space.has_room_for_leader()
+    assert space.admit_from_leader(2 * MIB)
+    volume.fill_to(18 * MIB)
+    volume.wait()
+    assert space.has_room_for_leader(), "what was admitted counts for nothing any more"
+    volume.fill_to(19 * MIB)
+    volume.wait()
+    assert not space.has_room_for_leader()
+
+
 def test_a_broker_that_starts_on_a_full_volume_knows_it(volume: Volume) -> None:
     volume.fill_to(17 * MIB)
     space = volume.again()

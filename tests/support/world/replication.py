@@ -118,7 +118,7 @@ class Replication:
 
     # --- streams ------------------------------------------------------------------------
 
-    def deliver_fetch(self, follower_id: int) -> None:
+    def deliver_fetch(self, follower_id: int, *, without_records: bool = False) -> None:
         """Let the fetch of a follower arrive; it fails if the leader's process has ended."""
         fetch, follower = self.fetches.pop(follower_id), self.brokers[follower_id]
         if not self.brokers[fetch.leader].alive:
@@ -132,6 +132,7 @@ class Replication:
             clean_since_epoch=follower.clean_since_epoch,
             max_wait_ms=fetch.max_wait_ms,
             partitions=fetch.partitions,
+            without_records=without_records,
         )
         self.step(fetch.leader, event)
 

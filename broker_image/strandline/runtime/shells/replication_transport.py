@@ -108,8 +108,12 @@ class ReplicationTransport:
         )
 
     def send(self, effect: SendFetch) -> None:
-        """Fetch from a leader; without its address or without space, fail after this step."""
-        leader = self._leader(effect.leader) if self.space.admit_from_leader(0) else None
+        """Fetch from a leader, or tell it where we are; without its address, fail after this step.
+
+        A follower without space goes on to tell: what it has may be acknowledged already, and a
+        leader shows it to nobody until its followers told.
+        """
+        leader = self._leader(effect.leader)
         failed = FetchFailed(request_id=effect.request_id, leader=effect.leader)
         if leader is None:
             asyncio.get_running_loop().call_soon(self.submit, failed)
@@ -122,6 +126,7 @@ class ReplicationTransport:
             clean_since_epoch=self.registration.clean_since_epoch,
             max_wait_ms=effect.max_wait_ms,
             partitions=effect.partitions,
+            without_records=not self.space.has_room_for_leader(),
         )
         try:
             leader.stream.send(fetch)
@@ -171,16 +176,16 @@ class ReplicationTransport:
     def _on_response(
         self, broker_id: BrokerId, request_id: int, frames: list[RecordsFrame]
     ) -> None:
-        size = sum(len(frame.records) for frame in frames)
-        if not self.space.admit_from_leader(size):
-            if broker_id in self._leaders:
-                self._give_up(broker_id)
-            self.submit(FetchFailed(request_id=request_id, leader=broker_id))
-            return
-        partitions = tuple(self._checked(frame) for frame in frames)
+        partitions = tuple(self._checked(self._fitting(frame)) for frame in frames)
         self.submit(
             FetchResponseReceived(request_id=request_id, leader=broker_id, partitions=partitions)
         )
+
+    def _fitting(self, frame: RecordsFrame) -> RecordsFrame:
+        """Leave out records that there is no room for; the rest of the news needs none."""
+        if not frame.records or self.space.admit_from_leader(len(frame.records)):
+            return frame
+        return replace(frame, records=b"")
 
     def _checked(self, frame: RecordsFrame) -> FetchedPartition:
         """Return one fetched partition for the core, after a check of each batch's CRC."""

@@ -2,8 +2,9 @@
 
 The edges ask before the core sees a record: the core's log end moves before the disk is written, so
 a refusal after that ends the process. Clients are refused first, above `log.dir.fill.max`.
-Followers go on up to the middle between that bound and a full volume; what is left is for state,
-checkpoints and indexes. The figures are the file system's: brokers that share one see one figure.
+Followers go on up to the middle between that bound and a full volume (ADR 0050); what is left is
+for state, checkpoints and indexes. The figures are the file system's: brokers that share one see
+one figure.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ WATCH_INTERVAL_SECONDS: Final = 0.5
 """How soon a change is noticed without any record."""
 REOPEN_FRACTION: Final = 0.02
 """Clients are let in again once this part of the volume is free beyond the bound."""
+REFUSED_FRACTION_MAX: Final = 0.5
+"""... or what was refused last, up to this part: one huge batch must not lock out all others."""
 
 REMEDY: Final = "delete topics or records, shorten retention, or enlarge the volume"
 
@@ -54,6 +57,10 @@ class DiskSpace:
         self._look_due_ms = 0
         self._admitted_bytes = 0
         """Since the last look; some of it was never written."""
+        self._refused_bytes = 0
+        """The client's batch that the volume is full for, 0 if it is full without one."""
+        self._refused_from_leader_bytes = 0
+        """What a leader sent last, if it did not fit."""
         self._forecast = FillForecast()
         self.total_bytes = 0
         self.free_bytes = 0
@@ -75,6 +82,11 @@ class DiskSpace:
     def _kept_from_followers(self) -> float:
         return self._kept_from_clients / 2
 
+    @property
+    def _reopen_bytes(self) -> float:
+        refused_bytes = min(self._refused_bytes, self.total_bytes * REFUSED_FRACTION_MAX)
+        return max(refused_bytes, self.total_bytes * REOPEN_FRACTION)
+
     def admit_from_client(self, size_bytes: int) -> bool:
         """Tell whether a client's records may be appended."""
         self._look_if_due()
@@ -82,13 +94,21 @@ class DiskSpace:
             return False
         has_room = self._has_room(size_bytes, kept_bytes=self._kept_from_clients)
         if not has_room:
+            self._refused_bytes = size_bytes
             self._set_full(is_full=True)
         return has_room
 
     def admit_from_leader(self, size_bytes: int) -> bool:
         """Tell whether records of a leader may be appended."""
         self._look_if_due()
-        return self._has_room(size_bytes, kept_bytes=self._kept_from_followers)
+        has_room = self._has_room(size_bytes, kept_bytes=self._kept_from_followers)
+        self._refused_from_leader_bytes = 0 if has_room else size_bytes
+        return has_room
+
+    def has_room_for_leader(self) -> bool:
+        """Tell whether it is worthwhile to fetch records; what was refused last must fit."""
+        self._look_if_due()
+        return self.free_bytes - self._refused_from_leader_bytes >= self._kept_from_followers
 
     async def watch(self) -> None:
         """Notice changes also while no record comes."""
@@ -114,8 +134,8 @@ class DiskSpace:
         with suppress(OSError):
             self._read()
         if self.is_full:
-            reopen_bytes = self._kept_from_clients + self.total_bytes * REOPEN_FRACTION
-            if self.free_bytes >= reopen_bytes:
+            if self.free_bytes >= self._kept_from_clients + self._reopen_bytes:
+                self._refused_bytes = 0
                 self._set_full(is_full=False)
         elif self.free_bytes < self._kept_from_clients:
             self._set_full(is_full=True)
