@@ -10,7 +10,7 @@ from rich.console import Console
 
 from strandline.errors import StrandlineError
 
-from .command_line import PROGRAM, WRONG_USE
+from .command_line import WRONG_USE, called
 from .verbs import GROUPS
 
 INTERRUPTED = 130
@@ -20,13 +20,14 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the verb of the command line and return the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
+    program = called()
     if not words or words[0] in {"-h", "--help"}:
         overview(Console(highlight=False, soft_wrap=True, stderr=not words))
         return 0 if words else WRONG_USE
     verbs = {verb.name: verb for group in GROUPS.values() for verb in group}
     verb = verbs.get(words[0])
     if verb is None:
-        print(f"{PROGRAM}: there is no verb {words[0]!r} (see {PROGRAM} --help)", file=sys.stderr)
+        print(f"{program}: there is no verb {words[0]!r} (see {program} --help)", file=sys.stderr)
         return WRONG_USE
     try:
         parser = verb.parser()
@@ -34,10 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except argparse.ArgumentError as error:
         parser.error(str(error))
     except ModuleNotFoundError as error:
-        print(f"{PROGRAM} {verb.name}: needs {error.name}, which is not here", file=sys.stderr)
+        print(f"{program} {verb.name}: needs {error.name}, which is not here", file=sys.stderr)
         return WRONG_USE
     except (StrandlineError, OSError) as error:
-        print(f"{PROGRAM} {verb.name}: {error}", file=sys.stderr)
+        print(f"{program} {verb.name}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -45,14 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def overview(console: Console) -> None:
     """Print every verb with its line, by group; in bold and colour on a terminal alone."""
-    console.print(f"usage: {PROGRAM} VERB [OPTION...]\n")
+    program = called()
+    console.print(f"usage: {program} VERB [OPTION...]\n")
     console.print("See, break and measure log replication on Kubernetes.\n")
     for group, verbs in GROUPS.items():
         console.print(group, style="bold")
         for verb in verbs:
             console.print(f"  [cyan]{verb.name:<10}[/cyan] {verb.summary}")
         console.print()
-    console.print(f"{PROGRAM} VERB --help shows options and examples.")
+    console.print(f"{program} VERB --help shows options and examples.")
 
 
 if __name__ == "__main__":

@@ -104,24 +104,30 @@ def differences(before: ClusterSeen, after: ClusterSeen, topic: str) -> list[str
     said: list[str] = []
     for number, new in sorted(after.partitions.items()):
         old = before.partitions.get(number)
-        if old is None:
-            continue
-        name = f"{topic}-{number}"
-        if new.leader_epoch != old.leader_epoch:
-            said.append(f"{name}: leader {old.leader} -> {new.leader}, epoch {new.leader_epoch}")
-        was, now = set(old.isr), set(new.isr)
-        for moved, brokers in (("left", was - now), ("joined", now - was)):
-            if brokers:
-                listed = ", ".join(str(broker) for broker in sorted(brokers))
-                said.append(f"{name}: {listed} {moved} the ISR, now {list(new.isr)}")
+        if old is not None:
+            said += partition_changes(f"{topic}-{number}", old, new)
     if after.controller_epoch != before.controller_epoch and after.controller >= 0:
         said.append(f"broker {after.controller} is controller, epoch {after.controller_epoch}")
     for name in sorted(before.pods.keys() | after.pods.keys()):
-        said += _pod_changes(name, before.pods.get(name), after.pods.get(name))
+        said += pod_changes(name, before.pods.get(name), after.pods.get(name))
     return said
 
 
-def _pod_changes(name: str, old: PodSeen | None, new: PodSeen | None) -> list[str]:
+def partition_changes(name: str, old: PartitionSeen, new: PartitionSeen) -> list[str]:
+    """Return what changed of a partition's leader and ISR, a sentence each."""
+    said: list[str] = []
+    if new.leader_epoch != old.leader_epoch:
+        said.append(f"{name}: leader {old.leader} -> {new.leader}, epoch {new.leader_epoch}")
+    was, now = set(old.isr), set(new.isr)
+    for moved, brokers in (("left", was - now), ("joined", now - was)):
+        if brokers:
+            listed = ", ".join(str(broker) for broker in sorted(brokers))
+            said.append(f"{name}: {listed} {moved} the ISR, now {list(new.isr)}")
+    return said
+
+
+def pod_changes(name: str, old: PodSeen | None, new: PodSeen | None) -> list[str]:
+    """Return what changed of a pod, a sentence at most; None is a pod that is not there."""
     if new is None:
         return [f"pod {name} is gone"]
     if old is None or old.uid != new.uid:

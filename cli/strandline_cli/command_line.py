@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,8 +16,16 @@ from pathlib import Path
 from typing import NoReturn
 
 PROGRAM = "strandline"
+PLUGIN = "kubectl-strandline"
+"""The name under which kubectl finds this program: it is then called `kubectl strandline`."""
 WRONG_USE = 2
 """Exit code of wrong options."""
+
+
+def called() -> str:
+    """Return how a person calls this program."""
+    is_plugin = Path(sys.argv[0]).name == PLUGIN
+    return PLUGIN.replace("-", " ") if is_plugin else PROGRAM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +46,13 @@ class Verb:
 
     def parser(self) -> argparse.ArgumentParser:
         """Return the parser of this verb's options."""
-        shown = (f"  {command}\n      {does}" for command, does in self.examples)
+        program = called()
+        shown = (
+            f"  {command.replace(PROGRAM, program, 1)}\n      {does}"
+            for command, does in self.examples
+        )
         parser = OneSentenceParser(
-            prog=f"{PROGRAM} {self.name}",
+            prog=f"{program} {self.name}",
             description=f"{self.summary[0].upper()}{self.summary[1:]}.\n\n{self.text}",
             epilog="\n".join(["examples:", *shown]),
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -63,9 +63,18 @@ def run(
     return done.stdout
 
 
-def start(command: Sequence[str]) -> subprocess.Popen[str]:
-    """Start a program whose output, errors included, the caller reads line by line."""
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def start(command: Sequence[str], *, apart: bool = False) -> subprocess.Popen[str]:
+    """Start a program whose output, errors included, the caller reads line by line.
+
+    A program that is apart does not get the Ctrl-C of a terminal.
+    """
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        process_group=0 if apart else None,
+    )
 
 
 def script(program: Path, *args: str, say: Say) -> list[str]:

@@ -10,26 +10,39 @@ import http.client
 import json
 import socket
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from .commands import CALL_SECONDS, CommandFailed, run, start
 
 Object = dict[str, Any]
+BODY_BYTES_MAX = 64 << 20
+"""Bound of one response, or of one line of a watch."""
 
 
 class Kubernetes:
-    """One cluster and one namespace in it; programs is the folder of kubectl and helm, or PATH."""
+    """One cluster and one namespace in it; programs is the folder of kubectl and helm, or PATH.
 
-    def __init__(self, kubeconfig: Path, namespace: str, programs: Path | None = None) -> None:
+    context is one of the kubeconfig's, "" for its current one.
+    """
+
+    def __init__(
+        self, kubeconfig: Path, namespace: str, programs: Path | None = None, context: str = ""
+    ) -> None:
         self.kubeconfig = kubeconfig
         self.namespace = namespace
         self._programs = programs
+        self._context = context
 
     def command(self, program: str, *args: str) -> list[str]:
         """Return a command line of kubectl or helm for this cluster and namespace."""
         found = program if self._programs is None else str(self._programs / program)
-        return [found, f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *args]
+        option = "--kube-context" if program == "helm" else "--context"
+        chosen = [f"{option}={self._context}"] if self._context else []
+        where = [f"--kubeconfig={self.kubeconfig}", *chosen, f"--namespace={self.namespace}"]
+        return [found, *where, *args]
 
     def kubectl(self, *args: str, stdin: str = "", limit_seconds: float = CALL_SECONDS) -> str:
         """Run kubectl; CommandFailed with its message."""
@@ -63,13 +76,17 @@ class Kubernetes:
 
 
 class ApiProxy:
-    """`kubectl proxy` on a socket file that only this user can open: cheap, frequent reads."""
+    """`kubectl proxy` on a socket file that only this user can open: cheap, frequent reads.
+
+    Ctrl-C does not reach the program: what uses it may still read when a person ends a view.
+    """
 
     def __init__(self, kubernetes: Kubernetes) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="strandline-")
         self._socket = Path(self._folder.name) / "api"
         self._process = start(
-            kubernetes.command("kubectl", "proxy", f"--unix-socket={self._socket}")
+            kubernetes.command("kubectl", "proxy", f"--unix-socket={self._socket}"),
+            apart=True,
         )
         said = "" if self._process.stdout is None else self._process.stdout.readline()
         if not said.startswith("Starting to serve"):
@@ -78,6 +95,26 @@ class ApiProxy:
 
     def get(self, path: str, *, limit_seconds: float) -> str:
         """Return the body of a response; OSError without one in time, CommandFailed if not 200."""
+        with self._response(path, limit_seconds) as response:
+            body = response.read(BODY_BYTES_MAX + 1)
+        if len(body) > BODY_BYTES_MAX:
+            raise CommandFailed(f"GET {path}: more than {BODY_BYTES_MAX} bytes")
+        return body.decode()
+
+    def lines(self, path: str, *, limit_seconds: float) -> Iterator[str]:
+        """Yield the lines of a response as they come, until it ends.
+
+        Raises:  OSError if no line comes in time, CommandFailed if the response is not 200 or
+                 a line has more than BODY_BYTES_MAX bytes
+        """
+        with self._response(path, limit_seconds) as response:
+            while line := response.readline(BODY_BYTES_MAX):
+                if not line.endswith(b"\n"):
+                    raise CommandFailed(f"GET {path}: a line of {len(line)} bytes without an end")
+                yield line.decode()
+
+    @contextmanager
+    def _response(self, path: str, limit_seconds: float) -> Iterator[http.client.HTTPResponse]:
         connection = http.client.HTTPConnection("localhost")
         connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.sock.settimeout(limit_seconds)
@@ -85,14 +122,13 @@ class ApiProxy:
             connection.sock.connect(str(self._socket))
             connection.request("GET", path)
             response = connection.getresponse()
-            body = response.read().decode()
+            if response.status != http.HTTPStatus.OK:
+                raise CommandFailed(f"GET {path}: status {response.status}")
+            yield response
         except http.client.HTTPException as error:
             raise OSError(str(error)) from error
         finally:
             connection.close()
-        if response.status != http.HTTPStatus.OK:
-            raise CommandFailed(f"GET {path}: status {response.status}")
-        return body
 
     def close(self) -> None:
         """End the program and remove the socket."""

@@ -17,18 +17,19 @@ import pytest
 
 from strandline_checker.history import SendOutcome, Sent, outcome_line, sent_line
 from strandline_cli.__main__ import main
-from strandline_cli.command_line import Verb
+from strandline_cli.command_line import PLUGIN, PROGRAM, Verb
 from strandline_cli.demo import Wishes
 from strandline_cli.images import ImageSource
 from strandline_cli.load_generator import LoadPlan
 from strandline_cli.verbs import GROUPS
 from tests.dump_log.test_dump_log import batch, write_replica
 from tests.house.rules import tree
+from tests.support.commands import programs
 
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = {verb.name: verb for verbs in GROUPS.values() for verb in verbs}
 EXAMPLES = [(verb, command) for verb in VERBS.values() for command, _ in verb.examples]
-NEED_A_CLUSTER = {"demo", "load", "bench", "analysis", "recover", "status", "undelete"}
+NEED_A_CLUSTER = {"demo", "load", "bench", "analysis", "recover", "status", "undelete", "watch"}
 RUNNABLE = [command for verb, command in EXAMPLES if verb.name not in NEED_A_CLUSTER]
 
 
@@ -107,6 +108,25 @@ def test_a_verb_is_one_file_of_its_name_and_one_line(verb: Verb) -> None:
     assert module.VERB is verb
     assert "\n" not in verb.summary
     assert not verb.summary.endswith(".")
+
+
+def test_as_a_plugin_of_kubectl_it_is_called_so_in_every_text(
+    shell: Callable[[str], subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    program = tmp_path / "bin" / PLUGIN
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        "from strandline_cli.__main__ import main\nsys.exit(main())\n"
+    )
+    program.chmod(0o755)
+    kubectl = programs() / "kubectl"
+    done = shell(f"{kubectl} strandline watch --help")
+    assert done.stdout.startswith("usage: kubectl strandline watch "), done.stderr
+    assert "  kubectl strandline watch --once\n" in done.stdout
+    assert "usage: kubectl strandline VERB" in shell(f"{kubectl} strandline --help").stdout
+    done = shell(f"{kubectl} strandline watch --for no")
+    assert done.stderr.startswith("kubectl strandline watch: argument --for: must be a number")
+    assert done.returncode == 2
 
 
 # --- examples -----------------------------------------------------------------------------
@@ -284,8 +304,10 @@ def test_a_verb_that_fails_is_reported_without_a_traceback(
 
 def test_the_installed_program_is_this_entry() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    module, _, function = project["scripts"]["strandline"].partition(":")
-    assert getattr(importlib.import_module(module), function) is main
+    assert project["scripts"].keys() == {PROGRAM, PLUGIN}
+    for entry in project["scripts"].values():
+        module, _, function = entry.partition(":")
+        assert getattr(importlib.import_module(module), function) is main
 
 
 def test_only_the_clients_image_has_tools_simulator_and_judge() -> None:
@@ -296,10 +318,12 @@ def test_only_the_clients_image_has_tools_simulator_and_judge() -> None:
         "spark/Dockerfile": {"strandline", "strandline_analysis"},
         "hack/client/Dockerfile": {"strandline", *tools},
     }
+    programs = [f"/opt/strandline/bin/{name}" for name in ("strandline", "kubectl-strandline")]
     recipes = [path for path in tree.files(ROOT) if path.name == "Dockerfile"]
     assert {str(path): packages_that_it_copies(ROOT / path) for path in recipes} == held
     for recipe in recipes:
-        drops_program = "/opt/strandline/bin/strandline\n" in (ROOT / recipe).read_text()
+        lines = (ROOT / recipe).read_text().splitlines()
+        drops_program = any(line.endswith(f" {' '.join(programs)}") for line in lines)
         assert drops_program != (held[str(recipe)] >= tools), recipe
 
 

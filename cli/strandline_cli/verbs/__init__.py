@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strandline_cli.command_line import Verb
 
-from . import analysis, bench, check, demo, dump_log, load, recover, sim, status, undelete
+from . import analysis, bench, check, demo, dump_log, load, recover, sim, status, undelete, watch
 
 GROUPS: dict[str, tuple[Verb, ...]] = {
     "On a cluster": (
@@ -12,6 +12,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         load.VERB,
         bench.VERB,
         status.VERB,
+        watch.VERB,
         recover.VERB,
         undelete.VERB,
     ),
