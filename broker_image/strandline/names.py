@@ -455,6 +455,7 @@ OPERATOR_CONDITION = _operator_gauge(
     "kind",
     "name",
     "condition",
+    "reason",
 )
 
 _ROWS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

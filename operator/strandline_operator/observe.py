@@ -167,7 +167,11 @@ class Cache:
             for name, status in sorted(statuses.items()):
                 for condition, each in sorted(status.conditions.items()):
                     yield ConditionSample(
-                        kind=kind.kind, name=name, condition=condition, status=each.status
+                        kind=kind.kind,
+                        name=name,
+                        condition=condition,
+                        status=each.status,
+                        reason=each.reason,
                     )
 
     def clusters(self) -> list[DesiredCluster]:

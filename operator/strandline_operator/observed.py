@@ -139,12 +139,13 @@ class FoundStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionSample:
-    """The status of a condition of an object."""
+    """The status of a condition of an object, and the reason that docs/health.md lists."""
 
     kind: str
     name: str
     condition: str
     status: str
+    reason: str
 
 
 class Ownership(Enum):

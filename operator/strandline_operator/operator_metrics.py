@@ -83,7 +83,7 @@ class OperatorMetrics:
         # An object that is gone must not leave its conditions behind.
         self._conditions.clear()
         for each in conditions:
-            gauge = self._conditions.labels(each.kind, each.name, each.condition)
+            gauge = self._conditions.labels(each.kind, each.name, each.condition, each.reason)
             gauge.set(_STATES.get(each.status, _UNKNOWN))
         return generate_latest(self._registry)
 

@@ -1,27 +1,22 @@
-"""Fixtures of the analysis tests: Spark from the cache, and Debian's Prometheus on loopback.
+"""Fixtures of the analysis tests: Spark from the cache.
 
-The tests' environment has neither: `hack/analysis` puts them into the cache on first use, and
-only tests of the processes tier use them.
+The tests' environment has none: `hack/analysis` puts it into the cache on first use, and only
+tests of the processes tier use it.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.analysis.prometheus_program import PrometheusProgram
 from tests.support.commands import REPOSITORY, run
+from tests.support.prometheus_program import ANALYSIS_SCRIPT, PREPARE_LIMIT_SECONDS
 
-ANALYSIS_SCRIPT = REPOSITORY / "hack" / "analysis"
-PREPARE_LIMIT_SECONDS = 900
-"""Bound of one download and build of PySpark, which takes 4 s if the cache has it."""
 SPARK_TIMEOUT_SECONDS = 1200
 """Bound of a test with Spark; the first one also prepares and starts Spark."""
 
@@ -64,21 +59,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session = local_session(cores=2, folder=tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="session")
-def prometheus_programs() -> Path:
-    """Provide the folder of prometheus and promtool."""
-    printed = run([str(ANALYSIS_SCRIPT), "prometheus"], limit_seconds=PREPARE_LIMIT_SECONDS)
-    return Path(printed.splitlines()[-1])
-
-
-@pytest.fixture
-def prometheus(prometheus_programs: Path, tmp_path: Path) -> Iterator[PrometheusProgram]:
-    """Provide a Prometheus that a test prepares and starts; ended after the test."""
-    program = PrometheusProgram(prometheus_programs, tmp_path / "prometheus")
-    yield program
-    try:
-        program.stop()
-    except subprocess.TimeoutExpired:
-        program.kill()

@@ -15,9 +15,9 @@ from strandline import names
 from strandline_analysis import xor_chunk
 from strandline_analysis.remote_read import ReadFailed, Series, read_series
 from tests.analysis.http_server import PreparedResponse, served_by
-from tests.analysis.prometheus_program import PrometheusProgram
 from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, scraped
 from tests.support.eventually import eventually
+from tests.support.prometheus_program import PrometheusProgram
 
 pytestmark = pytest.mark.processes
 

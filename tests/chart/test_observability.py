@@ -60,7 +60,11 @@ def test_prometheus_may_find_pods_of_its_namespace_and_nothing_else() -> None:
 def test_prometheus_scrapes_brokers_of_its_namespace_each_second() -> None:
     text = objects(*ON)["ConfigMap", "strandline-prometheus"]["data"]["prometheus.yml"]
     config = yaml.safe_load(text)
-    assert config["global"] == {"scrape_interval": "1s", "scrape_timeout": "1s"}
+    assert config["global"] == {
+        "scrape_interval": "1s",
+        "scrape_timeout": "1s",
+        "evaluation_interval": "15s",
+    }
     assert [job["job_name"] for job in config["scrape_configs"]] == [
         "strandline",
         "strandline-operator",

@@ -14,7 +14,12 @@ from strandline_operator.operator_metrics import OperatorMetrics
 from tests.reconcile.conftest import OperatorProcess
 from tests.reconcile.test_operator_process import apply_orders, topic
 
-READY = {"kind": "BrokerCluster", "name": "default", "condition": "Ready"}
+READY = {
+    "kind": "BrokerCluster",
+    "name": "default",
+    "condition": "Ready",
+    "reason": "BrokersNotReady",
+}
 
 
 def samples(text: bytes) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -31,7 +36,13 @@ def value(text: bytes, name: str, /, **labels: str) -> float | None:
 
 
 def condition(name: str, status: str) -> ConditionSample:
-    return ConditionSample(kind="BrokerCluster", name=name, condition="Ready", status=status)
+    return ConditionSample(
+        kind="BrokerCluster",
+        name=name,
+        condition="Ready",
+        status=status,
+        reason="BrokersNotReady",
+    )
 
 
 def test_passes_are_there_from_the_start_and_counted_by_kind_and_result() -> None:
@@ -100,6 +111,7 @@ def test_an_operator_exports_every_row_of_its_list(operator: OperatorProcess) ->
                 kind="ReplicatedTopic",
                 name="wide",
                 condition="Stalled",
+                reason="InvalidReplicationFactor",
             )
             == 1
         ),

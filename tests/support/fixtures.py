@@ -1,15 +1,18 @@
-"""Fixtures over real API servers; loaded by tests/conftest.py as a plugin."""
+"""Fixtures over real API servers and Prometheus; loaded by tests/conftest.py as a plugin."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.control_plane import ControlPlane
+from tests.support.prometheus_program import PrometheusProgram, prepared_programs
 from tests.support.strandline_objects import install_crds
 
 NAME_LENGTH_MAX = 40
@@ -69,3 +72,20 @@ def namespace_name(title: str) -> str:
     """Return a unique name that shows the title of the test."""
     readable = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:NAME_LENGTH_MAX].strip("-")
     return f"{readable}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="session")
+def prometheus_programs() -> Path:
+    """Provide the folder of prometheus and promtool."""
+    return prepared_programs()
+
+
+@pytest.fixture
+def prometheus(prometheus_programs: Path, tmp_path: Path) -> Iterator[PrometheusProgram]:
+    """Provide a Prometheus that a test prepares and starts; ended after the test."""
+    program = PrometheusProgram(prometheus_programs, tmp_path / "prometheus")
+    yield program
+    try:
+        program.stop()
+    except subprocess.TimeoutExpired:
+        program.kill()

@@ -13,12 +13,21 @@ from typing import Any
 
 import yaml
 
-from tests.support.commands import run
+from tests.support.commands import REPOSITORY, run
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 
+ANALYSIS_SCRIPT = REPOSITORY / "hack" / "analysis"
+PREPARE_LIMIT_SECONDS = 900
+"""Bound of one download, and of a build of PySpark, which takes 4 s if the cache has it."""
 READY_WITHIN_MS = 60_000
 STOP_SECONDS = 20
+
+
+def prepared_programs() -> Path:
+    """Return the folder of prometheus and promtool, which the first use fills."""
+    printed = run([str(ANALYSIS_SCRIPT), "prometheus"], limit_seconds=PREPARE_LIMIT_SECONDS)
+    return Path(printed.splitlines()[-1])
 
 
 class PrometheusProgram:
