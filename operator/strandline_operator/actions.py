@@ -61,6 +61,17 @@ class RemoveServices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvictPod:
+    """Evict a broker's pod, if it is still as it was seen and the disruption budget allows it."""
+
+    pod: ObjectRef
+    resource_version: str
+
+    def __str__(self) -> str:
+        return f"evict {self.pod}: it is of an older revision"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InitialisePartitions:
     """Raise partitionsInitialised by compare-and-swap, then create the new Partitions.
 
@@ -134,6 +145,7 @@ Action = (
     | ApplyObject
     | RemoveConfigMaps
     | RemoveServices
+    | EvictPod
     | InitialisePartitions
     | RecreatePartitions
     | ApplyStatus

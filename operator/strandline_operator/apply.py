@@ -22,6 +22,7 @@ from .actions import (
     ApplyObject,
     ApplyStatus,
     CreateCluster,
+    EvictPod,
     InitialisePartitions,
     PostEvent,
     RecreatePartitions,
@@ -71,6 +72,11 @@ class Applier:
                 for each in services:
                     resource = each.kind.resource
                     await self._api.delete(resource, self._namespace, each.name, uid=each.uid)
+            case EvictPod(pod=pod):
+                await self._api.evict(
+                    self._namespace, pod.name, uid=pod.uid, resource_version=action.resource_version
+                )
+                self._cache.evicted(pod)
             case InitialisePartitions():
                 await self._initialise(action)
             case RecreatePartitions():

@@ -15,6 +15,7 @@ from .conditions import (
     MIN_ISR_MET,
     PODS_CURRENT,
     READY,
+    ROLLING,
     SPREAD_MET,
     Readiness,
     listed,
@@ -27,11 +28,15 @@ from .pods import config_applied, pods_current, spread_met
 
 
 def cluster_conditions(
-    desired: DesiredCluster, observed: ObservedCluster, obstacle: Readiness | None
+    desired: DesiredCluster,
+    observed: ObservedCluster,
+    obstacle: Readiness | None,
+    rolling: Readiness,
 ) -> dict[str, Readiness]:
     """Return the conditions of a cluster by type, Ready first.
 
-    obstacle is what keeps the operator from writing the cluster's objects, None if they are.
+    obstacle is what keeps the operator from writing the cluster's objects, None if they are;
+    rolling is the condition of that name.
     """
     available = _available(observed)
     enough = min_isr_met(observed.partitions)
@@ -46,6 +51,7 @@ def cluster_conditions(
         SPREAD_MET: spread_met(observed.pods),
         CONFIG_APPLIED: config_applied(observed.pods, resources.config_map_name(desired)),
         PODS_CURRENT: pods_current(observed.pods, observed.revision),
+        ROLLING: rolling,
         DISRUPTION_ALLOWED: disruption_allowed(observed.partitions),
         **reconciled(obstacle),
     }

@@ -13,7 +13,7 @@ from typing import Final
 
 from strandline.model import BrokerId, PartitionState, StoredPartition
 
-from .conditions import Readiness, listed
+from .conditions import Readiness, in_sync, listed
 
 BECAUSE_LENGTH_MAX: Final = 512
 
@@ -72,6 +72,21 @@ def disruption_allowed(partitions: Iterable[StoredPartition]) -> Readiness:
         return Readiness(reason="WouldBreakMinIsr", message=message)
     message = "one broker may be evicted: every partition that can keep its min ISR would do so"
     return Readiness(ready=True, reason="OneBrokerMayGo", message=message)
+
+
+def not_in_sync(partitions: Iterable[StoredPartition]) -> str:
+    """Name the partitions that lack a replica in their ISR, or have no state; "" without any.
+
+    With none of them a broker may go. Each partition then keeps its min ISR, unless it has no more
+    replicas than that: its every restart takes it under min ISR, and waiting would not help.
+    """
+    return listed(
+        f"{each.name} has no state yet"
+        if each.state is None
+        else f"{each.name} ({in_sync(each.state)})"
+        for each in partitions
+        if each.state is None or set(each.state.replicas) != set(each.state.isr_ids)
+    )
 
 
 def _breaks(state: PartitionState) -> bool:

@@ -16,6 +16,10 @@ APPLIED_ANNOTATION: Final = "strandline.dev/applied"
 """Digest of the manifest that the operator last applied; it reveals a removed field."""
 
 
+PAUSE_ROLLING_ANNOTATION: Final = "strandline.dev/pause-rolling"
+"""On a BrokerCluster: pods of older revisions stay, unless its value is "false"."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """A kind as manifests name it and as the API addresses it."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from strandline.kube.api import Object, is_before
 from strandline.kube.objects import (
     CLUSTER_LABEL,
     broker_from_object,
+    lease_from_object,
     partition_from_object,
     topic_cluster,
     topic_id_of,
@@ -22,6 +24,7 @@ from strandline.kube.objects import (
 from strandline.model import (
     EXTERNAL_LISTENER,
     BrokerId,
+    HolderIdentity,
     PartitionState,
     StoredPartition,
     TopicId,
@@ -48,7 +51,7 @@ from .observed import (
     Ownership,
 )
 from .ownership import ownership_of, partition_ownership_of
-from .pods import read_pod
+from .pods import evictions_allowed, is_seen, read_pod
 
 
 class Cache:
@@ -71,6 +74,7 @@ class Cache:
         }
         self._versions: dict[str, dict[str, str]] = {kind: {} for kind in self._by_kind}
         self._gone: dict[str, set[str]] = {}
+        self._evicted: dict[str, str] = {}
 
     def put(self, kind: Kind, value: Object) -> None:
         """Remember an object.
@@ -86,6 +90,10 @@ class Cache:
         """Remember an object that the operator just created, unless a watch was faster."""
         if not self.has(kind, name_of(value)):
             self.put(kind, value)
+
+    def evicted(self, pod: ObjectRef) -> None:
+        """Remember that this very pod goes, which watches may show only after the next plan."""
+        self._evicted[pod.name] = pod.uid
 
     def remove(self, kind: Kind, name: str) -> None:
         """Forget an object that is gone."""
@@ -211,6 +219,8 @@ class Cache:
             if kind == kinds.BROKER.kind and found.cluster == name
         ]
         pods = self._objects[kinds.STATEFUL_SET.kind].get(name)
+        lease = self._objects[kinds.LEASE.kind].get(f"{name}-controller")
+        budget = self._objects[kinds.POD_DISRUPTION_BUDGET.kind].get(f"{name}-brokers")
         return cluster, ObservedCluster(
             status=status,
             has_controller=status.written.get("controller") is not None,
@@ -233,11 +243,17 @@ class Cache:
             topic_count=sum(topic.cluster == name for topic in self.topics()),
             partitions=tuple(self._partitions_of(name)),
             pods=tuple(
-                pod
-                for _, pod in sorted(self._pods.items())
+                replace(pod, is_terminating=True) if self._evicted.get(key) == pod.uid else pod
+                for key, pod in sorted(self._pods.items())
                 if pod is not None and pod.cluster == name
             ),
             revision="" if pods is None else str(_status(pods.whole).get("updateRevision") or ""),
+            is_revision_current=pods is not None and is_seen(pods.whole),
+            controller_id=None if lease is None else _holder(lease.whole),
+            registered_pods={
+                each.broker_id: each.incarnation.partition("/")[0] for each in registrations if each
+            },
+            evictions_allowed=evictions_allowed(budget.whole) if budget is not None else 0,
         )
 
     def _partitions_of(self, cluster: str) -> Iterator[StoredPartition]:
@@ -338,8 +354,15 @@ def read_cluster(value: Object) -> DesiredCluster:
         resources=spec.get("resources") or {},
         pod=spec.get("pod") or {},
         spread_nodes=(spec.get("spread") or {}).get("nodes"),
+        is_rolling_paused=_is_rolling_paused(value),
         external=_read_listener(spec) if spec.get("externalListener") else None,
     )
+
+
+def _is_rolling_paused(value: Object) -> bool:
+    """Tell whether people hold the roll; a value that nobody foresaw holds it, too."""
+    annotations = value["metadata"].get("annotations") or {}
+    return bool(annotations.get(kinds.PAUSE_ROLLING_ANNOTATION, "false") != "false")
 
 
 def _read_listener(spec: Object) -> DesiredListener:
@@ -372,6 +395,11 @@ def _read_service(value: Object) -> FoundService:
         node_port=int(ports[0].get("nodePort") or 0),
         ingress_host=str(ingress.get("ip") or ingress.get("hostname") or ""),
     )
+
+
+def _holder(lease: Object) -> BrokerId | None:
+    holder = HolderIdentity.parse(lease_from_object(lease).holder_identity)
+    return None if holder is None else holder.broker_id
 
 
 def read_partition(value: Object) -> FoundPartition:

@@ -82,6 +82,7 @@ class DesiredCluster:
     pod: Object
     spread_nodes: str | None
     external: DesiredListener | None = None
+    is_rolling_paused: bool = False
 
     @property
     def broker_ids(self) -> tuple[BrokerId, ...]:
@@ -201,17 +202,30 @@ class FoundPod:
     """A pod with the label of a cluster; node is "" until it is scheduled.
 
     cause says why it is not ready, in the words of Kubernetes; "" if it is, or only starts.
+    is_stuck tells that its container cannot run, or that no node takes it.
     """
 
-    name: str
-    uid: str
+    ref: ObjectRef
+    resource_version: str
     cluster: str
     node: str
     revision: str
     config_maps: frozenset[str]
     claims: tuple[str, ...]
     is_ready: bool
+    is_stuck: bool
+    is_terminating: bool
     cause: str
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return self.ref.name
+
+    @property
+    def uid(self) -> str:
+        """What tells the pod from earlier ones of its name."""
+        return self.ref.uid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,10 +235,13 @@ class ObservedCluster:
     parts are all objects with names of its parts by (kind, name), each with its ownership;
     broker_epochs holds the registered brokers, full_brokers those whose volumes are full,
     topic_count counts the ReplicatedTopics that name the cluster, partitions and pods are those
-    with its label. revision is the latest one of its StatefulSet, "" while that is unknown; causes
-    are sentences about brokers that are not ready. schedulable_nodes is None unless `pod_settings`
-    needs it and the operator may list nodes. services are those that have names of its parts;
-    advertised is what registered brokers advertise to clients outside.
+    with its label. revision is the latest one of its StatefulSet, "" while that is unknown, and
+    current if it is made of the StatefulSet's present spec; controller_id holds the controller
+    Lease; registered_pods are the uids of the pods that brokers registered from; evictions_allowed
+    is what the disruption budget allows now. causes are sentences about brokers that are not
+    ready. schedulable_nodes is None unless `pod_settings` needs it and the operator may list
+    nodes. services are those that have names of its parts; advertised is what registered brokers
+    advertise to clients outside.
     """
 
     status: FoundStatus
@@ -239,6 +256,10 @@ class ObservedCluster:
     partitions: tuple[StoredPartition, ...]
     pods: tuple[FoundPod, ...]
     revision: str
+    is_revision_current: bool
+    controller_id: BrokerId | None
+    registered_pods: Mapping[BrokerId, str]
+    evictions_allowed: int
     causes: tuple[str, ...] = ()
     schedulable_nodes: int | None = None
 

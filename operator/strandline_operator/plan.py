@@ -17,6 +17,7 @@ from .actions import (
     ApplyObject,
     ApplyStatus,
     CreateCluster,
+    EvictPod,
     InitialisePartitions,
     PostEvent,
     RecreatePartitions,
@@ -39,6 +40,7 @@ from .observed import (
 from .operator_config import OperatorConfig
 from .placement import on_logs, place_topic
 from .pod_settings import NodeSpread, SpreadDecision
+from .rolling import RollingStep, rolling_step
 from .status import (
     CONFLICT,
     COPIED,
@@ -94,17 +96,15 @@ def plan_cluster(
         actions = _apply_actions(bodies, observed)
         if gone := external.superfluous_services(desired, observed):
             actions.append(RemoveServices(services=tuple(gone)))
-    superfluous = former[: -operator_config.CONFIG_MAPS_KEPT]
-    if superfluous and (obstacle is None or not obstacle.refused):
-        actions.append(
-            RemoveConfigMaps(
-                cluster=desired.ref,
-                selector=resources.pod_selector(desired),
-                former=tuple(each.ref for each in superfluous),
-            )
-        )
-    # Last, so that it tells of nothing that a refused action did not do.
-    status = cluster_status(desired, observed, obstacle, now=now)
+    if obstacle is None or not obstacle.refused:
+        actions += _removals(desired, former)
+    is_written = not any(
+        isinstance(each, ApplyObject) and each.body["kind"] == kinds.STATEFUL_SET.kind
+        for each in actions
+    )
+    step = rolling_step(desired, observed, obstacle, is_written=is_written)
+    # After what it tells of, so that it tells of nothing that a refused action did not do.
+    status = cluster_status(desired, observed, obstacle, step.readiness, now=now)
     # A cluster that waits or is refused decides nothing before it has its pods.
     is_decided = obstacle is None or not spread.is_new
     if is_decided:
@@ -112,7 +112,33 @@ def plan_cluster(
     actions += _status_actions(desired.ref, observed.status, status, obstacle, refusal)
     if is_decided and spread.is_new:
         actions.append(_spread_event(desired.ref, spread))
-    return actions + _volume_events(desired, observed)
+    actions += _volume_events(desired, observed)
+    # The last: a budget that closed meanwhile ends the pass.
+    return actions + _restart_actions(desired, step)
+
+
+def _removals(desired: DesiredCluster, former: list[FoundObject]) -> list[Action]:
+    """Return what removes the former ConfigMaps beyond those that are kept, the oldest first."""
+    superfluous = tuple(each.ref for each in former[: -operator_config.CONFIG_MAPS_KEPT])
+    if not superfluous:
+        return []
+    selector = resources.pod_selector(desired)
+    return [RemoveConfigMaps(cluster=desired.ref, selector=selector, former=superfluous)]
+
+
+def _restart_actions(desired: DesiredCluster, step: RollingStep) -> list[Action]:
+    """Return the eviction of the pod that is replaced now, and the Event about it."""
+    if step.restart is None:
+        return []
+    return [
+        EvictPod(pod=step.restart.ref, resource_version=step.restart.resource_version),
+        PostEvent(
+            about=desired.ref,
+            reason="BrokerRestarting",
+            message=step.readiness.message,
+            is_warning=False,
+        ),
+    ]
 
 
 def _spread_event(cluster: ObjectRef, spread: SpreadDecision) -> PostEvent:

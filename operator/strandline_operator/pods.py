@@ -14,7 +14,8 @@ from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL
 
 from .conditions import Readiness, listed
-from .observed import FoundPod
+from .kinds import POD
+from .observed import FoundPod, ObjectRef
 
 REVISION_LABEL: Final = "controller-revision-hash"
 """Label by which a StatefulSet marks the revision of a pod."""
@@ -31,9 +32,11 @@ def read_pod(value: Object) -> FoundPod | None:
     volumes = spec.get("volumes") or []
     held = {each["type"]: each for each in status.get("conditions") or []}
     is_ready = held.get("Ready", {}).get("status") == "True"
+    is_terminating = metadata.get("deletionTimestamp") is not None
+    stuck = "" if is_ready or is_terminating else _stuck(status, held)
     return FoundPod(
-        name=str(metadata["name"]),
-        uid=str(metadata["uid"]),
+        ref=ObjectRef(kind=POD, name=str(metadata["name"]), uid=str(metadata["uid"])),
+        resource_version=str(metadata["resourceVersion"]),
         cluster=str(labels[CLUSTER_LABEL]),
         node=str(spec.get("nodeName") or ""),
         revision=str(labels.get(REVISION_LABEL, "")),
@@ -44,16 +47,24 @@ def read_pod(value: Object) -> FoundPod | None:
             if "persistentVolumeClaim" in each
         ),
         is_ready=is_ready,
-        cause="" if is_ready else _cause(metadata, status, held),
+        is_stuck=bool(stuck),
+        is_terminating=is_terminating,
+        cause="" if is_ready else _cause(status, stuck, is_terminating=is_terminating),
     )
 
 
-def _cause(metadata: Object, status: Object, held: Mapping[str, Object]) -> str:
-    """Return why a pod is not ready: who keeps it from a node, or from running."""
-    if metadata.get("deletionTimestamp") is not None:
+def _cause(status: Object, stuck: str, *, is_terminating: bool) -> str:
+    """Return why a pod is not ready."""
+    if is_terminating:
         return "it is being deleted"
+    return told(status["reason"], status.get("message")) if status.get("reason") else stuck
+
+
+def _stuck(status: Object, held: Mapping[str, Object]) -> str:
+    """Return what keeps a pod from a node, or from running, "" if nothing does."""
     if status.get("reason"):
-        return told(status["reason"], status.get("message"))
+        # Such as NodeLost: the pod may run well where nobody can see it.
+        return ""
     for container in status.get("containerStatuses") or []:
         cause = _container_cause(container)
         if cause:
@@ -85,6 +96,19 @@ def told(reason: Any, message: Any) -> str:
     """Return reason and message of Kubernetes as one bounded line."""
     line = " ".join(f"{reason}: {message or ''}".split()).rstrip(":")
     return line[:CAUSE_LENGTH_MAX]
+
+
+def is_seen(value: Object) -> bool:
+    """Tell whether Kubernetes' own controller has seen the present spec of an object."""
+    seen = (value.get("status") or {}).get("observedGeneration")
+    return seen is not None and bool(seen == value["metadata"].get("generation"))
+
+
+def evictions_allowed(budget: Object) -> int:
+    """Return how many evictions a disruption budget allows, 0 before that is counted."""
+    return (
+        int((budget.get("status") or {}).get("disruptionsAllowed") or 0) if is_seen(budget) else 0
+    )
 
 
 # --- places and revisions -----------------------------------------------------------------
@@ -124,8 +148,8 @@ def pods_current(pods: Iterable[FoundPod], revision: str) -> Readiness:
         {pod.name: pod.revision == revision for pod in pods} if revision else {},
         reasons=("AllCurrent", "OldRevision"),
         behind=(
-            f"pods are not of the latest revision {revision}; delete those whose broker has "
-            "safeToRestart, one after the other"
+            f"pods are not of the latest revision {revision}; the condition Rolling tells what "
+            "their replacement waits for"
         ),
     )
 

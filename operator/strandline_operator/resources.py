@@ -235,7 +235,7 @@ def _stateful_set(cluster: DesiredCluster, config: OperatorConfig) -> Object:
     spec = {
         "replicas": cluster.replicas,
         "serviceName": f"{cluster.ref.name}-brokers",
-        # All brokers start at once, and Kubernetes never rolls their pods.
+        # All brokers start at once, and `rolling` alone decides who restarts when.
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "OnDelete"},
         "selector": {"matchLabels": pod_selector(cluster)},

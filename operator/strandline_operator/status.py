@@ -50,13 +50,19 @@ EXTERNAL_LISTENER: Final = "ExternalListener"
 
 
 def cluster_status(
-    cluster: DesiredCluster, observed: ObservedCluster, obstacle: Readiness | None, *, now: str
+    cluster: DesiredCluster,
+    observed: ObservedCluster,
+    obstacle: Readiness | None,
+    rolling: Readiness,
+    *,
+    now: str,
 ) -> Object:
     """Return the operator's part of a cluster's status.
 
-    obstacle is what keeps the operator from writing the cluster's objects, None if they are.
+    obstacle is what keeps the operator from writing the cluster's objects, None if they are;
+    rolling is the condition of that name.
     """
-    conditions = cluster_conditions(cluster, observed, obstacle)
+    conditions = cluster_conditions(cluster, observed, obstacle, rolling)
     if observed.full_brokers:
         message = full_volumes_message(observed)
         full = Readiness(ready=True, reason="ClientsRefused", message=message)

@@ -122,6 +122,7 @@ def test_the_operator_may_do_exactly_this() -> None:
         # of an external listener go with it.
         | of("configmaps services", "delete")
         | of("pods", "list watch")
+        | of("pods/eviction", "create")
         | of("controllerrevisions events persistentvolumeclaims", "list")
     )
 

@@ -27,6 +27,8 @@ pytestmark = pytest.mark.pods
 
 LIMIT_MS = 60_000
 NODE_LIMIT_MS = 90_000
+ROLL_LIMIT_MS = 240_000
+PAUSE = "strandline.dev/pause-rolling"
 LOG_SECONDS = 30
 CONTROL_NODE = "control"
 
@@ -214,6 +216,7 @@ def test_an_upgrade_under_load_restarts_no_broker_and_a_deleted_one_gets_the_new
     for node in cluster.nodes():
         for name, reference in newer.items():
             cluster.tag_image(node, installed.images[name], reference)
+    installed.kubernetes.kubectl("annotate", "brokercluster", "default", f"{PAUSE}=true")
     with installed.under_load("upgrade") as run:
         pods, operator = run.view.seen().pods, installed.operator_pods()
         installed.helm("upgrade", {**installed.images, **newer})
@@ -228,6 +231,29 @@ def test_an_upgrade_under_load_restarts_no_broker_and_a_deleted_one_gets_the_new
             name: newer["broker"] if name == f"default-{victim}" else pod.image
             for name, pod in pods.items()
         }
+        run.judged()
+
+
+def test_a_rollout_restart_under_load_takes_every_broker_and_loses_nothing(
+    installed: Installed,
+) -> None:
+    kubernetes = installed.kubernetes
+    kubernetes.kubectl("annotate", "brokercluster", "default", f"{PAUSE}-")
+    with installed.under_load("rolled") as run:
+        before = run.view.seen().pods
+
+        def roll() -> None:
+            kubernetes.kubectl("rollout", "restart", "statefulset/default")
+            eventually(
+                lambda: all(
+                    pod.ready and pod.uid != before[name].uid
+                    for name, pod in run.view.seen().pods.items()
+                ),
+                ROLL_LIMIT_MS,
+                "another ready pod of every broker",
+            )
+
+        run.short_fault("rollout restart", roll)
         run.judged()
 
 

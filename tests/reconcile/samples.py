@@ -11,6 +11,7 @@ from strandline_operator.actions import (
     ApplyObject,
     ApplyStatus,
     CreateCluster,
+    EvictPod,
     InitialisePartitions,
     PostEvent,
     RecreatePartitions,
@@ -132,6 +133,8 @@ class World:
                 case RemoveServices(services=services):
                     for each in services:
                         self.remove(each.kind, each.name)
+                case EvictPod(pod=pod):
+                    self.remove(kinds.POD, pod.name)
                 case PostEvent() | RemoveConfigMaps():
                     pass
 
@@ -142,7 +145,9 @@ class World:
         created = known["metadata"]["creationTimestamp"]
         if body["kind"] == kinds.SERVICE.kind and body["spec"].get("type") == "NodePort":
             whole["spec"]["ports"][0].setdefault("nodePort", NODE_PORT)
-        whole["metadata"].update(uid=f"uid-{name}", resourceVersion="8", creationTimestamp=created)
+        whole["metadata"].update(
+            uid=f"uid-{name}", resourceVersion="8", creationTimestamp=created, generation=1
+        )
         self.put(whole)
 
     def _store_status(self, body: Manifest) -> None:

@@ -44,7 +44,7 @@ def running(*partitions: Manifest) -> World:
     controlled = {**cluster(), "status": {"controller": {"brokerId": 1, "epoch": 1}}}
     world = World(controlled, orders, *partitions)
     world.perform(planned(world))
-    status = {"readyReplicas": 3, "updateRevision": "r1"}
+    status = {"readyReplicas": 3, "updateRevision": "r1", "observedGeneration": 1}
     world.put({**world.get(kinds.STATEFUL_SET, "default"), "status": status})
     for number in range(3):
         world.put(pod(f"default-{number}", node=f"node-{number}"))
@@ -87,6 +87,7 @@ def test_a_healthy_cluster_says_so_in_every_condition() -> None:
         "SpreadMet": "True",
         "ConfigApplied": "True",
         "PodsCurrent": "True",
+        "Rolling": "False",
         "DisruptionAllowed": "True",
         "Reconciled": "True",
     }
@@ -148,6 +149,7 @@ def test_a_refused_action_of_a_cluster_is_told_once_and_until_it_succeeds() -> N
         "SpreadMet": "True OneBrokerPerNode",
         "ConfigApplied": "True Applied",
         "PodsCurrent": "True AllCurrent",
+        "Rolling": "Unknown NotReconciled",
         "DisruptionAllowed": "True OneBrokerMayGo",
         "Reconciled": "False Forbidden",
         "Stalled": "True Forbidden",

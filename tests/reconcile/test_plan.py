@@ -57,6 +57,7 @@ WITHOUT_BROKERS = [
     ("SpreadMet", "Unknown"),
     ("ConfigApplied", "Unknown"),
     ("PodsCurrent", "Unknown"),
+    ("Rolling", "Unknown"),
     ("DisruptionAllowed", "True"),
     ("Reconciled", "True"),
 ]

@@ -67,6 +67,7 @@ class Resource:
         return "/".join([root, self.version, *(quote(part, safe="") for part in parts if part)])
 
 
+_PODS: Final = Resource(group="", version="v1", plural="pods")
 _DOCUMENT: Final = Resource(group="", version="", plural="document")
 """How calls that are about no kind of object are counted."""
 
@@ -208,6 +209,24 @@ class ApiClient:
         with suppress(StoreNotFound):
             path = resource.path(namespace, name)
             await self._call("delete", "DELETE", resource, path, body=body)
+
+    async def evict(self, namespace: str, name: str, *, uid: str, resource_version: str) -> None:
+        """Evict a pod as it was seen; one that is gone is no error.
+
+        Raises:  StoreConflict if it changed since, StoreUnavailable also if a disruption budget
+                 does not allow it now
+
+        Source: Kubernetes, API-initiated eviction; 429 is a budget's refusal
+        """
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid, "resourceVersion": resource_version}},
+        }
+        with suppress(StoreNotFound):
+            path = _PODS.path(namespace, name, "eviction")
+            await self._call("evict", "POST", _PODS, path, body=body)
 
     async def watch(
         self,

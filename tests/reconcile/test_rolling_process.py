@@ -1,0 +1,177 @@
+"""Pods of a real API server are replaced one by one; tests stand in for kubelets and brokers."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.reconcile.conftest import OperatorProcess
+from tests.reconcile.test_conditions import led
+from tests.reconcile.test_operator_process import topic
+from tests.reconcile.test_pods_process import PARTITIONS, patch_status
+from tests.reconcile.test_refusals_process import conditions, events, shown
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
+
+BROKERS = "brokers.strandline.dev"
+LAST, OTHERS = 1, (0, 2)
+"""The broker that is the controller, and the others."""
+RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
+PULL = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+CONTAINER = {"name": "broker", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+
+
+class Cluster:
+    """Three pods without kubelets, and brokers that have only what they registered."""
+
+    def __init__(self, operator: OperatorProcess) -> None:
+        self.operator = operator
+        self._epochs, self._versions = count(1), count()
+        operator.kubectl("apply", "-f", "-", stdin=topic("orders", partitions=1))
+        operator.wait_for("Partition", lambda: operator.get(PARTITIONS, "orders-0"))
+        operator.wait_for("pods", lambda: len(operator.list("pods")) == 3)
+        holder = {"spec": {"holderIdentity": f"broker-{LAST}/somewhere/1"}}
+        self._patch("lease", "default-controller", holder)
+        self.in_sync(0, 1, 2)
+        for number in range(3):
+            self.wake(number)
+        operator.wait_for("an open budget", lambda: self.evictions() == 1)
+        self.wait_for_rolling("False RollingDone")
+
+    def _patch(self, kind: str, name: str, patch: dict[str, Any]) -> None:
+        self.operator.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps(patch))
+
+    def in_sync(self, *isr: int) -> None:
+        """Let the controller write the ISR of the only partition."""
+        state = {**led(0, isr=list(isr), leader=isr[-1])["status"], "recovery": "Clean"}
+        version = next(self._versions)
+        state |= {"leaderEpoch": version, "partitionEpoch": version}
+        patch_status(self.operator, PARTITIONS, "orders-0", state)
+
+    def wake(self, number: int) -> None:
+        """Let a broker register from its pod, and a kubelet find it ready."""
+        name, epoch = f"default-{number}", next(self._epochs)
+        registration = {
+            "brokerEpoch": epoch,
+            "cleanSinceEpoch": epoch,
+            "incarnation": f"{self.uid(number)}/1",
+            "listeners": [{"name": "INTERNAL", "host": "h", "port": 1}],
+            "logDirId": "d",
+            "protocolVersion": 1,
+        }
+        patch_status(self.operator, BROKERS, name, registration)
+        held = [{"type": "Ready", "status": "True"}]
+        patch_status(self.operator, "pod", name, {"phase": "Running", "conditions": held})
+
+    def uid(self, number: int) -> str:
+        found = self.operator.get("pod", f"default-{number}") or {}
+        is_going = "deletionTimestamp" in found.get("metadata", {})
+        return "" if is_going else str(found.get("metadata", {}).get("uid", ""))
+
+    def uids(self) -> dict[int, str]:
+        return {number: self.uid(number) for number in range(3)}
+
+    def evictions(self) -> int:
+        budget = self.operator.get("pdb", "default-brokers") or {}
+        return int(budget.get("status", {}).get("disruptionsAllowed", 0))
+
+    def revision(self) -> str:
+        found = self.operator.get("statefulset", "default") or {}
+        return str(found["status"]["updateRevision"])
+
+    def wait_for_rolling(self, wanted: str) -> str:
+        """Return the sentence of the condition Rolling once it has this status and reason."""
+        self.operator.wait_for(
+            f"Rolling {wanted}",
+            lambda: shown(self.operator, "default", "bc", "Rolling") == wanted,
+            40_000,
+        )
+        return str(conditions(self.operator, "default", "bc")["Rolling"]["message"])
+
+    def wait_for_replacement(self, number: int, before: dict[int, str]) -> None:
+        """Wait for another pod of a broker; no other broker's pod may have changed."""
+        self.operator.wait_for(
+            f"another pod of {number}", lambda: self.uid(number) not in ("", before[number]), 40_000
+        )
+        others = {each: uid for each, uid in self.uids().items() if each != number}
+        assert others == {each: uid for each, uid in before.items() if each != number}
+
+    def pause(self, value: str) -> None:
+        annotation = f"strandline.dev/pause-rolling{value}"
+        self.operator.kubectl("annotate", "brokercluster", "default", annotation)
+
+    def set_label(self, value: str | None) -> None:
+        """Change the pods' template by a field of the spec."""
+        self._patch("bc", "default", {"spec": {"pod": {"labels": {"team": value}}}})
+
+
+def test_kubectl_rollout_restart_takes_one_pod_after_the_other_and_the_controller_last(
+    operator: OperatorProcess,
+) -> None:
+    cluster = Cluster(operator)
+    before = cluster.uids()
+    cluster.pause("=true")
+    first = cluster.revision()
+    operator.kubectl("rollout", "restart", "statefulset/default")
+    operator.wait_for("a revision", lambda: cluster.revision() != first)
+    assert "default-0, default-1, default-2" in cluster.wait_for_rolling("True Paused")
+    assert cluster.uids() == before
+    cluster.pause("-")
+    for number in (*OTHERS, LAST):
+        cluster.wait_for_replacement(number, before)
+        left = [each for each in range(3) if each != number]
+        cluster.in_sync(*left)
+        before = cluster.uids()
+        if number == LAST:
+            cluster.wait_for_rolling("False RollingDone")
+        else:
+            said = cluster.wait_for_rolling("True WaitingForPod")
+            assert f"pod default-{number} of revision " in said
+        cluster.wake(number)
+        if number != LAST:
+            said = cluster.wait_for_rolling("True WaitingForInSync")
+            assert f"orders-0 (ISR {left} of [0, 1, 2], min 2)" in said
+            assert cluster.uids() == before
+        cluster.in_sync(0, 1, 2)
+    cluster.wait_for_rolling("False RollingDone")
+    assert cluster.uids() == before
+    pods = operator.list("pods")
+    assert {each["metadata"]["labels"]["controller-revision-hash"] for each in pods} == {
+        cluster.revision()
+    }
+    template = (operator.get("statefulset", "default") or {})["spec"]["template"]
+    assert RESTARTED_AT in template["metadata"]["annotations"]
+    told = events(operator, "default", "BrokerRestarting")
+    assert sorted(each.split(" restarts")[0] for each in told) == [
+        *("broker 0", "broker 1", "broker 2")
+    ]
+
+
+def test_an_image_that_cannot_be_pulled_costs_one_pod_and_going_back_replaces_it(
+    operator: OperatorProcess,
+) -> None:
+    cluster = Cluster(operator)
+    before, first = cluster.uids(), cluster.revision()
+    cluster.set_label("new")
+    cluster.wait_for_replacement(0, before)
+    assert cluster.revision() != first
+    cluster.in_sync(1, 2)
+    waiting = [{**CONTAINER, "state": {"waiting": PULL}}]
+    patch_status(operator, "pod", "default-0", {"containerStatuses": waiting})
+
+    def is_told() -> bool:
+        message = conditions(operator, "default", "bc")["Rolling"]["message"]
+        return "is not ready: ImagePullBackOff: Back-off pulling image" in message
+
+    operator.wait_for("the cause", is_told)
+    assert shown(operator, "default", "bc", "Rolling") == "True WaitingForPod"
+    stuck = cluster.uids()
+    assert {each: stuck[each] for each in (1, 2)} == {each: before[each] for each in (1, 2)}
+    cluster.set_label(None)
+    cluster.wait_for_replacement(0, stuck)
+    assert cluster.revision() == first
+    cluster.wait_for_rolling("False RollingDone")
+    assert {each: cluster.uid(each) for each in (1, 2)} == {each: before[each] for each in (1, 2)}
