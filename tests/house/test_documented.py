@@ -23,6 +23,10 @@ RUN_BY = {
         "tests/reconcile/test_pods_process.py"
         "::test_the_budget_follows_min_isr_and_changes_are_events"
     ),
+    ("docs/health.md", "Rolling: brokers restart one after the other"): (
+        "tests/reconcile/test_rolling_process.py"
+        "::test_kubectl_rollout_restart_takes_one_pod_after_the_other_and_the_controller_last"
+    ),
     ("docs/connect.md", "From a pod"): OUTSIDE,
     ("docs/connect.md", "From outside"): OUTSIDE,
     ("docs/connect.md", "NodePort"): OUTSIDE,

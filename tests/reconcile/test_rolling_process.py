@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from itertools import count
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from tests.reconcile.conftest import OperatorProcess
 from tests.reconcile.test_conditions import led
 from tests.reconcile.test_operator_process import topic
-from tests.reconcile.test_pods_process import PARTITIONS, patch_status
+from tests.reconcile.test_pods_process import HEALTH, PARTITIONS, patch_status
 from tests.reconcile.test_refusals_process import conditions, events, shown
+from tests.support.documented import commands
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -99,13 +101,15 @@ class Cluster:
         others = {each: uid for each, uid in self.uids().items() if each != number}
         assert others == {each: uid for each, uid in before.items() if each != number}
 
-    def pause(self, value: str) -> None:
-        annotation = f"strandline.dev/pause-rolling{value}"
-        self.operator.kubectl("annotate", "brokercluster", "default", annotation)
-
     def set_label(self, value: str | None) -> None:
         """Change the pods' template by a field of the spec."""
         self._patch("bc", "default", {"spec": {"pod": {"labels": {"team": value}}}})
+
+
+def documented() -> list[list[str]]:
+    """Return the arguments of the commands that the page gives for rolls."""
+    found = [each.line for each in commands(HEALTH) if each.heading.startswith("Rolling")]
+    return [shlex.split(line.replace("NAME", "default"))[1:] for line in found]
 
 
 def test_kubectl_rollout_restart_takes_one_pod_after_the_other_and_the_controller_last(
@@ -113,13 +117,14 @@ def test_kubectl_rollout_restart_takes_one_pod_after_the_other_and_the_controlle
 ) -> None:
     cluster = Cluster(operator)
     before = cluster.uids()
-    cluster.pause("=true")
+    restart, pause, go_on = documented()
+    operator.kubectl(*pause)
     first = cluster.revision()
-    operator.kubectl("rollout", "restart", "statefulset/default")
+    operator.kubectl(*restart)
     operator.wait_for("a revision", lambda: cluster.revision() != first)
     assert "default-0, default-1, default-2" in cluster.wait_for_rolling("True Paused")
     assert cluster.uids() == before
-    cluster.pause("-")
+    operator.kubectl(*go_on)
     for number in (*OTHERS, LAST):
         cluster.wait_for_replacement(number, before)
         left = [each for each in range(3) if each != number]
