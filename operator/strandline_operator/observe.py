@@ -36,6 +36,7 @@ from .observed import (
     DesiredCluster,
     DesiredListener,
     DesiredTopic,
+    FoundClaim,
     FoundCondition,
     FoundObject,
     FoundPartition,
@@ -48,7 +49,7 @@ from .observed import (
     Ownership,
 )
 from .ownership import ownership_of, partition_ownership_of
-from .pods import read_pod
+from .pods import read_claim, read_pod
 
 
 class Cache:
@@ -59,6 +60,7 @@ class Cache:
         self._clusters: dict[str, tuple[DesiredCluster, FoundStatus]] = {}
         self._partitions: dict[str, FoundPartition] = {}
         self._pods: dict[str, FoundPod | None] = {}
+        self._claims: dict[str, FoundClaim | None] = {}
         self._objects: dict[str, dict[str, FoundObject]] = {
             kind.kind: {} for kind in kinds.CHILDREN
         }
@@ -67,6 +69,7 @@ class Cache:
             kinds.CLUSTER.kind: self._clusters,
             kinds.PARTITION.kind: self._partitions,
             kinds.POD.kind: self._pods,
+            kinds.CLAIM.kind: self._claims,
             **self._objects,
         }
         self._versions: dict[str, dict[str, str]] = {kind: {} for kind in self._by_kind}
@@ -232,6 +235,11 @@ class Cache:
                 pod
                 for _, pod in sorted(self._pods.items())
                 if pod is not None and pod.cluster == name
+            ),
+            claims=tuple(
+                claim
+                for _, claim in sorted(self._claims.items())
+                if claim is not None and claim.cluster == name
             ),
             revision="" if pods is None else str(_status(pods.whole).get("updateRevision") or ""),
         )
@@ -403,6 +411,8 @@ def _read(kind: Kind, value: Object) -> object:
         return read_cluster(value), _read_status(value)
     if kind is kinds.POD:
         return read_pod(value)
+    if kind is kinds.CLAIM:
+        return read_claim(value)
     return read_partition(value) if kind is kinds.PARTITION else read_object(kind, value)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from strandline.kube.api import Object
 from strandline.kube.objects import DEFAULT_CLUSTER
 
-from . import external, kinds, operator_config, pod_settings, resources
+from . import external, growth, kinds, operator_config, pod_settings, resources
 from .actions import (
     Action,
     ApplyObject,
@@ -70,13 +70,7 @@ def plan_cluster(
         return []
     spread = pod_settings.spread_of(desired, observed)
     desired = replace(desired, spread_nodes=spread.nodes)
-    current = resources.objects_of(
-        desired,
-        config,
-        has_topics=observed.has_topics,
-        disruption_allowed=bool(disruption_allowed(observed.partitions).ready),
-        addresses=external.addresses(desired, observed),
-    )
+    current = _present_objects(desired, observed, config)
     former = _former_config_maps(desired, observed, current)
     bodies = [
         *(
@@ -103,6 +97,9 @@ def plan_cluster(
                 former=tuple(each.ref for each in superfluous),
             )
         )
+    if obstacle is None:
+        # Behind all others, because the storage class may refuse it for ever.
+        actions += growth.actions(desired, observed)
     # Last, so that it tells of nothing that a refused action did not do.
     status = cluster_status(desired, observed, obstacle, now=now)
     # A cluster that waits or is refused decides nothing before it has its pods.
@@ -112,7 +109,22 @@ def plan_cluster(
     actions += _status_actions(desired.ref, observed.status, status, obstacle, refusal)
     if is_decided and spread.is_new:
         actions.append(_spread_event(desired.ref, spread))
+    actions += growth.events(desired, observed)
     return actions + _volume_events(desired, observed)
+
+
+def _present_objects(
+    desired: DesiredCluster, observed: ObservedCluster, config: OperatorConfig
+) -> list[Object]:
+    """Return the objects that the cluster has now, without those of its external listener."""
+    return resources.objects_of(
+        # A template of claims cannot be changed: `growth` replaces the StatefulSet last.
+        replace(desired, storage_size=growth.template_size(desired, observed)),
+        config,
+        has_topics=observed.has_topics,
+        disruption_allowed=bool(disruption_allowed(observed.partitions).ready),
+        addresses=external.addresses(desired, observed),
+    )
 
 
 def _spread_event(cluster: ObjectRef, spread: SpreadDecision) -> PostEvent:

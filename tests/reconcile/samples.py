@@ -11,9 +11,11 @@ from strandline_operator.actions import (
     ApplyObject,
     ApplyStatus,
     CreateCluster,
+    GrowClaim,
     InitialisePartitions,
     PostEvent,
     RecreatePartitions,
+    ReleasePods,
     RemoveConfigMaps,
     RemoveServices,
 )
@@ -87,6 +89,18 @@ def pod(name: str, *, node: str = "", ready: bool = True, **status: Any) -> Mani
     }
 
 
+def claim(
+    number: int, requested: str = "1Gi", capacity: str = "1Gi", *, of: str = "default"
+) -> Manifest:
+    """Return the volume claim of a broker of a cluster; unbound without a capacity."""
+    spec = {"storageClassName": "fast", "resources": {"requests": {"storage": requested}}}
+    status: Manifest = {"phase": "Pending"}
+    if capacity:
+        status = {"phase": "Bound", "capacity": {"storage": capacity}}
+    labels = {"strandline.dev/cluster": of}
+    return {**made(kinds.CLAIM, f"data-{of}-{number}", spec, labels=labels), "status": status}
+
+
 class World:
     """The manifests of an API server, and an operator's cache that gets each change."""
 
@@ -132,8 +146,18 @@ class World:
                 case RemoveServices(services=services):
                     for each in services:
                         self.remove(each.kind, each.name)
+                case GrowClaim() | ReleasePods():
+                    self._grow(action)
                 case PostEvent() | RemoveConfigMaps():
                     pass
+
+    def _grow(self, action: GrowClaim | ReleasePods) -> None:
+        if isinstance(action, ReleasePods):
+            self.remove(action.stateful_set.kind, action.stateful_set.name)
+            return
+        found = self.get(kinds.CLAIM, action.body["metadata"]["name"])
+        found["spec"]["resources"] = action.body["spec"]["resources"]
+        self.put(found)
 
     def _store(self, body: Manifest) -> None:
         whole = copy.deepcopy(body)
