@@ -72,6 +72,32 @@ class EvictPod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GrowClaim:
+    """Ask for a larger volume: a compare-and-swap on the claim's request, and on nothing else."""
+
+    body: Object
+    storage_class: str
+    former: str
+
+    def __str__(self) -> str:
+        wanted = self.body["spec"]["resources"]["requests"]["storage"]
+        of_class = f"of StorageClass {self.storage_class or '(none)'}"
+        name = name_of(self.body)
+        return f"grow PersistentVolumeClaim {name} {of_class} from {self.former} to {wanted}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasePods:
+    """Delete a StatefulSet and leave its pods and claims: the next one takes them over."""
+
+    stateful_set: ObjectRef
+    why: str
+
+    def __str__(self) -> str:
+        return f"replace {self.stateful_set} without its pods: {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InitialisePartitions:
     """Raise partitionsInitialised by compare-and-swap, then create the new Partitions.
 
@@ -146,6 +172,8 @@ Action = (
     | RemoveConfigMaps
     | RemoveServices
     | EvictPod
+    | GrowClaim
+    | ReleasePods
     | InitialisePartitions
     | RecreatePartitions
     | ApplyStatus

@@ -23,9 +23,11 @@ from .actions import (
     ApplyStatus,
     CreateCluster,
     EvictPod,
+    GrowClaim,
     InitialisePartitions,
     PostEvent,
     RecreatePartitions,
+    ReleasePods,
     RemoveConfigMaps,
     RemoveServices,
 )
@@ -62,8 +64,14 @@ class Applier:
         Raises:  CoordinationError if the API server refused it or did not answer
         """
         match action:
-            case ApplyObject(body=body):
+            case ApplyObject(body=body) | GrowClaim(body=body):
                 await self._apply(body)
+            case ReleasePods(stateful_set=found):
+                await self._api.delete(
+                    *(found.kind.resource, self._namespace, found.name),
+                    uid=found.uid,
+                    propagation="Orphan",
+                )
             case ApplyStatus(body=body):
                 await self._apply(body, subresource="status")
             case RemoveConfigMaps():

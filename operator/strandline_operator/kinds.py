@@ -67,7 +67,7 @@ CHILDREN: Final = (
 )
 """Kinds that the operator keeps for a BrokerCluster."""
 
-WATCHED: Final = (TOPIC, CLUSTER, PARTITION, POD, *CHILDREN)
+WATCHED: Final = (TOPIC, CLUSTER, PARTITION, POD, CLAIM, *CHILDREN)
 KIND_OF: Final = {kind.kind: kind for kind in (*WATCHED, EVENT)}
 
 

@@ -39,6 +39,7 @@ from .observed import (
     DesiredCluster,
     DesiredListener,
     DesiredTopic,
+    FoundClaim,
     FoundCondition,
     FoundObject,
     FoundPartition,
@@ -51,7 +52,7 @@ from .observed import (
     Ownership,
 )
 from .ownership import ownership_of, partition_ownership_of
-from .pods import evictions_allowed, is_seen, read_pod
+from .pods import evictions_allowed, is_seen, read_claim, read_pod
 
 
 class Cache:
@@ -62,6 +63,7 @@ class Cache:
         self._clusters: dict[str, tuple[DesiredCluster, FoundStatus]] = {}
         self._partitions: dict[str, FoundPartition] = {}
         self._pods: dict[str, FoundPod | None] = {}
+        self._claims: dict[str, FoundClaim | None] = {}
         self._objects: dict[str, dict[str, FoundObject]] = {
             kind.kind: {} for kind in kinds.CHILDREN
         }
@@ -70,6 +72,7 @@ class Cache:
             kinds.CLUSTER.kind: self._clusters,
             kinds.PARTITION.kind: self._partitions,
             kinds.POD.kind: self._pods,
+            kinds.CLAIM.kind: self._claims,
             **self._objects,
         }
         self._versions: dict[str, dict[str, str]] = {kind: {} for kind in self._by_kind}
@@ -246,6 +249,11 @@ class Cache:
                 replace(pod, is_terminating=True) if self._evicted.get(key) == pod.uid else pod
                 for key, pod in sorted(self._pods.items())
                 if pod is not None and pod.cluster == name
+            ),
+            claims=tuple(
+                claim
+                for _, claim in sorted(self._claims.items())
+                if claim is not None and claim.cluster == name
             ),
             revision="" if pods is None else str(_status(pods.whole).get("updateRevision") or ""),
             is_revision_current=pods is not None and is_seen(pods.whole),
@@ -435,6 +443,8 @@ def _read(kind: Kind, value: Object) -> object:
         return read_cluster(value), _read_status(value)
     if kind is kinds.POD:
         return read_pod(value)
+    if kind is kinds.CLAIM:
+        return read_claim(value)
     return read_partition(value) if kind is kinds.PARTITION else read_object(kind, value)
 
 

@@ -229,14 +229,33 @@ class FoundPod:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundClaim:
+    """A volume claim with the label of a cluster; requested and capacity are quantities.
+
+    capacity is "" until it has a volume; pending says what keeps a larger volume from being used,
+    in the words of Kubernetes, "" if nothing does.
+    """
+
+    ref: ObjectRef
+    resource_version: str
+    cluster: str
+    storage_class: str
+    requested: str
+    capacity: str
+    is_bound: bool
+    is_terminating: bool
+    pending: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCluster:
     """What the operator saw of a cluster beside its spec.
 
     parts are all objects with names of its parts by (kind, name), each with its ownership;
     broker_epochs holds the registered brokers, full_brokers those whose volumes are full,
-    topic_count counts the ReplicatedTopics that name the cluster, partitions and pods are those
-    with its label. revision is the latest one of its StatefulSet, "" while that is unknown, and
-    current if it is made of the StatefulSet's present spec; controller_id holds the controller
+    topic_count counts the ReplicatedTopics that name the cluster, partitions, pods and claims are
+    those with its label. revision is the latest one of its StatefulSet, "" while that is unknown,
+    and current if it is made of the StatefulSet's present spec; controller_id holds the controller
     Lease; registered_pods are the uids of the pods that brokers registered from; evictions_allowed
     is what the disruption budget allows now. causes are sentences about brokers that are not
     ready. schedulable_nodes is None unless `pod_settings` needs it and the operator may list
@@ -260,6 +279,7 @@ class ObservedCluster:
     controller_id: BrokerId | None
     registered_pods: Mapping[BrokerId, str]
     evictions_allowed: int
+    claims: tuple[FoundClaim, ...] = ()
     causes: tuple[str, ...] = ()
     schedulable_nodes: int | None = None
 

@@ -6,12 +6,13 @@ change that caused it. An unchanged world gives an empty plan.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from strandline.kube.api import Object
 from strandline.kube.objects import DEFAULT_CLUSTER
 
-from . import external, kinds, operator_config, pod_settings, resources
+from . import external, growth, kinds, operator_config, pod_settings, resources
 from .actions import (
     Action,
     ApplyObject,
@@ -21,6 +22,7 @@ from .actions import (
     InitialisePartitions,
     PostEvent,
     RecreatePartitions,
+    ReleasePods,
     RemoveConfigMaps,
     RemoveServices,
 )
@@ -72,13 +74,7 @@ def plan_cluster(
         return []
     spread = pod_settings.spread_of(desired, observed)
     desired = replace(desired, spread_nodes=spread.nodes)
-    current = resources.objects_of(
-        desired,
-        config,
-        has_topics=observed.has_topics,
-        disruption_allowed=bool(disruption_allowed(observed.partitions).ready),
-        addresses=external.addresses(desired, observed),
-    )
+    current = _present_objects(desired, observed, config)
     former = _former_config_maps(desired, observed, current)
     bodies = [
         *(
@@ -98,11 +94,10 @@ def plan_cluster(
             actions.append(RemoveServices(services=tuple(gone)))
     if obstacle is None or not obstacle.refused:
         actions += _removals(desired, former)
-    is_written = not any(
-        isinstance(each, ApplyObject) and each.body["kind"] == kinds.STATEFUL_SET.kind
-        for each in actions
-    )
-    step = rolling_step(desired, observed, obstacle, is_written=is_written)
+    if obstacle is None:
+        # Behind all others, because the storage class may refuse it for ever.
+        actions += growth.actions(desired, observed)
+    step = rolling_step(desired, observed, obstacle, is_written=_has_its_pods(actions))
     # After what it tells of, so that it tells of nothing that a refused action did not do.
     status = cluster_status(desired, observed, obstacle, step.readiness, now=now)
     # A cluster that waits or is refused decides nothing before it has its pods.
@@ -112,9 +107,19 @@ def plan_cluster(
     actions += _status_actions(desired.ref, observed.status, status, obstacle, refusal)
     if is_decided and spread.is_new:
         actions.append(_spread_event(desired.ref, spread))
+    actions += growth.events(desired, observed)
     actions += _volume_events(desired, observed)
     # The last: a budget that closed meanwhile ends the pass.
     return actions + _restart_actions(desired, step)
+
+
+def _has_its_pods(actions: Sequence[Action]) -> bool:
+    """Tell whether the StatefulSet stays as it is: otherwise its latest revision is unknown."""
+    return not any(
+        isinstance(each, ReleasePods)
+        or (isinstance(each, ApplyObject) and each.body["kind"] == kinds.STATEFUL_SET.kind)
+        for each in actions
+    )
 
 
 def _removals(desired: DesiredCluster, former: list[FoundObject]) -> list[Action]:
@@ -139,6 +144,20 @@ def _restart_actions(desired: DesiredCluster, step: RollingStep) -> list[Action]
             is_warning=False,
         ),
     ]
+
+
+def _present_objects(
+    desired: DesiredCluster, observed: ObservedCluster, config: OperatorConfig
+) -> list[Object]:
+    """Return the objects that the cluster has now, without those of its external listener."""
+    return resources.objects_of(
+        # A template of claims cannot be changed: `growth` replaces the StatefulSet last.
+        replace(desired, storage_size=growth.template_size(desired, observed)),
+        config,
+        has_topics=observed.has_topics,
+        disruption_allowed=bool(disruption_allowed(observed.partitions).ready),
+        addresses=external.addresses(desired, observed),
+    )
 
 
 def _spread_event(cluster: ObjectRef, spread: SpreadDecision) -> PostEvent:

@@ -7,6 +7,7 @@ The CRD has checked the form of all settings (ADR 0048).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -249,7 +250,7 @@ def canonical_quantity(quantity: str) -> str:
 
     Source:  Kubernetes resource.Quantity: "0.5" is 500m, "1024Mi" is 1Gi, "1000" is 1k.
     """
-    number = quantity.rstrip("KkMGim")
+    number = quantity.rstrip("KkMGTPEim")
     suffix = quantity[len(number) :]
     base, suffixes = (1024, _BINARY) if suffix.endswith("i") else (1000, _DECIMAL)
     # Whole in the unit of the first suffix, because no form has more than three decimals.
@@ -257,3 +258,16 @@ def canonical_quantity(quantity: str) -> str:
     while whole % base == 0 and power < len(suffixes) - 1:
         whole, power = whole // base, power + 1
     return f"{whole}{suffixes[power]}"
+
+
+def quantity_bytes(quantity: str) -> int:
+    """Return a quantity of any form as a whole number, rounded up.
+
+    Source:  Kubernetes resource.Quantity: 1Gi, 1.5G, 1e9 and 1500m are all forms of numbers.
+    """
+    number = quantity.rstrip("KkMGTPEim")
+    suffix = quantity[len(number) :]
+    base, suffixes = (1024, _BINARY) if suffix.endswith("i") else (1000, _DECIMAL)
+    # The first suffix of the decimal ones is a thousandth.
+    unit = Fraction(base) ** (suffixes.index(suffix) - suffixes.index(""))
+    return math.ceil(Fraction(number) * unit)

@@ -1,7 +1,7 @@
-"""The brokers' pods as the operator sees them, and what their places and revisions say.
+"""The brokers' pods and volume claims as the operator sees them; what places and revisions say.
 
-Pure. `observe` reads pods with `read_pod`; `cluster_health` judges them. The manifest of a pod is
-made in `resources`.
+Pure. `observe` reads pods with `read_pod` and claims with `read_claim`; `cluster_health` judges the
+pods, `growth` the claims. The manifest of a pod is made in `resources`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Any, Final
 from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL
 
+from . import kinds
 from .conditions import Readiness, listed
-from .kinds import POD
-from .observed import FoundPod, ObjectRef
+from .observed import FoundClaim, FoundPod, ObjectRef
 
 REVISION_LABEL: Final = "controller-revision-hash"
 """Label by which a StatefulSet marks the revision of a pod."""
+_RESIZING: Final = ("FileSystemResizePending", "Resizing")
+"""Conditions of a claim whose volume does not have its size yet, the most telling one first."""
 CAUSE_LENGTH_MAX: Final = 300
 """Characters of one sentence of somebody else, such as the last log lines of a container."""
 
@@ -35,7 +37,7 @@ def read_pod(value: Object) -> FoundPod | None:
     is_terminating = metadata.get("deletionTimestamp") is not None
     stuck = "" if is_ready or is_terminating else _stuck(status, held)
     return FoundPod(
-        ref=ObjectRef(kind=POD, name=str(metadata["name"]), uid=str(metadata["uid"])),
+        ref=ObjectRef(kind=kinds.POD, name=str(metadata["name"]), uid=str(metadata["uid"])),
         resource_version=str(metadata["resourceVersion"]),
         cluster=str(labels[CLUSTER_LABEL]),
         node=str(spec.get("nodeName") or ""),
@@ -51,6 +53,32 @@ def read_pod(value: Object) -> FoundPod | None:
         is_terminating=is_terminating,
         cause="" if is_ready else _cause(status, stuck, is_terminating=is_terminating),
     )
+
+
+def read_claim(value: Object) -> FoundClaim | None:
+    """Read a volume claim; None for a claim of no cluster."""
+    metadata, spec, status = value["metadata"], value["spec"], value.get("status") or {}
+    labels = metadata.get("labels") or {}
+    if CLUSTER_LABEL not in labels:
+        return None
+    held = {each["type"]: each for each in status.get("conditions") or []}
+    pending = [held[kind] for kind in _RESIZING if held.get(kind, {}).get("status") == "True"]
+    return FoundClaim(
+        ref=ObjectRef(kind=kinds.CLAIM, name=kinds.name_of(value), uid=str(metadata["uid"])),
+        resource_version=str(metadata["resourceVersion"]),
+        cluster=str(labels[CLUSTER_LABEL]),
+        storage_class=str(spec.get("storageClassName") or ""),
+        requested=storage_of((spec.get("resources") or {}).get("requests")),
+        capacity=storage_of(status.get("capacity")),
+        is_bound=status.get("phase") == "Bound",
+        is_terminating=metadata.get("deletionTimestamp") is not None,
+        pending=told(pending[0]["type"], pending[0].get("message")) if pending else "",
+    )
+
+
+def storage_of(sizes: Any) -> str:
+    """Return the size among requests or capacities of a claim, "" if there is none."""
+    return str((sizes or {}).get("storage") or "")
 
 
 def _cause(status: Object, stuck: str, *, is_terminating: bool) -> str:

@@ -30,7 +30,7 @@ from .observed import DesiredTopic, FoundObject, FoundPartition
 from .operator_config import OperatorConfig
 from .operator_metrics import OperatorMetrics
 from .plan import plan_cluster, plan_topic
-from .pods import read_pod
+from .pods import read_claim, read_pod
 from .refusals import refusal_of
 from .work_queue import ReconcileKey, WorkQueue
 
@@ -74,8 +74,8 @@ class Reconciler:
             self._cluster_changed(change, kinds.name_of(value))
         elif kind is kinds.PARTITION:
             self._partition_changed(change, read_partition(value))
-        elif kind is kinds.POD:
-            self._pod_changed(value)
+        elif kind in (kinds.POD, kinds.CLAIM):
+            self._labelled_changed(kind, value)
         else:
             self._object_changed(change, read_object(kind, value))
 
@@ -132,10 +132,11 @@ class Reconciler:
         if self.cache.has(kinds.CLUSTER, partition.cluster):
             self._add(kinds.CLUSTER, partition.cluster, after_ms=operator_config.SETTLE_MS)
 
-    def _pod_changed(self, value: Object) -> None:
-        pod = read_pod(value)
-        if pod is not None and self.cache.has(kinds.CLUSTER, pod.cluster):
-            self._add(kinds.CLUSTER, pod.cluster, after_ms=operator_config.SETTLE_MS)
+    def _labelled_changed(self, kind: kinds.Kind, value: Object) -> None:
+        """Queue the cluster of a pod or of a volume claim, which have its label."""
+        found = read_claim(value) if kind is kinds.CLAIM else read_pod(value)
+        if found is not None and self.cache.has(kinds.CLUSTER, found.cluster):
+            self._add(kinds.CLUSTER, found.cluster, after_ms=operator_config.SETTLE_MS)
 
     def _object_changed(self, change: str, found: FoundObject) -> None:
         """Queue the clusters that the object may be a part of, by its name: labels may be lost."""

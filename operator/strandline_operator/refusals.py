@@ -17,9 +17,9 @@ from strandline.errors import (
     StoreRefused,
 )
 
-from .actions import Action
+from .actions import Action, GrowClaim
 from .apply import PartitionNotCreated
-from .conditions import Readiness
+from .conditions import VOLUMES_CANNOT_GROW, Readiness
 
 FAILURES_TOLD: Final = 3
 """Failed passes in a row after which any failure is told."""
@@ -41,4 +41,13 @@ def refusal_of(action: Action, error: CoordinationError, failures: int) -> Readi
         return None
     if not reason:
         reason = "Conflicting" if isinstance(cause, StoreConflict) else "ApiServerFails"
-    return Readiness(reason=reason, message=f"could not {action}: {error}", refused=True)
+    message = f"could not {action}: {error}"
+    if isinstance(action, GrowClaim) and isinstance(cause, (StoreForbidden, StoreRefused)):
+        # The API server knows the class, and whether a quota is in the way; the operator does not.
+        reason = VOLUMES_CANNOT_GROW
+        message += (
+            f". Set allowVolumeExpansion: true on StorageClass {action.storage_class or '(none)'} "
+            "if its driver can expand volumes, or do what the sentence says; or set "
+            f"spec.storage.size back to {action.former}"
+        )
+    return Readiness(reason=reason, message=message, refused=True)

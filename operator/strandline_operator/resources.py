@@ -58,9 +58,6 @@ BROKER_KEYS: Final = {
 """Field of BrokerCluster.spec.config to key of the brokers' configuration file."""
 
 
-_UNITS: Final = {"Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "M": 10**6, "G": 10**9, "T": 10**12}
-
-
 # --- clusters ----------------------------------------------------------------------------
 
 
@@ -69,8 +66,7 @@ def grace_seconds(storage_size: str) -> int:
 
     A broker killed before that leaves no marker, and counts as unclean on another machine.
     """
-    digits = storage_size.rstrip("MGTi")
-    size_bytes = int(digits) * _UNITS[storage_size[len(digits) :]]
+    size_bytes = pod_settings.quantity_bytes(storage_size)
     flush = min(FLUSH_SECONDS_MAX, -(-size_bytes // FLUSH_BYTES_PER_SECOND))
     hand_over = ControllerConfig().shutdown_timeout_ms // 1000
     return hand_over + flush + GRACE_MARGIN_SECONDS
@@ -249,9 +245,11 @@ def _stateful_set(cluster: DesiredCluster, config: OperatorConfig) -> Object:
 
 
 def _volume_claim(cluster: DesiredCluster) -> Object:
+    # As the API server returns it, so that another form of a quantity is no change.
+    size = pod_settings.canonical_quantity(cluster.storage_size)
     spec: Object = {
         "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": cluster.storage_size}},
+        "resources": {"requests": {"storage": size}},
     }
     if cluster.storage_class is not None:
         spec["storageClassName"] = cluster.storage_class

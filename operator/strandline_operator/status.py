@@ -17,16 +17,16 @@ from strandline.model import (
     NO_LEADER,
     STATE_LOST,
     UNCLEAN_LAST_REPLICA,
-    BrokerId,
     PartitionState,
     StoredPartition,
 )
 
-from . import external
+from . import external, growth
 from .cluster_health import cluster_conditions
 from .conditions import (
     READY,
     STALLED,
+    VOLUMES_TOO_SMALL,
     Readiness,
     condition,
     min_isr_met,
@@ -67,6 +67,9 @@ def cluster_status(
         message = full_volumes_message(observed)
         full = Readiness(ready=True, reason="ClientsRefused", message=message)
         conditions[VOLUMES_FULL] = full
+    small = growth.too_small(cluster, observed, obstacle)
+    if small is not None:
+        conditions[VOLUMES_TOO_SMALL] = small
     outside: Object = {}
     if cluster.external is not None:
         conditions[EXTERNAL_LISTENER] = external.advertised(cluster, observed)
@@ -74,10 +77,11 @@ def cluster_status(
         outside = {"externalListener": {"bootstrapServers": servers}}
     return {
         **outside,
+        **growth.storage_status(cluster, observed),
         "observedGeneration": cluster.generation,
         "readyBrokers": observed.ready_brokers,
         "topics": observed.topic_count,
-        "brokers": _broker_rows(cluster.broker_ids, observed),
+        "brokers": _broker_rows(cluster, observed),
         "partitions": partition_counts(observed.partitions, len(observed.partitions)),
         "conditions": _stored(conditions, cluster.generation, observed.status, now),
     }
@@ -249,13 +253,14 @@ def _stored(
     ]
 
 
-def _broker_rows(ids: Iterable[BrokerId], observed: ObservedCluster) -> list[Object]:
-    """Return a row for each broker: its leaders and replicas, and whether it may restart."""
+def _broker_rows(cluster: DesiredCluster, observed: ObservedCluster) -> list[Object]:
+    """Return a row for each broker: leaders, replicas, whether it may restart, and its volume."""
     states = _states(observed.partitions)
     leaders = Counter(state.leader for state in states)
     replicas = Counter(broker_id for state in states for broker_id in state.replicas)
+    volumes = growth.volumes(cluster, observed)
     rows: list[Object] = []
-    for broker_id in ids:
+    for broker_id in cluster.broker_ids:
         restart = restart_of(broker_id, observed.partitions)
         row: Object = {
             "id": broker_id,
@@ -266,6 +271,8 @@ def _broker_rows(ids: Iterable[BrokerId], observed: ObservedCluster) -> list[Obj
         }
         if broker_id in observed.broker_epochs:
             row["epoch"] = observed.broker_epochs[broker_id]
+        if broker_id in volumes:
+            row["volume"] = volumes[broker_id]
         rows.append(row)
     return rows
 

@@ -1,4 +1,4 @@
-"""A broker's row of BrokerCluster.status: one that is complete, and its bounds."""
+"""A broker's row of BrokerCluster.status and the volumes' size: complete ones, and their bounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ BROKER_ROW: Final[dict[str, Any]] = {
     "replicas": 6,
     "safeToRestart": True,
     "because": "it has no replica of a partition",
+    "volume": {"wantedBytes": 1 << 31, "bytes": 1 << 30},
 }
+STORAGE_STATUS: Final[dict[str, Any]] = {"storage": {"size": "512Mi"}}
 BROKER_ROW_BOUNDS: Final[dict[str, dict[str, tuple[Any, Any]]]] = {
     "status.brokers": {
         "maxItems": ([{"id": n} for n in range(100)], [{"id": n} for n in range(101)]),
@@ -23,4 +25,10 @@ BROKER_ROW_BOUNDS: Final[dict[str, dict[str, tuple[Any, Any]]]] = {
     "status.brokers[].leaders": {"minimum": (0, -1)},
     "status.brokers[].replicas": {"minimum": (0, -1)},
     "status.brokers[].because": {"maxLength": ("b" * 512, "b" * 513)},
+    "status.brokers[].volume.bytes": {"minimum": (0, -1)},
+    "status.brokers[].volume.wantedBytes": {"minimum": (0, -1)},
+    "status.storage.size": {
+        "maxLength": ("1" * 30 + "Gi", "1" * 31 + "Gi"),
+        "pattern": ("1.5Pi", "1.5Bi"),
+    },
 }

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .broker_row_cases import BROKER_ROW, BROKER_ROW_BOUNDS
+from .broker_row_cases import BROKER_ROW, BROKER_ROW_BOUNDS, STORAGE_STATUS
 from .cluster_lists import CLUSTER_LISTS, CLUSTER_LISTS_BOUNDS
 from .listener_cases import EXTERNAL_LISTENER, LISTENER_BOUNDS, REGISTRATION_BOUNDS
 from .pod_cases import POD_BOUNDS, POD_SPEC, SPREAD_STATUS
@@ -113,6 +113,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "controller": {"holderIdentity": "broker-1/uid/nonce", "brokerId": 1, "epoch": 5},
             **CLUSTER_LISTS,
             **SPREAD_STATUS,
+            **STORAGE_STATUS,
             "externalListener": {"bootstrapServers": ["192.0.2.1:30092"]},
             "conditions": [_condition()],
         },

@@ -20,6 +20,8 @@ REQUIRED: Final[dict[str, list[str]]] = {
         "spec.externalListener.type",
         "spec.externalListener.brokers[].broker",
         "status.brokers[].id",
+        "status.brokers[].volume.wantedBytes",
+        "status.storage.size",
         "status.controller.holderIdentity",
         "status.controller.brokerId",
         "status.controller.epoch",

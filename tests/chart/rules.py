@@ -57,12 +57,32 @@ _CLUSTER: Final = [
         refused={"spec.resources.limits.memory": "127Mi"},
         accepted={"spec.resources.limits.memory": "128Mi"},
     ),
+    *(
+        Rule(
+            kind="BrokerCluster",
+            message="spec.storage.size must be at least what it was, or at least "
+            "status.storage.size, because volumes never shrink",
+            on="spec",
+            refused={"spec.storage.size": "511Mi"},
+            accepted={"spec.storage.size": accepted},
+        )
+        for accepted in ("1024Mi", "2Gi", "512Mi")
+    ),
     Rule(
         kind="BrokerCluster",
-        message="spec.storage cannot be changed, because volumes are not resized or moved yet",
+        message="spec.storage.storageClassName cannot be changed, because volumes are not moved "
+        "yet",
         on="spec",
         refused={"spec.storage.storageClassName": GONE},
         accepted={"spec.resources": GONE},
+    ),
+    Rule(
+        kind="BrokerCluster",
+        message="spec.storage.storageClassName cannot be changed, because volumes are not moved "
+        "yet",
+        on="spec",
+        refused={"spec.storage.storageClassName": "fast"},
+        accepted={"spec.storage.size": "1Ti"},
     ),
     Rule(
         kind="BrokerCluster",

@@ -121,9 +121,12 @@ def test_the_operator_may_do_exactly_this() -> None:
         # Former ConfigMaps go once no pod and no revision of a StatefulSet names them; the Services
         # of an external listener go with it.
         | of("configmaps services", "delete")
+        # A StatefulSet is replaced, without its pods, when the template of its claims must change.
+        | of("statefulsets", "delete")
+        | of("persistentvolumeclaims", "list watch patch")
         | of("pods", "list watch")
         | of("pods/eviction", "create")
-        | of("controllerrevisions events persistentvolumeclaims", "list")
+        | of("controllerrevisions events", "list")
     )
 
 

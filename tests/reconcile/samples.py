@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from strandline_operator import kinds, resources
@@ -12,9 +13,11 @@ from strandline_operator.actions import (
     ApplyStatus,
     CreateCluster,
     EvictPod,
+    GrowClaim,
     InitialisePartitions,
     PostEvent,
     RecreatePartitions,
+    ReleasePods,
     RemoveConfigMaps,
     RemoveServices,
 )
@@ -88,6 +91,18 @@ def pod(name: str, *, node: str = "", ready: bool = True, **status: Any) -> Mani
     }
 
 
+def claim(
+    number: int, requested: str = "1Gi", capacity: str = "1Gi", *, of: str = "default"
+) -> Manifest:
+    """Return the volume claim of a broker of a cluster; unbound without a capacity."""
+    spec = {"storageClassName": "fast", "resources": {"requests": {"storage": requested}}}
+    status: Manifest = {"phase": "Pending"}
+    if capacity:
+        status = {"phase": "Bound", "capacity": {"storage": capacity}}
+    labels = {"strandline.dev/cluster": of}
+    return {**made(kinds.CLAIM, f"data-{of}-{number}", spec, labels=labels), "status": status}
+
+
 class World:
     """The manifests of an API server, and an operator's cache that gets each change."""
 
@@ -122,21 +137,30 @@ class World:
                 case ApplyObject(body=body) | CreateCluster(body=body):
                     self._store(body)
                 case RecreatePartitions(bodies=bodies):
-                    for body in bodies:
-                        self._store(body)
+                    self._store_all(bodies)
                 case ApplyStatus(body=body):
                     self._store_status(body)
                 case InitialisePartitions(status_body=status, bodies=bodies):
                     self._store_status(status)
-                    for body in bodies:
-                        self._store(body)
+                    self._store_all(bodies)
                 case RemoveServices(services=services):
                     for each in services:
                         self.remove(each.kind, each.name)
-                case EvictPod(pod=pod):
-                    self.remove(kinds.POD, pod.name)
+                case EvictPod(pod=gone) | ReleasePods(stateful_set=gone):
+                    self.remove(gone.kind, gone.name)
+                case GrowClaim(body=body):
+                    self._grow(body)
                 case PostEvent() | RemoveConfigMaps():
                     pass
+
+    def _grow(self, body: Manifest) -> None:
+        found = self.get(kinds.CLAIM, body["metadata"]["name"])
+        found["spec"]["resources"] = body["spec"]["resources"]
+        self.put(found)
+
+    def _store_all(self, bodies: Sequence[Manifest]) -> None:
+        for body in bodies:
+            self._store(body)
 
     def _store(self, body: Manifest) -> None:
         whole = copy.deepcopy(body)

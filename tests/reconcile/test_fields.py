@@ -29,7 +29,7 @@ from strandline_operator.plan import plan_cluster, plan_topic
 from strandline_operator.pod_settings import NodeSpread
 from strandline_operator.status import effective_config
 from tests.chart.cases import COMPLETE, NOW, leaves
-from tests.reconcile.samples import CONFIG, Manifest, World, made
+from tests.reconcile.samples import CONFIG, Manifest, World, claim, made
 
 BROKERS = 9
 LABELS = {"strandline.dev/cluster": COMPLETE["BrokerCluster"]["metadata"]["name"]}
@@ -45,7 +45,8 @@ def stored(kind: str, spec: Manifest | None = None, *, status: bool = False) -> 
 
 def of_cluster(cluster: Manifest) -> list[Action]:
     """Return what a cluster makes the operator do, also once its first objects are there."""
-    world, actions = World(cluster, stored("Broker", status=True)), list[Action]()
+    brokers, claims = stored("Broker", status=True), claim(0, of=kinds.name_of(cluster))
+    world, actions = World(cluster, brokers, claims), list[Action]()
     for _ in range(2):
         found = world.cache.cluster(kinds.name_of(cluster))
         assert found is not None

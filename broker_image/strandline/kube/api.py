@@ -203,9 +203,16 @@ class ApiClient:
             "apply", "PATCH", resource, path, query=query, body=body, content_type=_APPLY
         )
 
-    async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str) -> None:
-        """Delete this very object; one that is gone is no error, StoreConflict if it is another."""
-        body = {"preconditions": {"uid": uid}}
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, *, uid: str, propagation: str = ""
+    ) -> None:
+        """Delete this very object; one that is gone is no error, StoreConflict if it is another.
+
+        propagation is Kubernetes' own, Orphan leaves what the object owns; "" is the kind's way.
+        """
+        body: Object = {"preconditions": {"uid": uid}}
+        if propagation:
+            body["propagationPolicy"] = propagation
         with suppress(StoreNotFound):
             path = resource.path(namespace, name)
             await self._call("delete", "DELETE", resource, path, body=body)
