@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from strandline_cli.command_line import Verb
 
-from . import analysis, bench, check, demo, dump_log, load, recover, sim, status, undelete, watch
+from . import (
+    analysis,
+    bench,
+    check,
+    demo,
+    describe,
+    dump_log,
+    load,
+    recover,
+    sim,
+    status,
+    undelete,
+    watch,
+)
 
 GROUPS: dict[str, tuple[Verb, ...]] = {
     "On a cluster": (
@@ -13,6 +26,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         bench.VERB,
         status.VERB,
         watch.VERB,
+        describe.VERB,
         recover.VERB,
         undelete.VERB,
     ),

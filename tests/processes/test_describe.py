@@ -1,0 +1,90 @@
+"""`strandline describe` of real objects: a topic, a broker and a cluster with a dead broker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.processes.test_new_topics import PARTITIONS, World
+from tests.support import strandline_objects as objects
+from tests.support.broker_group import FAULT_LIMIT_MS
+from tests.support.commands import programs
+from tests.support.control_plane import ControlPlane
+from tests.support.eventually import eventually
+from tests.support.fixtures import namespace_name
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+
+TOPIC = "described"
+
+
+@pytest.fixture(scope="module")
+def world(
+    control_plane: ControlPlane, crds: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    """Provide brokers and an operator with one topic."""
+    namespace = namespace_name("describe")
+    control_plane.kubectl("create", "namespace", namespace)
+    made = World(control_plane, namespace, tmp_path_factory.mktemp("describe"))
+    try:
+        made.group.start()
+        made.operator.start()
+        made.create(TOPIC)
+        made.group.wait_full_isr(TOPIC, PARTITIONS)
+        yield made
+    finally:
+        made.close()
+        control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def described(world: World, kind: str, name: str) -> subprocess.CompletedProcess[str]:
+    where = [f"--kubeconfig={world.group.control_plane.kubeconfig}", "-n", world.group.namespace]
+    return subprocess.run(
+        [sys.executable, "-m", "strandline_cli", "describe", kind, name, *where],
+        env={**os.environ, "PATH": f"{programs()}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def wait_page(world: World, kind: str, name: str, *wanted: str) -> str:
+    """Wait until a page has these texts; the operator writes its statuses a moment later."""
+
+    def look() -> str:
+        done = described(world, kind, name)
+        assert done.returncode == 0, done.stderr
+        for text in wanted:
+            assert text in done.stdout, done.stdout
+        return done.stdout
+
+    return eventually(look, FAULT_LIMIT_MS, f"page of {kind} {name}")
+
+
+def test_pages_of_a_real_cluster_say_what_a_dead_broker_leaves(world: World) -> None:
+    topic_id = world.group.topic_id(TOPIC)
+    wanted = f"{PARTITIONS} partitions, 3 replicas"
+    wait_page(world, "topic", TOPIC, topic_id, wanted, "AllPartitionsOnline", f"{TOPIC}-1 ")
+    world.group.brokers[2].kill()
+    wait_page(world, "topic", TOPIC, "not in the ISR: 2", "Last Events", f"{TOPIC}-0: ")
+    holds = f"holds      {PARTITIONS} replicas, leads 0"
+    page = wait_page(world, "broker", f"{objects.CLUSTER}-2", "It is not in the ISR of", holds)
+    assert page.startswith(f"Broker 2 of cluster {objects.CLUSTER}\n")
+    assert "session    epoch " in page
+    # No node runs here, so no pod of a broker is ready, and the cluster says so.
+    page = wait_page(world, "cluster", objects.CLUSTER, "Why not", "brokers    0/3 are ready")
+    assert f"BrokerCluster {objects.CLUSTER}: " in page
+    assert f"partitions {PARTITIONS}, {PARTITIONS} of them without a full ISR" in page
+    assert "not reached" in page
+
+
+def test_a_name_that_is_not_there_ends_with_a_sentence(world: World) -> None:
+    done = described(world, "topic", "other")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"strandline describe: replicatedtopics: there is no other; there is {TOPIC}\n"
+    )
