@@ -4,7 +4,7 @@
       -> the next pass makes it again with the larger template -> Kubernetes enlarges the volumes
 
 Each step follows from what is there, so an operator that was killed between two of them goes on.
-No step needs a broker that is ready: volumes may be full. Nothing shrinks (ADR 0054).
+No step needs a broker that is ready: volumes may be full. Nothing shrinks (ADR 0053).
 
 Pure; called by `plan` and `status`.
 """

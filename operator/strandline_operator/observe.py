@@ -251,9 +251,7 @@ class Cache:
                 if pod is not None and pod.cluster == name
             ),
             claims=tuple(
-                claim
-                for _, claim in sorted(self._claims.items())
-                if claim is not None and claim.cluster == name
+                each for _, each in sorted(self._claims.items()) if each and each.cluster == name
             ),
             revision="" if pods is None else str(_status(pods.whole).get("updateRevision") or ""),
             is_revision_current=pods is not None and is_seen(pods.whole),
