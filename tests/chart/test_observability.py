@@ -13,6 +13,7 @@ import yaml
 from strandline import names
 from strandline.names import MetricKind
 from tests.chart import rendered
+from tests.support import dashboard
 from tests.support.commands import CommandError
 from tests.support.strandline_objects import CHART
 
@@ -183,6 +184,35 @@ def test_dashboards_use_declared_names_with_declared_labels(path: Path) -> None:
             for name in METRIC.findall(expression):
                 row = parts.get(name) or rows[name]
                 assert not by_topic or "topic" in row.labels, expression
+
+
+def test_queries_of_the_dashboard_tell_clusters_apart_and_suit_any_scrape_interval() -> None:
+    for query in (*dashboard.panel_queries(), *dashboard.variable_queries()):
+        expression = query.expression
+        selectors = re.findall(r"\b(?:up|strandline_\w+)\b(\{[^}]*\})?", expression)
+        assert selectors, query
+        wanted = {"namespace": [], "cluster": ['namespace="$namespace"']}.get(
+            query.asked_by, ['namespace="$namespace"', 'cluster="$cluster"']
+        )
+        for selector in selectors:
+            assert [each for each in wanted if each not in selector] == [], query
+        windows = re.findall(r"\[([^]]*)\]", expression)
+        assert set(windows) <= {"$__rate_interval"}, query
+    names_of = [variable["name"] for variable in dashboard.dashboard()["templating"]["list"]]
+    assert names_of == ["datasource", "namespace", "cluster", "topic"]
+
+
+@pytest.mark.parametrize(
+    ("scrape_seconds", "range_seconds", "expected"),
+    [(30, 900, 120), (1, 900, 4), (30, 86_400, 138), (15, 3600, 60)],
+)
+def test_the_rate_interval_is_grafanas(
+    scrape_seconds: int, range_seconds: int, expected: int
+) -> None:
+    found = dashboard.rate_interval_seconds(
+        scrape_seconds=scrape_seconds, range_seconds=range_seconds
+    )
+    assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ import pytest
 import yaml
 
 from strandline import names
+from tests.support import dashboard
 from tests.support.broker_group import FAULT_LIMIT_MS
 from tests.support.cluster import RESTRICTED, Cluster
 from tests.support.commands import REPOSITORY, CommandError, programs, run
@@ -40,6 +41,8 @@ CALM_MS = 4000
 """Pause between two faults, for scrapes of the healthy state."""
 COUNTED_MS = 20_000
 """Time before the first fault; a test counts the scrapes in it."""
+SHOWN_SECONDS = 900
+"""Range of the dashboard when it opens."""
 JITTER_MS = 50
 """How far the median pause between two scrapes may be from the interval."""
 RELEASE = "strandline"
@@ -460,16 +463,17 @@ def test_isr_intervals_cover_the_range_without_overlap(observed: Observed) -> No
 
 def test_every_query_of_the_dashboard_has_data(observed: Observed) -> None:
     found = observed.cluster.get(f"configmap/{RELEASE}-dashboards", "-n", observed.namespace)
-    dashboard = json.loads(found["data"]["strandline.json"])
-    expressions = [
-        target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])
-    ]
-    assert len(expressions) >= 20
-    empty = [
-        expression
-        for expression in expressions
-        if not observed.query(
-            expression.replace("$namespace", observed.namespace).replace("$topic", ".*")
+    assert json.loads(found["data"]["strandline.json"]) == dashboard.dashboard()
+    queries = [*dashboard.panel_queries(), *dashboard.variable_queries()]
+    assert len(queries) >= 20
+
+    def filled_in(query: dashboard.Query) -> str:
+        return dashboard.filled_in(
+            query.expression,
+            namespace=observed.namespace,
+            cluster="default",
+            scrape_seconds=INTERVAL_MS / 1000,
+            range_seconds=SHOWN_SECONDS,
         )
-    ]
-    assert empty == []
+
+    assert [each.asked_by for each in queries if not observed.query(filled_in(each))] == []

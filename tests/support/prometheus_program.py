@@ -55,6 +55,10 @@ class PrometheusProgram:
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
             "scrape_configs": [{"job_name": "strandline", "static_configs": static}],
         }
+        self.start_with(config)
+
+    def start_with(self, config: dict[str, Any]) -> None:
+        """Start it with a configuration, and wait until it is ready."""
         path = self._folder / "prometheus.yml"
         path.write_text(yaml.safe_dump(config))
         address = f"127.0.0.1:{free_port()}"
@@ -83,6 +87,11 @@ class PrometheusProgram:
         response = json.loads(self._get("/api/v1/query?" + urllib.parse.urlencode(given)))
         result: list[dict[str, Any]] = response["data"]["result"]
         return result
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Return all rules with health and present alerts."""
+        groups = json.loads(self._get("/api/v1/rules"))["data"]["groups"]
+        return [rule for group in groups for rule in group["rules"]]
 
     def stop(self) -> None:
         """End it with SIGTERM."""
