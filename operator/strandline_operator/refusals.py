@@ -47,7 +47,7 @@ def refusal_of(action: Action, error: CoordinationError, failures: int) -> Readi
         reason = VOLUMES_CANNOT_GROW
         message += (
             f". Set allowVolumeExpansion: true on StorageClass {action.storage_class or '(none)'} "
-            "if its driver can expand volumes, or do what the sentence says; or set "
-            f"spec.storage.size back to {action.former}"
+            "if its driver can expand volumes, or do what the sentence says; or, if no volume "
+            f"has grown yet, set spec.storage.size back to {action.former}"
         )
     return Readiness(reason=reason, message=message, refused=True)

@@ -21,6 +21,7 @@ from tests.support.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
+# Below 10Gi the pods' grace period follows the size, so pods would be replaced for it.
 CLAIMS = [f"data-c-{number}" for number in range(3)]
 RETRIED_MS = 60_000
 """The operator tries again what was refused at most 30 s later."""
@@ -29,7 +30,7 @@ KILLS_MIN = 5
 
 
 class StorageClass:
-    """A class of a test's own, and a volume of 1Gi for each claim of cluster `c`."""
+    """A class of a test's own, and a volume of 10Gi for each claim of cluster `c`."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         self._plane = plane
@@ -49,7 +50,7 @@ class StorageClass:
         )
         for name, claim in zip(self._volumes, CLAIMS, strict=True):
             spec = {
-                "capacity": {"storage": "1Gi"},
+                "capacity": {"storage": "10Gi"},
                 "accessModes": ["ReadWriteOnce"],
                 "storageClassName": self.name,
                 "csi": {"driver": "driver.example.com", "volumeHandle": name},
@@ -81,12 +82,12 @@ def storage(control_plane: ControlPlane, namespace: str) -> Iterator[StorageClas
 
 def start(operator: OperatorProcess, storage: StorageClass) -> None:
     """Bring up cluster `c`, whose pods no node runs: none of its brokers is ever ready."""
-    apply(operator, "c", storage={"size": "1Gi", "storageClassName": storage.name})
+    apply(operator, "c", storage={"size": "10Gi", "storageClassName": storage.name})
     operator.wait_for("bound claims", lambda: bound(operator) == 3, 40_000)
     operator.wait_for("pods", lambda: len(operator.list("pods")) == 3)
     operator.wait_for(
         "the volumes in the status",
-        lambda: (operator.get("bc", "c") or {})["status"].get("storage") == {"size": "1Gi"},
+        lambda: (operator.get("bc", "c") or {})["status"].get("storage") == {"size": "10Gi"},
     )
 
 
@@ -127,9 +128,9 @@ def owners(operator: OperatorProcess) -> set[str]:
 
 
 def wait_until_grown(operator: OperatorProcess) -> None:
-    """Wait until claims and StatefulSet ask for 2Gi, and the StatefulSet has its pods."""
-    operator.wait_for("claims", lambda: requested(operator) == ["2Gi"] * 3, RETRIED_MS)
-    operator.wait_for("StatefulSet", lambda: template(operator) == "2Gi", RETRIED_MS)
+    """Wait until claims and StatefulSet ask for 20Gi, and the StatefulSet has its pods."""
+    operator.wait_for("claims", lambda: requested(operator) == ["20Gi"] * 3, RETRIED_MS)
+    operator.wait_for("StatefulSet", lambda: template(operator) == "20Gi", RETRIED_MS)
     operator.wait_for(
         "pods of the StatefulSet",
         lambda: owners(operator) == {stateful_set(operator)["metadata"]["uid"]},
@@ -143,7 +144,7 @@ def test_volumes_grow_while_pods_stay_and_status_and_event_tell_it(
     storage.allow_growth()
     start(operator, storage)
     before, first = pods(operator), stateful_set(operator)["metadata"]["uid"]
-    resize(operator, "2Gi")
+    resize(operator, "20Gi")
     wait_until_grown(operator)
     assert stateful_set(operator)["metadata"]["uid"] != first
     assert pods(operator) == before
@@ -153,25 +154,25 @@ def test_volumes_grow_while_pods_stay_and_status_and_event_tell_it(
     pending = {"type": "FileSystemResizePending", "status": "True", "message": "start a pod"}
     patch_status(operator, "pvc", CLAIMS[0], {"conditions": [pending]})
     for name in CLAIMS[1:]:
-        patch_status(operator, "pvc", name, {"capacity": {"storage": "2Gi"}})
+        patch_status(operator, "pvc", name, {"capacity": {"storage": "20Gi"}})
 
     def told() -> str:
         found = conditions(operator, "c", "bc").get("VolumesTooSmall", {})
         return str(found.get("message", ""))
 
-    sentence = "data-c-0 has 1Gi and asks for 2Gi, FileSystemResizePending: start a pod"
+    sentence = "data-c-0 has 10Gi and asks for 20Gi, FileSystemResizePending: start a pod"
     operator.wait_for(
-        "the one that waits", lambda: told() == f"spec.storage.size is 2Gi: {sentence}"
+        "the one that waits", lambda: told() == f"spec.storage.size is 20Gi: {sentence}"
     )
     assert events(operator, "c", "VolumesGrown") == []
     sizes = [row["volume"] for row in (operator.get("bc", "c") or {})["status"]["brokers"]]
-    assert sizes == [{"wantedBytes": 2 << 30, "bytes": size << 30} for size in (1, 2, 2)]
-    patch_status(operator, "pvc", CLAIMS[0], {"capacity": {"storage": "2Gi"}, "conditions": None})
+    assert sizes == [{"wantedBytes": 20 << 30, "bytes": size << 30} for size in (10, 20, 20)]
+    patch_status(operator, "pvc", CLAIMS[0], {"capacity": {"storage": "20Gi"}, "conditions": None})
     (message,) = operator.wait_for("the Event", lambda: events(operator, "c", "VolumesGrown"))
-    assert message == "all volumes have at least spec.storage.size, which is 2Gi"
+    assert message == "all volumes have at least spec.storage.size, which is 20Gi"
     operator.wait_for("no condition", lambda: told() == "")
     with pytest.raises(CommandError, match=r"spec\.storage\.size must be at least what it was"):
-        resize(operator, "1Gi")
+        resize(operator, "10Gi")
     assert [cause for cause in operator.failures() if "forbidden" in cause] == []
 
 
@@ -184,34 +185,69 @@ def test_a_class_that_cannot_grow_is_named_nothing_is_half_done_and_both_ways_ou
     def refused() -> bool:
         return shown(operator, "c", "bc", "Reconciled") == "False VolumesCannotGrow"
 
-    resize(operator, "2Gi")
+    resize(operator, "20Gi")
     operator.wait_for("the refusal", refused)
     found = conditions(operator, "c", "bc")
     assert f"StorageClass {storage.name}" in found["Reconciled"]["message"]
     assert "only dynamically provisioned pvc can be resized" in found["Reconciled"]["message"]
-    assert "spec.storage.size back to 1Gi" in found["Reconciled"]["message"]
+    assert "spec.storage.size back to 10Gi" in found["Reconciled"]["message"]
     assert shown(operator, "c", "bc", "Stalled") == "True VolumesCannotGrow"
     assert len(events(operator, "c", "VolumesCannotGrow")) == 1
-    assert requested(operator) == ["1Gi"] * 3
+    assert requested(operator) == ["10Gi"] * 3
     assert stateful_set(operator)["metadata"]["uid"] == first
     # What has nothing to do with it is still done.
     operator.kubectl("delete", "pdb", "c-brokers")
     operator.wait_for("the budget", lambda: operator.get("pdb", "c-brokers"))
 
-    resize(operator, "1Gi")
+    resize(operator, "10Gi")
     operator.wait_for(
         "the way back", lambda: shown(operator, "c", "bc", "Reconciled") == "True AllApplied"
     )
     assert "VolumesTooSmall" not in conditions(operator, "c", "bc")
     assert events(operator, "c", "VolumesGrown") == []
 
-    resize(operator, "2Gi")
+    resize(operator, "20Gi")
     operator.wait_for("the second refusal", refused)
     storage.allow_growth()
     wait_until_grown(operator)
     operator.wait_for(
         "the recovery", lambda: shown(operator, "c", "bc", "Reconciled") == "True AllApplied"
     )
+
+
+def test_a_quota_that_refuses_is_told_and_what_has_grown_stays(
+    operator: OperatorProcess, storage: StorageClass
+) -> None:
+    storage.allow_growth()
+    start(operator, storage)
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}}
+
+    def allow(size: str) -> None:
+        spec = {"hard": {"requests.storage": size}}
+        operator.kubectl("apply", "-f", "-", stdin=json.dumps({**quota, "spec": spec}))
+
+    def is_counted() -> bool:
+        found = (operator.get("resourcequota", "small") or {}).get("status", {})
+        return bool(found.get("used", {}).get("requests.storage") == "30Gi")
+
+    allow("40Gi")
+    operator.wait_for("the quota", is_counted)
+    resize(operator, "20Gi")
+    operator.wait_for(
+        "the refusal",
+        lambda: shown(operator, "c", "bc", "Reconciled") == "False VolumesCannotGrow",
+    )
+    assert "exceeded quota: small" in conditions(operator, "c", "bc")["Reconciled"]["message"]
+    assert requested(operator) == ["20Gi", "10Gi", "10Gi"]
+    assert template(operator) == "10Gi"
+    operator.wait_for(
+        "the size in the status",
+        lambda: (operator.get("bc", "c") or {})["status"]["storage"] == {"size": "20Gi"},
+    )
+    with pytest.raises(CommandError, match=r"or at least status\.storage\.size"):
+        resize(operator, "10Gi")
+    allow("60Gi")
+    wait_until_grown(operator)
 
 
 @pytest.mark.timeout(300)
@@ -226,11 +262,11 @@ def test_an_operator_killed_after_each_of_its_writes_grows_all_volumes(
     proxy.after = partial(kill_after, operator)
     proxy.start()
     operator.use_kubeconfig(proxy.kubeconfig)
-    resize(operator, "2Gi")
+    resize(operator, "20Gi")
 
     def is_whole() -> bool:
         is_told = shown(operator, "c", "bc", "VolumesTooSmall") == "True Growing"
-        is_grown = requested(operator) == ["2Gi"] * 3 and template(operator) == "2Gi"
+        is_grown = requested(operator) == ["20Gi"] * 3 and template(operator) == "20Gi"
         return is_told and is_grown
 
     killed = 0
