@@ -84,14 +84,15 @@ class Cluster:
         found = self.operator.get("statefulset", "default") or {}
         return str(found["status"]["updateRevision"])
 
-    def wait_for_rolling(self, wanted: str) -> str:
-        """Return the sentence of the condition Rolling once it has this status and reason."""
-        self.operator.wait_for(
-            f"Rolling {wanted}",
-            lambda: shown(self.operator, "default", "bc", "Rolling") == wanted,
-            40_000,
-        )
-        return str(conditions(self.operator, "default", "bc")["Rolling"]["message"])
+    def wait_for_rolling(self, wanted: str, part: str = "") -> None:
+        """Wait until the condition Rolling has this status and reason, and says so."""
+
+        def is_shown() -> bool:
+            found = conditions(self.operator, "default", "bc").get("Rolling", {})
+            says = f"{found.get('status')} {found.get('reason')}"
+            return says == wanted and part in found["message"]
+
+        self.operator.wait_for(f"Rolling {wanted} {part}", is_shown, 40_000)
 
     def wait_for_replacement(self, number: int, before: dict[int, str]) -> None:
         """Wait for another pod of a broker; no other broker's pod may have changed."""
@@ -122,7 +123,7 @@ def test_kubectl_rollout_restart_takes_one_pod_after_the_other_and_the_controlle
     first = cluster.revision()
     operator.kubectl(*restart)
     operator.wait_for("a revision", lambda: cluster.revision() != first)
-    assert "default-0, default-1, default-2" in cluster.wait_for_rolling("True Paused")
+    cluster.wait_for_rolling("True Paused", "default-0, default-1, default-2")
     assert cluster.uids() == before
     operator.kubectl(*go_on)
     for number in (*OTHERS, LAST):
@@ -133,12 +134,11 @@ def test_kubectl_rollout_restart_takes_one_pod_after_the_other_and_the_controlle
         if number == LAST:
             cluster.wait_for_rolling("False RollingDone")
         else:
-            said = cluster.wait_for_rolling("True WaitingForPod")
-            assert f"pod default-{number} of revision " in said
+            cluster.wait_for_rolling("True WaitingForPod", f"pod default-{number} of revision ")
         cluster.wake(number)
         if number != LAST:
-            said = cluster.wait_for_rolling("True WaitingForInSync")
-            assert f"orders-0 (ISR {left} of [0, 1, 2], min 2)" in said
+            behind = f"orders-0 (ISR {left} of [0, 1, 2], min 2)"
+            cluster.wait_for_rolling("True WaitingForInSync", behind)
             assert cluster.uids() == before
         cluster.in_sync(0, 1, 2)
     cluster.wait_for_rolling("False RollingDone")
