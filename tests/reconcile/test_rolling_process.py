@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 BROKERS = "brokers.strandline.dev"
 LAST, OTHERS = 1, (0, 2)
 """The broker that is the controller, and the others."""
+ENDS = "strandline.dev/a-kubelet-ends-it"
+"""Finalizer that keeps a pod until `Cluster` ends it."""
 RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 PULL = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
 CONTAINER = {"name": "broker", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
@@ -67,6 +69,19 @@ class Cluster:
         patch_status(self.operator, BROKERS, name, registration)
         held = [{"type": "Ready", "status": "True"}]
         patch_status(self.operator, "pod", name, {"phase": "Running", "conditions": held})
+        self._patch("pod", name, {"metadata": {"finalizers": [ENDS]}})
+
+    def _let_go(self, number: int) -> None:
+        """End a pod as a kubelet does: not before the disruption controller saw that it goes.
+
+        Until then the budget holds the pod's name for disrupted, whoever has it, for two minutes.
+        """
+        name = f"default-{number}"
+        metadata = (self.operator.get("pod", name) or {}).get("metadata", {})
+        budget = self.operator.get("pdb", "default-brokers") or {}
+        is_counted = name in budget.get("status", {}).get("disruptedPods", {})
+        if "deletionTimestamp" in metadata and "finalizers" in metadata and not is_counted:
+            self._patch("pod", name, {"metadata": {"finalizers": None}})
 
     def uid(self, number: int) -> str:
         found = self.operator.get("pod", f"default-{number}") or {}
@@ -96,9 +111,12 @@ class Cluster:
 
     def wait_for_replacement(self, number: int, before: dict[int, str]) -> None:
         """Wait for another pod of a broker; no other broker's pod may have changed."""
-        self.operator.wait_for(
-            f"another pod of {number}", lambda: self.uid(number) not in ("", before[number]), 40_000
-        )
+
+        def is_replaced() -> bool:
+            self._let_go(number)
+            return self.uid(number) not in ("", before[number])
+
+        self.operator.wait_for(f"another pod of {number}", is_replaced, 40_000)
         others = {each: uid for each, uid in self.uids().items() if each != number}
         assert others == {each: uid for each, uid in before.items() if each != number}
 
