@@ -62,10 +62,15 @@ class RemoveServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictPod:
-    """Evict a broker's pod, if it is still as it was seen and the disruption budget allows it."""
+    """Evict a broker's pod, if it is still as it was seen and the disruption budget allows it.
+
+    in_sync is the selector of the Partitions all of whose replicas must be in sync, as read then;
+    empty for a pod that serves nobody.
+    """
 
     pod: ObjectRef
     resource_version: str
+    in_sync: Mapping[str, str]
 
     def __str__(self) -> str:
         return f"evict {self.pod}: it is of an older revision"

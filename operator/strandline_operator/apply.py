@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
 from strandline.errors import CoordinationError, StoreConflict, StoreUnavailable
@@ -31,6 +31,7 @@ from .actions import (
     RemoveConfigMaps,
     RemoveServices,
 )
+from .disruption import not_in_sync
 from .observe import Cache, read_partition
 
 _log = logging.getLogger(__name__)
@@ -45,6 +46,11 @@ class PartitionNotCreated(StoreUnavailable):
     def __init__(self, name: str, cause: CoordinationError) -> None:
         super().__init__(f"Partition {name}: {cause}")
         self.cause = cause
+
+
+def selector_of(labels: Mapping[str, str]) -> str:
+    """Return labels as a query of the API server."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 class Applier:
@@ -80,11 +86,8 @@ class Applier:
                 for each in services:
                     resource = each.kind.resource
                     await self._api.delete(resource, self._namespace, each.name, uid=each.uid)
-            case EvictPod(pod=pod):
-                await self._api.evict(
-                    self._namespace, pod.name, uid=pod.uid, resource_version=action.resource_version
-                )
-                self._cache.evicted(pod)
+            case EvictPod():
+                await self._evict(action)
             case InitialisePartitions():
                 await self._initialise(action)
             case RecreatePartitions():
@@ -102,7 +105,7 @@ class Applier:
 
     async def _remove_config_maps(self, action: RemoveConfigMaps) -> None:
         """Delete what no pod, no revision of the StatefulSet and not itself names, as read now."""
-        selector = ",".join(f"{key}={value}" for key, value in sorted(action.selector.items()))
+        selector = selector_of(action.selector)
         revisions = await self._listed(kinds.CONTROLLER_REVISION, selector)
         pods = await self._listed(kinds.POD, selector)
         sets = await self._listed(kinds.STATEFUL_SET, selector)
@@ -120,6 +123,19 @@ class Applier:
     async def _listed(self, kind: kinds.Kind, selector: str) -> tuple[Object, ...]:
         chosen = {"labelSelector": selector}
         return (await self._api.list(kind.resource, self._namespace, selector=chosen)).items
+
+    async def _evict(self, action: EvictPod) -> None:
+        """Evict a pod; watches of Partitions may have been silent, so these are read anew."""
+        pod, behind = action.pod, ""
+        if action.in_sync:
+            found = await self._listed(kinds.PARTITION, selector_of(action.in_sync))
+            behind = not_in_sync(read_partition(each).stored for each in found)
+        if behind:
+            raise StoreConflict(f"replicas are behind that were in sync when last seen: {behind}")
+        await self._api.evict(
+            self._namespace, pod.name, uid=pod.uid, resource_version=action.resource_version
+        )
+        self._cache.evicted(pod)
 
     async def _initialise(self, action: InitialisePartitions) -> None:
         """Raise the number, then create the new Partitions, in this order and in one pass."""

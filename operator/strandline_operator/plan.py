@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from strandline.kube.api import Object
-from strandline.kube.objects import DEFAULT_CLUSTER
+from strandline.kube.objects import CLUSTER_LABEL, DEFAULT_CLUSTER
 
 from . import external, growth, kinds, operator_config, pod_settings, resources
 from .actions import (
@@ -135,8 +135,10 @@ def _restart_actions(desired: DesiredCluster, step: RollingStep) -> list[Action]
     """Return the eviction of the pod that is replaced now, and the Event about it."""
     if step.restart is None:
         return []
+    in_sync = {CLUSTER_LABEL: desired.ref.name} if step.needs_in_sync else {}
+    version = step.restart.resource_version
     return [
-        EvictPod(pod=step.restart.ref, resource_version=step.restart.resource_version),
+        EvictPod(pod=step.restart.ref, resource_version=version, in_sync=in_sync),
         PostEvent(
             about=desired.ref,
             reason="BrokerRestarting",

@@ -10,7 +10,7 @@ Source:  Strimzi's KafkaRoller: unready first, the active controller last (ADR 0
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strandline.model import BrokerId
 
@@ -22,10 +22,14 @@ from .observed import DesiredCluster, FoundPod, ObservedCluster
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingStep:
-    """What the condition Rolling says, and the pod to replace now, None while the roll waits."""
+    """What the condition Rolling says, and the pod to replace now, None while the roll waits.
+
+    needs_in_sync tells whether that pod may go only while all replicas are in sync.
+    """
 
     readiness: Readiness
     restart: FoundPod | None = None
+    needs_in_sync: bool = True
 
 
 def rolling_step(
@@ -61,7 +65,8 @@ def rolling_step(
     fresh = [pod for pod in pods.values() if pod.revision == observed.revision]
     idle = sorted(each for each, pod in old.items() if _serves_nobody(each, pod, observed))
     if idle and (any(map(_is_up, fresh)) or all(map(_is_up, fresh))):
-        return _restarts(idle[0], old, observed, why="it is not ready and serves nobody")
+        step = _restarts(idle[0], old, observed, why="it is not ready and serves nobody")
+        return replace(step, needs_in_sync=False)
     return _next_serving(desired.broker_ids, pods, old, observed)
 
 
