@@ -174,9 +174,8 @@ class Cache:
     def conditions(self) -> Iterator[ConditionSample]:
         """Yield all conditions of all clusters and topics, for the metrics."""
         for kind, found in ((kinds.CLUSTER, self._clusters), (kinds.TOPIC, self._topics)):
-            statuses = {name: status for name, (_, status) in found.items()}
-            for name, status in sorted(statuses.items()):
-                for condition, each in sorted(status.conditions.items()):
+            for name in sorted(found):
+                for condition, each in sorted(found[name][1].conditions.items()):
                     yield ConditionSample(
                         kind=kind.kind,
                         name=name,

@@ -74,18 +74,23 @@ def gauge_case(
     )
 
 
+def labels_of(kind: str, type_: str, reason: str) -> dict[str, str]:
+    """Return the labels of the series of an object's condition."""
+    labels = {"kind": kind, "name": "x", "condition": type_, "reason": reason}
+    labels |= {"namespace": "n", "pod": "o", "container": "operator"}
+    return {**labels, "job": "strandline-operator"}
+
+
 def condition_case(
     alert: str, kind: str, type_: str, reason: str, *, bad: int = 0, at: str = "10m"
 ) -> AlertCase:
     """Return the case of a condition whose bad value is given; its opposite is good."""
     series = condition(kind, type_, reason)
-    labels = {"kind": kind, "name": "x", "condition": type_, "reason": reason}
-    labels |= {"namespace": "n", "pod": "o", "container": "operator"}
     return AlertCase(
         alert=alert,
         fires={series: steady(bad)},
         quiet={series: steady(1 - bad)},
-        labels={**labels, "job": "strandline-operator"},
+        labels=labels_of(kind, type_, reason),
         at=at,
     )
 
@@ -275,7 +280,16 @@ CASES = (
         *("StrandlineDrainBlocked", "BrokerCluster", "DisruptionAllowed", "WouldBreakMinIsr"),
         at="40m",
     ),
-    condition_case(
-        *("StrandlinePodsOutdated", "BrokerCluster", "PodsCurrent", "OldRevision"), at="70m"
+    AlertCase(
+        alert="StrandlineRollStuck",
+        fires={condition("BrokerCluster", "Rolling", "WaitingForInSync"): steady(1)},
+        # A roll that goes on: an hour, and no reason stays for half of it.
+        quiet={
+            condition("BrokerCluster", "Rolling", "WaitingForPod"): "1x30 _x60 1x30 _x240",
+            condition("BrokerCluster", "Rolling", "WaitingForInSync"): "_x31 1x30 _x240",
+            condition("BrokerCluster", "Rolling", "RollingDone"): "_x150 0x240",
+        },
+        labels=labels_of("BrokerCluster", "Rolling", "WaitingForInSync"),
+        at="40m",
     ),
 )
