@@ -113,6 +113,8 @@ def remove_definitions(kubernetes: Kubernetes) -> None:
     """Remove the definitions unless another release has objects of these kinds by now."""
     if _owner_of_definitions(kubernetes) != kubernetes.namespace:
         return
+    # This list also makes the API server open the storage of each kind; the deletion of a kind
+    # without one may wait for a resync, 5 minutes.
     if kubernetes.kubectl("get", ",".join(KINDS), "--all-namespaces", "--no-headers"):
         return
     kubernetes.kubectl("delete", "--ignore-not-found", *DEFINITIONS, *POLICY, *ROLES)
