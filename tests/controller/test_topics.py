@@ -120,6 +120,36 @@ def test_a_topic_that_a_watch_showed_counts_once_its_revision_is_stored() -> Non
     assert listed(topics, cluster=replace(CLUSTER, topic_revision=8)).gone == (GONE,)
 
 
+@pytest.mark.parametrize(
+    ("revision", "resigns"),
+    [
+        pytest.param(7, False, id="as when the list was asked for"),
+        pytest.param(8, False, id="as committed meanwhile"),
+        pytest.param(6, True, id="an earlier revision"),
+    ],
+)
+def test_a_list_that_was_out_while_topics_were_committed_is_judged_by_the_record_before(
+    revision: int, resigns: bool
+) -> None:
+    topics = elected(CLUSTER, TOPIC)
+    topics.suspect([TOPIC])
+    (read,) = topics.tick(10_000)
+    topics.keep(topic(topic_id=OTHER))
+    topics.commit([OTHER], revision=8)
+    response = TopicsRead(
+        request_id=read.request_id,
+        outcome=StoreOutcome.OK,
+        cluster=replace(CLUSTER, topic_revision=revision),
+        topic_ids=frozenset({OTHER}),
+        topics=(topic(topic_id=OTHER),),
+    )
+    verdicts = topics.on_topics_read(response, 10_000)
+    assert topics.record_lost is resigns
+    assert verdicts == (TopicVerdicts() if resigns else TopicVerdicts(gone=(GONE,)))
+    listed(topics, cluster=CLUSTER)
+    assert topics.record_lost
+
+
 def test_a_recorded_topic_that_is_listed_again_has_returned() -> None:
     topics = elected(RECORDED, TOPIC)
     listed(topics, cluster=RECORDED)

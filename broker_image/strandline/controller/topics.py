@@ -57,6 +57,7 @@ class Topics:
         self._recorded: frozenset[TopicId] = frozenset()
         self._suspected: set[TopicId] = set()
         self._asked: frozenset[TopicId] = frozenset()
+        self._revision_when_asked = 0
         self._request_id: int | None = None
         self._failures = 0
         self._not_before_ms = 0
@@ -115,6 +116,7 @@ class Topics:
         if not self._suspected or self._request_id is not None or now_ms < self._not_before_ms:
             return []
         self._asked, self._suspected = frozenset(self._suspected), set()
+        self._revision_when_asked = self._revision
         self._request_id = self._new_request_id()
         return [ReadTopics(request_id=self._request_id)]
 
@@ -129,7 +131,8 @@ class Topics:
             self._suspected |= self._asked
             return TopicVerdicts()
         self._failures = 0
-        may_delete = self.note_cluster(event.cluster)
+        # The record may have been read before a write whose response came first.
+        may_delete = self.note_cluster(event.cluster, revision=self._revision_when_asked)
         missing = sorted(self._asked - event.topic_ids)
         for topic_id in missing:
             self.missing.add(topic_id)
@@ -157,17 +160,19 @@ class Topics:
         while len(self._confirmed) > self._timing.confirmed_deletions_max:
             del self._confirmed[next(iter(self._confirmed))]
 
-    def note_cluster(self, cluster: ClusterRecord | None) -> bool:
+    def note_cluster(self, cluster: ClusterRecord | None, *, revision: int | None = None) -> bool:
         """Take the BrokerCluster. Returns: whether it lets this controller delete data.
 
-        It does not if it is gone or being deleted, or if it has another record than ours.
+        It does not if it is gone or being deleted, or if it has another record than ours: one of
+        another controller, or of an earlier revision than was stored before it was read.
         """
         if cluster is None:
             self._recorded = frozenset()
             return False
         self._recorded = frozenset(each.topic_id for each in cluster.deleted_topics)
         is_ours = (cluster.uid, cluster.controller_epoch) == (self._uid, self._epoch)
-        if not is_ours or cluster.topic_revision < self._revision:
+        least_revision = self._revision if revision is None else revision
+        if not is_ours or cluster.topic_revision < least_revision:
             self.record_lost = True
             return False
         return not cluster.is_deleting
