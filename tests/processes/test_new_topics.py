@@ -115,6 +115,21 @@ def test_an_operator_killed_at_any_write_of_a_topic_leaves_a_working_one(
         world.works(f"killed-{moment}-{number}")
 
 
+def test_topics_created_at_once_leave_the_controller_its_lease(world: World) -> None:
+    names = [f"many-{number}" for number in range(10)]
+    before = controller_epoch(world)
+    for name in names:
+        world.create(name)
+    for name in names:
+        world.works(name)
+    assert controller_epoch(world) == before
+
+
+def controller_epoch(world: World) -> int:
+    status = world.group.get("brokerclusters", objects.CLUSTER)["status"]
+    return int(status["controller"]["epoch"])
+
+
 def is_killed(process: subprocess.Popen[bytes]) -> bool:
     return process.poll() is not None
 
