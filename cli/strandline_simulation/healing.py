@@ -71,8 +71,13 @@ class Healing:
             return "no state"
         if state.leader == NO_LEADER:
             return self._unsettled_offline(found.tp, state)
+        if state.replicas != found.assigned or state.adding_replicas or state.removing_replicas:
+            return f"moves from {state.replicas} to {found.assigned}"
         if set(state.isr_ids) != set(state.replicas):
             return f"isr {state.isr}"
+        left = [each for each, disk in self._disks.items() if found.tp in disk.logs]
+        if set(left) != set(state.replicas):
+            return f"logs on {left}, replicas {state.replicas}"
         logs = [self._disks[broker_id].logs.get(found.tp) for broker_id in state.replicas]
         kept = [log for log in logs if log is not None]
         start = max((log.log_start_offset for log in kept), default=0)

@@ -64,6 +64,8 @@ class Invariant(StrEnum):
     LOG_START_IS_COMMITTED = "a log begins where a leader said, at or below what is committed"
     ACKNOWLEDGED_SURVIVES = "an acknowledged record survives at its offset"
     EVERYTHING_HEALS = "when faults end, the cluster heals and everything is answered"
+    MOVES_KEEP_THE_ISR = "a move leaves as many replicas in sync as there were, or all"
+    DELETED_COUNTS_NOT = "a log is deleted when its broker can not be elected any more"
     OFFLINE_NEEDS_LOSS = "a partition stays offline only if its ISR and eligible leaders lost data"
     CORE_HOLDS = "no invariant of our own code is broken"
     NOTHING_ELSE_RAISES = "our own code raises nothing but what it declares"
@@ -135,6 +137,7 @@ class Invariants:
         self.elections = dict.fromkeys(tps, 0)
         self.eligible_elections = 0
         """Elections of a leader that was eligible, and not in the ISR."""
+        self.moves_finished = 0
         self.acknowledged_after = dict.fromkeys(tps, 0)
         """Records acknowledged after an election that was not the first."""
         self.controllers_elected = 0
@@ -162,6 +165,8 @@ class Invariants:
         )
         if not rises:
             raise InvariantBroken(Invariant.EPOCHS_NEVER_FALL, tp=tp, old=old, new=new)
+        if old is not None:
+            self._on_replicas(tp, old, new)
         self._check_candidates(tp)
         self._check_maximal_isr(tp)
         if new.leader != NO_LEADER and (old is None or new.leader_epoch != old.leader_epoch):
@@ -176,6 +181,16 @@ class Invariants:
         _check_members(before.tp, state)
         raise InvariantBroken(Invariant.EPOCHS_NEVER_FALL, old=before.state, new=state)
 
+    def _on_replicas(self, tp: TopicPartition, old: PartitionState, new: PartitionState) -> None:
+        """Judge the steps of a move, and count those that end one."""
+        is_over = not new.adding_replicas and not new.removing_replicas
+        if is_over and (old.adding_replicas or old.removing_replicas):
+            self.moves_finished += 1
+        if not set(old.replicas) <= set(new.replicas) and new.reason != STATE_LOST:
+            were = sum(1 for each in old.isr_ids if each in old.original_replicas)
+            if len(new.isr) < min(len(new.replicas), were):
+                raise InvariantBroken(Invariant.MOVES_KEEP_THE_ISR, tp=tp, old=old, new=new)
+
     # --- disks ----------------------------------------------------------------------------
 
     def on_truncated(self, broker_id: BrokerId, tp: TopicPartition, offset: int) -> None:
@@ -183,6 +198,17 @@ class Invariants:
         key = (broker_id, tp)
         self._matching_ends[key] = min(self._matching_ends.get(key, 0), offset)
         self._unchecked[tp] = None
+
+    def on_deleted(self, broker_id: BrokerId, tp: TopicPartition) -> None:
+        """Judge that the log of a replica is deleted; no topic is, in these worlds."""
+        state = self._store.state(tp)
+        if state is None or broker_id in {each.broker_id for each in state.candidates}:
+            raise InvariantBroken(
+                Invariant.DELETED_COUNTS_NOT, tp=tp, broker=broker_id, state=state
+            )
+        self._matching_ends.pop((broker_id, tp), None)
+        self._leaderships.pop((broker_id, tp), None)
+        self._check_acknowledged(tp, self._disks, any)
 
     def on_log_start(self, replica: Replica, tp: TopicPartition, offset: int) -> None:
         """Judge that a log begins later: a leader decides, a follower takes the leader's start."""

@@ -33,7 +33,7 @@ class LossBudget:
     def may_lose(self, broker_id: BrokerId) -> bool:
         """Tell whether the guarantee covers that this broker loses data now, too."""
         for found in self._store.partitions.values():
-            if broker_id not in found.assigned:
+            if broker_id not in _members(found):
                 continue
             others = self._awaiting_rejoin[found.name] - {broker_id}
             if len(others) + 1 >= self._min_insync_replicas:
@@ -44,7 +44,7 @@ class LossBudget:
         """Count a broker that lost data now."""
         self.losses += 1
         for name, found in self._store.partitions.items():
-            if broker_id in found.assigned:
+            if broker_id in _members(found):
                 awaiting = self._awaiting_rejoin[name]
                 awaiting.add(broker_id)
                 self.awaiting_rejoin_max = max(self.awaiting_rejoin_max, len(awaiting))
@@ -56,4 +56,10 @@ class LossBudget:
         rejoined = {
             each.broker_id for each in state.isr if self._disks[each.broker_id].covers(each)
         }
-        self._awaiting_rejoin[before.name] -= rejoined
+        awaiting = self._awaiting_rejoin[before.name] - rejoined
+        self._awaiting_rejoin[before.name] = awaiting & {*state.replicas, *before.assigned}
+
+
+def _members(found: StoredPartition) -> set[BrokerId]:
+    """Return the brokers that are replicas, or shall be."""
+    return {*found.assigned, *(found.state.replicas if found.state else ())}

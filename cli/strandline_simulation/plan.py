@@ -61,6 +61,15 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """The operator wants a partition to have these replicas from now on."""
+
+    at_ms: int
+    partition: int
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """How bad network, API server and disks are while faults last; shares are per mille."""
 
@@ -118,6 +127,7 @@ class Plan:
     produces: tuple[Produce, ...] = ()
     consumes: tuple[Consume, ...] = ()
     deletes: tuple[Delete, ...] = ()
+    moves: tuple[Move, ...] = ()
 
     @property
     def replication_factor(self) -> int:
@@ -150,4 +160,6 @@ def from_json(text: str) -> Plan:
     found["produces"] = tuple(Produce(**each) for each in found.get("produces", ()))
     found["consumes"] = tuple(Consume(**each) for each in found.get("consumes", ()))
     found["deletes"] = tuple(Delete(**each) for each in found.get("deletes", ()))
+    moves = ({**each, "replicas": tuple(each["replicas"])} for each in found.get("moves", ()))
+    found["moves"] = tuple(Move(**each) for each in moves)
     return Plan(**found)

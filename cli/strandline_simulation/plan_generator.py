@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 
 from .nemesis import KINDS, drawn_kinds
-from .plan import ANY_PEER, Conditions, Consume, Delete, Fault, Plan, Produce, Timing
+from .plan import ANY_PEER, Conditions, Consume, Delete, Fault, Move, Plan, Produce, Timing
 
 WARM_UP_MS = 700
 REQUESTS_AFTER_HEALING_MS = 1_500
@@ -40,9 +40,29 @@ def draw_plan(seed: int) -> Plan:
         consumes=_consumes(prng, partitions, heal_at_ms),
         deletes=_deletes(Random(f"deletes {seed}"), partitions, heal_at_ms),
         flushes=prng.random() < 0.2,
+        moves=_moves(Random(f"moves {seed}"), brokers, partitions, heal_at_ms, min_isr),
     )
     # Drawn last: the rest of a plan is what it was before volumes could be full.
     return replace(plan, faults=plan.faults + _full_volumes(prng, brokers, heal_at_ms))
+
+
+def _moves(
+    prng: Random, brokers: int, partitions: int, heal_at_ms: int, min_isr: int
+) -> tuple[Move, ...]:
+    """Draw from a generator of their own: a third of the seeds moves nothing.
+
+    Moves come in pairs at times, so that the second meets the first under way. A partition keeps
+    min ISR replicas at least: what fewer have alone, the guarantee covers no more.
+    """
+    moves: list[Move] = []
+    for _ in range(prng.choice((0, 1, 2, 3, 5, 8))):
+        at_ms = prng.randrange(WARM_UP_MS, heal_at_ms)
+        partition = prng.randrange(partitions)
+        for later_ms in (0, prng.choice((30, 150, 600)))[: prng.choice((1, 1, 2))]:
+            size = min(brokers, max(min_isr, prng.choice((1, 2, 3, 3, 3, 4))))
+            replicas = tuple(prng.sample(range(brokers), size))
+            moves.append(Move(at_ms=at_ms + later_ms, partition=partition, replicas=replicas))
+    return tuple(sorted(moves, key=lambda each: each.at_ms)) if prng.random() < 0.8 else ()
 
 
 def _full_volumes(prng: Random, brokers: int, heal_at_ms: int) -> tuple[Fault, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from strandline.errors import ErrorCode
 from strandline.model import (
+    TOPIC_DELETED,
     BrokerEpoch,
     BrokerId,
     ClusterRecord,
@@ -20,6 +21,7 @@ from strandline.model import (
     LeaseRecord,
     LiveBroker,
     PartitionCommand,
+    PartitionEpoch,
     PartitionState,
     TopicPartition,
 )
@@ -234,10 +236,11 @@ class SendUpdateMetadata(_Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendStopReplica(_Command):
-    """Delete these logs: no topic with that uid exists; then `BrokerResponseReceived`."""
+    """Delete these logs, of no topic or of no replica any more; then `BrokerResponseReceived`."""
 
     request_id: int
     partitions: tuple[TopicPartition, ...]
+    removed_at: PartitionEpoch = TOPIC_DELETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,6 +136,7 @@ class ObjectEventHandler:
             active.reconciler.queue(partition.name, now_ms)
             return []
         active.see_epoch(state.controller_epoch)
+        active.moves.note(partition.name, state)
         active.propagator.partition_changed(partition, now_ms, kind=kind)
         active.reconciler.queue(partition.name, now_ms)
         above = entries_above_registration(state, active.brokers.entries)

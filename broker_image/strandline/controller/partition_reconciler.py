@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from strandline.errors import ErrorCode
 from strandline.model import STATE_LOST, BrokerId, ElectionKind, PartitionState, TopicPartition
@@ -22,8 +23,10 @@ from .election_input import ElectionInput
 from .elections import decide, is_to_be_rebuilt
 from .events import IsrChangeRequested
 from .isr_changes import Commit, ReadFirst, RespondNow, judge, reply_alter_partition
+from .moves import Moves
 from .notices import StoreConflicted
 from .partition_entry import Finished, InDoubt, PartitionEntry
+from .reassignment import next_step
 from .rebuild import KnownEpochs, is_behind, known_epochs
 from .restores import Restores
 from .store_events import PartitionResponseReceived, StoreOutcome
@@ -39,10 +42,12 @@ class PartitionReconciler:
         *,
         sent_state_of: Callable[[TopicPartition], PartitionState | None],
         restores: Restores,
+        moves: Moves,
     ) -> None:
         """Take what is shared, and what tells the last state of a partition that brokers got."""
         self._sent_state_of = sent_state_of
         self._restores = restores
+        self._moves = moves
         self._brokers = context.brokers
         self._topics = context.topics
         self._timing = context.timing
@@ -77,6 +82,7 @@ class PartitionReconciler:
             return []
         for queue in (self._urgent, self._queue, self._delayed):
             queue.pop(name, None)
+        self._moves.note(name, None)
         if entry.open_request_id is not None:
             self._calls.pop(entry.open_request_id, None)
         return _respond_to_all(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
@@ -176,7 +182,9 @@ class PartitionReconciler:
         if stored.state is None and self._table.has_state_aside(stored.tp):
             # Brokers may have data of the object that does not count.
             stored = replace(stored, recover=True)
-        decision = decide(stored, inputs)
+        decision = decide(stored, inputs) or next_step(
+            stored, inputs, may_copy=partial(self._moves.may_begin, name)
+        )
         if decision is not None:
             return self._write(entry, decision.state, kind=decision.kind)
         if entry.stored.state is None and not inputs.waited:
@@ -185,7 +193,7 @@ class PartitionReconciler:
             entry.forgive()
         if state is not None and is_to_be_rebuilt(state):
             return [*self._restores.ask(entry.stored.tp, state), *self._serve(entry)]
-        return self._serve(entry)
+        return [*self._moves.stop_removed(entry.stored), *self._serve(entry)]
 
     def _accepted(self, entry: PartitionEntry) -> KnownEpochs:
         """Return the epochs that brokers reported, and the last that was sent to them."""

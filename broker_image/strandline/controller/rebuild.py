@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from strandline.model import (
     NO_EPOCH,
@@ -32,12 +33,16 @@ from strandline.model import (
     PartitionEpoch,
     PartitionState,
     Recovery,
+    StoredPartition,
 )
 
-from .broker_entry import BrokerEntry, InSession
+from .broker_entry import BrokerEntry, InSession, RegisteredBroker
 from .election_input import ElectionDecision, ElectionInput, most_complete
 from .events import HostedReplica
 from .isr_entries import lost_data
+
+REPLICAS_MAX: Final = 18
+"""How many brokers `Partition.status.replicas` may name: nine that were, and nine that shall be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,18 +175,46 @@ def may_differ(replicas: Iterable[HostedReplica]) -> bool:
     return len({each.last_epoch for each in replicas if each.log_end_offset > 0}) > 1
 
 
-def fence(state: PartitionState, inputs: ElectionInput) -> ElectionDecision:
-    """Commit a fence above all that this controller knows."""
+def _is_away(broker: BrokerEntry) -> bool:
+    return isinstance(broker, RegisteredBroker) and not isinstance(broker, InSession)
+
+
+def fence(
+    state: PartitionState, inputs: ElectionInput, *, assigned: tuple[BrokerId, ...]
+) -> ElectionDecision:
+    """Commit a fence above all that this controller knows, for all that may have data.
+
+    The partition may have moved: beside the assigned brokers, those of the states that are known
+    and all that report a log are behind the fence, as replicas to be removed (ADR 0058).
+    """
     known = known_epochs(inputs.hosted.values(), inputs.announced)
-    return ElectionDecision(state=fenced(state, known, controller_epoch=inputs.controller_epoch))
+    announced = () if inputs.announced is None else inputs.announced.replicas
+    gathered = (*assigned, *state.replicas, *announced, *sorted(inputs.hosted))
+    replicas = tuple(dict.fromkeys(gathered))[:REPLICAS_MAX]
+    apart = replace(
+        state,
+        replicas=replicas,
+        adding_replicas=(),
+        removing_replicas=tuple(each for each in replicas if each not in assigned),
+    )
+    return ElectionDecision(state=fenced(apart, known, controller_epoch=inputs.controller_epoch))
 
 
 def rebuild(
-    state: PartitionState, inputs: ElectionInput, *, without: frozenset[BrokerId]
+    stored: StoredPartition, state: PartitionState, inputs: ElectionInput
 ) -> ElectionDecision | None:
-    """Raise a fence that is too low, elect from the logs behind it, or wait (None)."""
-    if is_too_low(state, inputs.hosted.values(), inputs.announced):
-        return fence(state, inputs)
+    """Raise a fence that is too low or too narrow, elect from the logs behind it, or wait (None).
+
+    Any registered broker may have a log: it must be in session, unless a person gave it up.
+    """
+    without = stored.rebuild_without
+    outside = inputs.hosted.keys() - {*state.replicas, *without}
+    is_too_narrow = bool(outside) and len(state.replicas) < REPLICAS_MAX
+    if is_too_narrow or is_too_low(state, inputs.hosted.values(), inputs.announced):
+        return fence(state, inputs, assigned=stored.assigned)
+    others = inputs.brokers.keys() - {*state.replicas, *without}
+    if any(_is_away(inputs.brokers[each]) for each in others):
+        return None
     isr = choose_rebuilt_isr(
         state, inputs.brokers, inputs.hosted, without=without, trashed=inputs.trashed
     )

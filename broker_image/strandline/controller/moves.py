@@ -1,0 +1,94 @@
+"""Which partitions move, so that few copy their records at once; and the logs that moves leave.
+
+`partition_reconciler` asks before a move begins, and at rest for logs of removed replicas. Nothing
+here is remembered beyond a controller: stored states and reports say it all (ADR 0058).
+"""
+
+from __future__ import annotations
+
+from strandline.model import PartitionState, StoredPartition
+
+from .broker_entry import InSession
+from .context import ControllerContext
+from .effects import ControllerEffect, SendStopReplica
+from .notices import ReplicaRemoved
+from .reassignment import is_copying
+
+
+class Moves:
+    """The moves of one controller epoch, as far as stored states show them."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._moving: set[str] = set()
+        self._waiting: dict[str, None] = {}
+
+    def note(self, name: str, state: PartitionState | None) -> None:
+        """Take note of a newer state of a partition, None when its object is gone."""
+        if state is not None and state.adding_replicas:
+            self._moving.add(name)
+        else:
+            self._moving.discard(name)
+
+    def may_begin(self, name: str) -> bool:
+        """Tell whether one more partition may copy; one that may not waits for its turn."""
+        self._waiting.pop(name, None)
+        if self._free_places() > 0:
+            return True
+        self._waiting[name] = None
+        return False
+
+    def take_ready(self) -> list[str]:
+        """Return partitions that waited, as many as may begin now."""
+        if not self._waiting:
+            return []
+        ready = list(self._waiting)[: max(0, self._free_places())]
+        for name in ready:
+            del self._waiting[name]
+        return ready
+
+    def _free_places(self) -> int:
+        copying = 0
+        for name in self._moving:
+            entry = self._context.table.entries.get(name)
+            state = None if entry is None else entry.stored.state
+            if state is not None and is_copying(state, self._context.brokers.entries):
+                copying += 1
+        return self._context.timing.moves_at_once_max - copying
+
+    def stop_removed(self, stored: StoredPartition) -> list[ControllerEffect]:
+        """Delete the logs of brokers that the stored state does not name as replicas.
+
+        While the partition has no leader, or is under min ISR, such a log may be of use to a
+        person. A broker that the spec names is about to be added: it may keep what it has.
+        """
+        state, effects = stored.state, list[ControllerEffect]()
+        if state is None or stored.tp.topic_id not in self._context.topics.known:
+            return effects
+        if state.reason or state.leader < 0 or len(state.isr) < state.min_insync_replicas:
+            return effects
+        kept = {*state.replicas, *stored.assigned}
+        for session in self._context.brokers.sessions():
+            replica = session.hosted.get(stored.tp)
+            if replica is None or session.broker_id in kept:
+                continue
+            if replica.accepted_partition_epoch <= state.partition_epoch:
+                effects += self._stop(session, stored, state)
+        return effects
+
+    def _stop(
+        self, session: InSession, stored: StoredPartition, state: PartitionState
+    ) -> list[ControllerEffect]:
+        self._context.brokers.forget_hosted(session, [stored.tp])
+        return [
+            SendStopReplica(
+                session_id=session.session_id,
+                request_id=self._context.new_request_id(),
+                broker_id=session.broker_id,
+                broker_epoch=session.broker_epoch,
+                controller_epoch=self._context.epoch,
+                partitions=(stored.tp,),
+                removed_at=state.partition_epoch,
+            ),
+            ReplicaRemoved(broker_id=session.broker_id, tp=stored.tp, topic_name=stored.topic_name),
+        ]
