@@ -17,6 +17,7 @@ from strandline.controller.events import (
 from strandline.controller.store_events import (
     HolderDied,
     PartitionDeleted,
+    PartitionObserved,
     TopicDeleted,
     WatchLost,
 )
@@ -268,16 +269,37 @@ def delete_partition(story: Story, *, partition: int, name: str = "") -> None:
     story.world.show(PartitionDeleted(name=found.name, tp=found.tp))
 
 
-def make_partition(story: Story, *, partition: int, recover: bool = False, name: str = "") -> None:
+def assign(story: Story, *, replicas: tuple[int, ...], partition: int = 0) -> None:
+    """Write the replicas that a partition shall have into its spec."""
+    found = story.world.store.partitions[f"{NAME}-{partition}"]
+    wished = replace(
+        found,
+        resource_version=story.world.store.next_version(),
+        assigned=tuple(map(BrokerId, replicas)),
+    )
+    story.world.store.partitions[found.name] = wished
+    story.world.show(PartitionObserved(partition=wished))
+    story.world.settle()
+
+
+def make_partition(
+    story: Story,
+    *,
+    partition: int,
+    recover: bool = False,
+    replicas: tuple[int, ...] = (),
+    name: str = "",
+) -> None:
     """Create a Partition object without a status, as the operator does; recover: it was lost.
 
-    With name= it is another object of the partition than the operator's.
+    Assigned are all brokers, or replicas=. With name= it is another object of the partition than
+    the operator's.
     """
     story.world.put_partition(
         None,
         number=partition,
         recover=recover,
-        assigned=tuple(story.world.replication.brokers),
+        assigned=replicas or tuple(story.world.replication.brokers),
         name=name,
     )
 

@@ -6,7 +6,7 @@ here is remembered beyond a controller: stored states and reports say it all (AD
 
 from __future__ import annotations
 
-from strandline.model import PartitionState, StoredPartition
+from strandline.model import BrokerId, PartitionState, StoredPartition
 
 from .broker_entry import InSession
 from .context import ControllerContext
@@ -20,15 +20,27 @@ class Moves:
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
+        self._replicas: dict[str, frozenset[BrokerId]] = {}
+        self._removed: dict[str, frozenset[BrokerId]] = {}
+        """Replicas of earlier states: their brokers may have the log, whatever they reported."""
         self._moving: set[str] = set()
         self._waiting: dict[str, None] = {}
 
-    def note(self, name: str, state: PartitionState | None) -> None:
-        """Take note of a newer state of a partition, None when its object is gone."""
-        if state is not None and state.adding_replicas:
+    def note(self, name: str, state: PartitionState) -> None:
+        """Take note of a newer state of a partition."""
+        replicas = frozenset(state.replicas)
+        before = self._replicas.get(name, replicas) | self._removed.get(name, frozenset())
+        self._replicas[name], self._removed[name] = replicas, before - replicas
+        if state.adding_replicas:
             self._moving.add(name)
         else:
             self._moving.discard(name)
+
+    def forget(self, name: str) -> None:
+        """Forget a partition whose object is gone."""
+        self._replicas.pop(name, None)
+        self._removed.pop(name, None)
+        self._moving.discard(name)
 
     def may_begin(self, name: str) -> bool:
         """Tell whether one more partition may copy; one that may not waits for its turn."""
@@ -68,11 +80,14 @@ class Moves:
         if state.reason or state.leader < 0 or len(state.isr) < state.min_insync_replicas:
             return effects
         kept = {*state.replicas, *stored.assigned}
+        suspected = self._removed.pop(stored.name, frozenset())
         for session in self._context.brokers.sessions():
             replica = session.hosted.get(stored.tp)
-            if replica is None or session.broker_id in kept:
+            if session.broker_id in kept or (
+                replica is None and session.broker_id not in suspected
+            ):
                 continue
-            if replica.accepted_partition_epoch <= state.partition_epoch:
+            if replica is None or replica.accepted_partition_epoch <= state.partition_epoch:
                 effects += self._stop(session, stored, state)
         return effects
 

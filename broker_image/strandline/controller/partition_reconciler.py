@@ -82,7 +82,7 @@ class PartitionReconciler:
             return []
         for queue in (self._urgent, self._queue, self._delayed):
             queue.pop(name, None)
-        self._moves.note(name, None)
+        self._moves.forget(name)
         if entry.open_request_id is not None:
             self._calls.pop(entry.open_request_id, None)
         return _respond_to_all(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)

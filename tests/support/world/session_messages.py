@@ -65,6 +65,7 @@ def events_of_the_core(sent: FromController) -> list[Event]:
                     controller_epoch=sent.controller_epoch,
                     broker_epoch=sent.broker_epoch,
                     partitions=sent.partitions,
+                    removed_at=sent.removed_at,
                 )
             ]
         case ReplyAlterPartition():
