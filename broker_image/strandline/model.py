@@ -303,7 +303,7 @@ class StoredPartition:
     assigned are the replicas that the partition shall have; it moves to them (ADR 0058). state is
     None until a controller first wrote the status; the controller reads recover only while state
     is None (ADR 0004). rebuild_without names the brokers that a person told the controller not to
-    wait for.
+    wait for. generation rises with each change of these wishes.
     """
 
     name: str
@@ -314,6 +314,7 @@ class StoredPartition:
     recover: bool
     state: PartitionState | None
     rebuild_without: frozenset[BrokerId] = frozenset()
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

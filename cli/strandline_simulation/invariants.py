@@ -147,6 +147,8 @@ class Invariants:
         self._leaders: dict[tuple[TopicPartition, LeaderEpoch], Replica] = {}
         self._leaderships: dict[tuple[BrokerId, TopicPartition], ObservedLeadership] = {}
         self._accepted_epochs: dict[tuple[BrokerId, TopicPartition], LeaderEpoch] = {}
+        self._last_states: dict[TopicPartition, PartitionState] = {}
+        """The last committed ones, also while the object is lost."""
         self._unchecked: dict[TopicPartition, None] = {}
 
     # --- the store ------------------------------------------------------------------------
@@ -156,6 +158,7 @@ class Invariants:
     ) -> None:
         """Judge a status write that was applied."""
         self.deciding_brokers.add(writer)
+        self._last_states[before.tp] = state
         old, new, tp = before.state, state, before.tp
         _check_members(tp, new)
         rises = old is None or (
@@ -201,7 +204,7 @@ class Invariants:
 
     def on_deleted(self, broker_id: BrokerId, tp: TopicPartition) -> None:
         """Judge that the log of a replica is deleted; no topic is, in these worlds."""
-        state = self._store.state(tp)
+        state = self._last_states.get(tp)
         if state is None or broker_id in {each.broker_id for each in state.candidates}:
             raise InvariantBroken(
                 Invariant.DELETED_COUNTS_NOT, tp=tp, broker=broker_id, state=state

@@ -177,8 +177,12 @@ class SimulatedStore:
 
     def wish(self, name: str, replicas: tuple[BrokerId, ...]) -> StoredPartition:
         """Write the replicas that a partition shall have into its spec."""
+        found = self.partitions[name]
         wished = replace(
-            self.partitions[name], resource_version=self._next_version(), assigned=replicas
+            found,
+            resource_version=self._next_version(),
+            assigned=replicas,
+            generation=found.generation + 1,
         )
         self.partitions[name] = wished
         return wished
@@ -194,6 +198,7 @@ class SimulatedStore:
             recover=True,
             state=None,
             assigned=self._placed[name],
+            generation=0,
         )
         self.partitions[name] = lost
         return lost

@@ -276,6 +276,7 @@ def assign(story: Story, *, replicas: tuple[int, ...], partition: int = 0) -> No
         found,
         resource_version=story.world.store.next_version(),
         assigned=tuple(map(BrokerId, replicas)),
+        generation=found.generation + 1,
     )
     story.world.store.partitions[found.name] = wished
     story.world.show(PartitionObserved(partition=wished))

@@ -154,6 +154,7 @@ def partition_from_object(value: Object) -> StoredPartition:
         rebuild_without=frozenset(_broker_ids(spec, "rebuildWithout"))
         if spec.has("rebuildWithout")
         else frozenset(),
+        generation=metadata.integer_or("generation", 0, minimum=0),
         state=_partition_state(status) if status else None,
     )
 
