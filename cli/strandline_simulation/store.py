@@ -221,7 +221,7 @@ def is_valid_status(old: PartitionState | None, new: PartitionState) -> bool:
     moving = (new.adding_replicas, new.removing_replicas)
     well_formed = (
         len(new.replicas) <= REPLICAS_MAX
-        and all(set(each) < set(new.replicas) for each in moving)
+        and all(not each or set(each) < set(new.replicas) for each in moving)
         and (new.leader == NO_LEADER or new.leader in new.isr_ids)
         and len(set(candidates)) == len(candidates)
         and set(candidates) <= set(new.replicas)

@@ -53,7 +53,7 @@ class ReadInFlight:
     request_id: int
     write: StatusWrite | None
     accepted: KnownEpochs
-    generation: int
+    generation: int = 0
     doubted: bool = False
 
 

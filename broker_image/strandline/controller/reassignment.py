@@ -107,9 +107,9 @@ def _follow(
             removing=[each for each in replicas if each not in wanted],
         )
     elif gone:
-        after = _with_replicas(
-            state, stay, adding=state.adding_replicas, removing=state.removing_replicas
-        )
+        adding = [each for each in state.adding_replicas if each not in gone]
+        removing = state.removing_replicas if adding else ()
+        after = _with_replicas(state, stay, adding=adding, removing=removing)
     else:
         return None
     return None if after == state else _commit(state, after, inputs)

@@ -181,7 +181,7 @@ def _partition_state(status: Fields) -> PartitionState:
         for field in ("addingReplicas", "removingReplicas")
     )
     for field, moving in (("addingReplicas", adding), ("removingReplicas", removing)):
-        if not set(moving) < set(replicas):
+        if moving and not set(moving) < set(replicas):
             raise status.malformed(field, "a part of replicas")
     recovery = status.text("recovery")
     if recovery not in {word.value for word in Recovery}:

@@ -159,7 +159,7 @@ class FakeStore:
         assert set(candidates) <= set(new.replicas)
         assert not new.eligible_leaders or len(new.isr) < new.min_insync_replicas
         for moving in (new.adding_replicas, new.removing_replicas):
-            assert set(moving) < set(new.replicas)
+            assert not moving or set(moving) < set(new.replicas)
         if old is None:
             return
         is_fence = new.reason == STATE_LOST and new.partition_epoch > old.partition_epoch
