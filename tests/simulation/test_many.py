@@ -17,6 +17,7 @@ from strandline_simulation.nemesis import drawn_kinds
 from strandline_simulation.plan_generator import draw_plan
 from strandline_simulation.run import ScheduleResult, run
 from strandline_simulation.summary import Summary, failure_report
+from tests.simulation.move_plans import FOUND_IN_MOVES_BY_SEARCH
 from tests.simulation.mutants import FOUND_BY_SEARCH, Mutant, planted
 
 SCHEDULES = int(os.environ.get("STRANDLINE_SCHEDULES", "30"))
@@ -44,6 +45,7 @@ def test_schedules_have_elections_losses_and_several_controllers(summary: Summar
     assert sum(result.controllers for result in results) > len(results)
     assert any(result.data_losses for result in results)
     assert any(result.eligible_elections for result in results)
+    assert sum(result.moves_finished for result in results) > len(results) // 2
 
 
 def test_most_schedules_are_decided_by_more_than_one_controller(summary: Summary) -> None:
@@ -72,7 +74,9 @@ def test_data_is_lost_as_far_as_the_guarantee_goes_and_no_further(summary: Summa
     assert any(result.awaiting_rejoin_max for result in summary.results)
 
 
-@pytest.mark.parametrize("mutant", FOUND_BY_SEARCH, ids=lambda mutant: mutant.title)
+@pytest.mark.parametrize(
+    "mutant", FOUND_BY_SEARCH + FOUND_IN_MOVES_BY_SEARCH, ids=lambda mutant: mutant.title
+)
 def test_random_search_finds(mutant: Mutant) -> None:
     others = set()
     with planted(mutant):
