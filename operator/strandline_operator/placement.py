@@ -2,13 +2,14 @@
 
 The operator calls it when it creates Partition objects. A partition's replicas do not depend
 on how many partitions exist: partitions added later continue the spread, and a Partition object
-that is created again after a loss names the brokers that have its data (ADR 0009).
+that is created again after a loss names the brokers that have its data (ADR 0009). A partition
+that moved elsewhere, or is resized, keeps its replicas as far as it can (ADR 0058).
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from strandline.errors import StrandlineError
 from strandline.model import BrokerId, TopicId
@@ -76,6 +77,23 @@ def place_topic(
         )
         for partition in partitions
     }
+
+
+def resized(
+    current: Sequence[BrokerId], usual: Sequence[BrokerId], *, in_sync: Collection[BrokerId]
+) -> tuple[BrokerId, ...]:
+    """Return as many replicas as usual ones, so that as few as possible move.
+
+    Brokers that are added are those of the usual placement. Of brokers that have a replica those in
+    sync stay first, then those that stand first; their order stays.
+
+    Shape:   in_sync are members of the ISR; the rest of current may lack records
+    """
+    count = len(usual)
+    if count >= len(current):
+        return tuple(dict.fromkeys([*current, *usual]))[:count]
+    kept = sorted(current, key=lambda each: each not in in_sync)[:count]
+    return tuple(each for each in current if each in kept)
 
 
 def on_logs(

@@ -62,7 +62,7 @@ def _condition(**changes: Any) -> Manifest:
     return {**whole, **changes}
 
 
-_COUNTS = ("total", "online", "offline", "underReplicated", "underMinIsr", "atMinIsr")
+_COUNTS = ("total", "online", "offline", "underReplicated", "underMinIsr", "atMinIsr", "moving")
 
 
 def _manifest(kind: str, name: str, spec: Manifest, status: Manifest) -> Manifest:
@@ -189,6 +189,8 @@ COMPLETE: Final[dict[str, Manifest]] = {
         },
         {
             "replicas": [0, 1, 2],
+            "addingReplicas": [2],
+            "removingReplicas": [1],
             "leader": 0,
             "leaderEpoch": 4,
             "partitionEpoch": 7,
@@ -267,6 +269,8 @@ def _retention(path: str) -> dict[str, dict[str, tuple[Any, Any]]]:
 _BROKER_EPOCH_MAX = (1 << 24) - 1
 _NINE = list(range(9))
 _TEN = list(range(10))
+_MOST, _OVER = list(range(18)), list(range(19))
+"""Replicas of a partition that moves from nine brokers to nine others."""
 _NONE_ELIGIBLE: Final[Manifest] = {"status.elr": [], "status.elrBrokerEpochs": []}
 _LED_BY_TWO: Final = {
     "status.isr": [2],
@@ -274,8 +278,8 @@ _LED_BY_TWO: Final = {
     "status.leader": 2,
     **_NONE_ELIGIBLE,
 }
-_NINE_ELIGIBLE: Final = {
-    "status.replicas": _NINE,
+_MOST_ELIGIBLE: Final = {
+    "status.replicas": _MOST,
     "status.isr": [],
     "status.isrBrokerEpochs": [],
     "status.leader": -1,
@@ -422,7 +426,16 @@ BOUNDS: Final[dict[str, Bounds]] = {
                     },
                 ),
             ),
-            "maxItems": (_NINE, _TEN),
+            "maxItems": (_MOST, _OVER),
+        },
+        **{
+            f"status.{field}": {
+                "maxItems": (
+                    Also(value=_MOST[1:], others={"status.replicas": _MOST}),
+                    Also(value=_MOST, others={"status.replicas": _MOST}),
+                )
+            }
+            for field in ("addingReplicas", "removingReplicas")
         },
         "status.replicas[]": {
             "minimum": (Also(value=0, others=_LED_BY_TWO), Also(value=-1, others=_LED_BY_TWO)),
@@ -433,35 +446,35 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "status.isr": {
             "maxItems": (
                 Also(
-                    value=_NINE,
+                    value=_MOST,
                     others={
-                        "status.replicas": _NINE,
-                        "status.isrBrokerEpochs": [1] * 9,
+                        "status.replicas": _MOST,
+                        "status.isrBrokerEpochs": [1] * 18,
                         **_NONE_ELIGIBLE,
                     },
                 ),
-                _TEN,
+                _OVER,
             )
         },
         "status.isrBrokerEpochs": {
             "maxItems": (
                 Also(
-                    value=[1] * 9,
-                    others={"status.replicas": _NINE, "status.isr": _NINE, **_NONE_ELIGIBLE},
+                    value=[1] * 18,
+                    others={"status.replicas": _MOST, "status.isr": _MOST, **_NONE_ELIGIBLE},
                 ),
-                [1] * 10,
+                [1] * 19,
             )
         },
         "status.elr": {
             "maxItems": (
-                Also(value=_NINE, others={**_NINE_ELIGIBLE, "status.elrBrokerEpochs": [1] * 9}),
-                _TEN,
+                Also(value=_MOST, others={**_MOST_ELIGIBLE, "status.elrBrokerEpochs": [1] * 18}),
+                _OVER,
             )
         },
         "status.elrBrokerEpochs": {
             "maxItems": (
-                Also(value=[1] * 9, others={**_NINE_ELIGIBLE, "status.elr": _NINE}),
-                [1] * 10,
+                Also(value=[1] * 18, others={**_MOST_ELIGIBLE, "status.elr": _MOST}),
+                [1] * 19,
             )
         },
         "status.elrBrokerEpochs[]": {

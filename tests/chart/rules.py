@@ -231,14 +231,6 @@ _TOPIC: Final = [
     ),
     Rule(
         kind="ReplicatedTopic",
-        message="spec.replicationFactor cannot be changed, because partitions are not reassigned "
-        "yet",
-        on="spec",
-        refused={"spec.replicationFactor": 2},
-        accepted={"spec.uncleanLeaderElection": False},
-    ),
-    Rule(
-        kind="ReplicatedTopic",
         message="spec.config cannot be changed, because running brokers do not take it over yet",
         on="spec",
         refused={"spec.config.flushMessages": GONE},
