@@ -7,7 +7,13 @@ from collections import Counter
 import pytest
 
 from strandline.model import BrokerId, TopicId
-from strandline_operator.placement import TooFewBrokers, on_logs, place_partition, place_topic
+from strandline_operator.placement import (
+    TooFewBrokers,
+    on_logs,
+    place_partition,
+    place_topic,
+    resized,
+)
 
 
 def brokers(count: int) -> list[BrokerId]:
@@ -85,3 +91,41 @@ def test_a_partition_is_placed_where_its_logs_are(
 ) -> None:
     usual = {7: tuple(map(BrokerId, (3, 0, 1)))}
     assert on_logs(usual, {7: [*map(BrokerId, having)], 8: [BrokerId(9)]}) == {7: expected}
+
+
+@pytest.mark.parametrize(
+    ("current", "usual", "in_sync", "expected"),
+    [
+        ((0, 1), (0, 1, 2), (0, 1), (0, 1, 2)),
+        ((4, 1), (0, 1, 2), (4, 1), (4, 1, 0)),
+        ((3, 4), (0, 1, 2), (), (3, 4, 0)),
+        ((0, 1, 2), (0, 1), (0, 1, 2), (0, 1)),
+        ((0, 1, 2), (0, 1), (2, 0), (0, 2)),
+        ((0, 1, 2), (0,), (2,), (2,)),
+    ],
+    ids=["grown", "grown elsewhere", "all elsewhere", "shrunk", "one behind", "one in sync"],
+)
+def test_a_resized_partition_keeps_its_replicas_and_first_those_in_sync(
+    current: tuple[int, ...],
+    usual: tuple[int, ...],
+    in_sync: tuple[int, ...],
+    expected: tuple[int, ...],
+) -> None:
+    found = resized(ids(current), ids(usual), in_sync=ids(in_sync))
+    assert found == ids(expected)
+
+
+def ids(numbers: tuple[int, ...]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, numbers))
+
+
+def test_a_topic_that_was_never_moved_stays_at_its_usual_place_when_it_is_resized() -> None:
+    topic, five = TopicId("d3b07384-d9a0-4c9b-8f0a-000000000001"), brokers(5)
+    placed = [
+        place_topic(topic, range(20), brokers=five, replication_factor=n) for n in range(1, 6)
+    ]
+    for before in placed:
+        for after in placed:
+            for number in range(20):
+                found = resized(before[number], after[number], in_sync=before[number])
+                assert found == after[number]
