@@ -405,9 +405,9 @@ def test_another_replication_factor_moves_the_partitions_that_have_a_state() -> 
         assert move.body["metadata"] == {"name": f"orders-{number}", "resourceVersion": "8"}
     assert len(moves) == 2, "the third one has no status: its first replicas are still to come"
     world.perform(plan)
-    (status,) = topic_plan(world)
-    assert isinstance(status, ApplyStatus)
-    assert status.body["status"]["partitions"]["moving"] == 2
+    (told,) = topic_plan(world)
+    assert isinstance(told, ApplyStatus)
+    assert told.body["status"]["partitions"]["moving"] == 2
 
 
 def test_a_replication_factor_that_no_cluster_has_moves_nothing() -> None:

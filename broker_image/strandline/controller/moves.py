@@ -25,12 +25,15 @@ class Moves:
         """Replicas of earlier states: their brokers may have the log, whatever they reported."""
         self._moving: set[str] = set()
         self._waiting: dict[str, None] = {}
+        self._granted: set[str] = set()
+        """Partitions that may begin, and whose first write is not known to be stored."""
 
     def note(self, name: str, state: PartitionState) -> None:
         """Take note of a newer state of a partition."""
         replicas = frozenset(state.replicas)
         before = self._replicas.get(name, replicas) | self._removed.get(name, frozenset())
         self._replicas[name], self._removed[name] = replicas, before - replicas
+        self._granted.discard(name)
         if state.adding_replicas:
             self._moving.add(name)
         else:
@@ -41,11 +44,17 @@ class Moves:
         self._replicas.pop(name, None)
         self._removed.pop(name, None)
         self._moving.discard(name)
+        self.take_back(name)
+
+    def take_back(self, name: str) -> None:
+        """Give the place of a partition back before it is decided about anew."""
+        self._granted.discard(name)
+        self._waiting.pop(name, None)
 
     def may_begin(self, name: str) -> bool:
         """Tell whether one more partition may copy; one that may not waits for its turn."""
-        self._waiting.pop(name, None)
         if self._free_places() > 0:
+            self._granted.add(name)
             return True
         self._waiting[name] = None
         return False
@@ -60,8 +69,8 @@ class Moves:
         return ready
 
     def _free_places(self) -> int:
-        copying = 0
-        for name in self._moving:
+        copying = len(self._granted)
+        for name in self._moving - self._granted:
             entry = self._context.table.entries.get(name)
             state = None if entry is None else entry.stored.state
             if state is not None and is_copying(state, self._context.brokers.entries):

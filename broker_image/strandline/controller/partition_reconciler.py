@@ -182,6 +182,7 @@ class PartitionReconciler:
         if stored.state is None and self._table.has_state_aside(stored.tp):
             # Brokers may have data of the object that does not count.
             stored = replace(stored, recover=True)
+        self._moves.take_back(name)
         decision = decide(stored, inputs) or next_step(
             stored, inputs, may_copy=partial(self._moves.may_begin, name)
         )
