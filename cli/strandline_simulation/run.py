@@ -18,9 +18,9 @@ from .fault_counts import FaultCounts
 from .healing import Healing
 from .hosts import Hosts
 from .invariants import Invariant, InvariantBroken
-from .moves import Moves
 from .nemesis import Nemesis
 from .plan import Plan
+from .simulated_operator import SimulatedOperator
 from .virtual_time import VirtualTime
 
 SETTLED_CHECK_INTERVAL_MS = 50
@@ -74,7 +74,7 @@ class World:
         clients = SimulatedClients(self.environment)
         hosts.wake_all()
         Nemesis(self.environment, hosts)
-        Moves(self.environment)
+        SimulatedOperator(self.environment)
         self.healing = Healing(self.environment, hosts, clients)
 
 

@@ -13,7 +13,6 @@ from strandline_operator.actions import (
     ApplyStatus,
     CreateCluster,
     InitialisePartitions,
-    MovePartition,
     PostEvent,
     RecreatePartitions,
     RemoveConfigMaps,
@@ -379,46 +378,6 @@ def test_a_partition_missing_below_the_number_may_have_been_lost() -> None:
     condition = status.body["status"]["conditions"][0]
     assert (condition["status"], condition["reason"]) == ("False", "WaitingForBrokers")
     assert "partitions [1]" in condition["message"]
-
-
-def test_another_replication_factor_moves_the_partitions_that_have_a_state() -> None:
-    world = World(cluster(replicas=5), topic(replicationFactor=2))
-    world.perform(topic_plan(world))
-    for number in range(2):
-        found = world.get(kinds.PARTITION, f"orders-{number}")
-        held = found["spec"]["replicas"]
-        status = {**COMPLETE["Partition"]["status"], "replicas": held, "leader": held[0]}
-        status |= {"isr": held, "isrBrokerEpochs": [1, 1], "elr": [], "elrBrokerEpochs": []}
-        status |= {"addingReplicas": [], "removingReplicas": []}
-        world.put({**found, "status": status})
-    world.perform(topic_plan(world))
-    assert topic_plan(world) == []
-    found = world.get(kinds.TOPIC, "orders")
-    world.put({**found, "spec": {**found["spec"], "replicationFactor": 3}})
-    plan = topic_plan(world)
-    moves = [action for action in plan if isinstance(action, MovePartition)]
-    for number, move in enumerate(moves):
-        before = world.get(kinds.PARTITION, f"orders-{number}")
-        wanted = move.body["spec"]["replicas"]
-        assert (len(wanted), wanted[:2]) == (3, before["spec"]["replicas"])
-        assert str(move) == f"move Partition orders-{number} from {wanted[:2]} to {wanted}"
-        assert move.body["metadata"] == {"name": f"orders-{number}", "resourceVersion": "8"}
-    assert len(moves) == 2, "the third one has no status: its first replicas are still to come"
-    world.perform(plan)
-    (told,) = topic_plan(world)
-    assert isinstance(told, ApplyStatus)
-    assert told.body["status"]["partitions"]["moving"] == 2
-
-
-def test_a_replication_factor_that_no_cluster_has_moves_nothing() -> None:
-    world = World(cluster(), topic())
-    world.perform(topic_plan(world))
-    found = world.get(kinds.TOPIC, "orders")
-    world.put({**found, "spec": {**found["spec"], "replicationFactor": 4}})
-    status, *others = topic_plan(world)
-    assert isinstance(status, ApplyStatus)
-    assert not [each for each in others if isinstance(each, MovePartition)]
-    assert status.body["status"]["conditions"][0]["reason"] == "InvalidReplicationFactor"
 
 
 def test_full_volumes_are_told_of_once_and_again_when_they_have_room() -> None:

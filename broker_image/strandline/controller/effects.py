@@ -1,8 +1,7 @@
 """What the controller wants done; `notices.py` holds what it reports.
 
 A shell performs them in list order. Every command is complete in itself: the shell decides nothing.
-Store calls run concurrently; their responses may come in any order. Messages on one session leave
-in the order of the effects.
+Store calls run concurrently; their responses come in any order. A session keeps the effects' order.
 """
 
 from __future__ import annotations

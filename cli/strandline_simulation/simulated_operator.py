@@ -8,7 +8,7 @@ from .environment import SimulatedEnvironment
 from .plan import Move
 
 
-class Moves:
+class SimulatedOperator:
     """The wishes of one schedule; each is written at its time, whatever goes on then."""
 
     def __init__(self, environment: SimulatedEnvironment) -> None:
