@@ -272,6 +272,7 @@ _TEN = list(range(10))
 _MOST, _OVER = list(range(18)), list(range(19))
 """Replicas of a partition that moves from nine brokers to nine others."""
 _NONE_ELIGIBLE: Final[Manifest] = {"status.elr": [], "status.elrBrokerEpochs": []}
+_NOT_MOVING = {**_NONE_ELIGIBLE, "status.addingReplicas": GONE, "status.removingReplicas": GONE}
 _LED_BY_TWO: Final = {
     "status.isr": [2],
     "status.isrBrokerEpochs": [6],
@@ -414,7 +415,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
             "minItems": (
                 Also(
                     value=[0],
-                    others={"status.isr": [0], "status.isrBrokerEpochs": [5], **_NONE_ELIGIBLE},
+                    others={**_NOT_MOVING, "status.isr": [0], "status.isrBrokerEpochs": [5]},
                 ),
                 Also(
                     value=[],
@@ -422,7 +423,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
                         "status.isr": [],
                         "status.isrBrokerEpochs": [],
                         "status.leader": -1,
-                        **_NONE_ELIGIBLE,
+                        **_NOT_MOVING,
                     },
                 ),
             ),

@@ -35,7 +35,8 @@ _ODD_LEADER: Final[list[Manifest]] = [
     {"status.isr": [], "status.isrBrokerEpochs": []},
 ]
 _NO_ELR: Final[Manifest] = {"status.elr": GONE, "status.elrBrokerEpochs": GONE}
-_WITHOUT_ONE: Final[Manifest] = {**_NO_ELR, "status.replicas": [0, 2]}
+_NOT_MOVING: Final[Manifest] = {"status.addingReplicas": GONE, "status.removingReplicas": GONE}
+_WITHOUT_ONE: Final[Manifest] = {**_NO_ELR, **_NOT_MOVING, "status.replicas": [0, 2]}
 PARTITION_RULES: Final = [
     Rule(
         kind="Partition",
