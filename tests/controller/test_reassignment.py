@@ -91,12 +91,13 @@ def test_a_partition_at_rest_where_it_shall_be_is_left_alone() -> None:
         (AT_REST, [view(3, Awaited)], True),
         (AT_REST, [view(3, Dead)], True),
         (AT_REST, [view(3, leaving=True)], True),
+        (AT_REST, [view(3, full=True)], True),
         (AT_REST, [], False),
         (replace(AT_REST, leader=NO_LEADER, isr=()), [], True),
         (replace(AT_REST, leader=NO_LEADER, isr=(), reason=STATE_LOST), [], True),
         (AT_REST, [view(0, Dead)], True),
     ],
-    ids=["awaited", "dead", "leaving", "no room", "no leader", "lost", "leader dead"],
+    ids=["awaited", "dead", "leaving", "full", "no place", "no leader", "lost", "leader dead"],
 )
 def test_a_move_waits_for_the_added_brokers_a_place_and_a_leader(
     found: PartitionState, views: list[View], may_copy: bool

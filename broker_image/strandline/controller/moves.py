@@ -6,7 +6,7 @@ here is remembered beyond a controller: stored states and reports say it all (AD
 
 from __future__ import annotations
 
-from strandline.model import BrokerId, PartitionState, StoredPartition
+from strandline.model import BrokerId, PartitionState, StoredPartition, TopicId, TopicPartition
 
 from .broker_entry import InSession
 from .context import ControllerContext
@@ -25,6 +25,8 @@ class Moves:
         """Replicas of earlier states: their brokers may have the log, whatever they reported."""
         self._moving: set[str] = set()
         self._waiting: dict[str, None] = {}
+        self._stopped: dict[TopicPartition, set[BrokerId]] = {}
+        """Who was told to delete a log, and refuses former states of the partition since."""
         self._granted: set[str] = set()
         """Partitions that may begin, and whose first write is not known to be stored."""
 
@@ -68,6 +70,14 @@ class Moves:
             del self._waiting[name]
         return ready
 
+    def stopped_on(self, broker_id: BrokerId, topic_id: TopicId) -> set[TopicPartition]:
+        """Return the partitions of a topic whose logs a broker was told to delete."""
+        return {
+            tp
+            for tp, brokers in self._stopped.items()
+            if tp.topic_id == topic_id and broker_id in brokers
+        }
+
     def _free_places(self) -> int:
         copying = len(self._granted)
         for name in self._moving - self._granted:
@@ -104,6 +114,7 @@ class Moves:
         self, session: InSession, stored: StoredPartition, state: PartitionState
     ) -> list[ControllerEffect]:
         self._context.brokers.forget_hosted(session, [stored.tp])
+        self._stopped.setdefault(stored.tp, set()).add(session.broker_id)
         return [
             SendStopReplica(
                 session_id=session.session_id,

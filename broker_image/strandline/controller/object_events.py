@@ -239,6 +239,7 @@ class ObjectEventHandler:
         for session in active.brokers.sessions():
             logs = {tp for tp, replicas in sent.items() if session.broker_id in replicas}
             logs |= {tp for tp in session.hosted if tp.topic_id == topic_id}
+            logs |= active.moves.stopped_on(session.broker_id, topic_id)
             everything |= logs
             active.brokers.forget_hosted(session, logs)
             effects.extend(active.propagator.stop_replicas(session, sorted(logs)))

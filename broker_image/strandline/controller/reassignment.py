@@ -95,7 +95,7 @@ def _follow(
     replicas = tuple(dict.fromkeys([*wanted, *stay]))
     may_begin = (
         len(replicas) <= REPLICAS_MAX
-        and all(_may_join(inputs.brokers.get(each)) for each in missing)
+        and all(_has_room(inputs.brokers.get(each)) for each in missing)
         and (not missing or is_copying(state, inputs.brokers) or may_copy())
     )
     if may_begin:
@@ -188,6 +188,10 @@ def _in_sync(
 
 def _may_join(broker: BrokerEntry | None) -> bool:
     return isinstance(broker, InSession) and not broker.shutting_down
+
+
+def _has_room(broker: BrokerEntry | None) -> bool:
+    return isinstance(broker, InSession) and not broker.shutting_down and not broker.is_full
 
 
 def _count(isr: Sequence[IsrEntry], replicas: Sequence[BrokerId]) -> int:

@@ -231,7 +231,9 @@ class ControllerRequestQueue:
     def _remove(self, tp: TopicPartition, removed_at: PartitionEpoch) -> ErrorCode:
         """Forget a replica, unless a state after its removal was accepted (ADR 0058)."""
         accepted = self._accepted.get(tp)
-        if removed_at != TOPIC_DELETED:
+        if removed_at == TOPIC_DELETED:
+            self._removed_at.pop(tp, None)
+        else:
             if accepted is not None and accepted.partition_epoch > removed_at:
                 return ErrorCode.INVALID_UPDATE_VERSION
             self._removed_at[tp] = max(removed_at, self._removed_at.get(tp, removed_at))
