@@ -61,6 +61,7 @@ class ElectionKind(Enum):
     VOLUME_FULL = "volume_full"
     UNCLEAN = "unclean"
     REASSIGNMENT = "reassignment"
+    PREFERRED = "preferred"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -303,7 +304,8 @@ class StoredPartition:
     assigned are the replicas that the partition shall have; it moves to them (ADR 0058). state is
     None until a controller first wrote the status; the controller reads recover only while state
     is None (ADR 0004). rebuild_without names the brokers that a person told the controller not to
-    wait for. generation rises with each change of these wishes.
+    wait for; elect_preferred_in is the leader epoch in which a person wants the first replica to be
+    elected. generation rises with each change of these wishes.
     """
 
     name: str
@@ -314,6 +316,7 @@ class StoredPartition:
     recover: bool
     state: PartitionState | None
     rebuild_without: frozenset[BrokerId] = frozenset()
+    elect_preferred_in: LeaderEpoch = NO_EPOCH
     generation: int = 0
 
 

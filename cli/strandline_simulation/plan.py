@@ -107,6 +107,7 @@ class Timing:
     lease_retry_ms: int = 400
     api_timeout_ms: int = 400
     break_detected_ms: int = 300
+    preferred_wait_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,10 @@ def draw_plan(seed: int) -> Plan:
         min_insync_replicas=min_isr,
         heal_at_ms=heal_at_ms,
         conditions=_conditions(prng, harsh=harsh),
-        timing=_timing(prng),
+        timing=replace(
+            _timing(prng),
+            preferred_wait_ms=Random(f"preferred {seed}").choice((0, 0, 200, 1_000)),
+        ),
         faults=faults,
         produces=_produces(prng, producers, partitions, heal_at_ms),
         consumes=_consumes(prng, partitions, heal_at_ms),

@@ -173,7 +173,7 @@ def test_a_topic_with_leaders_becomes_ready(operator: OperatorProcess) -> None:
     }
     printed = operator.kubectl("get", "part", "one-0", "--no-headers").split()
     replicas = json.dumps(spec["replicas"], separators=(",", ":"))
-    assert printed[:-1] == ["one-0", "one", "0", "0", "0", "[0]", replicas, "<none>", "<none>"]
+    assert printed[:-1] == ["one-0", "one", "0", "0", "0", "[0]", replicas]
 
 
 def test_deleted_children_come_back(operator: OperatorProcess) -> None:

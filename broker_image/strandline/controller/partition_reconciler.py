@@ -23,6 +23,7 @@ from .election_input import ElectionInput
 from .elections import decide, is_to_be_rebuilt
 from .events import IsrChangeRequested
 from .isr_changes import Commit, ReadFirst, RespondNow, judge, reply_alter_partition
+from .leader_balance import LeaderBalance
 from .moves import Moves
 from .notices import StoreConflicted
 from .partition_entry import Finished, InDoubt, PartitionEntry
@@ -48,6 +49,7 @@ class PartitionReconciler:
         self._sent_state_of = sent_state_of
         self._restores = restores
         self._moves = moves
+        self._balance = LeaderBalance(wait_ms=context.timing.preferred_leader_wait_ms)
         self._brokers = context.brokers
         self._topics = context.topics
         self._timing = context.timing
@@ -61,8 +63,9 @@ class PartitionReconciler:
 
     @property
     def next_wakeup_ms(self) -> int | None:
-        """When the first delayed partition is due."""
-        return min(self._delayed.values(), default=None)
+        """When the first delayed partition is due, or the first preferred leader."""
+        due = [*self._delayed.values(), self._balance.next_wakeup_ms]
+        return min((ms for ms in due if ms is not None), default=None)
 
     @property
     def queue_length(self) -> int:
@@ -83,6 +86,7 @@ class PartitionReconciler:
         for queue in (self._urgent, self._queue, self._delayed):
             queue.pop(name, None)
         self._moves.forget(name)
+        self._balance.forget(name)
         if entry.open_request_id is not None:
             self._calls.pop(entry.open_request_id, None)
         return _respond_to_all(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
@@ -143,6 +147,8 @@ class PartitionReconciler:
         for name in [name for name, due_ms in self._delayed.items() if due_ms <= now_ms]:
             del self._delayed[name]
             self._queue[name] = None
+        for name in self._balance.take_due(now_ms):
+            self.queue(name, now_ms)
         effects: list[ControllerEffect] = []
         for queue in (self._urgent, self._queue):
             for name in list(queue):
@@ -183,8 +189,10 @@ class PartitionReconciler:
             # Brokers may have data of the object that does not count.
             stored = replace(stored, recover=True)
         self._moves.take_back(name)
-        decision = decide(stored, inputs) or next_step(
-            stored, inputs, may_copy=partial(self._moves.may_begin, name)
+        decision = (
+            decide(stored, inputs)
+            or next_step(stored, inputs, may_copy=partial(self._moves.may_begin, name))
+            or self._balance.next_step(stored, inputs, now_ms)
         )
         if decision is not None:
             return self._write(entry, decision.state, kind=decision.kind)

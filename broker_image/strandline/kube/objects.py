@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from strandline.errors import ObjectMalformed
 from strandline.model import (
+    NO_EPOCH,
     NO_LEADER,
     UNLIMITED,
     AdvertisedAddress,
@@ -154,6 +155,7 @@ def partition_from_object(value: Object) -> StoredPartition:
         rebuild_without=frozenset(_broker_ids(spec, "rebuildWithout"))
         if spec.has("rebuildWithout")
         else frozenset(),
+        elect_preferred_in=LeaderEpoch(spec.integer_or("electPreferredIn", NO_EPOCH, minimum=0)),
         generation=metadata.integer_or("generation", 0, minimum=0),
         state=_partition_state(status) if status else None,
     )
