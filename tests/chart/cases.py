@@ -186,6 +186,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "replicas": [0, 1, 2],
             "recover": False,
             "rebuildWithout": [],
+            "electPreferredIn": 4,
         },
         {
             "replicas": [0, 1, 2],
@@ -267,10 +268,8 @@ def _retention(path: str) -> dict[str, dict[str, tuple[Any, Any]]]:
 
 
 _BROKER_EPOCH_MAX = (1 << 24) - 1
-_NINE = list(range(9))
-_TEN = list(range(10))
+_NINE, _TEN = list(range(9)), list(range(10))
 _MOST, _OVER = list(range(18)), list(range(19))
-"""Replicas of a partition that moves from nine brokers to nine others."""
 _NONE_ELIGIBLE: Final[Manifest] = {"status.elr": [], "status.elrBrokerEpochs": []}
 _NOT_MOVING = {**_NONE_ELIGIBLE, "status.addingReplicas": GONE, "status.removingReplicas": GONE}
 _LED_BY_TWO: Final = {
@@ -405,6 +404,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
         },
         "spec.replicas": {"minItems": ([1], []), "maxItems": (_NINE, _TEN)},
         "spec.replicas[]": {"minimum": (0, -1), "maximum": (99, 100)},
+        "spec.electPreferredIn": {"minimum": (0, -1), "maximum": (_INT31, _INT31 + 1)},
         "spec.rebuildWithout": {
             "maxItems": (
                 Also(value=_NINE[1:], others={"spec.replicas": _NINE}),

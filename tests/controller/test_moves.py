@@ -9,7 +9,15 @@ import pytest
 from strandline.controller.effects import SendStopReplica
 from strandline.controller.events import HostedReported
 from strandline.controller.store_events import PartitionObserved
-from strandline.model import NO_LEADER, STATE_LOST, BrokerId, IsrEntry, PartitionState, TopicId
+from strandline.model import (
+    NO_LEADER,
+    STATE_LOST,
+    BrokerId,
+    IsrEntry,
+    PartitionEpoch,
+    PartitionState,
+    TopicId,
+)
 from tests.support.world.timings import demo_timing
 from tests.support.world.values import NAME, TOPIC, entry, replica, state, topic, tp
 from tests.support.world.world import World
@@ -57,7 +65,8 @@ def join(world: World, number: int, *members: IsrEntry) -> None:
     """Commit an ISR as another controller does."""
     found = world.store.partitions[f"{NAME}-{number}"]
     assert found.state is not None
-    joined = replace(found.state, isr=members, partition_epoch=found.state.partition_epoch + 1)
+    later = PartitionEpoch(found.state.partition_epoch + 1)
+    joined = replace(found.state, isr=members, partition_epoch=later)
     world.put_partition(joined, number=number, assigned=found.assigned)
     world.settle()
 
@@ -102,17 +111,17 @@ def reported(
 
 
 def test_a_broker_that_is_no_replica_is_told_at_which_state_it_was_removed() -> None:
-    (stop,) = reported(replace(AT_REST, partition_epoch=4))
+    (stop,) = reported(replace(AT_REST, partition_epoch=PartitionEpoch(4)))
     assert (stop.partitions, stop.removed_at) == ((tp(),), 4)
 
 
 @pytest.mark.parametrize(
     ("found", "assigned"),
     [
-        (replace(AT_REST, replicas=(5, 1), leader=NO_LEADER, isr=(entry(5),)), (5, 1)),
+        (state(replicas=(5, 1), leader=-1, isr=(entry(5),), min_isr=1), (5, 1)),
         (replace(AT_REST, leader=NO_LEADER, isr=(), reason=STATE_LOST), (0, 1)),
         (replace(AT_REST, isr=(entry(0),), min_insync_replicas=2), (0, 1)),
-        (replace(AT_REST, replicas=(0, 1, 3)), (0, 1, 3)),
+        (state(replicas=(0, 1, 3), isr=AT_REST.isr, min_isr=1), (0, 1, 3)),
         (AT_REST, (0, 3)),
     ],
     ids=["no leader", "lost", "under min ISR", "a replica", "a wanted replica"],
@@ -122,7 +131,7 @@ def test_a_log_that_may_be_of_use_stays(found: PartitionState, assigned: tuple[i
 
 
 def test_a_log_of_a_broker_that_knows_a_later_state_stays() -> None:
-    assert not reported(replace(AT_REST, partition_epoch=4), accepted=5)
+    assert not reported(replace(AT_REST, partition_epoch=PartitionEpoch(4)), accepted=5)
 
 
 def test_a_log_of_an_unknown_topic_stays() -> None:

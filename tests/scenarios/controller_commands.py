@@ -29,6 +29,7 @@ from strandline.model import (
     LeaderEpoch,
     PartitionEpoch,
     PartitionState,
+    StoredPartition,
 )
 from tests.support.world.controllers import ControllerNode
 from tests.support.world.network import Mode
@@ -272,13 +273,19 @@ def delete_partition(story: Story, *, partition: int, name: str = "") -> None:
 def assign(story: Story, *, replicas: tuple[int, ...], partition: int = 0) -> None:
     """Write the replicas that a partition shall have into its spec."""
     found = story.world.store.partitions[f"{NAME}-{partition}"]
-    wished = replace(
-        found,
-        resource_version=story.world.store.next_version(),
-        assigned=tuple(map(BrokerId, replicas)),
-        generation=found.generation + 1,
-    )
-    story.world.store.partitions[found.name] = wished
+    _wish(story, replace(found, assigned=tuple(map(BrokerId, replicas))))
+
+
+def ask_preferred(story: Story, *, leader_epoch: int, partition: int = 0) -> None:
+    """Ask in a partition's spec for its first replica to be elected in this leader epoch."""
+    found = story.world.store.partitions[f"{NAME}-{partition}"]
+    _wish(story, replace(found, elect_preferred_in=LeaderEpoch(leader_epoch)))
+
+
+def _wish(story: Story, wished: StoredPartition) -> None:
+    version, generation = story.world.store.next_version(), wished.generation + 1
+    wished = replace(wished, resource_version=version, generation=generation)
+    story.world.store.partitions[wished.name] = wished
     story.world.show(PartitionObserved(partition=wished))
     story.world.settle()
 
