@@ -105,12 +105,17 @@ class Healing:
         return ""
 
     def _is_for_a_person(self, tp: TopicPartition, state: PartitionState) -> bool:
-        """Tell whether the last leader lost data, and logs end in different epochs (ADR 0049)."""
+        """Tell whether the last leader lost data or its log, and logs end in different epochs.
+
+        A log that was removed once, and made again behind the fence, knows no leadership (ADR 0058).
+        """
         disks = [self._disks[broker_id] for broker_id in state.replicas]
         terms = [disk.persisted[tp].term for disk in disks if tp in disk.persisted]
         last = max(terms, key=lambda term: term.leader_epoch, default=NO_TERM)
         leader = IsrEntry(broker_id=last.led_by, broker_epoch=last.led_as)
         if last.led_by in state.replicas and self._disks[last.led_by].covers(leader):
-            return False
+            own = self._disks[last.led_by].persisted.get(tp)
+            if own is not None and own.term != NO_TERM:
+                return False
         logs = [disk.logs[tp] for disk in disks if tp in disk.logs]
         return len({log.epochs[-1].leader_epoch for log in logs if log.epochs}) > 1

@@ -242,6 +242,14 @@ def test_a_target_that_can_not_begin_still_ends_the_former_one() -> None:
     assert shape(withdrawn) == ((0, 1, 2), (), ())
 
 
+def test_a_target_that_can_not_begin_keeps_what_min_isr_needs_and_removes_not_all() -> None:
+    found = state(
+        replicas=(1, 3, 0), adding=(1, 0), removing=(3, 0), isr=(entry(3), entry(0)), min_isr=2
+    )
+    withdrawn = step(found, (6, 7), view(6, Dead), view(3, Awaited))
+    assert shape(withdrawn) == ((3, 0), (0,), ())
+
+
 def test_a_move_copies_while_an_added_broker_in_session_is_not_in_sync() -> None:
     brokers = dict(ALL)
     assert is_copying(moving(0, 1, 2, 3), brokers)

@@ -28,7 +28,7 @@ from .moves import Moves
 from .notices import StoreConflicted
 from .partition_entry import Finished, InDoubt, PartitionEntry
 from .reassignment import next_step
-from .rebuild import KnownEpochs, is_behind, known_epochs
+from .rebuild import KnownEpochs, accepted_epochs, is_behind
 from .restores import Restores
 from .store_events import PartitionResponseReceived, StoreOutcome
 from .write_notices import StatusWrite
@@ -205,9 +205,14 @@ class PartitionReconciler:
         return [*self._moves.stop_removed(entry.stored), *self._serve(entry)]
 
     def _accepted(self, entry: PartitionEntry) -> KnownEpochs:
-        """Return the epochs that brokers reported, and the last that was sent to them."""
+        """Return the epochs that brokers are known to have accepted."""
         tp = entry.stored.tp
-        return known_epochs(self._brokers.hosting(tp).values(), self._sent_state_of(tp))
+        return accepted_epochs(
+            entry.stored.state,
+            self._brokers.hosting(tp).values(),
+            self._sent_state_of(tp),
+            without_log=self._brokers.without_log(tp),
+        )
 
     def _serve(self, entry: PartitionEntry) -> list[ControllerEffect]:
         """Judge the pending requests until one needs the store."""

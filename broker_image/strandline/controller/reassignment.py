@@ -108,7 +108,9 @@ def _follow(
         )
     elif gone:
         adding = [each for each in state.adding_replicas if each not in gone]
-        removing = state.removing_replicas if adding else ()
+        # Without those that are wanted and away, all of the others would be listed as removed.
+        is_moving = bool(adding) and not set(stay) <= set(state.removing_replicas)
+        removing = state.removing_replicas if is_moving else ()
         after = _with_replicas(state, stay, adding=adding, removing=removing)
     else:
         return None

@@ -39,7 +39,7 @@ from strandline.model import (
 from .broker_entry import BrokerEntry, InSession, RegisteredBroker
 from .election_input import ElectionDecision, ElectionInput, most_complete
 from .events import HostedReplica
-from .isr_entries import lost_data
+from .isr_entries import is_candidate, lost_data
 
 REPLICAS_MAX: Final = 18
 """How many brokers `Partition.status.replicas` may name: nine that were, and nine that shall be."""
@@ -83,6 +83,27 @@ def known_epochs(hosted: Iterable[HostedReplica], announced: PartitionState | No
         leader_epochs.append(announced.leader_epoch)
         partition_epochs.append(announced.partition_epoch)
     return KnownEpochs(leader_epoch=max(leader_epochs), partition_epoch=max(partition_epochs))
+
+
+def accepted_epochs(
+    state: PartitionState | None,
+    hosted: Iterable[HostedReplica],
+    announced: PartitionState | None,
+    *,
+    without_log: Iterable[BrokerId],
+) -> KnownEpochs:
+    """Return the highest epochs that brokers are known to have accepted.
+
+    A log was removed after every state in which its broker could be elected: if the stored one is
+    such a state, there was a later one (ADR 0058).
+
+    Shape:   without_log have the partition's log in their trash alone, and got no state of it since
+    """
+    known = known_epochs(hosted, announced)
+    if state is None or not any(is_candidate(each, state) for each in without_log):
+        return known
+    later = PartitionEpoch(state.partition_epoch + 1)
+    return replace(known, partition_epoch=max(known.partition_epoch, later))
 
 
 def is_behind(state: PartitionState, accepted: KnownEpochs) -> bool:
@@ -159,12 +180,14 @@ def last_leader(
 ) -> IsrEntry | None:
     """Return the leader of the last leadership that a broker accepted, None if it lost data since.
 
-    None also if that leader is not present, or if no broker knows a leadership.
+    None also if that leader is not present, or if no broker knows a leadership. A replica that knows
+    none was made behind the fence, or came back from a trash: its log was removed once (ADR 0058).
     """
     last = max(present.values(), key=lambda replica: replica.term_epoch)
     if lost_data(IsrEntry(broker_id=last.led_by, broker_epoch=last.led_as), brokers):
         return None
-    return next((entry for entry in present if entry.broker_id == last.led_by), None)
+    known = (entry for entry, replica in present.items() if replica.term_epoch != NO_EPOCH)
+    return next((entry for entry in known if entry.broker_id == last.led_by), None)
 
 
 def may_differ(replicas: Iterable[HostedReplica]) -> bool:

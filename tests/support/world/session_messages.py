@@ -136,6 +136,9 @@ def _hosted(view: PartitionView) -> HostedReplica:
         accepted_leader_epoch=view.accepted_leader_epoch,
         accepted_partition_epoch=view.accepted_partition_epoch,
         last_epoch=view.epochs[-1].leader_epoch if view.epochs else NO_EPOCH,
+        term_epoch=view.term.leader_epoch,
+        led_by=view.term.led_by,
+        led_as=view.term.led_as,
         log_start_offset=view.log_start_offset,
         log_end_offset=view.log_end_offset,
     )
