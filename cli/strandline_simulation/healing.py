@@ -107,7 +107,7 @@ class Healing:
     def _is_for_a_person(self, tp: TopicPartition, state: PartitionState) -> bool:
         """Tell whether the last leader lost data or its log, and logs end in different epochs.
 
-        A log that was removed once, and made again behind the fence, knows no leadership (ADR 0058).
+        A log that was removed, and made again behind the fence, knows no leadership (ADR 0058).
         """
         disks = [self._disks[broker_id] for broker_id in state.replicas]
         terms = [disk.persisted[tp].term for disk in disks if tp in disk.persisted]
@@ -118,4 +118,5 @@ class Healing:
             if own is not None and own.term != NO_TERM:
                 return False
         logs = [disk.logs[tp] for disk in disks if tp in disk.logs]
-        return len({log.epochs[-1].leader_epoch for log in logs if log.epochs}) > 1
+        kept = [log for log in logs if log.end > log.log_start_offset]
+        return len({log.epochs[-1].leader_epoch for log in kept}) > 1

@@ -106,8 +106,9 @@ def chosen(
         ((log(4, 10), log(4, 12), log(4, 11)), 1),
         ((EMPTY, EMPTY, log(0, 1)), 2),
         ((log(0, 27), emptied(0, 32), log(0, 31)), 1),
+        ((log(4, 10), emptied(-1, 10), log(4, 9)), 0),
     ],
-    ids=["longest", "one log left", "below a log start is less"],
+    ids=["longest", "one log left", "below a log start is less", "all of a log deleted"],
 )
 def test_of_logs_that_end_in_one_epoch_the_longest_leads_alone(
     logs: tuple[HostedReplica, ...], leader: int
@@ -142,6 +143,13 @@ def test_without_that_leader_logs_that_end_in_different_epochs_are_for_a_person(
     hosted = {BrokerId(number): each for number, each in enumerate(logs)}
     given_up = choose_rebuilt_isr(FENCE, BROKERS, hosted, without=frozenset({BrokerId(1)}))
     assert [entry.broker_id for entry in given_up] == [0]
+
+
+def test_a_last_leader_whose_log_was_removed_and_made_again_does_not_lead() -> None:
+    moved_away = led(log(4, 10), 4, leader=1, led_as=8)
+    assert chosen(moved_away, led(EMPTY, 4, leader=1, led_as=8), EMPTY) == ((1, 8),)
+    assert chosen(moved_away, EMPTY, EMPTY) == ((0, 7),)
+    assert chosen(moved_away, EMPTY, log(3, 10)) == (), "it does not tell which of them has all"
 
 
 def test_a_partition_without_any_record_is_new() -> None:

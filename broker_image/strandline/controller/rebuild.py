@@ -180,8 +180,8 @@ def last_leader(
 ) -> IsrEntry | None:
     """Return the leader of the last leadership that a broker accepted, None if it lost data since.
 
-    None also if that leader is not present, or if no broker knows a leadership. A replica that knows
-    none was made behind the fence, or came back from a trash: its log was removed once (ADR 0058).
+    None also if that leader is not present, or if no broker knows a leadership. A replica without
+    one was made behind the fence, or came back from a trash: its log was removed once (ADR 0058).
     """
     last = max(present.values(), key=lambda replica: replica.term_epoch)
     if lost_data(IsrEntry(broker_id=last.led_by, broker_epoch=last.led_as), brokers):
@@ -194,8 +194,10 @@ def may_differ(replicas: Iterable[HostedReplica]) -> bool:
     """Tell whether one of these logs may lack what another one of them was right to have.
 
     One leader wrote the ends of logs that end in the same epoch: the longest has all of the others.
+    A log whose records are all deleted says nothing: what was deleted was committed.
     """
-    return len({each.last_epoch for each in replicas if each.log_end_offset > 0}) > 1
+    kept = [each for each in replicas if each.log_end_offset > each.log_start_offset]
+    return len({each.last_epoch for each in kept}) > 1
 
 
 def _is_away(broker: BrokerEntry) -> bool:
