@@ -46,7 +46,50 @@ def draw_plan(seed: int) -> Plan:
         moves=_moves(Random(f"moves {seed}"), brokers, partitions, heal_at_ms, min_isr),
     )
     # Drawn last: the rest of a plan is what it was before volumes could be full.
-    return replace(plan, faults=plan.faults + _full_volumes(prng, brokers, heal_at_ms))
+    plan = replace(plan, faults=plan.faults + _full_volumes(prng, brokers, heal_at_ms))
+    restless = Random(f"restless {seed}")
+    return _with_restless_partitions(plan, restless) if restless.random() < 0.15 else plan
+
+
+def _with_restless_partitions(plan: Plan, prng: Random) -> Plan:
+    """Let partitions move all the time, lose their objects meanwhile, and commands come late.
+
+    What is stored, what brokers accepted and what they have then differ more than anywhere else.
+    """
+    partitions, heal_at_ms = len(plan.assignments), plan.heal_at_ms
+    moves = tuple(
+        _move(prng, plan.brokers, prng.randrange(partitions), heal_at_ms, plan.min_insync_replicas)
+        for _ in range(prng.choice((6, 12, 25)))
+    )
+    lost = tuple(
+        Fault(
+            at_ms=prng.randrange(WARM_UP_MS, heal_at_ms),
+            kind="lose_partition",
+            target=f"partition:{prng.randrange(partitions)}",
+        )
+        for _ in range(prng.choice((0, 1, 3)))
+    )
+    return replace(
+        plan,
+        moves=tuple(sorted(moves, key=lambda each: each.at_ms)),
+        faults=plan.faults + lost,
+        conditions=replace(
+            plan.conditions,
+            duplicates=prng.choice((30, 150)),
+            slow=prng.choice((10, 60)),
+            slow_max_ms=prng.choice((300, 2_000)),
+        ),
+    )
+
+
+def _move(prng: Random, brokers: int, partition: int, heal_at_ms: int, min_isr: int) -> Move:
+    """Draw a move; what fewer than min ISR replicas have alone, the guarantee covers no more."""
+    size = min(brokers, max(min_isr, prng.choice((1, 2, 3, 3, 3, 4))))
+    return Move(
+        at_ms=prng.randrange(WARM_UP_MS, heal_at_ms),
+        partition=partition,
+        replicas=tuple(prng.sample(range(brokers), size)),
+    )
 
 
 def _moves(
@@ -54,17 +97,16 @@ def _moves(
 ) -> tuple[Move, ...]:
     """Draw from a generator of their own: a third of the seeds moves nothing.
 
-    Moves come in pairs at times, so that the second meets the first under way. A partition keeps
-    min ISR replicas at least: what fewer have alone, the guarantee covers no more.
+    Moves come in pairs at times, so that the second meets the first under way.
     """
     moves: list[Move] = []
     for _ in range(prng.choice((0, 1, 2, 3, 5, 8))):
-        at_ms = prng.randrange(WARM_UP_MS, heal_at_ms)
-        partition = prng.randrange(partitions)
-        for later_ms in (0, prng.choice((30, 150, 600)))[: prng.choice((1, 1, 2))]:
-            size = min(brokers, max(min_isr, prng.choice((1, 2, 3, 3, 3, 4))))
-            replicas = tuple(prng.sample(range(brokers), size))
-            moves.append(Move(at_ms=at_ms + later_ms, partition=partition, replicas=replicas))
+        first = _move(prng, brokers, prng.randrange(partitions), heal_at_ms, min_isr)
+        moves.append(first)
+        if prng.random() < 0.3:
+            second = _move(prng, brokers, first.partition, heal_at_ms, min_isr)
+            later_ms = prng.choice((30, 150, 600))
+            moves.append(replace(second, at_ms=first.at_ms + later_ms))
     return tuple(sorted(moves, key=lambda each: each.at_ms)) if prng.random() < 0.8 else ()
 
 
