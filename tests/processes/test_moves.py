@@ -132,3 +132,23 @@ def test_a_lost_partition_that_had_moved_waits_for_the_brokers_it_moved_to(
     group.start()
     group.wait_moved("lost", 0, 1, 2, within_ms=2 * FORMED_LIMIT_MS)
     judge_settled(group, "lost", 1, acked_history(sent.offsets))
+
+
+def test_a_preferred_leader_leads_again_when_a_person_asks(make_group: MakeGroup) -> None:
+    group = make_group()
+    group.create_topic("preferred", assignments=[[0, 1, 2]])
+    group.wait_full_isr("preferred")
+    load = LoadProcess(group, "preferred")
+    group.brokers[0].kill()
+    group.wait_leader("preferred", other_than=0)
+    group.start()
+    group.wait_full_isr("preferred")
+    asked_in = group.partition("preferred")["leaderEpoch"]
+    patch = f'{{"spec":{{"electPreferredIn":{asked_in}}}}}'
+    group.control_plane.kubectl(
+        *("patch", "partition", "preferred-0", "-n", group.namespace, "--type=merge", "-p", patch)
+    )
+    found = group.wait_partition("preferred", "first leader", lambda status: status["leader"] == 0)
+    assert found["leaderEpoch"] == asked_in + 1
+    load.wait_for_acks(RATE)
+    load.judged()
