@@ -147,6 +147,8 @@ class Invariants:
         self._leaders: dict[tuple[TopicPartition, LeaderEpoch], Replica] = {}
         self._leaderships: dict[tuple[BrokerId, TopicPartition], ObservedLeadership] = {}
         self._accepted_epochs: dict[tuple[BrokerId, TopicPartition], LeaderEpoch] = {}
+        self._removed: set[tuple[BrokerId, TopicPartition]] = set()
+        """Brokers that once deleted their log of a partition."""
         self._last_states: dict[TopicPartition, PartitionState] = {}
         """The last committed ones, also while the object is lost."""
         self._unchecked: dict[TopicPartition, None] = {}
@@ -211,6 +213,7 @@ class Invariants:
             )
         self._matching_ends.pop((broker_id, tp), None)
         self._leaderships.pop((broker_id, tp), None)
+        self._removed.add((broker_id, tp))
         self._check_acknowledged(tp, self._disks, any)
 
     def on_log_start(self, replica: Replica, tp: TopicPartition, offset: int) -> None:
@@ -242,6 +245,11 @@ class Invariants:
                 self._on_accepted_epoch(replica, notice.tp, notice.leader_epoch)
                 self._on_leader(replica, notice.tp, notice.leader_epoch)
             case BecameFollower():
+                key = (replica.broker_id, notice.tp)
+                if notice.leader == NO_LEADER and key in self._removed:
+                    # It forgot its epochs with its log. A fence begins below those that it had, and
+                    # is raised above those of the brokers that have logs (ADR 0004).
+                    self._accepted_epochs.pop(key, None)
                 self._on_accepted_epoch(replica, notice.tp, notice.leader_epoch)
                 self._leaderships.pop((replica.broker_id, notice.tp), None)
             case IsrChanged():
