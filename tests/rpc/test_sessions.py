@@ -355,9 +355,14 @@ def test_messages_of_the_controller_become_events_of_the_core() -> None:
             full=False,
         )
         for removed_at in (TOPIC_DELETED, PartitionEpoch(7)):
-            stop = {"request_id": 3, "partitions": (TP,), "removed_at": removed_at}
-            ends.server.perform(SendStopReplica(**ids, **fences, **stop))
-            assert await ends.messages.get() == StopReplicaReceived(**fences, **stop)
+            ends.server.perform(
+                SendStopReplica(
+                    **ids, **fences, request_id=3, partitions=(TP,), removed_at=removed_at
+                )
+            )
+            assert await ends.messages.get() == StopReplicaReceived(
+                request_id=3, partitions=(TP,), removed_at=removed_at, **fences
+            )
         ends.server.perform(SendRestoreReplica(**ids, **fences, request_id=4, partitions=(TP,)))
         restore = RestoreReplica(request_id=4, partitions=(TP,), **fences)
         assert await ends.messages.get() == restore
