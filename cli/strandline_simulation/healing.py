@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from strandline.core.views import RoleName
 from strandline.model import (
+    NO_EPOCH,
     NO_LEADER,
     NO_TERM,
     STATE_LOST,
@@ -118,5 +119,6 @@ class Healing:
             if own is not None and own.term != NO_TERM:
                 return False
         logs = [disk.logs[tp] for disk in disks if tp in disk.logs]
-        kept = [log for log in logs if log.end > log.log_start_offset]
-        return len({log.epochs[-1].leader_epoch for log in kept}) > 1
+        # Of a log whose records are all deleted the epoch may be unknown: it counts as another one.
+        ends = {log.epochs[-1].leader_epoch if log.epochs else NO_EPOCH for log in logs if log.end}
+        return len(ends) > 1

@@ -106,9 +106,8 @@ def chosen(
         ((log(4, 10), log(4, 12), log(4, 11)), 1),
         ((EMPTY, EMPTY, log(0, 1)), 2),
         ((log(0, 27), emptied(0, 32), log(0, 31)), 1),
-        ((log(4, 10), emptied(-1, 10), log(4, 9)), 0),
     ],
-    ids=["longest", "one log left", "below a log start is less", "all of a log deleted"],
+    ids=["longest", "one log left", "below a log start is less"],
 )
 def test_of_logs_that_end_in_one_epoch_the_longest_leads_alone(
     logs: tuple[HostedReplica, ...], leader: int

@@ -194,10 +194,8 @@ def may_differ(replicas: Iterable[HostedReplica]) -> bool:
     """Tell whether one of these logs may lack what another one of them was right to have.
 
     One leader wrote the ends of logs that end in the same epoch: the longest has all of the others.
-    A log whose records are all deleted says nothing: what was deleted was committed.
     """
-    kept = [each for each in replicas if each.log_end_offset > each.log_start_offset]
-    return len({each.last_epoch for each in kept}) > 1
+    return len({each.last_epoch for each in replicas if each.log_end_offset > 0}) > 1
 
 
 def _is_away(broker: BrokerEntry) -> bool:
